@@ -1,0 +1,57 @@
+# Every target does its own set-up. What it installs is pinned by hash in requirements/.
+# The environment lives in .venv; pip keeps its downloads in its own cache, outside this folder.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format coverage pins clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Dragoman needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
+	@echo "setting up $(VENV) ..." >&2
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: requirements/run.txt pyproject.toml | $(BIN)/python
+	@echo "installing what dragoman runs on ..." >&2
+	@$(PIP) install --require-hashes -r requirements/run.txt
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/dev.stamp: requirements/dev.txt $(VENV)/run.stamp
+	@echo "installing what the tests need ..." >&2
+	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+demo: $(VENV)/run.stamp ## a chat with the built-in demo; without a terminal, its tour
+	@$(BIN)/dragoman demo
+
+test: $(VENV)/dev.stamp ## all tests that need nothing but Python and Node
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/dev.stamp ## ruff and a strict type check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev.stamp ## let ruff put the layout right
+	$(BIN)/ruff check --fix-only --exit-zero .
+	$(BIN)/ruff format .
+
+coverage: $(VENV)/dev.stamp ## branch coverage of the whole package
+	$(BIN)/python -m pytest --cov --cov-branch --cov-report=term-missing:skip-covered $(ARGS)
+
+pins: ## resolve requirements/ anew from pyproject.toml (needs uv)
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --upgrade --extra build pyproject.toml -o requirements/run.txt
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --upgrade --extra build --extra dev -c requirements/run.txt pyproject.toml -o requirements/dev.txt
+
+clean: ## remove the environment and all caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
