@@ -1,0 +1,1 @@
+"""What answers: each package here makes a `LanguageModel` of something else."""

@@ -1,0 +1,79 @@
+"""The contract in the middle: parts, messages, requests, models, the stream rules and the guard that enforces them.
+
+Everything a front end or a back end needs of it is importable from here.
+"""
+
+from dragoman.lm.cancellation import (
+    CancellationError,
+    CancellationScope,
+    CancellationSource,
+    CancellationToken,
+    until_cancelled,
+)
+from dragoman.lm.errors import ErrorKind, LanguageModelError
+from dragoman.lm.guard import GuardedModel, RuleBroken
+from dragoman.lm.json import JsonObject
+from dragoman.lm.messages import Message, Role, assistant, decode_messages, encode_message, system, user
+from dragoman.lm.model import Capabilities, LanguageModel, ModelInfo, Sink, estimate_tokens
+from dragoman.lm.parts import (
+    Audience,
+    ContentPart,
+    DataPart,
+    Outcome,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from dragoman.lm.presentation import Presentation, Style
+from dragoman.lm.request import Consumer, Features, Request, RequestOptions, ToolDefinition, ToolMode
+from dragoman.lm.response import Response
+from dragoman.lm.rules import RULES, Rule, StreamWatch, Violation
+
+__all__ = [
+    "RULES",
+    "Audience",
+    "CancellationError",
+    "CancellationScope",
+    "CancellationSource",
+    "CancellationToken",
+    "Capabilities",
+    "Consumer",
+    "ContentPart",
+    "DataPart",
+    "ErrorKind",
+    "Features",
+    "GuardedModel",
+    "JsonObject",
+    "LanguageModel",
+    "LanguageModelError",
+    "Message",
+    "ModelInfo",
+    "Outcome",
+    "Part",
+    "Presentation",
+    "Request",
+    "RequestOptions",
+    "Response",
+    "Role",
+    "Rule",
+    "RuleBroken",
+    "Sink",
+    "StreamWatch",
+    "Style",
+    "TextPart",
+    "ThinkingPart",
+    "ToolCallPart",
+    "ToolDefinition",
+    "ToolMode",
+    "ToolResultPart",
+    "Violation",
+    "assistant",
+    "decode_messages",
+    "encode_message",
+    "estimate_tokens",
+    "system",
+    "until_cancelled",
+    "user",
+]

@@ -1,0 +1,45 @@
+"""What can go wrong, in words that say who can do something about it."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+__all__ = ["TRANSIENT_KINDS", "ErrorKind", "LanguageModelError"]
+
+ErrorKind: TypeAlias = Literal[
+    "not_found",
+    "no_permissions",
+    "blocked",
+    "unavailable",
+    "bad_request",
+    "agent_failed",
+    "auth_required",
+    "timeout",
+    "internal",
+]
+
+# The same request may well succeed in a moment.
+TRANSIENT_KINDS: frozenset[ErrorKind] = frozenset({"unavailable", "timeout"})
+
+
+class LanguageModelError(Exception):
+    """A request failed. The message names the cause, the hint what to do next."""
+
+    def __init__(
+        self, kind: ErrorKind, message: str, *, hint: str | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kind: ErrorKind = kind
+        self.message = message
+        self.hint = hint
+        self.retry_after = retry_after
+
+    @property
+    def is_transient(self) -> bool:
+        return self.kind in TRANSIENT_KINDS
+
+    @property
+    def sentence(self) -> str:
+        """Cause and next step, as one would say them."""
+        cause = self.message if self.message.endswith((".", "!", "?", "…")) else f"{self.message}."
+        return f"{cause} {self.hint}" if self.hint else cause

@@ -1,0 +1,187 @@
+"""The guard: a model that keeps the stream rules, whatever the one inside it does.
+
+It never reorders and never waits. A part that breaks a rule is not passed on; the provider gets the error at the
+place where it broke the rule, everything it reports from then on is refused, and the response fails naming the rule.
+
+How a response ends, whoever ends it:
+
+- cancelled: it resolves, with what was reported before (S6);
+- failed before the consumer had anything: it raises (S8);
+- failed afterwards: the error is told as text and the response resolves, unless the consumer keeps the parts of a
+  failed response, which then gets the error as well (S8);
+- completed without anything visible: one line says so (S9).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from dragoman.lm import gfm
+from dragoman.lm.cancellation import CancellationError, CancellationToken
+from dragoman.lm.errors import LanguageModelError
+from dragoman.lm.messages import Message
+from dragoman.lm.model import LanguageModel, ModelInfo, Sink
+from dragoman.lm.parts import DataPart, Part, TextPart, ToolCallPart
+from dragoman.lm.presentation import Presentation, Style
+from dragoman.lm.request import Request
+from dragoman.lm.rules import StreamWatch, Violation, is_visible
+
+__all__ = ["EMPTY_ANSWER", "GuardedModel", "RuleBroken"]
+
+_log = logging.getLogger(__name__)
+
+EMPTY_ANSWER = gfm.notice("The model gave an empty answer.")
+
+
+class RuleBroken(LanguageModelError):
+    """A provider broke a stream rule: a fault of the provider's, not of the request."""
+
+    def __init__(self, violation: Violation) -> None:
+        super().__init__(
+            "internal",
+            f"The model broke stream rule {violation}",
+            hint="This is a fault in the model's provider; `dragoman check` shows all rules.",
+        )
+        self.violation = violation
+
+
+class GuardedModel:
+    """Wraps any model. A guarded model is a model."""
+
+    def __init__(self, model: LanguageModel, style: Style = Style()) -> None:
+        self._model = model
+        self._style = style
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._model.info
+
+    def count_tokens(self, text: str | Message) -> int:
+        return self._model.count_tokens(text)
+
+    async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None:
+        _refuse_impossible(request, self.info)
+        if token.cancelled():
+            return
+        guarded = _GuardedSink(request, self._style, sink, token)
+        error: LanguageModelError | None = None
+        current = asyncio.current_task()
+        cancelling = current.cancelling() if current else 0
+        try:
+            await self._model.respond(request, guarded, token)
+        except asyncio.CancelledError:
+            # The caller's own goes on upwards; one that the model made itself is a failure like any other.
+            if current is None or current.cancelling() > cancelling:
+                raise
+            error = LanguageModelError("internal", "The model cancelled itself")
+        except CancellationError as cancelled:
+            error = LanguageModelError("internal", f"The model gave up: {cancelled}")
+        except LanguageModelError as failed:
+            error = failed
+        except Exception as failed:
+            _log.exception("model %s failed", self.info.id)
+            error = LanguageModelError("internal", f"The model failed: {type(failed).__name__}: {failed}")
+            error.__cause__ = failed
+        finally:
+            guarded.end()
+        # The rule that was broken first is the cause, whatever the provider made of it.
+        error = guarded.broken or error
+        if token.cancelled():
+            return
+        if error is None:
+            guarded.complete()
+            return
+        if guarded.consumer_has_nothing or request.consumer.features.keeps_parts_of_failures:
+            raise error
+        _log.warning("model %s failed in mid-response: %s", self.info.id, error.sentence)
+        sink.report(TextPart(gfm.error_text(error)))
+
+
+class _GuardedSink:
+    """One response on its way through the guard."""
+
+    def __init__(self, request: Request, style: Style, sink: Sink, token: CancellationToken) -> None:
+        self._watch = StreamWatch(request)
+        self._presentation = Presentation(request.consumer.features, style)
+        self._sink = sink
+        self._token = token
+        self.broken: RuleBroken | None = None
+        self.consumer_has_nothing = True
+        self._nothing_visible = True
+
+    def report(self, part: Part) -> None:
+        if self._token.cancelled():
+            # Not an error: the provider may not have noticed yet.
+            return
+        if self.broken is not None:
+            raise self.broken
+        violation = self._watch.violation(part)
+        if violation is not None:
+            if self._watch.ended:
+                _log.error("dropped: %s", violation)
+                return
+            self.broken = RuleBroken(violation)
+            raise self.broken
+        for shown in self._presentation.present(part):
+            # A consumer may cancel in the middle of taking a part.
+            if not self._token.cancelled():
+                self._pass_on(shown)
+
+    def _pass_on(self, part: Part) -> None:
+        match part:
+            case TextPart(value=value):
+                self.consumer_has_nothing = False
+                if self._nothing_visible:
+                    self._nothing_visible = not is_visible(value)
+            case ToolCallPart():
+                self.consumer_has_nothing = self._nothing_visible = False
+            case DataPart() if part.is_internal:
+                # A marker or a count is nothing anybody would miss.
+                pass
+            case _:
+                self.consumer_has_nothing = False
+        self._sink.report(part)
+
+    async def drain(self) -> None:
+        await self._sink.drain()
+
+    def end(self) -> None:
+        """From here on nothing the provider reports reaches anybody."""
+        self._watch.ended = True
+
+    def complete(self) -> None:
+        if self._nothing_visible:
+            self._sink.report(TextPart(EMPTY_ANSWER))
+
+
+def _refuse_impossible(request: Request, info: ModelInfo) -> None:
+    """Requests that no answer could honour are refused before the model sees them."""
+    tools = request.options.tools
+    takes = info.capabilities.tool_calling
+    if not request.messages or request.messages[-1].role == "assistant":
+        raise LanguageModelError(
+            "bad_request",
+            "The history ends with an assistant message."
+            if request.messages
+            else "The request has no messages.",
+            hint="End it with a user message or with tool results.",
+        )
+    if tools and takes is False:
+        raise LanguageModelError(
+            "bad_request",
+            f"{info.name} takes no tools.",
+            hint="Send the request without tools, or choose another model.",
+        )
+    if takes is not True and len(tools) > takes:
+        raise LanguageModelError(
+            "bad_request",
+            f"{len(tools)} tools were offered, but {info.name} takes {takes} at most.",
+            hint="Deselect tools, or let them be grouped.",
+        )
+    if request.options.tool_mode == "required" and not tools:
+        raise LanguageModelError(
+            "bad_request",
+            "A tool call is required, but no tool was offered.",
+            hint="Offer a tool, or use the mode 'auto'.",
+        )

@@ -1,0 +1,102 @@
+"""The contract in the middle.
+
+Front ends know nothing of back ends, nor back ends of front ends; both know this. A `LanguageModel` describes itself,
+counts tokens cheaply and answers a request by reporting parts to a `Sink`. A response is complete when `respond`
+returns; it has failed when `respond` raises.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from dragoman.lm.cancellation import CancellationToken
+from dragoman.lm.messages import Message
+from dragoman.lm.parts import Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from dragoman.lm.request import Request
+
+__all__ = ["Capabilities", "LanguageModel", "ModelInfo", "Sink", "estimate_tokens"]
+
+
+class Capabilities(msgspec.Struct, frozen=True, rename="camel"):
+    # Whether the model calls tools, or how many it takes at most.
+    tool_calling: bool | int = True
+    image_input: bool = False
+
+
+class ModelInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    id: str
+    name: str
+    family: str
+    version: str
+    max_input_tokens: int
+    max_output_tokens: int
+    capabilities: Capabilities = Capabilities()
+    tooltip: str | None = None
+    detail: str | None = None
+    tags: tuple[str, ...] = ()
+    is_byok: bool | None = msgspec.field(default=None, name="isBYOK")
+    is_user_selectable: bool | None = None
+
+
+class Sink(Protocol):
+    """Where a response goes, part by part.
+
+    `report` takes a part at once and never waits, so that order needs no thought; `drain` waits while the consumer is
+    behind. A provider that produces faster than it can be read awaits `drain` now and then.
+    """
+
+    def report(self, part: Part) -> None: ...
+
+    async def drain(self) -> None: ...
+
+
+class LanguageModel(Protocol):
+    @property
+    def info(self) -> ModelInfo: ...
+
+    def count_tokens(self, text: str | Message) -> int:
+        """A number in microseconds: consumers ask for every line they render."""
+        ...
+
+    async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None: ...
+
+
+# Four bytes a token is what tokenizers of the last years come to for English and code; other scripts use more bytes
+# a character and more tokens a character, so bytes are the better measure.
+_BYTES_A_TOKEN = 4
+# Roles and separators around a message.
+_TOKENS_A_MESSAGE = 4
+# Vision models charge by tiles; this is the usual price of a picture of a megapixel.
+_TOKENS_AN_IMAGE = 1_600
+
+
+def estimate_tokens(text: str | Message) -> int:
+    """About how many tokens that is: local, cheap, and never zero for something."""
+    if isinstance(text, str):
+        return _of_text(text)
+    return _TOKENS_A_MESSAGE + sum(_of_part(part) for part in text.content)
+
+
+def _of_text(text: str) -> int:
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return -(-size // _BYTES_A_TOKEN)
+
+
+def _of_part(part: Part) -> int:
+    match part:
+        case TextPart(value=value):
+            return _of_text(value)
+        case ThinkingPart():
+            return _of_text(part.text)
+        case ToolCallPart(name=name, input=arguments, unparsed=unparsed):
+            return _TOKENS_A_MESSAGE + _of_text(name) + _of_text(unparsed or str(arguments))
+        case ToolResultPart(content=content):
+            return _TOKENS_A_MESSAGE + sum(_of_part(inner) for inner in content)
+        case _ if part.is_internal:
+            return 0
+        case _ if part.mime_type.startswith("image/"):
+            return _TOKENS_AN_IMAGE
+        case _:
+            return -(-len(part.data) // _BYTES_A_TOKEN)

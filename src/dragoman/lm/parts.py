@@ -1,0 +1,132 @@
+"""The parts that messages and responses are made of.
+
+A part is a value: it is built whole, never changed, and its JSON is its form on the wire (`docs/architecture.md`).
+What a response may contain, and in what order, is not decided here but in `rules`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from dragoman.lm.json import JsonObject, encode
+
+__all__ = [
+    "CACHE_CONTROL",
+    "INTERNAL_MIME_TYPES",
+    "STATEFUL_MARKER",
+    "UNKNOWN_PART",
+    "USAGE",
+    "Audience",
+    "ContentPart",
+    "DataPart",
+    "Outcome",
+    "Part",
+    "TextPart",
+    "ThinkingPart",
+    "ToolCallPart",
+    "ToolResultPart",
+]
+
+STATEFUL_MARKER = "stateful_marker"
+CACHE_CONTROL = "cache_control"
+USAGE = "usage"
+UNKNOWN_PART = "application/vnd.dragoman.unknown-part+json"
+
+# Data parts that two programs exchange about a conversation. They are no part of what was said: a person does not
+# see them, and no comparison of histories looks at them.
+INTERNAL_MIME_TYPES = frozenset({STATEFUL_MARKER, CACHE_CONTROL, USAGE, UNKNOWN_PART})
+
+Audience: TypeAlias = Literal["user", "model", "extension"]
+
+# What became of a tool call. `denied`: somebody said no to it. `skipped`: it was not asked about, because an earlier
+# one was denied. `interrupted`: it was cut off, and may have run in part. `timed_out`: nobody decided.
+Outcome: TypeAlias = Literal["ok", "error", "denied", "skipped", "interrupted", "timed_out"]
+
+
+class _Part(msgspec.Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
+    """Common to all parts: frozen, told apart by `type`, absent fields left out."""
+
+
+class TextPart(_Part, frozen=True, tag="text"):
+    """Markdown that a person reads. Consecutive ones are one text."""
+
+    value: str
+    # Only meaningful inside a tool result: for whom this piece is meant. Empty: for everybody.
+    audience: tuple[Audience, ...] = ()
+
+
+class ThinkingPart(_Part, frozen=True, tag="thinking"):
+    """What a model thinks before it answers."""
+
+    value: str | tuple[str, ...]
+    id: str | None = None
+    metadata: JsonObject | None = None
+
+    @property
+    def text(self) -> str:
+        return self.value if isinstance(self.value, str) else "".join(self.value)
+
+
+class ToolCallPart(_Part, frozen=True, tag="tool_call"):
+    """A complete call, ready to be made."""
+
+    call_id: str
+    name: str
+    input: JsonObject
+    # The arguments as the model wrote them, when they are no JSON object. Such a call must not be made; `input` is
+    # empty then. A provider emits one only to a consumer that asks for it (`Features.unparsed_calls`).
+    unparsed: str | None = None
+
+
+class DataPart(_Part, frozen=True, tag="data"):
+    """Bytes of a type: an image, a file, a structured value, or one of the internal kinds."""
+
+    mime_type: str
+    data: bytes
+    audience: tuple[Audience, ...] = ()
+
+    @classmethod
+    def image(cls, data: bytes, mime_type: str) -> DataPart:
+        if not mime_type.startswith("image/"):
+            raise ValueError(f"an image has a mime type that begins with 'image/', not {mime_type!r}")
+        return cls(mime_type=mime_type, data=data)
+
+    @classmethod
+    def json(cls, value: object, mime_type: str = "application/json") -> DataPart:
+        return cls(mime_type=mime_type, data=encode(value))
+
+    @classmethod
+    def text(cls, value: str, mime_type: str = "text/plain") -> DataPart:
+        return cls(mime_type=mime_type, data=value.encode())
+
+    @property
+    def is_internal(self) -> bool:
+        return self.mime_type in INTERNAL_MIME_TYPES
+
+
+ContentPart: TypeAlias = TextPart | DataPart
+
+
+class ToolResultPart(_Part, frozen=True, tag="tool_result"):
+    """What a call came to. Only in messages; never in a response.
+
+    The first three fields are what every consumer sends. The loop also records what was called, with what, and the
+    outcome, so that a history can be read on its own.
+    """
+
+    call_id: str
+    # Written also when it is empty, as every consumer expects it.
+    content: tuple[ContentPart, ...] = msgspec.field(default_factory=lambda: ())
+    is_error: bool = False
+    name: str | None = None
+    input: JsonObject | None = None
+    outcome: Outcome | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(part.value for part in self.content if isinstance(part, TextPart))
+
+
+Part: TypeAlias = TextPart | ThinkingPart | ToolCallPart | ToolResultPart | DataPart

@@ -1,0 +1,82 @@
+"""How parts are shown to a consumer that cannot take them as they are.
+
+Thinking becomes text or nothing where there is no thinking (S10); data gets a visible line, because editors do not
+draw it (S11); links that act are made inert (S13). The same parts in always give the same parts out, so that whoever
+keeps a record of what the consumer was told can make it by running a `Presentation` of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from dragoman.lm import gfm
+from dragoman.lm.links import InertLinks
+from dragoman.lm.parts import STATEFUL_MARKER, DataPart, Part, TextPart, ThinkingPart
+from dragoman.lm.request import Features
+
+__all__ = ["Presentation", "Reasoning", "ReasoningFallback", "Style"]
+
+Reasoning: TypeAlias = Literal["thinking", "text", "hide"]
+ReasoningFallback: TypeAlias = Literal["text", "hide"]
+
+
+class Style(msgspec.Struct, frozen=True):
+    """A model's settings for what is shown of its thinking."""
+
+    reasoning: Reasoning = "thinking"
+    reasoning_fallback: ReasoningFallback = "text"
+
+
+class Presentation:
+    """Turns the parts of one response into those its consumer gets."""
+
+    def __init__(self, features: Features, style: Style) -> None:
+        self._features = features
+        self._links = InertLinks()
+        self._links_in_thoughts = InertLinks()
+        # Which of the two was shown as text last, to set them apart.
+        self._last: Literal["text", "thought"] | None = None
+        if style.reasoning == "thinking" and not features.thinking:
+            self._reasoning: Reasoning = style.reasoning_fallback
+        else:
+            self._reasoning = style.reasoning
+
+    def present(self, part: Part) -> Iterator[Part]:
+        match part:
+            case TextPart(value=value, audience=audience):
+                if value:
+                    yield from self._set_apart("text")
+                inert = self._links.feed(value)
+                yield part if inert is value else TextPart(inert, audience)
+            case ThinkingPart(value=value) if self._reasoning == "thinking":
+                pieces = (value,) if isinstance(value, str) else value
+                inerts = tuple(self._links_in_thoughts.feed(piece) for piece in pieces)
+                yield (
+                    part if inerts == tuple(pieces) else ThinkingPart("".join(inerts), part.id, part.metadata)
+                )
+            case ThinkingPart():
+                if self._reasoning == "text" and part.text:
+                    yield from self._set_apart("thought")
+                    yield TextPart(self._links.feed(part.text))
+            case DataPart(mime_type=mime_type):
+                if self._features.data or mime_type == STATEFUL_MARKER:
+                    yield part
+                if not part.is_internal:
+                    self._last = None
+                    yield TextPart(gfm.notice(_line(part)))
+            case _:
+                yield part
+
+    def _set_apart(self, kind: Literal["text", "thought"]) -> Iterator[Part]:
+        """A blank line between thinking that is shown as text and the answer, whichever comes first."""
+        if self._last not in (None, kind):
+            yield TextPart("\n\n")
+        self._last = kind
+
+
+def _line(part: DataPart) -> str:
+    what = "Image" if part.mime_type.startswith("image/") else "Data"
+    return f"{what}: {gfm.escape(part.mime_type)}, {len(part.data):,} bytes"

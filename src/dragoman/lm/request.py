@@ -1,0 +1,61 @@
+"""What a consumer asks of a model, and what the model must know of the consumer."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from dragoman.lm.json import JsonObject
+from dragoman.lm.messages import Message
+
+__all__ = ["Consumer", "Features", "Request", "RequestOptions", "ToolDefinition", "ToolMode"]
+
+ToolMode: TypeAlias = Literal["auto", "required"]
+
+
+class ToolDefinition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A tool as it is offered to a model."""
+
+    name: str
+    description: str = ""
+    input_schema: JsonObject | None = None
+
+
+class RequestOptions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    tools: tuple[ToolDefinition, ...] = ()
+    tool_mode: ToolMode = "auto"
+    model_options: JsonObject = {}
+    model_configuration: JsonObject = {}
+    request_initiator: str | None = None
+
+    @property
+    def forwarded_options(self) -> JsonObject:
+        """The model options that may leave this program: keys that begin with `_` are between us and the consumer."""
+        return {key: value for key, value in self.model_options.items() if not key.startswith("_")}
+
+
+class Features(msgspec.Struct, frozen=True):
+    """What the consumer can take. The defaults are those of a consumer that says nothing: the careful ones."""
+
+    thinking: bool = False
+    data: bool = False
+    # A consumer that throws away what it has when a response fails (VS Code does) gets the error as text instead.
+    keeps_parts_of_failures: bool = False
+    # A consumer that answers a call with unreadable arguments by an error result, and never makes it.
+    unparsed_calls: bool = False
+
+
+class Consumer(msgspec.Struct, frozen=True):
+    """Who asks. Two requests of different connections never share a conversation."""
+
+    name: str = "consumer"
+    connection: str = ""
+    workspace_folders: tuple[str, ...] = ()
+    features: Features = Features()
+
+
+class Request(msgspec.Struct, frozen=True):
+    messages: tuple[Message, ...]
+    options: RequestOptions = RequestOptions()
+    consumer: Consumer = Consumer()

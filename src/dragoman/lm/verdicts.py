@@ -1,0 +1,144 @@
+"""What was seen of a model's answers, and the verdict on each rule that follows from it.
+
+A rule that was broken once has failed. One that might have been broken and was not has passed. One that there was no
+occasion to break is *not exercised*, which is not the same as kept: a model that made no call shows nothing about the
+ids of its calls.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from dragoman.lm.model import ModelInfo
+from dragoman.lm.rules import RULES, Rule, Violation
+
+__all__ = ["Finding", "Record", "Report", "Row", "Verdict", "render"]
+
+Verdict: TypeAlias = Literal["pass", "fail", "not exercised"]
+
+# What gives an occasion to break a rule, and what to say when there was none.
+_OCCASIONS: dict[str, tuple[str, str]] = {
+    "S1": ("part", "nothing was reported"),
+    "S2": ("part", "nothing was reported"),
+    "S3": ("part", "nothing was reported"),
+    "S4.unique": ("call after another", "fewer than two calls were made"),
+    "S4.legal": ("call", "no call was made"),
+    "S4.namespaced": ("call", "no call was made"),
+    "S5": ("call", "no call was made"),
+    "S6": ("cancellation", "every answer was complete before it could be cancelled"),
+    "S7": ("call", "no call was made"),
+    "S8": ("failure", "nothing failed"),
+    "S9": ("answer", "nothing was answered"),
+    "S10": ("thought", "the model did not think"),
+    "S11": ("data part", "no data was reported"),
+    "S12": ("rule", "speaks of this table, not of a model"),
+    "S13": ("text", "no text was reported"),
+}
+# Enough to recognise a part by; the whole of an image helps nobody.
+_PART_SHOWN = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule that was broken, and the probe it was broken in."""
+
+    violation: Violation
+    probe: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    rule: Rule
+    verdict: Verdict
+    detail: str
+    finding: Finding | None = None
+
+
+class Record:
+    """Everything that was seen, over all probes."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        # How often each rule might have been broken and was not.
+        self._kept: Counter[str] = Counter()
+        # Of all answers together: an id must not come again later either.
+        self.call_ids: set[str] = set()
+
+    def keeps(self, *rules: str) -> None:
+        self._kept.update(rules)
+
+    def breaks(self, rule: str, detail: str, probe: str, part: object = None) -> None:
+        self.findings.append(Finding(Violation(RULES[rule], detail, part), probe))
+
+    def rows(self) -> tuple[Row, ...]:
+        return tuple(map(self._row, RULES.values()))
+
+    def _row(self, rule: Rule) -> Row:
+        findings = [finding for finding in self.findings if finding.violation.rule is rule]
+        occasion, without = _OCCASIONS[rule.id]
+        count = self._kept[rule.id]
+        if findings:
+            more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+            return Row(rule, "fail", f"{findings[0].violation.detail}{more}", findings[0])
+        if count:
+            return Row(rule, "pass", f"{count} {occasion}{'s' if count > 1 else ''}")
+        return Row(rule, "not exercised", without)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    model: ModelInfo
+    rows: tuple[Row, ...]
+    # Probes that got no answer, and why. A model need not be able to answer all of them.
+    unanswered: tuple[tuple[str, str], ...] = ()
+    # Why nothing can be said of the model, whatever the rows say: it never answered, or never ended.
+    inconclusive: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """No rule was broken, and there were answers to see it by. Rules not exercised do not count against it."""
+        return self.inconclusive is None and all(row.verdict != "fail" for row in self.rows)
+
+
+def render(report: Report) -> str:
+    """The report as a plain table."""
+    lines = [f"{_plain(report.model.name)} ({_plain(report.model.id)}) and the stream rules", ""]
+    ids = max(len(row.rule.id) for row in report.rows)
+    titles = max(len(row.rule.title) for row in report.rows)
+    verdicts = len("not exercised")
+    for row in report.rows:
+        verdict = "FAIL" if row.verdict == "fail" else row.verdict
+        lines.append(
+            f"{row.rule.id:<{ids}}  {row.rule.title:<{titles}}  {verdict:<{verdicts}}  {_plain(row.detail)}"
+        )
+        if row.finding is not None:
+            margin = " " * (ids + titles + verdicts + 6)
+            lines.append(f"{margin}in the probe “{row.finding.probe}”")
+            if row.finding.violation.part is not None:
+                lines.append(f"{margin}{_shown(row.finding.violation.part)}")
+    counts = Counter(row.verdict for row in report.rows)
+    lines += [
+        "",
+        f"{counts['pass']} passed, {counts['fail']} failed, {counts['not exercised']} not exercised.",
+    ]
+    if report.unanswered:
+        lines += [
+            "",
+            "Without an answer:",
+            *(f"  {probe}: {_plain(why)}" for probe, why in report.unanswered),
+        ]
+    if report.inconclusive is not None:
+        lines += ["", f"This says little about the model: {_plain(report.inconclusive)}."]
+    return "\n".join(lines)
+
+
+def _shown(part: object) -> str:
+    text = _plain(repr(part))
+    return text if len(text) <= _PART_SHOWN else f"{text[:_PART_SHOWN]}…"
+
+
+def _plain(text: str) -> str:
+    """On one line, and without anything a terminal would act on."""
+    return "".join(char if char.isprintable() else " " if char.isspace() else "�" for char in text)
