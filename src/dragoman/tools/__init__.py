@@ -1,0 +1,78 @@
+"""The consumer's side of tools: what there is, what is offered, who agrees, what comes of it.
+
+Everything a front end or a loop needs is importable from here. The tools that the terminal brings along are in
+`dragoman.tools.builtin`, which is imported by whoever offers them.
+"""
+
+from dragoman.tools.approvals import Approval, Approvals
+from dragoman.tools.autoapproval import AutoApproval
+from dragoman.tools.context import ContextKeys, ContextValue
+from dragoman.tools.decision import LEVELS, ApprovalLevel, Approve, Confirmer, Decision, Deny, Question
+from dragoman.tools.declaration import (
+    Declaration,
+    DeclarationError,
+    Icon,
+    ThemedIcon,
+    declarations_from,
+    load_declarations,
+)
+from dragoman.tools.definition import DefinedTool, tool
+from dragoman.tools.invocation_token import InvocationToken
+from dragoman.tools.preparation import PreparedCall, ToolProblem
+from dragoman.tools.registry import RegisteredTool, Registry, RegistryError, ToolInfo
+from dragoman.tools.runtime import ToolRuntime
+from dragoman.tools.schema import SchemaError, SchemaProblem
+from dragoman.tools.tool import (
+    Confirmation,
+    Invocation,
+    PreparedInvocation,
+    PreparingTool,
+    Progress,
+    Tool,
+    ToolResult,
+)
+from dragoman.tools.virtual import DEFAULT_LIMIT, ToolLimitError
+from dragoman.tools.when import WhenError
+
+__all__ = [
+    "DEFAULT_LIMIT",
+    "LEVELS",
+    "Approval",
+    "ApprovalLevel",
+    "Approvals",
+    "Approve",
+    "AutoApproval",
+    "Confirmation",
+    "Confirmer",
+    "ContextKeys",
+    "ContextValue",
+    "Decision",
+    "Declaration",
+    "DeclarationError",
+    "DefinedTool",
+    "Deny",
+    "Icon",
+    "Invocation",
+    "InvocationToken",
+    "PreparedCall",
+    "PreparedInvocation",
+    "PreparingTool",
+    "Progress",
+    "Question",
+    "RegisteredTool",
+    "Registry",
+    "RegistryError",
+    "SchemaError",
+    "SchemaProblem",
+    "ThemedIcon",
+    "Tool",
+    "ToolInfo",
+    "ToolLimitError",
+    "ToolProblem",
+    "ToolResult",
+    "ToolRuntime",
+    "WhenError",
+    "declarations_from",
+    "load_declarations",
+    "tool",
+]

@@ -1,0 +1,197 @@
+"""What has been approved, and how far each approval reaches.
+
+An approval is for a tool with a key: what exactly may be done, a command or a path. It reaches as far as the person
+said and no further:
+
+    once        this call; nothing is kept
+    session     this session, in the memory of this process; another session asks again
+    workspace   this folder, also after a restart
+    always      everywhere, also after a restart
+
+What outlives the process is in the store, and the store is asked every time, so an approval that another process took
+back is gone here too. The approvals of sessions are not in it, but a reset is counted there, and voids them in every
+process that shares it.
+
+Without a store, or with one that fails, everything above `once` lasts for the session: the narrower promise is the one
+that can be kept. Whoever asked is told through `on_problem`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dragoman.store import ApprovalStore, StoredApproval, StoreError
+from dragoman.tools.decision import LEVELS, ApprovalLevel
+
+__all__ = ["MAX_KEY_LENGTH", "MAX_SESSION_APPROVALS", "Approval", "Approvals"]
+
+_log = logging.getLogger(__name__)
+
+# A key may be a whole input, and that a whole file. Beyond this, its digest stands for it.
+MAX_KEY_LENGTH = 4_096
+# How much of a long key is kept for a person to recognise it by.
+_KEY_EXCERPT = 200
+_DIGESTED = re.compile(r"… \(sha256 [0-9a-f]{64}\)\Z")
+# A server sees many sessions and is not told when they end. The oldest approvals go first: they are asked for again.
+MAX_SESSION_APPROVALS = 10_000
+# Numbers that SQLite cannot hold are no approval's.
+_MAX_ID_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    id: str
+    tool: str
+    key: str
+    level: ApprovalLevel
+    # The folder an approval for a workspace is bound to, the session one for a session is.
+    workspace: str | None
+    session: str | None
+    granted_at: datetime
+
+
+def _log_problem(problem: StoreError) -> None:
+    _log.warning("approvals last for this session only: %s", problem)
+
+
+class Approvals:
+    """The approvals that hold in one workspace, for any number of sessions."""
+
+    def __init__(
+        self,
+        store: ApprovalStore | None = None,
+        workspace: str | Path | None = None,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        on_problem: Callable[[StoreError], None] = _log_problem,
+    ) -> None:
+        self._store = store
+        # Resolved, so that one folder has one name, whichever link it was reached by.
+        self._workspace = None if workspace is None else _storable(os.path.realpath(workspace))
+        self._clock = clock
+        self._on_problem = on_problem
+        self._last_problem = ""
+        # All the state there is: what sessions were granted, oldest first, and how many resets that has outlived.
+        self._granted: dict[tuple[str, str, str], Approval] = {}
+        self._resets: int | None = None
+        self._numbers = itertools.count(1)
+        self._notice_resets()
+
+    @property
+    def levels(self) -> tuple[ApprovalLevel, ...]:
+        """The levels that can be promised here."""
+        if self._store is None:
+            return ("once", "session")
+        return tuple(level for level in LEVELS if level != "workspace" or self._workspace is not None)
+
+    def covers(self, session: str, tool: str, key: str) -> Approval | None:
+        """The approval by which this needs no question, if there is one."""
+        key = _storable(key)
+        self._notice_resets()
+        if (granted := self._granted.get((session, tool, key))) is not None:
+            return granted
+        if self._store is None:
+            return None
+        try:
+            stored = self._store.find(tool, key, self._workspace)
+        except StoreError as problem:
+            self._tell(problem)
+            return None
+        return None if stored is None else _from_store(stored)
+
+    def grant(self, session: str, tool: str, key: str, level: ApprovalLevel) -> Approval | None:
+        """Keeps an approval, and returns it as it was kept: never wider than `level`, narrower if it must be."""
+        key = _storable(key)
+        self._notice_resets()
+        if level == "once":
+            return None
+        if level in self.levels and level != "session" and self._store is not None:
+            workspace = self._workspace if level == "workspace" else None
+            try:
+                return _from_store(self._store.add(tool, key, workspace, self._clock()))
+            except StoreError as problem:
+                self._tell(problem)
+        return self._grant_session(session, tool, key)
+
+    def list(self) -> tuple[Approval, ...]:
+        """Everything that holds: the sessions of this process, then the store, each with the oldest first."""
+        self._notice_resets()
+        stored = () if self._store is None else self._store.list()
+        return (*self._granted.values(), *map(_from_store, stored))
+
+    def revoke(self, id: str) -> bool:  # noqa: A002 - what it is called everywhere else
+        """Takes one approval back. False if there is none with this id."""
+        for subject, approval in self._granted.items():
+            if approval.id == id:
+                del self._granted[subject]
+                return True
+        if self._store is None or not (id.isascii() and id.isdigit() and len(id) <= _MAX_ID_DIGITS):
+            return False
+        return self._store.remove(int(id))
+
+    def reset(self) -> None:
+        """Takes all back: every session, every workspace, every process on the same store."""
+        self._granted.clear()
+        if self._store is not None:
+            self._store.clear()
+            self._notice_resets()
+
+    def end_session(self, session: str) -> None:
+        """Forgets what a session was granted."""
+        self._granted = {subject: it for subject, it in self._granted.items() if it.session != session}
+
+    def _grant_session(self, session: str, tool: str, key: str) -> Approval:
+        subject = (session, tool, key)
+        if (granted := self._granted.get(subject)) is not None:
+            return granted
+        if len(self._granted) >= MAX_SESSION_APPROVALS:
+            del self._granted[next(iter(self._granted))]
+        # A letter keeps these apart from the numbers of the store.
+        id_ = f"s{next(self._numbers)}"
+        approval = Approval(id_, tool, key, "session", None, session, self._clock())
+        self._granted[subject] = approval
+        return approval
+
+    def _notice_resets(self) -> None:
+        """Drops what a reset somewhere else has voided. A store that cannot be read has no news."""
+        if self._store is None:
+            return
+        try:
+            resets = self._store.resets()
+        except StoreError as problem:
+            self._tell(problem)
+            return
+        if self._resets is not None and resets != self._resets:
+            self._granted.clear()
+        self._resets = resets
+
+    def _tell(self, problem: StoreError) -> None:
+        # A store that is broken is so at every question; once is enough.
+        if str(problem) != self._last_problem:
+            self._last_problem = str(problem)
+            self._on_problem(problem)
+
+
+def _from_store(stored: StoredApproval) -> Approval:
+    level: ApprovalLevel = "always" if stored.workspace is None else "workspace"
+    return Approval(str(stored.id), stored.tool, stored.key, level, stored.workspace, None, stored.granted_at)
+
+
+def _storable(text: str) -> str:
+    """A text that stands for `text` and for no other, short enough to keep and possible to write."""
+    # Half a surrogate pair, as in the name of a file that is not UTF-8, cannot be written.
+    data = text.encode("utf-8", "surrogatepass")
+    is_writable = data.decode("utf-8", "replace") == text
+    # What looks like a digested text already is digested again, or it could pass for that other text.
+    if len(text) <= MAX_KEY_LENGTH and is_writable and not _DIGESTED.search(text):
+        return text
+    excerpt = data[:_KEY_EXCERPT].decode("utf-8", "replace")
+    return f"{excerpt}… (sha256 {hashlib.sha256(data).hexdigest()})"

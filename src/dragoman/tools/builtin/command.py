@@ -1,0 +1,133 @@
+"""Running a command in the workspace, within limits of time and output."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Annotated
+
+from msgspec import Meta
+
+from dragoman.lm import CancellationToken, gfm, until_cancelled
+from dragoman.tools.builtin.files import FILES_WHEN
+from dragoman.tools.builtin.group import process_group
+from dragoman.tools.builtin.output import HeadAndTail
+from dragoman.tools.builtin.visible import visible
+from dragoman.tools.builtin.workspace import Workspace, WorkspaceError
+from dragoman.tools.definition import DefinedTool, tool
+from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, ToolResult
+
+__all__ = ["DEFAULT_SECONDS", "MAX_COMMAND_LENGTH", "MAX_SECONDS", "OUTPUT_BYTES", "run_command"]
+
+DEFAULT_SECONDS = 60
+# Builds and test suites; what takes longer is better started by the person.
+MAX_SECONDS = 600
+# Of the beginning and of the end each: together some ten thousand tokens.
+OUTPUT_BYTES = 20_000
+# A person must be able to read all of it before they say yes.
+MAX_COMMAND_LENGTH = 10_000
+
+# Programs that would ask for a key press, draw a screen or colour their output are told that nobody is there.
+_NOBODY_THERE = {
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+
+
+def run_command() -> DefinedTool:
+    @tool(
+        name="run_command",
+        description=(
+            "Runs a shell command (sh) in the workspace folder and returns its output, standard output and error"
+            " together, and its exit code. There is no input, and everything it starts ends with it."
+            f" At most the first and the last {OUTPUT_BYTES:,} bytes of output are returned."
+        ),
+        display_name="Run command",
+        user_description="Run a command in the workspace",
+        reference_name="runCommand",
+        icon="$(terminal)",
+        when=FILES_WHEN,
+    )
+    async def run(
+        command: Annotated[
+            str, Meta(description="The command line", min_length=1, max_length=MAX_COMMAND_LENGTH)
+        ],
+        timeout_seconds: Annotated[
+            float, Meta(description="When to give up", gt=0, le=MAX_SECONDS)
+        ] = DEFAULT_SECONDS,
+        *,
+        invocation: Invocation,
+        token: CancellationToken,
+    ) -> ToolResult:
+        try:
+            return await until_cancelled(_run(command, timeout_seconds, invocation), token)
+        except WorkspaceError as error:
+            return ToolResult.error(str(error))
+        except (OSError, ValueError) as error:
+            # No such folder any more; a NUL in the command.
+            return ToolResult.error(f"The command could not be started: {error}.")
+
+    @run.prepare
+    def ask(command: str, timeout_seconds: float, *, invocation: Invocation) -> PreparedInvocation:
+        folder = Workspace.of(invocation.workspace).folders[0]
+        return PreparedInvocation(
+            invocation_message=f"Running {visible(command)}",
+            confirmation=Confirmation(
+                "Run this command?",
+                f"{gfm.fence(visible(command), 'sh')}\n\n"
+                f"In {gfm.code(visible(str(folder)))}, for at most {timeout_seconds:g} seconds.",
+            ),
+            approval_key=command,
+        )
+
+    return run
+
+
+async def _run(command: str, seconds: float, invocation: Invocation) -> ToolResult:
+    folder = Workspace.of(invocation.workspace).folders[0]
+    output = HeadAndTail(OUTPUT_BYTES)
+
+    def receive(data: bytes) -> None:
+        output.receive(data)
+        last_line = data.decode(errors="replace").rstrip().rpartition("\n")[2]
+        if last_line:
+            invocation.progress(visible(last_line))
+
+    async with process_group(
+        ["/bin/sh", "-c", command],
+        folder=folder,
+        environment={**os.environ, **_NOBODY_THERE},
+        receive=receive,
+    ) as group:
+        try:
+            async with asyncio.timeout(seconds):
+                status: int | None = await group.finished()
+        except TimeoutError:
+            status = None
+        left_behind = await group.end()
+    match status:
+        case None:
+            end = f"[Ended after {seconds:g} seconds, with everything it had started. What it did until then is done.]"
+        case 0:
+            end = "[Exit code 0.]"
+        case _ if status < 0:
+            end = f"[Ended by the signal {_signal_name(-status)}.]"
+        case _:
+            end = f"[Exit code {status}.]"
+    if left_behind and status is not None:
+        end += " [It had left processes behind; they were ended.]"
+    said = output.text()
+    separator = "" if not said or said.endswith("\n") else "\n"
+    text = f"{said}{separator}{end}"
+    return ToolResult.text(text) if status == 0 else ToolResult.error(text)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

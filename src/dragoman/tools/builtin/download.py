@@ -1,0 +1,170 @@
+"""Getting an address over HTTP: one that was agreed to, and nothing else on the way.
+
+Redirections are followed on the same host only; one that leads elsewhere is told, and can be asked for. An address may
+lead to this machine or the local network although its name does not say so. That is found when the connection stands
+and nothing has been sent yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urljoin
+
+from dragoman import __version__
+from dragoman.tools.urls import Url, is_local_address
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = [
+    "FETCH_SECONDS",
+    "MAX_BODY_BYTES",
+    "MAX_REDIRECTIONS",
+    "LedToLocal",
+    "NotFetched",
+    "Page",
+    "download",
+]
+
+FETCH_SECONDS = 30.0
+# A long page of text has some hundred kilobytes.
+MAX_BODY_BYTES = 5 * 1024 * 1024
+MAX_REDIRECTIONS = 5
+
+
+class NotFetched(Exception):
+    """Why there is nothing to show, in words for the model."""
+
+
+class LedToLocal(Exception):
+    """The name leads to an address on this machine or the local network. Nothing was sent there."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.address = address
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    url: Url
+    status: str
+    is_error: bool
+    mime_type: str
+    charset: str | None
+    body: bytes
+    is_cut: bool
+
+
+async def download(url: Url, *, local_allowed: bool) -> Page:
+    import httpx2  # noqa: PLC0415 - takes a while to import, and most sessions fetch nothing
+
+    try:
+        async with asyncio.timeout(FETCH_SECONDS):
+            return await _get(url, local_allowed=local_allowed)
+    except TimeoutError:
+        raise NotFetched(f"{url.origin} took longer than {FETCH_SECONDS:g} seconds.") from None
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise NotFetched(f"{url} could not be fetched: {str(error) or type(error).__name__}.") from error
+
+
+async def _get(url: Url, *, local_allowed: bool) -> Page:
+    import httpx2  # noqa: PLC0415 - as above
+
+    headers = {
+        "User-Agent": f"dragoman/{__version__}",
+        "Accept": "text/html, text/*, application/json, image/*, */*;q=0.5",
+        # A compressed page could be a thousand times as large as what arrives.
+        "Accept-Encoding": "identity",
+    }
+    # The deadline for all of it is ours.
+    async with httpx2.AsyncClient(headers=headers, timeout=None, follow_redirects=False) as client:
+        for _ in range(MAX_REDIRECTIONS + 1):
+            watch = _ConnectionWatch(url.host, local_allowed=local_allowed)
+            request = client.build_request("GET", str(url), extensions={"trace": watch})
+            response = await client.send(request, stream=True)
+            try:
+                target = _redirection(response, url)
+                if target is None:
+                    return await _read(response, url)
+            finally:
+                await response.aclose()
+            if not _is_same_place(url, target):
+                raise NotFetched(
+                    f"{url} redirects to {target}, which nobody was asked about. To follow it, fetch that address."
+                )
+            url = target
+    raise NotFetched(f"{url} was the last of {MAX_REDIRECTIONS} redirections; there may be no end to them.")
+
+
+class _Stream(Protocol):
+    """What we use of a connection that the HTTP client has made."""
+
+    def get_extra_info(self, info: str) -> object: ...
+
+    async def aclose(self) -> None: ...
+
+
+class _ConnectionWatch:
+    """Looks at where a connection leads, when it stands and before anything goes over it."""
+
+    def __init__(self, host: str, *, local_allowed: bool) -> None:
+        self._host = host
+        self._local_allowed = local_allowed
+        self._connecting_to: object = None
+
+    async def __call__(self, event: str, info: dict[str, object]) -> None:
+        match event:
+            case "connection.connect_tcp.started":
+                self._connecting_to = info["host"]
+            case "connection.connect_tcp.complete" if self._connecting_to == self._host:
+                # Not so where a proxy is between: it is the proxy that looks up the name, in its own network.
+                await self._check(info["return_value"])  # type: ignore[arg-type] # by the client's documentation
+            case _:
+                pass
+
+    async def _check(self, stream: _Stream) -> None:
+        peer = stream.get_extra_info("server_addr")
+        address = ipaddress.ip_address(peer[0]) if isinstance(peer, tuple) else None
+        if not self._local_allowed and (address is None or is_local_address(address)):
+            await stream.aclose()
+            raise LedToLocal(str(address))
+
+
+def _redirection(response: httpx2.Response, url: Url) -> Url | None:
+    if not response.has_redirect_location:
+        return None
+    location = response.headers["location"]
+    try:
+        return Url.parse(urljoin(str(url), location))
+    except ValueError as error:
+        raise NotFetched(f"{url} redirects to {location!r}, which is no address to follow.") from error
+
+
+def _is_same_place(url: Url, target: Url) -> bool:
+    """Whether a redirection stays on the host that was agreed to, or only makes the connection to it safe."""
+    if target.origin == url.origin:
+        return True
+    return target.host == url.host and url.origin.startswith("http:") and (url.port, target.port) == (80, 443)
+
+
+async def _read(response: httpx2.Response, url: Url) -> Page:
+    body = bytearray()
+    is_cut = False
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            del body[MAX_BODY_BYTES:]
+            is_cut = True
+            break
+    return Page(
+        url=url,
+        status=f"{response.status_code} {response.reason_phrase}".strip(),
+        is_error=response.is_error,
+        mime_type=response.headers.get("content-type", "").partition(";")[0].strip().lower(),
+        charset=response.charset_encoding,
+        body=bytes(body),
+        is_cut=is_cut,
+    )

@@ -1,0 +1,141 @@
+"""The folders that tools may touch, and nothing outside them.
+
+A path is taken by what it leads to: every symbolic link on the way is resolved, and where it ends must be inside one
+of the folders. The file is then opened step by step from that folder, refusing links at each step: the resolved path
+has none, so whoever puts one there in the meantime gets an error instead of a file outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["MAX_PATH_LENGTH", "Place", "TooLarge", "Workspace", "WorkspaceError", "explained", "is_binary"]
+
+# As long as the system takes them.
+MAX_PATH_LENGTH = 4_096
+
+# A NUL near the beginning is how every tool tells a binary file from text.
+_BINARY_PROBE = 8_192
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# Not blocking: opening a named pipe would wait for somebody to write into it.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class WorkspaceError(Exception):
+    """A path that is not to be touched, or cannot be, and why."""
+
+
+class TooLarge(WorkspaceError):
+    """A file that is larger than what was to be read of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Something in the workspace, or where something could be: a folder of it, and the way down, free of links."""
+
+    folder: Path
+    parts: tuple[str, ...]
+    # In the first of the folders, where relative paths begin.
+    is_relative: bool = True
+
+    @property
+    def path(self) -> Path:
+        return self.folder.joinpath(*self.parts)
+
+    @property
+    def label(self) -> str:
+        """How it is shown: as short as it can be without becoming ambiguous."""
+        return "/".join(self.parts) or "." if self.is_relative else str(self.path)
+
+    def below(self, *parts: str) -> Place:
+        """Something further down. The parts must be free of links: names that were found by looking."""
+        return Place(self.folder, (*self.parts, *parts), self.is_relative)
+
+    def open_folder(self, *, missing_made: bool = False) -> int:
+        """A descriptor of this folder, for the caller to close."""
+        return _descend(self.folder, self.parts, missing_made=missing_made)
+
+    def open_parent(self, *, missing_made: bool = False) -> int:
+        return _descend(self.folder, self.parts[:-1], missing_made=missing_made)
+
+    def open_file(self) -> BinaryIO:
+        """This file, which must be an ordinary one, to read."""
+        if not self.parts:
+            raise WorkspaceError("The workspace itself is a folder, not a file.")
+        parent = self.open_parent()
+        try:
+            descriptor = os.open(self.parts[-1], _FILE, dir_fd=parent)
+        finally:
+            os.close(parent)
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            what = "a folder, not a file" if stat.S_ISDIR(mode) else "not an ordinary file"
+            raise WorkspaceError(f"{self.label} is {what}.")
+        return os.fdopen(descriptor, "rb")
+
+    def read(self, limit: int) -> bytes:
+        """All of this file, which must not be larger than `limit`."""
+        with self.open_file() as file:
+            data = file.read(limit + 1)
+            if len(data) > limit:
+                size = os.fstat(file.fileno()).st_size
+                raise TooLarge(f"{self.label} has {size:,} bytes; at most {limit:,} can be read at once.")
+            return data
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    # Absolute and resolved. The first is where relative paths begin.
+    folders: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, folders: Iterable[Path | str]) -> Workspace:
+        resolved = tuple(Path(os.path.realpath(folder)) for folder in folders)
+        if not resolved:
+            raise WorkspaceError("No folder is open, so there are no files to work with.")
+        return cls(resolved)
+
+    def place(self, path: str) -> Place:
+        """What `path` leads to, inside the workspace. It need not exist."""
+        if not path or "\0" in path:
+            raise WorkspaceError(f"{path!r} is no path.")
+        resolved = Path(os.path.realpath(self.folders[0] / path))
+        for index, folder in enumerate(self.folders):
+            if resolved.is_relative_to(folder):
+                return Place(folder, resolved.relative_to(folder).parts, index == 0)
+        raise WorkspaceError(
+            f"{path} is outside the workspace ({', '.join(map(str, self.folders))}). Only what is inside can be used."
+        )
+
+
+def explained(error: OSError, label: str) -> str:
+    """What the system said about a path, in a sentence."""
+    return f"{label}: {error.strerror or error}."
+
+
+def is_binary(data: bytes) -> bool:
+    return b"\0" in data[:_BINARY_PROBE]
+
+
+def _descend(folder: Path, parts: tuple[str, ...], *, missing_made: bool) -> int:
+    descriptor = os.open(folder, _FOLDER)
+    try:
+        for part in parts:
+            if missing_made:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=descriptor)
+            below = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor

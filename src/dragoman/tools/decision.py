@@ -1,0 +1,49 @@
+"""A person is asked, and decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from dragoman.lm import CancellationToken, JsonObject
+from dragoman.tools.tool import Confirmation
+
+__all__ = ["LEVELS", "ApprovalLevel", "Approve", "Confirmer", "Decision", "Deny", "Question"]
+
+# How far an approval reaches: this call; this session; this workspace, also after a restart; everywhere.
+ApprovalLevel: TypeAlias = Literal["once", "session", "workspace", "always"]
+LEVELS: tuple[ApprovalLevel, ...] = ("once", "session", "workspace", "always")
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    level: ApprovalLevel = "once"
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """No. With a reason the model hears it and may react; without one the person wants it to stop."""
+
+    reason: str | None = None
+
+
+Decision: TypeAlias = Approve | Deny
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Everything a person needs in order to decide."""
+
+    call_id: str
+    tool: str
+    display_name: str
+    input: JsonObject
+    confirmation: Confirmation
+    # The levels that may be chosen here: no workspace level without a workspace.
+    levels: tuple[ApprovalLevel, ...] = LEVELS
+
+
+class Confirmer(Protocol):
+    """Asks a person. May take as long as people take; ends with `CancellationError` when the token does."""
+
+    async def confirm(self, question: Question, token: CancellationToken) -> Decision: ...

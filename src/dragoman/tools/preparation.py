@@ -1,0 +1,161 @@
+"""From a call to a question: what happens before anybody is asked, and before anything runs.
+
+A call that cannot be made ends here as a `ToolProblem`, whose message is for the model: arguments that are no JSON,
+arguments that do not fit the schema, a tool that fails to say what it is about to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json as standard_json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from dragoman.lm import CancellationToken, JsonObject, ToolCallPart, gfm, json
+from dragoman.tools import schema
+from dragoman.tools.containment import contained
+from dragoman.tools.decision import ApprovalLevel, Question
+from dragoman.tools.mismatch import cut, kind
+from dragoman.tools.registry import RegisteredTool
+from dragoman.tools.result import failure_text
+from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, PreparingTool, Progress
+
+__all__ = ["PREPARE_SECONDS", "PreparedCall", "ToolProblem", "invocation_of", "prepare"]
+
+_log = logging.getLogger(__name__)
+
+# Preparing reads a file or two, to show a difference. A person waits for it, with nothing to look at.
+PREPARE_SECONDS = 30
+# What a person reads before deciding. A tool whose inputs are larger prepares its own message.
+_MAX_SHOWN = 20_000
+
+
+class ToolProblem(Exception):
+    """A call that was not made, and why, in words for the model."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """A call that can be made, as soon as somebody agrees."""
+
+    # With the defaults in its input: what is shown, what runs and what is recorded are the same.
+    call: ToolCallPart
+    tool: RegisteredTool
+    invocation_message: str
+    question: Question
+    approval_key: str
+    urls: tuple[str, ...] = ()
+
+
+async def prepare(
+    tool: RegisteredTool,
+    call: ToolCallPart,
+    *,
+    workspace: tuple[Path, ...],
+    levels: tuple[ApprovalLevel, ...],
+    token: CancellationToken,
+) -> PreparedCall:
+    token.raise_if_cancelled()
+    if call.unparsed is not None:
+        raise ToolProblem(_unreadable(call.name, call.unparsed))
+    declared = tool.declaration
+    try:
+        completed = schema.complete(declared.input_schema, call.input)
+    except schema.SchemaProblem as problem:
+        raise ToolProblem(
+            f"The input of {call.name} does not fit its schema:\n{problem}\n"
+            "Nothing was run. Correct the input and call the tool again."
+        ) from None
+    call = msgspec.structs.replace(call, input=completed)
+    prepared = await _prepared_by_tool(tool, invocation_of(call, workspace), token)
+    display_name = declared.display_name
+    key = prepared.approval_key
+    return PreparedCall(
+        call=call,
+        tool=tool,
+        invocation_message=prepared.invocation_message or f"Running {display_name}",
+        question=Question(
+            call_id=call.call_id,
+            tool=call.name,
+            display_name=display_name,
+            input=completed,
+            confirmation=prepared.confirmation or Confirmation(display_name, _shown(completed)),
+            levels=levels,
+        ),
+        approval_key=json.canonical(completed) if key is None else key,
+        urls=prepared.urls,
+    )
+
+
+def invocation_of(
+    call: ToolCallPart, workspace: tuple[Path, ...], progress: Progress | None = None
+) -> Invocation:
+    """The invocation that makes `call`, with an input of its own: what a tool does to it changes no record."""
+    copied: JsonObject = json.decode(json.encode(call.input))  # type: ignore[assignment]  # an object stays one
+    if progress is None:
+        return Invocation(copied, workspace, call.call_id)
+    return Invocation(copied, workspace, call.call_id, progress)
+
+
+async def _prepared_by_tool(
+    tool: RegisteredTool, invocation: Invocation, token: CancellationToken
+) -> PreparedInvocation:
+    if not isinstance(tool.tool, PreparingTool):
+        return PreparedInvocation()
+    name = tool.declaration.name
+    deadline = asyncio.timeout(PREPARE_SECONDS)
+    try:
+        async with deadline:
+            prepared: object = await contained(tool.tool.prepare_invocation(invocation, token), token)
+    except Exception as error:
+        token.raise_if_cancelled()
+        if isinstance(error, TimeoutError) and deadline.expired():
+            raise ToolProblem(
+                f"The tool {name} took longer than {PREPARE_SECONDS} seconds to prepare and was not run."
+            ) from None
+        _log.warning("tool %s failed to prepare", name, exc_info=error)
+        raise ToolProblem(
+            f"The tool {name} could not be prepared and was not run. {failure_text(error)}"
+        ) from error
+    if prepared is None:
+        # A tool in the editor's style has nothing to add.
+        return PreparedInvocation()
+    if not isinstance(prepared, PreparedInvocation):
+        raise ToolProblem(
+            f"The tool {name} could not be prepared and was not run: it returned {type(prepared).__name__}, "
+            "not a PreparedInvocation."
+        )
+    return prepared
+
+
+def _unreadable(name: str, text: str) -> str:
+    try:
+        # Not our own decoder: this one knows the line and the column.
+        problem = f"they must be a JSON object, not {kind(standard_json.loads(text))}"
+    except standard_json.JSONDecodeError as error:
+        near = repr(cut(text[error.pos :], 20)) if error.pos < len(text) else "the end"
+        problem = f"line {error.lineno}, column {error.colno}, at {near}: {error.msg}"
+    except (ValueError, RecursionError):
+        problem = "they are nested too deeply, or have a number of thousands of digits"
+    return f"The arguments of {name} could not be read: {problem}. Nothing was run. Send one JSON object."
+
+
+def _shown(arguments: JsonObject) -> str:
+    """An input as a person reads it: every character visible, in a code block that nothing gets out of."""
+    text = json.pretty(arguments)
+    cut_off = ""
+    if len(text) > _MAX_SHOWN:
+        cut_off = f"\n\nThese are the first {_MAX_SHOWN:,} of {len(text):,} characters."
+        text = text[:_MAX_SHOWN]
+    # What is invisible, or turns the text around, is written as JSON writes it.
+    visible = "".join(
+        each if each.isprintable() or each == "\n" else standard_json.dumps(each)[1:-1] for each in text
+    )
+    return gfm.fence(visible, "json") + cut_off

@@ -1,0 +1,193 @@
+"""Invoking tools, for one session.
+
+A call goes through four steps, which a loop takes one by one and `invoke` takes all at once:
+
+    prepare             the input completed and checked, the tool asked what it is about to do
+    standing_approval   why nobody need be asked; otherwise a person is
+    remember            what the person said, as far as it reaches
+    run                 the tool itself, with progress and cancellation
+
+Every invocation is asked about, unless its tool is read-only, or an approval or the settings cover it. A tool that is
+not eligible for auto-approval is asked about every time, and only ever approved for once.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from dragoman.lm import (
+    CancellationError,
+    CancellationToken,
+    JsonObject,
+    ToolCallPart,
+    ToolDefinition,
+    until_cancelled,
+)
+from dragoman.tools import preparation
+from dragoman.tools.approvals import Approvals
+from dragoman.tools.autoapproval import AutoApproval
+from dragoman.tools.containment import contained
+from dragoman.tools.decision import Approve, Confirmer, Deny
+from dragoman.tools.invocation_token import InvocationToken
+from dragoman.tools.offering import Offering
+from dragoman.tools.preparation import PreparedCall, ToolProblem, invocation_of
+from dragoman.tools.registry import RegisteredTool, Registry, RegistryError
+from dragoman.tools.result import bounded, failure_text, result_of
+from dragoman.tools.tool import Progress, ToolResult
+from dragoman.tools.virtual import DEFAULT_LIMIT, ToolLimitError
+
+__all__ = ["PreparedCall", "ToolLimitError", "ToolProblem", "ToolRuntime"]
+
+_log = logging.getLogger(__name__)
+
+# A line of progress stands beside a spinner.
+_MAX_PROGRESS = 200
+
+_REACH = {
+    "session": "approved for this session",
+    "workspace": "approved for this workspace",
+    "always": "always approved",
+}
+
+
+def _silent(_line: str) -> None:
+    pass
+
+
+class ToolRuntime:
+    def __init__(
+        self,
+        registry: Registry,
+        approvals: Approvals,
+        auto: AutoApproval,
+        *,
+        session: str,
+        workspace: tuple[Path, ...] = (),
+        limit: int = DEFAULT_LIMIT,
+        virtual_threshold: int = DEFAULT_LIMIT,
+    ) -> None:
+        self.registry = registry
+        self._approvals = approvals
+        self._auto = auto
+        self._session = session
+        self._workspace = workspace
+        self._offering = Offering(registry, limit=limit, threshold=virtual_threshold)
+
+    def definitions(self, prompt: str = "") -> tuple[ToolDefinition, ...]:
+        """What a model is offered now, never more than the limit; `ToolLimitError` if that cannot be."""
+        return self._offering.definitions(prompt)
+
+    async def prepare(self, call: ToolCallPart, token: CancellationToken) -> PreparedCall:
+        """A model's call, ready to be asked about; `ToolProblem` if it cannot be made."""
+        try:
+            tool = self._offering.reach(call.name)
+        except RegistryError as error:
+            raise ToolProblem(str(error)) from None
+        return await self._prepare(tool, call, token)
+
+    def standing_approval(self, prepared: PreparedCall) -> str | None:
+        """Why nobody need be asked, in a few words; None if somebody must be."""
+        name = prepared.call.name
+        if self._auto.must_ask(name):
+            return None
+        if prepared.tool.read_only:
+            return "read-only"
+        approval = self._approvals.covers(self._session, name, prepared.approval_key)
+        if approval is not None:
+            return _REACH[approval.level]
+        return self._auto.covers(name, prepared.urls)
+
+    def remember(self, prepared: PreparedCall, approve: Approve) -> None:
+        """Keep an approval that reaches further than this call, if the question offered that."""
+        if approve.level != "once" and approve.level in prepared.question.levels:
+            self._approvals.grant(self._session, prepared.call.name, prepared.approval_key, approve.level)
+
+    async def run(
+        self, prepared: PreparedCall, token: CancellationToken, progress: Progress = _silent
+    ) -> ToolResult:
+        """Make the call. What a tool raises becomes an error result; only cancellation raises."""
+        token.raise_if_cancelled()
+        relay = _Relay(progress)
+        invocation = invocation_of(prepared.call, self._workspace, relay)
+        try:
+            value: object = await contained(prepared.tool.tool.invoke(invocation, token), token)
+            return bounded(result_of(value))
+        except CancellationError:
+            raise
+        except Exception as error:
+            _log.info("tool %s failed", prepared.call.name, exc_info=error)
+            return ToolResult.error(failure_text(error))
+        finally:
+            relay.end()
+
+    def begin_request(self, *, skip_rest: bool = True) -> InvocationToken:
+        """For invocations that belong to one request; `skip_rest` false: a refusal concerns one call only."""
+        return InvocationToken(skip_rest=skip_rest)
+
+    async def invoke(
+        self,
+        name: str,
+        arguments: JsonObject,
+        confirmer: Confirmer,
+        token: CancellationToken,
+        *,
+        request: InvocationToken | None = None,
+        call_id: str = "",
+        progress: Progress = _silent,
+    ) -> ToolResult:
+        """All four steps, for a program: alone, or as part of a request.
+
+        `ToolProblem` if the call cannot be made, `CancellationError` if somebody did not want it: its scope is
+        "rejected" when this call was refused, "skipped" when an earlier one of the request was, "request" when all is
+        over. Private tools that are registered are reached by this, and by nothing else.
+        """
+        request = request or InvocationToken()
+        with request.joined(token) as either:
+            request.check()
+            try:
+                tool = self.registry.find(name)
+            except RegistryError as error:
+                raise ToolProblem(str(error)) from None
+            prepared = await self._prepare(tool, ToolCallPart(call_id, name, arguments), either)
+            # Another one may have been refused while this one was prepared.
+            request.check()
+            if self.standing_approval(prepared) is None:
+                await self._ask(prepared, confirmer, either, request)
+            return await self.run(prepared, either, progress)
+
+    async def _prepare(
+        self, tool: RegisteredTool, call: ToolCallPart, token: CancellationToken
+    ) -> PreparedCall:
+        must_ask = self._auto.must_ask(call.name)
+        levels = ("once",) if must_ask else self._approvals.levels
+        return await preparation.prepare(tool, call, workspace=self._workspace, levels=levels, token=token)
+
+    async def _ask(
+        self, prepared: PreparedCall, confirmer: Confirmer, token: CancellationToken, request: InvocationToken
+    ) -> None:
+        decision = await until_cancelled(confirmer.confirm(prepared.question, token), token)
+        # Whoever approves after the end approves nothing.
+        token.raise_if_cancelled()
+        if isinstance(decision, Deny):
+            request.refuse()
+            raise CancellationError("rejected", decision.reason)
+        self.remember(prepared, decision)
+
+
+class _Relay:
+    """Passes progress on, a line at a time, while the tool runs. What fails there is not the tool's fault."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress: Progress | None = progress
+
+    def __call__(self, line: str) -> None:
+        if self._progress is None:
+            return
+        try:
+            self._progress(" ".join(line.split())[:_MAX_PROGRESS])
+        except Exception:
+            _log.exception("showing the progress of a tool failed")
+
+    def end(self) -> None:
+        self._progress = None

@@ -1,0 +1,80 @@
+"""What a tool is: something that can be invoked, and that may say beforehand what it is about to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from dragoman.lm import CancellationToken, ContentPart, JsonObject, TextPart
+
+__all__ = [
+    "Confirmation",
+    "Invocation",
+    "PreparedInvocation",
+    "PreparingTool",
+    "Progress",
+    "Tool",
+    "ToolResult",
+]
+
+# Called with a short line of plain text while a tool runs.
+Progress: TypeAlias = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """One invocation of a tool, as the tool sees it."""
+
+    input: JsonObject
+    # The folders the consumer has open, absolute; the first is the current one.
+    workspace: tuple[Path, ...] = ()
+    # Set when a model asked for it, in a request; empty when a program calls the tool on its own.
+    call_id: str = ""
+    progress: Progress = field(default=lambda _line: None)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    content: tuple[ContentPart, ...]
+    is_error: bool = False
+
+    @classmethod
+    def text(cls, value: str) -> ToolResult:
+        return cls((TextPart(value),))
+
+    @classmethod
+    def error(cls, message: str) -> ToolResult:
+        return cls((TextPart(message),), is_error=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What a person is asked: a title of plain text, and a message in Markdown that is safe to render."""
+
+    title: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedInvocation:
+    # Shown while the tool runs: "Searching for *.py …".
+    invocation_message: str | None = None
+    confirmation: Confirmation | None = None
+    # What an approval that lasts is for. Without it: this tool with exactly this input.
+    approval_key: str | None = None
+    # Addresses the invocation will contact: covered by URL patterns that are approved beforehand.
+    urls: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Tool(Protocol):
+    async def invoke(self, invocation: Invocation, token: CancellationToken) -> ToolResult: ...
+
+
+@runtime_checkable
+class PreparingTool(Tool, Protocol):
+    async def prepare_invocation(
+        self, invocation: Invocation, token: CancellationToken
+    ) -> PreparedInvocation: ...
