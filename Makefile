@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format coverage pins clean
+.PHONY: help demo test lint format coverage pins picture clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -33,7 +33,7 @@ demo: $(VENV)/run.stamp ## a chat with the built-in demo; without a terminal, it
 	@$(BIN)/dragoman demo
 
 test: $(VENV)/dev.stamp ## all tests that need nothing but Python and Node
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(VENV)/dev.stamp ## ruff and a strict type check
 	$(BIN)/ruff check .
@@ -46,6 +46,9 @@ format: $(VENV)/dev.stamp ## let ruff put the layout right
 
 coverage: $(VENV)/dev.stamp ## branch coverage of the whole package
 	$(BIN)/python -m pytest --cov --cov-branch --cov-report=term-missing:skip-covered $(ARGS)
+
+picture: $(VENV)/run.stamp ## draw the picture in README anew, from the tour
+	$(BIN)/python -m dragoman.demo.picture docs/images/demo.svg
 
 pins: ## resolve requirements/ anew from pyproject.toml (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from dragoman.nearest import nearest
 from dragoman.tools import (
     Declaration,
     DeclarationError,
@@ -17,7 +18,7 @@ from dragoman.tools import (
     load_declarations,
 )
 from dragoman.tools.declaration import MAX_FILE_BYTES, _in_our_words
-from dragoman.tools.names import is_tool_name, legal_name, nearest
+from dragoman.tools.names import is_tool_name, legal_name
 
 # The example of the reference, field by field.
 SEARCH: dict[str, object] = {

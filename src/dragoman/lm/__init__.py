@@ -14,7 +14,7 @@ from dragoman.lm.errors import ErrorKind, LanguageModelError
 from dragoman.lm.guard import GuardedModel, RuleBroken
 from dragoman.lm.json import JsonObject
 from dragoman.lm.messages import Message, Role, assistant, decode_messages, encode_message, system, user
-from dragoman.lm.model import Capabilities, LanguageModel, ModelInfo, Sink, estimate_tokens
+from dragoman.lm.model import Capabilities, Closing, LanguageModel, ModelInfo, Sink, estimate_tokens
 from dragoman.lm.parts import (
     Audience,
     ContentPart,
@@ -39,6 +39,7 @@ __all__ = [
     "CancellationSource",
     "CancellationToken",
     "Capabilities",
+    "Closing",
     "Consumer",
     "ContentPart",
     "DataPart",

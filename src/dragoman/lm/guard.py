@@ -21,7 +21,7 @@ from dragoman.lm import gfm
 from dragoman.lm.cancellation import CancellationError, CancellationToken
 from dragoman.lm.errors import LanguageModelError
 from dragoman.lm.messages import Message
-from dragoman.lm.model import LanguageModel, ModelInfo, Sink
+from dragoman.lm.model import Closing, LanguageModel, ModelInfo, Sink
 from dragoman.lm.parts import DataPart, Part, TextPart, ToolCallPart
 from dragoman.lm.presentation import Presentation, Style
 from dragoman.lm.request import Request
@@ -59,6 +59,10 @@ class GuardedModel:
 
     def count_tokens(self, text: str | Message) -> int:
         return self._model.count_tokens(text)
+
+    async def close(self) -> None:
+        if isinstance(self._model, Closing):
+            await self._model.close()
 
     async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None:
         _refuse_impossible(request, self.info)

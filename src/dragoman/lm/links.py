@@ -61,13 +61,15 @@ class InertLinks:
 
     def _completes(self, char: str) -> bool:
         """Take one more character, with a break before it if it would complete an active destination."""
-        active = any(_is_active(text + char) for text in self._undecided)
-        more = _BREAK + char if active else char
-        grown = [text + more for text in self._undecided]
+        verdicts = {text + char: _is_active(text + char) for text in self._undecided}
+        completes = True in verdicts.values()
+        if completes:
+            broken = (text + _BREAK + char for text in self._undecided)
+            verdicts = {text: _is_active(text) for text in broken}
+        self._undecided = [text for text, active in verdicts.items() if active is None]
         if char in "]<":
-            grown.append(char)
-        self._undecided = [text for text in grown if _is_active(text) is None]
-        return active
+            self._undecided.append(char)
+        return completes
 
 
 def _is_active(text: str) -> bool | None:
@@ -83,9 +85,10 @@ def _is_active(text: str) -> bool | None:
     if written and end.match(written[-1]):
         return False
     addresses = _addresses(written)
-    if any(_acts(address) for address in addresses):
+    verdicts = {_acts(address) for address in addresses}
+    if True in verdicts:
         return True
-    if all(_acts(address) is False for address in addresses | _addresses(_BEGUN.sub("", written))):
+    if None not in verdicts and None not in map(_acts, _addresses(_BEGUN.sub("", written))):
         return False
     if len(text) <= _UNDECIDED_LIMIT:
         return None
@@ -94,7 +97,10 @@ def _is_active(text: str) -> bool | None:
 
 def _addresses(written: str) -> set[str]:
     """What renderers make of a destination: they differ in whether escapes or entities come first."""
-    readings = (_ESCAPED.sub(r"\1", html.unescape(written)), html.unescape(_ESCAPED.sub(r"\1", written)))
+    if "&" in written or "\\" in written:
+        readings = {_ESCAPED.sub(r"\1", html.unescape(written)), html.unescape(_ESCAPED.sub(r"\1", written))}
+    else:
+        readings = {written}
     return {_IGNORED.sub("", reading).lower() for reading in readings}
 
 

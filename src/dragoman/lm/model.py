@@ -7,7 +7,7 @@ returns; it has failed when `respond` raises.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -16,7 +16,7 @@ from dragoman.lm.messages import Message
 from dragoman.lm.parts import Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from dragoman.lm.request import Request
 
-__all__ = ["Capabilities", "LanguageModel", "ModelInfo", "Sink", "estimate_tokens"]
+__all__ = ["Capabilities", "Closing", "LanguageModel", "ModelInfo", "Sink", "estimate_tokens"]
 
 
 class Capabilities(msgspec.Struct, frozen=True, rename="camel"):
@@ -61,6 +61,13 @@ class LanguageModel(Protocol):
         ...
 
     async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None: ...
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """A model that holds something: processes, connections. Whoever made it closes it."""
+
+    async def close(self) -> None: ...
 
 
 # Four bytes a token is what tokenizers of the last years come to for English and code; other scripts use more bytes

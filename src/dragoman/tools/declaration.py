@@ -18,8 +18,9 @@ from typing import TypeAlias
 import msgspec
 
 from dragoman.lm import JsonObject
+from dragoman.nearest import nearest
 from dragoman.tools import mismatch, schema, when
-from dragoman.tools.names import is_tool_name, legal_name, nearest
+from dragoman.tools.names import is_tool_name, legal_name
 
 __all__ = [
     "MAX_FILE_BYTES",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.lm import json
-from dragoman.tools.names import did_you_mean
+from dragoman.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError

@@ -18,13 +18,13 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from dragoman.lm import JsonObject
+from dragoman.nearest import did_you_mean
 from dragoman.tools import when
 from dragoman.tools.context import ContextKeys
 from dragoman.tools.declaration import Declaration, Icon
-from dragoman.tools.definition import DefinedTool
-from dragoman.tools.names import did_you_mean
 from dragoman.tools.tool import Tool
 
 __all__ = ["RegisteredTool", "Registry", "RegistryError", "ToolInfo"]
@@ -51,6 +51,13 @@ class ToolInfo:
     reference_name: str | None = None
     icon: Icon | None = None
     read_only: bool = False
+
+
+class DeclaredTool(Tool, Protocol):
+    """A tool that brings its own declaration."""
+
+    @property
+    def declaration(self) -> Declaration: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +132,7 @@ class Registry:
 
         return unregister
 
-    def add(self, tool: DefinedTool, *, private: bool = False) -> Callable[[], None]:
+    def add(self, tool: DeclaredTool, *, private: bool = False) -> Callable[[], None]:
         """Declare and register a tool that brings its declaration; the returned function takes both back."""
         name = tool.declaration.name
         self.declare(tool.declaration)

@@ -11,7 +11,6 @@ reply. A file that is not right is refused with the line, what is wrong there, a
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar, get_args
@@ -33,6 +32,7 @@ from dragoman.backends.scripted.script import (
 )
 from dragoman.lm import ErrorKind, ModelInfo, Outcome
 from dragoman.lm.json import decode
+from dragoman.nearest import nearest
 
 __all__ = ["ScriptError", "load_script", "parse_script"]
 
@@ -215,8 +215,8 @@ def _one_of(given: Mapping[str, object], key: str, values: Collection[str], wher
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:
-    nearest = difflib.get_close_matches(name, names, n=1)
-    return f" Did you mean `{nearest[0]}`?" if nearest else ""
+    meant = nearest(name, names)
+    return f" Did you mean `{meant}`?" if meant else ""
 
 
 def _listed(names: Iterable[str]) -> str:

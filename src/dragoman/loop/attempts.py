@@ -1,0 +1,199 @@
+"""One answer of the model, over as many attempts as transient failures make necessary.
+
+A failure may come after half an answer. The next attempt starts from the beginning, and only one attempt is recorded,
+so no text and no call is ever recorded twice. What was already shown is not shown again either: as long as the new
+attempt says the same, it is followed silently; when it says something else, `Withdrawn` tells the watcher that what it
+has seen of this turn does not count. What is recorded in the end is what was shown in the end.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TypeAlias
+
+from dragoman.clock import Clock, WorkCancelled, with_grace
+from dragoman.lm import (
+    CancellationError,
+    CancellationToken,
+    DataPart,
+    LanguageModel,
+    LanguageModelError,
+    Part,
+    Request,
+    Response,
+    TextPart,
+    ThinkingPart,
+    until_cancelled,
+)
+from dragoman.loop.events import DataReported, Event, Retrying, TextReported, ThinkingReported, Withdrawn
+from dragoman.loop.settings import LoopSettings
+
+__all__ = ["Answer"]
+
+
+class Answer:
+    """One answer under way."""
+
+    def __init__(
+        self, model: LanguageModel, *, settings: LoopSettings, clock: Clock, tell: Callable[[Event], None]
+    ) -> None:
+        self._model = model
+        self._settings = settings
+        self._clock = clock
+        self._tell = tell
+        self._shown = _Shown(tell)
+        self._attempt = _Attempt(self._shown)
+
+    @property
+    def response(self) -> Response:
+        """What there is of it, at any moment: what was shown, and what came with it."""
+        return self._attempt.standing
+
+    async def ask(self, request: Request, token: CancellationToken) -> LanguageModelError | None:
+        """Until the answer is there, or the run is cancelled. Returns why it is not complete, if it failed."""
+        retries = 0
+        while True:
+            error = await self._try(request, token)
+            if error is None or token.cancelled():
+                return None
+            if not error.is_transient or retries >= self._settings.retries:
+                return error
+            retries += 1
+            delay = _delay(retries, error, self._settings)
+            self._tell(Retrying(retries, delay, error.sentence))
+            try:
+                await until_cancelled(self._clock.sleep(delay), token)
+            except CancellationError:
+                return None
+
+    async def _try(self, request: Request, token: CancellationToken) -> LanguageModelError | None:
+        self._attempt = attempt = _Attempt(self._shown)
+        answering = self._model.respond(request, attempt, token)
+        try:
+            await with_grace(answering, self._settings.cancel_grace_seconds, self._clock, token)
+        except CancellationError:
+            return None
+        except WorkCancelled:
+            return LanguageModelError("internal", "The model gave up in mid-answer.")
+        except LanguageModelError as error:
+            return error
+        if not token.cancelled():
+            attempt.complete()
+        return None
+
+
+def _delay(retries: int, error: LanguageModelError, settings: LoopSettings) -> float:
+    """The server's own wish, else doubling with a little chance, so that many clients do not come back at once."""
+    if error.retry_after is not None:
+        return min(error.retry_after, settings.backoff_most_seconds)
+    step = settings.backoff_seconds * 2.0 ** (retries - 1)
+    return min(step * random.uniform(0.8, 1.2), settings.backoff_most_seconds)  # noqa: S311 - spreads load, guards nothing
+
+
+_Visible: TypeAlias = TextPart | ThinkingPart | DataPart
+
+
+class _Shown:
+    """What the watcher has seen of this turn and not been told to forget, in runs, and whose words it was."""
+
+    def __init__(self, tell: Callable[[Event], None]) -> None:
+        self._tell = tell
+        self.runs: list[_Visible] = []
+        self.attempt = Response()
+
+    def show(self, part: _Visible, attempt: Response) -> None:
+        self.attempt = attempt
+        match part, self.runs[-1] if self.runs else None:
+            case TextPart(value=more), TextPart(value=text):
+                self.runs[-1] = TextPart(text + more)
+            case ThinkingPart(), ThinkingPart() as last:
+                self.runs[-1] = ThinkingPart(last.text + part.text)
+            case _:
+                self.runs.append(part)
+        self._tell(_told(part))
+
+    def withdraw(self) -> None:
+        self.runs.clear()
+        self._tell(Withdrawn())
+
+
+def _told(part: _Visible) -> Event:
+    match part:
+        case TextPart(value=text):
+            return TextReported(text)
+        case ThinkingPart():
+            return ThinkingReported(part.text)
+        case _:
+            return DataReported(part)
+
+
+class _Attempt(Response):
+    """Collects one attempt and shows what of it is new."""
+
+    def __init__(self, shown: _Shown) -> None:
+        super().__init__()
+        self._shown = shown
+        # What earlier attempts have shown and this one has not said yet; empty once it is ahead of them.
+        self._ahead = list(shown.runs)
+
+    @property
+    def standing(self) -> Response:
+        """What there is if this attempt says no more: the words that were shown, which may be an earlier one's."""
+        return self._shown.attempt if self._ahead else self
+
+    def report(self, part: Part) -> None:
+        super().report(part)
+        visible = _visible(part)
+        if visible is not None:
+            if self._ahead:
+                self._follow(visible, self._ahead[0])
+            else:
+                self._shown.show(visible, self)
+
+    def complete(self) -> None:
+        """It is the answer. If it fell short of what was shown before, that was not."""
+        if self._ahead:
+            self._start_over()
+
+    def _follow(self, part: _Visible, expected: _Visible) -> None:
+        match part, expected:
+            case (TextPart(value=said), TextPart(value=awaited)):
+                self._follow_text(said, awaited, TextPart)
+            case (ThinkingPart(text=said), ThinkingPart(text=awaited)):
+                self._follow_text(said, awaited, ThinkingPart)
+            case _ if part == expected:
+                del self._ahead[0]
+            case _:
+                self._start_over()
+
+    def _follow_text(self, said: str, awaited: str, kind: type[TextPart | ThinkingPart]) -> None:
+        if awaited.startswith(said):
+            rest = awaited[len(said) :]
+            self._ahead[:1] = [kind(rest)] if rest else []
+        elif said.startswith(awaited) and len(self._ahead) == 1:
+            self._ahead.clear()
+            self._shown.show(kind(said[len(awaited) :]), self)
+        else:
+            self._start_over()
+
+    def _start_over(self) -> None:
+        self._ahead.clear()
+        self._shown.withdraw()
+        for part in self.parts:
+            visible = _visible(part)
+            if visible is not None:
+                self._shown.show(visible, self)
+
+
+def _visible(part: Part) -> _Visible | None:
+    """What a watcher is shown as it comes; calls are told when the answer is complete."""
+    match part:
+        case TextPart(value=text) if text:
+            return part
+        case ThinkingPart() if part.text:
+            return part
+        case DataPart() if not part.is_internal:
+            return part
+        case _:
+            return None

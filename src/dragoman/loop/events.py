@@ -1,0 +1,141 @@
+"""What a run tells whoever watches it, in the order it happens.
+
+Events are for looking; the questions that need an answer are in `hooks`. `to_json` is the form that
+`dragoman chat --json` prints, one object a line.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from dragoman.lm import DataPart, Message, ToolCallPart, ToolResultPart
+from dragoman.lm.json import encode_text
+
+__all__ = [
+    "Asked",
+    "DataReported",
+    "EndReason",
+    "Ended",
+    "Event",
+    "MessageAdded",
+    "Retrying",
+    "TextReported",
+    "ThinkingReported",
+    "ToolFinished",
+    "ToolProgressed",
+    "ToolStarted",
+    "ToolUsed",
+    "TurnEnded",
+    "TurnStarted",
+    "Withdrawn",
+    "to_json",
+]
+
+# completed: the model had nothing more to call. tool_denied: a person said no and gave no reason. cancelled: stopped.
+# turn_limit: as many turns as allowed. timed_out: nobody decided. failed: the model failed. suspended: saved for later.
+EndReason: TypeAlias = Literal[
+    "completed", "tool_denied", "cancelled", "turn_limit", "timed_out", "failed", "suspended"
+]
+
+
+class _Event(msgspec.Struct, frozen=True, tag_field="event", rename="camel", omit_defaults=True):
+    pass
+
+
+class TurnStarted(_Event, frozen=True, tag="turn_started"):
+    turn: int
+
+
+class TextReported(_Event, frozen=True, tag="text"):
+    text: str
+
+
+class ThinkingReported(_Event, frozen=True, tag="thinking"):
+    text: str
+
+
+class DataReported(_Event, frozen=True, tag="data"):
+    part: DataPart
+
+
+class Withdrawn(_Event, frozen=True, tag="withdrawn"):
+    """The answer failed half-way and another attempt says something else: what this turn showed does not count."""
+
+
+class Retrying(_Event, frozen=True, tag="retrying"):
+    attempt: int
+    delay: float
+    error: str
+
+
+class ToolUsed(_Event, frozen=True, tag="tool_used"):
+    """The model made a call. Whether it will run is not decided yet."""
+
+    call: ToolCallPart
+
+
+class Asked(_Event, frozen=True, tag="asked"):
+    """A person is being asked about a call."""
+
+    call_id: str
+    tool: str
+    title: str
+
+
+class ToolStarted(_Event, frozen=True, tag="tool_started"):
+    call_id: str
+    tool: str
+    message: str
+    # Why it may run: "approved once", "read-only", …
+    approved: str
+
+
+class ToolProgressed(_Event, frozen=True, tag="tool_progressed"):
+    call_id: str
+    line: str
+
+
+class ToolFinished(_Event, frozen=True, tag="tool_finished"):
+    """The one result of a call, as it is recorded. `seconds` is how long it ran; 0 when it did not."""
+
+    result: ToolResultPart
+    approved: bool
+    seconds: float = 0.0
+
+
+class MessageAdded(_Event, frozen=True, tag="message"):
+    message: Message
+
+
+class TurnEnded(_Event, frozen=True, tag="turn_ended"):
+    turn: int
+
+
+class Ended(_Event, frozen=True, tag="ended"):
+    reason: EndReason
+    error: str | None = None
+    hint: str | None = None
+
+
+Event: TypeAlias = (
+    TurnStarted
+    | TextReported
+    | ThinkingReported
+    | DataReported
+    | Withdrawn
+    | Retrying
+    | ToolUsed
+    | Asked
+    | ToolStarted
+    | ToolProgressed
+    | ToolFinished
+    | MessageAdded
+    | TurnEnded
+    | Ended
+)
+
+
+def to_json(event: Event) -> str:
+    return encode_text(event)

@@ -1,0 +1,107 @@
+"""The run's record: the one place where its state changes and where watchers are told.
+
+Whatever a watcher raises, the run goes on. Once the end is told, nothing else is.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from dragoman.lm import LanguageModelError, Message
+from dragoman.loop.events import Ended, EndReason, Event, MessageAdded
+from dragoman.loop.hooks import Hooks
+from dragoman.loop.round import Round
+from dragoman.loop.state import Failure, RunState
+
+__all__ = ["Journal"]
+
+_log = logging.getLogger(__name__)
+
+
+class Journal:
+    def __init__(self, state: RunState, hooks: Hooks) -> None:
+        self.state = state
+        self._hooks = hooks
+        self._last_words: tuple[Message, ...] = ()
+        self._end_is_told = False
+
+    def tell(self, event: Event) -> None:
+        if self._end_is_told:
+            # Of a tool or a model that was left behind.
+            return
+        try:
+            self._hooks.on_event(event)
+        except Exception:
+            _log.exception("a watcher failed at %s", type(event).__name__)
+
+    def take_up(self) -> None:
+        """A run that was put aside goes on where it stopped; one that ended has ended."""
+        if self.state.ended == "suspended":
+            self._set(msgspec.structs.replace(self.state, ended=None))
+
+    def begin_turn(self) -> int:
+        self._set(msgspec.structs.replace(self.state, turn=self.state.turn + 1))
+        return self.state.turn
+
+    def add_last(self, answer: Message) -> None:
+        """An answer without calls, which ends the run in one way or another.
+
+        It goes into the history together with the end, so that nobody ever finds a run that has answered and goes on.
+        """
+        self._last_words = (answer,)
+        self.tell(MessageAdded(answer))
+
+    def open_round(self, answer: Message) -> None:
+        self._set(msgspec.structs.replace(self.state, answer=answer, round=Round.of(answer.calls)))
+
+    @property
+    def round(self) -> Round:
+        return self._open()[1]
+
+    @round.setter
+    def round(self, after: Round) -> None:
+        self._set(msgspec.structs.replace(self.state, round=after))
+
+    def close_round(self, end: EndReason | None, error: LanguageModelError | None = None) -> None:
+        """Answer and results go into the history together, so that it is closed at every moment.
+
+        So does the end, if this is one: what somebody decided about these calls ends the run after a crash as well.
+        """
+        answer, round_ = self._open()
+        results = round_.message()
+        messages = (*self.state.messages, answer, results)
+        self._set(
+            msgspec.structs.replace(
+                self.state, messages=messages, answer=None, round=None, ended=end, error=_failure(error)
+            )
+        )
+        self.tell(MessageAdded(answer))
+        self.tell(MessageAdded(results))
+
+    def end(self, reason: EndReason, error: LanguageModelError | None = None) -> None:
+        failure = _failure(error)
+        messages = (*self.state.messages, *self._last_words)
+        ended = msgspec.structs.replace(self.state, messages=messages, ended=reason, error=failure)
+        if ended != self.state:
+            self._set(ended)
+        self.tell(Ended(reason) if failure is None else Ended(reason, failure.message, failure.hint))
+        self._end_is_told = True
+
+    def _open(self) -> tuple[Message, Round]:
+        answer, round_ = self.state.answer, self.state.round
+        if answer is None or round_ is None:
+            raise AssertionError("no calls are open")
+        return answer, round_
+
+    def _set(self, state: RunState) -> None:
+        self.state = state
+        try:
+            self._hooks.on_state(state)
+        except Exception:
+            _log.exception("the state of a run could not be kept")
+
+
+def _failure(error: LanguageModelError | None) -> Failure | None:
+    return None if error is None else Failure(error.kind, error.message, error.hint)

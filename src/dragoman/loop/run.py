@@ -1,0 +1,157 @@
+"""The loop: ask the model, see to its calls, ask again, until it has nothing more to call.
+
+The rules it keeps, whatever hooks, tools, people and models do:
+
+- every call gets exactly one result, in call order, and the result is true;
+- calls are looked at in order, one question at a time; a call that may run beside others starts as soon as it is
+  approved, one that may not waits for the others and is waited for before the next question;
+- a denial without a reason ends the run; with a reason the model gets to react; in both cases the calls after it are
+  skipped. Where the settings say to ask for each, a denial concerns its own call only, and the model gets to react.
+  Calls that already run are awaited, never cut;
+- a cancel ends the run at once: finished results are kept, everything else is interrupted, nothing starts any more;
+- no history goes to a model before it is closed;
+- whatever moment a process dies at, what was written down until then goes on to the same end.
+
+What can become of a call is in `round`, which is pure; `settle` asks and runs; here is how one turn follows another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+
+from dragoman.clock import Clock, SystemClock
+from dragoman.lm import (
+    CancellationError,
+    CancellationToken,
+    Consumer,
+    Features,
+    GuardedModel,
+    LanguageModel,
+    LanguageModelError,
+    Message,
+    Request,
+    RequestOptions,
+)
+from dragoman.loop import attempts
+from dragoman.loop.events import ToolUsed, TurnEnded, TurnStarted
+from dragoman.loop.history import gaps
+from dragoman.loop.hooks import Hooks
+from dragoman.loop.journal import Journal
+from dragoman.loop.settings import LoopSettings
+from dragoman.loop.settle import Settlement
+from dragoman.loop.state import RunState
+from dragoman.tools.result import failure_text
+from dragoman.tools.runtime import ToolRuntime
+
+__all__ = ["FEATURES", "ToolLoop"]
+
+_log = logging.getLogger(__name__)
+
+# The loop takes everything, keeps what a failed answer said, and answers unreadable arguments with an error.
+FEATURES = Features(thinking=True, data=True, keeps_parts_of_failures=True, unparsed_calls=True)
+
+
+class ToolLoop:
+    """A model, its tools and a host. Holds no run: several may be under way."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        runtime: ToolRuntime,
+        *,
+        hooks: Hooks | None = None,
+        settings: LoopSettings | None = None,
+        consumer: Consumer | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._model = model if isinstance(model, GuardedModel) else GuardedModel(model)
+        self._runtime = runtime
+        self._hooks = hooks or Hooks()
+        self._settings = settings or LoopSettings()
+        self._consumer = msgspec.structs.replace(consumer or Consumer(name="loop"), features=FEATURES)
+        self._clock = clock or SystemClock()
+
+    async def run(self, state: RunState, token: CancellationToken) -> RunState:
+        """Go on from `state` until the run ends. How it ended, a failing model included, is in what is returned."""
+        journal = Journal(state, self._hooks)
+        settlement = Settlement(journal, self._runtime, self._hooks, self._settings, self._clock, token)
+        try:
+            await self._go_on(journal, settlement, token)
+        except CancellationError:
+            try:
+                await settlement.interrupt()
+            finally:
+                journal.end("cancelled")
+        except asyncio.CancelledError:
+            # The task we run in was cancelled from outside: nothing may wait any more, but what is true is kept.
+            settlement.abandon("cancelled")
+            journal.end("cancelled")
+            raise
+        except Exception as fault:
+            # Ours. The host gets a run that has ended, and a history it can go on from.
+            _log.exception("a run failed")
+            error = LanguageModelError("internal", failure_text(fault))
+            settlement.abandon("failed", error)
+            journal.end("failed", error)
+        return journal.state
+
+    async def _go_on(self, journal: Journal, settlement: Settlement, token: CancellationToken) -> None:
+        journal.take_up()
+        if journal.state.round is not None:
+            settlement.recover()
+        while journal.state.ended is None:
+            token.raise_if_cancelled()
+            error = await self._turn(journal, token) if journal.state.round is None else None
+            if error is not None:
+                # Its calls may not be all it would have made: none of them is.
+                settlement.abandon("failed", error)
+                journal.end("failed", error)
+            elif journal.state.round is not None:
+                end = await settlement.settle()
+                if end != "suspended":
+                    journal.tell(TurnEnded(journal.state.turn))
+                if end is not None:
+                    journal.end(end)
+
+    async def _turn(self, journal: Journal, token: CancellationToken) -> LanguageModelError | None:
+        """One answer of the model into the history, or, where it has calls, on the way there."""
+        messages = journal.state.messages
+        if journal.state.turn >= self._settings.turns:
+            journal.end("turn_limit")
+            return None
+        if found := gaps(messages):
+            raise AssertionError(f"an open history was about to go to a model: {found}")
+        turn = journal.begin_turn()
+        journal.tell(TurnStarted(turn))
+        try:
+            tools = self._runtime.definitions(_prompt(messages))
+        except LanguageModelError as too_many:
+            return too_many
+        request = Request(messages, RequestOptions(tools=tools), self._consumer)
+        answer = attempts.Answer(self._model, settings=self._settings, clock=self._clock, tell=journal.tell)
+        try:
+            error = await answer.ask(request, token)
+        finally:
+            # Whatever ends it, a cancel of our own task included: what was said was said.
+            message = answer.response.message()
+            if message.calls:
+                journal.open_round(message)
+                for call in message.calls:
+                    journal.tell(ToolUsed(call))
+            elif message.content:
+                journal.add_last(message)
+        token.raise_if_cancelled()
+        if error is None and not message.calls:
+            journal.tell(TurnEnded(turn))
+            journal.end("completed")
+        return error
+
+
+def _prompt(messages: tuple[Message, ...]) -> str:
+    """The person's last words: what may name a tool."""
+    return next(
+        (message.text for message in reversed(messages) if message.role == "user" and message.text), ""
+    )

@@ -1,0 +1,276 @@
+"""Seeing to the calls of one answer: check, ask, run, record.
+
+What is decided about a call is in `round`, which is pure; here is what waits. `settle` sees to a round and leaves it
+closed, unless it is suspended. `interrupt` and `abandon` end at any moment what is still open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+from dragoman.clock import Clock, DeadlinePassed, within
+from dragoman.lm import CancellationError, CancellationToken, LanguageModelError, until_cancelled
+from dragoman.loop.events import Asked, EndReason, ToolFinished, ToolProgressed, ToolStarted
+from dragoman.loop.hooks import Hooks, Suspend
+from dragoman.loop.host import Host, NotAsked, Silence
+from dragoman.loop.journal import Journal
+from dragoman.loop.round import (
+    APPROVAL_FAILED,
+    DENIED,
+    DENIED_WITH_REASON,
+    SKIPPED,
+    TIMED_OUT,
+    CallState,
+    Round,
+    Verdict,
+    interruption,
+)
+from dragoman.loop.settings import LoopSettings
+from dragoman.tools.decision import Approve, Deny
+from dragoman.tools.preparation import PreparedCall, ToolProblem
+from dragoman.tools.result import failure_text, result_of
+from dragoman.tools.runtime import ToolRuntime
+from dragoman.tools.tool import Invocation, Tool, ToolResult
+
+__all__ = ["Settlement"]
+
+_log = logging.getLogger(__name__)
+
+# A step of a round that gives a call its result.
+_Ending: TypeAlias = Callable[[Round, str, ToolResult], Round]
+
+# What becomes of the calls that a decision about an earlier one covers.
+_REST: dict[Verdict, tuple[_Ending, str]] = {
+    "react": (Round.skipped, SKIPPED),
+    "tool_denied": (Round.skipped, SKIPPED),
+    "timed_out": (Round.timed_out, TIMED_OUT),
+}
+
+
+class Settlement:
+    """The calls of one run: those of one answer at a time."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        runtime: ToolRuntime,
+        hooks: Hooks,
+        settings: LoopSettings,
+        clock: Clock,
+        token: CancellationToken,
+    ) -> None:
+        self._journal = journal
+        self._runtime = runtime
+        self._host = Host(hooks, settings, clock, token)
+        self._settings = settings
+        self._clock = clock
+        self._token = token
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._began: dict[str, float] = {}
+        # What is known of a call already, while a hook still looks at its result.
+        self._known: dict[str, tuple[_Ending, ToolResult]] = {}
+
+    def recover(self) -> None:
+        """What ran in an earlier process runs no more, and an approval that was not used is asked for again."""
+        for state in self._journal.round.calls:
+            call_id = state.call.call_id
+            if state.status == "running":
+                self._write(call_id, Round.interrupted, _interrupted(state), approved=True)
+            elif state.status == "approved":
+                self._journal.round = self._journal.round.unapproved(call_id)
+
+    async def settle(self) -> EndReason | None:
+        """Give every call its result. Returns how the run must end now, if it must."""
+        try:
+            await self._decide()
+        except Suspend:
+            await self._all_done()
+            return "suspended"
+        verdict = self._journal.round.verdict
+        if verdict is not None:
+            ending, text = _REST[verdict]
+            for state in self._journal.round.pending:
+                await self._record(state.call.call_id, ending, ToolResult.error(text))
+        await self._all_done()
+        end: EndReason | None = None if verdict == "react" else verdict
+        self._journal.close_round(end)
+        return end
+
+    async def _decide(self) -> None:
+        """Look at the calls in order; one question at a time; until somebody's decision covers the rest."""
+        for state in self._journal.round.pending:
+            if self._journal.round.verdict is not None:
+                return
+            self._token.raise_if_cancelled()
+            call_id = state.call.call_id
+            prepared = await self._prepare(state)
+            if prepared is None:
+                continue
+            approved = self._runtime.standing_approval(prepared)
+            if approved is None:
+                question = prepared.question
+                self._journal.tell(Asked(call_id, question.tool, question.confirmation.title))
+                match await self._host.decide(question):
+                    case Approve() as approval:
+                        approved = self._remember(prepared, approval)
+                    case Silence():
+                        self._journal.round = self._journal.round.left_undecided()
+                        continue
+                    case answer:
+                        ending = partial(Round.denied, verdict=self._verdict(answer))
+                        await self._record(call_id, ending, _refusal(answer))
+                        continue
+            await self._start(call_id, prepared, approved)
+
+    def _verdict(self, answer: Deny | NotAsked) -> Verdict | None:
+        if self._settings.on_denial == "ask-each" and isinstance(answer, Deny):
+            return None
+        return "react" if _gives_a_reason(answer) else "tool_denied"
+
+    async def _prepare(self, state: CallState) -> PreparedCall | None:
+        """The call as it will run; None when it cannot be made, and has its error result."""
+        call_id = state.call.call_id
+        try:
+            if state.executed is None:
+                call = await self._host.rewrite(state.call)
+                if call != state.call:
+                    self._journal.round = self._journal.round.rewritten(call_id, call)
+            call = self._journal.round.made(call_id)
+            prepared = await self._host.wait(self._runtime.prepare(call, self._token))
+        except ToolProblem as problem:
+            await self._record(call_id, Round.failed, ToolResult.error(problem.message))
+            return None
+        except Exception as error:
+            self._token.raise_if_cancelled()
+            _log.exception("preparing a call of %s failed", state.call.name)
+            text = f"The call could not be prepared and was not made. {failure_text(error)}"
+            await self._record(call_id, Round.failed, ToolResult.error(text))
+            return None
+        if prepared.call != call:
+            self._journal.round = self._journal.round.rewritten(call_id, prepared.call)
+        return prepared
+
+    def _remember(self, prepared: PreparedCall, approval: Approve) -> str:
+        try:
+            self._runtime.remember(prepared, approval)
+        except Exception:
+            # The person has said yes to this call; that it cannot be kept for later is no reason to refuse it.
+            _log.exception("an approval could not be kept; it counts for this call only")
+            return "approved once"
+        return "approved once" if approval.level == "once" else f"approved: {approval.level}"
+
+    async def _start(self, call_id: str, prepared: PreparedCall, approved: str) -> None:
+        self._journal.round = self._journal.round.approved(call_id)
+        if not prepared.tool.parallel:
+            await self._all_done()
+        self._token.raise_if_cancelled()
+        self._tasks[call_id] = asyncio.create_task(self._execute(call_id, prepared, approved))
+        if not prepared.tool.parallel:
+            await self._all_done()
+
+    async def _execute(self, call_id: str, prepared: PreparedCall, approved: str) -> None:
+        def begin() -> None:
+            self._began[call_id] = self._clock.now()
+            self._journal.round = self._journal.round.running(call_id)
+            self._journal.tell(
+                ToolStarted(call_id, prepared.call.name, prepared.invocation_message, approved)
+            )
+
+        tool = dataclasses.replace(prepared.tool, tool=_Noted(prepared.tool.tool, begin))
+        try:
+            result = await self._runtime.run(
+                dataclasses.replace(prepared, tool=tool),
+                self._token,
+                lambda line: self._journal.tell(ToolProgressed(call_id, line)),
+            )
+            if self._journal.state.round is None:
+                # We were left behind; the call has its result, and nobody waits for this one.
+                return
+            await self._record(call_id, Round.finished, result)
+        except CancellationError:
+            # `interrupt` waits for us, and says what became of the call.
+            return
+
+    async def _all_done(self) -> None:
+        """Until every tool that runs has finished, or the run is cancelled."""
+        if self._tasks:
+            await until_cancelled(asyncio.wait(self._tasks.values()), self._token)
+            for task in self._tasks.values():
+                task.result()
+            self._tasks.clear()
+        self._token.raise_if_cancelled()
+
+    async def interrupt(self) -> None:
+        """End what is open: what has finished is kept, the rest is interrupted and says so. Takes a grace at most."""
+        try:
+            if self._tasks:
+                await within(
+                    asyncio.wait(self._tasks.values()), self._settings.cancel_grace_seconds, self._clock
+                )
+        except DeadlinePassed:
+            _log.warning("of %d tools some do not stop; they are left behind", len(self._tasks))
+        finally:
+            self.abandon("cancelled")
+
+    def abandon(self, end: EndReason, error: LanguageModelError | None = None) -> None:
+        """The same without waiting for anything, and without consulting anybody."""
+        for task in self._tasks.values():
+            task.cancel()
+        self._tasks.clear()
+        if self._journal.state.round is None:
+            return
+        for state in self._journal.round.calls:
+            if state.status != "done":
+                call_id = state.call.call_id
+                ending, result = self._known.get(call_id) or (Round.interrupted, _interrupted(state))
+                self._write(call_id, ending, result, approved=state.status != "pending")
+        self._journal.close_round(end, error)
+
+    async def _record(self, call_id: str, ending: _Ending, result: ToolResult) -> None:
+        self._known[call_id] = ending, result
+        round_ = self._journal.round
+        approved = round_.status(call_id) == "running"
+        result = await self._host.review(round_.made(call_id), result, approved=approved)
+        self._write(call_id, ending, result, approved=approved)
+
+    def _write(self, call_id: str, ending: _Ending, result: ToolResult, *, approved: bool) -> None:
+        """The one place where a call gets its result."""
+        self._journal.round = after = ending(self._journal.round, call_id, result)
+        self._known.pop(call_id, None)
+        began = self._began.pop(call_id, None)
+        seconds = 0.0 if began is None else self._clock.now() - began
+        self._journal.tell(ToolFinished(after.result(call_id), approved=approved, seconds=seconds))
+
+
+class _Noted:
+    """A tool, with a note made at the very moment it begins: until then it has not run, from then on it may have."""
+
+    def __init__(self, tool: Tool, begin: Callable[[], None]) -> None:
+        self._tool = tool
+        self._begin = begin
+
+    async def invoke(self, invocation: Invocation, token: CancellationToken) -> ToolResult:
+        self._begin()
+        return await self._tool.invoke(invocation, token)
+
+
+def _interrupted(state: CallState) -> ToolResult:
+    return ToolResult.error(interruption(state))
+
+
+def _gives_a_reason(answer: Deny | NotAsked) -> bool:
+    # Enter on an empty line is no reason.
+    return isinstance(answer, Deny) and answer.reason is not None and bool(answer.reason.strip())
+
+
+def _refusal(answer: Deny | NotAsked) -> ToolResult:
+    if isinstance(answer, NotAsked):
+        text = APPROVAL_FAILED.format(error=answer.why)
+    else:
+        text = DENIED_WITH_REASON.format(reason=answer.reason) if _gives_a_reason(answer) else DENIED
+    return result_of(ToolResult.error(text))
