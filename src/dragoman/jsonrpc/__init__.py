@@ -1,0 +1,61 @@
+"""One JSON-RPC 2.0 peer for newline-delimited streams: the editor, an agent, the tool shim.
+
+Bytes become lines in `framing`, lines become messages in `messages`, and `peer` hands them out in order; `stream` knows
+the transports, `queue` holds them back. Everything needed from outside is importable from here.
+"""
+
+from dragoman.jsonrpc.connect import connect_files, connect_socket, connect_stdio, connect_unix, serve_unix
+from dragoman.jsonrpc.errors import ConnectionClosed, RemoteError
+from dragoman.jsonrpc.framing import MAX_MESSAGE_BYTES
+from dragoman.jsonrpc.incoming import Incoming
+from dragoman.jsonrpc.memory import memory_pair
+from dragoman.jsonrpc.messages import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    REQUEST_CANCELLED,
+    ErrorObject,
+    ErrorResponse,
+    Notification,
+    RequestId,
+    Response,
+)
+from dragoman.jsonrpc.peer import CANCEL_REQUEST, OnReply, Peer, PeerOptions, Receiver, Reply
+from dragoman.jsonrpc.queue import BoundedQueue, Pausable
+from dragoman.jsonrpc.text import Decoder, SurrogateJoiner
+
+__all__ = [
+    "CANCEL_REQUEST",
+    "INTERNAL_ERROR",
+    "INVALID_PARAMS",
+    "INVALID_REQUEST",
+    "MAX_MESSAGE_BYTES",
+    "METHOD_NOT_FOUND",
+    "PARSE_ERROR",
+    "REQUEST_CANCELLED",
+    "BoundedQueue",
+    "ConnectionClosed",
+    "Decoder",
+    "ErrorObject",
+    "ErrorResponse",
+    "Incoming",
+    "Notification",
+    "OnReply",
+    "Pausable",
+    "Peer",
+    "PeerOptions",
+    "Receiver",
+    "RemoteError",
+    "Reply",
+    "RequestId",
+    "Response",
+    "SurrogateJoiner",
+    "connect_files",
+    "connect_socket",
+    "connect_stdio",
+    "connect_unix",
+    "memory_pair",
+    "serve_unix",
+]

@@ -1,0 +1,150 @@
+"""Peers over real file descriptors: a process's pipes, our own standard input and output, unix sockets.
+
+Each function calls the receiver's `connected` before it hands it anything, and returns when both directions stand.
+Files and sockets given to these functions belong to the connection from then on, also when connecting fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import socket
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from dragoman.jsonrpc.blocking import BlockingReader, BlockingWriter
+from dragoman.jsonrpc.errors import ConnectionClosed
+from dragoman.jsonrpc.peer import DEFAULT_OPTIONS, Peer, PeerOptions, Receiver
+
+__all__ = ["connect_files", "connect_socket", "connect_stdio", "connect_unix", "serve_unix"]
+
+_OWNER_ONLY = 0o600
+_FIRST_FREE_FD = 3
+
+
+async def connect_files(
+    receiver: Receiver, reader: BinaryIO, writer: BinaryIO, options: PeerOptions = DEFAULT_OPTIONS
+) -> Peer:
+    """Over two unbuffered files, one to read and one to write: pipes, sockets, terminals or regular files."""
+    if _same_socket(reader, writer):
+        # Watched through two transports, what arrives would wake the one that writes, which takes it for the end.
+        with reader, writer:
+            connection = socket.socket(fileno=os.dup(reader.fileno()))
+        return await connect_socket(receiver, connection, options)
+    peer = Peer(receiver, options)
+    loop = asyncio.get_running_loop()
+    try:
+        # The writer first: what is read may want an answer at once.
+        if _can_be_watched(writer):
+            await loop.connect_write_pipe(peer.stream.writing_side, writer)
+        else:
+            BlockingWriter(writer, peer.stream.writing_side())
+        if _can_be_watched(reader):
+            await loop.connect_read_pipe(lambda: peer.stream, reader)
+        else:
+            BlockingReader(reader, peer.stream)
+    except BaseException:
+        peer.close()
+        reader.close()
+        writer.close()
+        raise
+    return peer
+
+
+async def connect_stdio(receiver: Receiver, options: PeerOptions = DEFAULT_OPTIONS) -> Peer:
+    """Over our own standard input and output, which nothing else in this process can reach from then on.
+
+    What is printed by accident goes to standard error instead, and children inherit none of the protocol's streams. A
+    standard input that was closed before we began reads as ended; without a standard output there is nobody to talk
+    to, which is `ConnectionClosed`.
+    """
+    # What Python found at its start counts: since then a closed one's number may have been given to something else, the
+    # event loop for one.
+    if sys.__stdout__ is None:
+        raise ConnectionClosed("standard output is closed")
+    return await connect_files(receiver, *_taken_stdio(), options)
+
+
+async def connect_socket(
+    receiver: Receiver, connection: socket.socket, options: PeerOptions = DEFAULT_OPTIONS
+) -> Peer:
+    """Over a connected stream socket."""
+    peer = Peer(receiver, options)
+    try:
+        connection.settimeout(0)
+        await asyncio.get_running_loop().create_unix_connection(lambda: peer.stream, sock=connection)
+    except BaseException:
+        peer.close()
+        connection.close()
+        raise
+    return peer
+
+
+async def connect_unix(receiver: Receiver, path: Path, options: PeerOptions = DEFAULT_OPTIONS) -> Peer:
+    """To whoever listens at `path`. Raises `OSError` when nobody does."""
+    peer = Peer(receiver, options)
+    await asyncio.get_running_loop().create_unix_connection(lambda: peer.stream, str(path))
+    return peer
+
+
+async def serve_unix(
+    accept: Callable[[], Receiver], path: Path, options: PeerOptions = DEFAULT_OPTIONS
+) -> asyncio.Server:
+    """Listen at `path`, for this user alone. Each connection has a receiver of its own."""
+    listener = _bound(path)
+    try:
+        return await asyncio.get_running_loop().create_unix_server(
+            lambda: Peer(accept(), options).stream, sock=listener
+        )
+    except BaseException:
+        listener.close()
+        raise
+
+
+def _bound(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.settimeout(0)
+        listener.bind(str(path))
+        # Before anybody can connect: it does not listen yet.
+        path.chmod(_OWNER_ONLY)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _can_be_watched(file: BinaryIO) -> bool:
+    mode = os.fstat(file.fileno()).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _same_socket(reader: BinaryIO, writer: BinaryIO) -> bool:
+    one, other = os.fstat(reader.fileno()), os.fstat(writer.fileno())
+    return stat.S_ISSOCK(one.st_mode) and os.path.samestat(one, other)
+
+
+def _taken_stdio() -> tuple[BinaryIO, BinaryIO]:
+    with _nothing() as nothing:
+        writer = _taken_over(1, "wb")
+        os.dup2(2 if sys.__stderr__ is not None else nothing.fileno(), 1)
+        if sys.__stdin__ is None:
+            return _taken_over(nothing.fileno(), "rb"), writer
+        reader = _taken_over(0, "rb")
+        os.dup2(nothing.fileno(), 0)
+    return reader, writer
+
+
+def _nothing() -> BinaryIO:
+    with Path(os.devnull).open("r+b", buffering=0) as file:
+        return _taken_over(file.fileno(), "r+b")
+
+
+def _taken_over(fd: int, mode: str) -> BinaryIO:
+    """The same open file under a number of its own, away from those that stand for something."""
+    copy = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_FD)
+    return cast("BinaryIO", os.fdopen(copy, mode, buffering=0))

@@ -1,0 +1,20 @@
+"""Child processes that end with us: supervised, in groups of their own, written down.
+
+Everything needed from outside is importable from here.
+"""
+
+from dragoman.process.exit import Exit
+from dragoman.process.identity import ProcessIdentity
+from dragoman.process.ledger import Entry, Ledger
+from dragoman.process.spawn import SpawnError, SpawnFailure
+from dragoman.process.supervised import SupervisedProcess
+
+__all__ = [
+    "Entry",
+    "Exit",
+    "Ledger",
+    "ProcessIdentity",
+    "SpawnError",
+    "SpawnFailure",
+    "SupervisedProcess",
+]

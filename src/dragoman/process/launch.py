@@ -1,0 +1,79 @@
+"""Starting the supervisor, with pipes that reach nobody else."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+__all__ = ["Launched", "launch"]
+
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+# Numbers below stand for something, also when whoever started us closed them: the supervisor's own streams would be put
+# over them, and what a library prints would end up in one of our pipes.
+_FIRST_FREE_FD = 3
+
+
+class Launched(NamedTuple):
+    """Our ends of everything. Whoever gets this closes it."""
+
+    supervisor: subprocess.Popen[bytes]
+    control: socket.socket
+    stdin: BinaryIO
+    stdout: BinaryIO
+    stderr: BinaryIO
+
+
+def launch() -> Launched:
+    """A supervisor that waits for its order. Raises `OSError` when the system has no room for one."""
+    with ExitStack() as theirs, ExitStack() as ours:
+        stdin_end, stdin = _pipe()
+        theirs.callback(os.close, stdin_end)
+        ours.callback(os.close, stdin)
+        stdout, stdout_end = _pipe()
+        theirs.callback(os.close, stdout_end)
+        ours.callback(os.close, stdout)
+        stderr, stderr_end = _pipe()
+        theirs.callback(os.close, stderr_end)
+        ours.callback(os.close, stderr)
+        control, control_end = (_moved_up(end.detach()) for end in socket.socketpair())
+        theirs.callback(os.close, control_end)
+        ours.callback(os.close, control)
+        supervisor = subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-I", "-S", str(_SUPERVISOR), str(control_end)],
+            stdin=stdin_end,
+            stdout=stdout_end,
+            stderr=stderr_end,
+            pass_fds=(control_end,),
+            # Ctrl-C in a terminal is for us; we pass on what it means.
+            start_new_session=True,
+        )
+        ours.pop_all()
+        return Launched(
+            supervisor,
+            socket.socket(fileno=control),
+            cast("BinaryIO", io.FileIO(stdin, "wb")),
+            cast("BinaryIO", io.FileIO(stdout, "rb")),
+            cast("BinaryIO", io.FileIO(stderr, "rb")),
+        )
+
+
+def _pipe() -> tuple[int, int]:
+    reader, writer = os.pipe()
+    return _moved_up(reader), _moved_up(writer)
+
+
+def _moved_up(fd: int) -> int:
+    """The same file under a number that stands for nothing."""
+    if fd >= _FIRST_FREE_FD:
+        return fd
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_FD)
+    finally:
+        os.close(fd)

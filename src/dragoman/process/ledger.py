@@ -1,0 +1,110 @@
+"""What runs on our behalf, written down, so that the next start can end what a crash left behind.
+
+The supervisor ends a child with us even when we are killed. The ledger is for the day the supervisor is killed as well.
+Each process has a small file of its own in a folder that several of us may share: whoever wrote it, what was started and
+when. `sweep` ends only processes whose owner is dead, and only the very processes that were written down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from dragoman.process.identity import ProcessIdentity
+
+__all__ = ["Entry", "Ledger"]
+
+_log = logging.getLogger(__name__)
+
+_PRIVATE_FOLDER = 0o700
+_PRIVATE_FILE = 0o600
+_SUFFIX = ".json"
+# Between SIGTERM and SIGKILL, for a process that nobody waits for any more.
+_GRACE_SECONDS = 1.0
+# Between two looks whether it is gone.
+_LOOK_SECONDS = 0.02
+
+
+class Entry(msgspec.Struct, frozen=True):
+    # The leader of a process group of its own.
+    process: ProcessIdentity
+    owner: ProcessIdentity
+    command: tuple[str, ...]
+
+
+class Ledger:
+    """The entries in `folder`, which is made, for this user alone, when the first is written."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._owner = ProcessIdentity.own()
+
+    def record(self, process: ProcessIdentity, command: Sequence[str]) -> None:
+        """Write down that we started `process`."""
+        self._folder.mkdir(_PRIVATE_FOLDER, parents=True, exist_ok=True)
+        path = self._path(process.pid)
+        # Under another name first, so that nobody reads half of it.
+        partial = path.with_suffix(f".{self._owner.pid}")
+        partial.touch(_PRIVATE_FILE)
+        partial.write_bytes(msgspec.json.encode(Entry(process, self._owner, tuple(command))))
+        partial.replace(path)
+
+    def forget(self, process: ProcessIdentity) -> None:
+        """It has ended."""
+        path = self._path(process.pid)
+        entry = _read(path)
+        # By now the pid may be another's, and so may the entry.
+        if entry is not None and entry.process == process:
+            path.unlink(missing_ok=True)
+
+    def entries(self) -> list[Entry]:
+        return [entry for path in self._paths() if (entry := _read(path)) is not None]
+
+    async def sweep(self) -> list[Entry]:
+        """End what dead owners left behind. Returns what was ended."""
+        ended = []
+        for path in self._paths():
+            entry = _read(path)
+            if entry is None:
+                _log.warning("the ledger has an entry that cannot be read: %s", path.name)
+            elif entry.owner.lives():
+                continue
+            elif entry.process.lives():
+                _log.info("ending process %d (%s), left behind", entry.process.pid, entry.command[0])
+                await _end_group(entry.process)
+                ended.append(entry)
+            path.unlink(missing_ok=True)
+        return ended
+
+    def _path(self, pid: int) -> Path:
+        return self._folder / f"{pid}{_SUFFIX}"
+
+    def _paths(self) -> list[Path]:
+        return sorted(self._folder.glob(f"*{_SUFFIX}"))
+
+
+def _read(path: Path) -> Entry | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Entry)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+async def _end_group(leader: ProcessIdentity) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        # As long as the leader lives, the group is the one that was written down.
+        if not leader.lives():
+            return
+        with contextlib.suppress(OSError):
+            os.killpg(leader.pid, number)
+        deadline = time.monotonic() + _GRACE_SECONDS
+        while leader.lives() and time.monotonic() < deadline:  # noqa: ASYNC110 - it is no child of ours that would tell
+            await asyncio.sleep(_LOOK_SECONDS)
