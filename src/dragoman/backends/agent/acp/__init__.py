@@ -1,0 +1,1 @@
+"""The Agent Client Protocol: messages as types, and a connection to one agent."""

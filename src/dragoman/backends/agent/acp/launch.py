@@ -1,0 +1,75 @@
+"""Starting an agent: a supervised process, and a connection to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from dragoman.backends.agent.acp.link import AgentLink
+from dragoman.jsonrpc import Peer, PeerOptions
+from dragoman.lm import ErrorKind, LanguageModelError
+from dragoman.process import Ledger, SpawnError, SupervisedProcess
+
+__all__ = ["RunningAgent", "launch"]
+
+# The end of what an agent printed to its standard error, as much of it as helps in an error message.
+_LAST_WORDS_CHARACTERS = 600
+
+
+class RunningAgent:
+    """An agent's process and the link to it. `stop` ends both, and everything the agent started."""
+
+    def __init__(self, name: str, process: SupervisedProcess, link: AgentLink, peer: Peer) -> None:
+        self._name = name
+        self._process = process
+        self.link = link
+        self.peer = peer
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def last_words(self) -> str | None:
+        tail = self._process.stderr_tail.strip()
+        if not tail:
+            return None
+        cut = tail[-_LAST_WORDS_CHARACTERS:]
+        return f"It said: {'…' if len(cut) < len(tail) else ''}{cut}"
+
+    async def explain_exit(self) -> LanguageModelError:
+        """Why it is gone. Waits for the process, which may end a moment after its connection."""
+        ended = await self._process.wait()
+        return LanguageModelError(
+            "agent_failed",
+            f"{self._name} ended unexpectedly: it {ended}.",
+            hint=self.last_words or "Send the message again to start it anew.",
+        )
+
+    async def stop(self) -> None:
+        await self._process.stop()
+
+
+async def launch(
+    name: str,
+    command: tuple[str, ...],
+    env: Mapping[str, str],
+    cwd: str,
+    on_closed: Callable[[], None],
+    ledger: Ledger | None = None,
+) -> RunningAgent:
+    """Raises `LanguageModelError` when it cannot be started at all."""
+    try:
+        process = await SupervisedProcess.start(command, env=env, cwd=Path(cwd), ledger=ledger)
+    except SpawnError as error:
+        kind: ErrorKind = "not_found" if error.kind == "command_not_found" else "unavailable"
+        raise LanguageModelError(
+            kind, f"{name} cannot be started: {error.message}", hint=error.hint
+        ) from error
+    link = AgentLink(name, lambda _reason: on_closed())
+    try:
+        peer = await process.connect(link, PeerOptions(name=name))
+    except BaseException:
+        await process.stop()
+        raise
+    return RunningAgent(name, process, link, peer)

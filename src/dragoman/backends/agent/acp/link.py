@@ -1,0 +1,282 @@
+"""A connection to a running agent: requests out, updates in, errors in words that say what to do.
+
+It knows ACP's methods and nothing of conversations. Updates and permission requests go to the listener of their
+session, in the order of the wire, together with the ends of turns: a turn's end never overtakes what was said in it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from dragoman import __version__
+from dragoman.backends.agent.acp.content import Block
+from dragoman.backends.agent.acp.messages import (
+    PROTOCOL_VERSION,
+    AuthMethod,
+    HttpServer,
+    Initialized,
+    PermissionRequest,
+    PromptResponse,
+    SessionCreated,
+    SessionUpdate,
+    StdioServer,
+    decode_permission,
+    decode_update,
+)
+from dragoman.jsonrpc import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    ConnectionClosed,
+    ErrorResponse,
+    Incoming,
+    Notification,
+    Peer,
+    RemoteError,
+    Reply,
+    Response,
+)
+from dragoman.lm import JsonObject, LanguageModelError
+
+__all__ = ["AgentLink", "SessionListener", "ToolServerAddress", "TurnEnd"]
+
+_log = logging.getLogger(__name__)
+
+ToolServerAddress: TypeAlias = HttpServer | StdioServer
+TurnEnd: TypeAlias = PromptResponse | LanguageModelError
+
+_Answer = TypeVar("_Answer")
+
+# ACP's own code for it.
+_AUTH_REQUIRED = -32000
+# Updates of a session whose `session/new` has not been answered yet: agents send a few. More is a fault of theirs.
+_EARLY_LIMIT = 1_000
+
+
+class SessionListener(Protocol):
+    """What a session tells. Nothing here may wait."""
+
+    def on_update(self, update: SessionUpdate) -> None: ...
+
+    def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a session works, and which tools it has."""
+
+    cwd: str
+    mcp_servers: tuple[ToolServerAddress, ...]
+    additional_directories: tuple[str, ...] = ()
+
+    def params(self, session: str | None, *, directories: bool) -> JsonObject:
+        params: JsonObject = {"cwd": self.cwd, "mcpServers": self.mcp_servers}
+        if session is not None:
+            params["sessionId"] = session
+        if directories and self.additional_directories:
+            params["additionalDirectories"] = self.additional_directories
+        return params
+
+
+class AgentLink:
+    """One agent, as a receiver of its connection. `on_closed` is told once, when the connection has ended."""
+
+    def __init__(self, name: str, on_closed: Callable[[str], None]) -> None:
+        self._name = name
+        self._on_closed = on_closed
+        self._peer: Peer | None = None
+        self._listeners: dict[str, SessionListener] = {}
+        self._early: list[SessionUpdate] = []
+        self.info = Initialized(PROTOCOL_VERSION)
+
+    # As a receiver.
+
+    def connected(self, peer: Peer) -> None:
+        self._peer = peer
+
+    def notification(self, notification: Notification) -> None:
+        if notification.method != "session/update":
+            _log.debug("%s: %s is not for us", self._name, notification.method)
+            return
+        try:
+            update = decode_update(notification.params)
+        except msgspec.MsgspecError as error:
+            _log.warning("%s: an update could not be read: %s", self._name, error)
+            return
+        listener = self._listeners.get(update.session_id)
+        if listener is not None:
+            listener.on_update(update)
+        elif len(self._early) < _EARLY_LIMIT:
+            self._early.append(update)
+
+    def request(self, incoming: Incoming) -> None:
+        if incoming.method != "session/request_permission":
+            incoming.fail(METHOD_NOT_FOUND, f"{incoming.method} is not offered")
+            return
+        try:
+            request = decode_permission(incoming.params)
+        except msgspec.MsgspecError as error:
+            incoming.fail(INVALID_PARAMS, f"This permission request cannot be read: {error}")
+            return
+        listener = self._listeners.get(request.session_id)
+        if listener is None:
+            # Of a session that has been closed: nobody can be asked any more.
+            incoming.reply({"outcome": {"outcome": "cancelled"}})
+        else:
+            listener.on_permission(request, incoming)
+
+    def closed(self, reason: str) -> None:
+        self._on_closed(reason)
+
+    # Sessions.
+
+    async def initialize(self) -> Initialized:
+        params = {
+            "protocolVersion": PROTOCOL_VERSION,
+            "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
+            "clientInfo": {"name": "dragoman", "title": "Dragoman", "version": __version__},
+        }
+        self.info = await self._ask("initialize", params, Initialized)
+        if self.info.protocol_version != PROTOCOL_VERSION:
+            raise LanguageModelError(
+                "agent_failed",
+                f"{self._name} speaks version {self.info.protocol_version} of ACP; this program speaks {PROTOCOL_VERSION}.",
+                hint="Install a version of the agent that speaks it.",
+            )
+        return self.info
+
+    async def new_session(
+        self, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress], listener: SessionListener
+    ) -> SessionCreated:
+        place = _Place(workspace[0], tuple(servers), workspace[1:])
+        created = await self._ask("session/new", self._params(place, None), SessionCreated)
+        self.attach(created.session_id, listener)
+        return created
+
+    async def resume_session(
+        self, session: str, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress]
+    ) -> None:
+        """Take a session up without being told its history again."""
+        place = _Place(workspace[0], tuple(servers), workspace[1:])
+        await self._ask("session/resume", self._params(place, session), SessionCreated)
+
+    async def load_session(
+        self, session: str, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress]
+    ) -> None:
+        """Take a session up. The agent tells its history first, as updates; nobody listens to them yet."""
+        place = _Place(workspace[0], tuple(servers), workspace[1:])
+        await self._ask("session/load", self._params(place, session), SessionCreated)
+
+    def attach(self, session: str, listener: SessionListener) -> None:
+        """From here on this listener hears of the session, beginning with what came before its name was known."""
+        self._listeners[session] = listener
+        early, self._early = self._early, []
+        for update in early:
+            if update.session_id == session:
+                listener.on_update(update)
+            else:
+                self._early.append(update)
+
+    def forget_early(self) -> None:
+        """What was told so far was a history told again."""
+        self._early.clear()
+
+    def detach(self, session: str) -> None:
+        self._listeners.pop(session, None)
+
+    async def set_mode(self, session: str, mode: str) -> None:
+        await self._ask("session/set_mode", {"sessionId": session, "modeId": mode}, dict)
+
+    async def set_option(self, session: str, option: str, value: object) -> None:
+        params = {"sessionId": session, "configId": option, "value": value}
+        await self._ask("session/set_config_option", params, dict)
+
+    def prompt(self, session: str, blocks: tuple[Block, ...], on_end: Callable[[TurnEnd], None]) -> None:
+        """Begin a turn. Its end is told in the order of the wire, behind everything said in it."""
+
+        def on_reply(reply: Reply) -> None:
+            on_end(self._turn_end(reply))
+
+        try:
+            self._connection.call("session/prompt", {"sessionId": session, "prompt": blocks}, on_reply)
+        except ConnectionClosed as closed:
+            on_end(self._failure(closed))
+
+    def cancel(self, session: str) -> None:
+        try:
+            self._connection.notify("session/cancel", {"sessionId": session})
+        except ConnectionClosed as closed:
+            _log.debug("%s: gone before it could be cancelled: %s", self._name, closed.reason)
+
+    async def close_session(self, session: str) -> None:
+        self.detach(session)
+        if self.info.agent_capabilities.session_capabilities.close is not None:
+            await self._ask("session/close", {"sessionId": session}, dict)
+
+    @property
+    def _connection(self) -> Peer:
+        if self._peer is None:
+            raise AssertionError("not connected")
+        return self._peer
+
+    def _params(self, place: _Place, session: str | None) -> JsonObject:
+        capabilities = self.info.agent_capabilities.session_capabilities
+        return place.params(session, directories=capabilities.additional_directories is not None)
+
+    async def _ask(self, method: str, params: Mapping[str, object], kind: type[_Answer]) -> _Answer:
+        try:
+            return msgspec.json.decode(await self._connection.request(method, params) or b"{}", type=kind)
+        except (RemoteError, ConnectionClosed) as error:
+            raise self._failure(error, method) from error
+        except msgspec.ValidationError as error:
+            raise LanguageModelError(
+                "agent_failed", f"{self._name} answered {method} in a way that cannot be read: {error}."
+            ) from error
+
+    def _turn_end(self, reply: Reply) -> TurnEnd:
+        match reply:
+            case Response(result=result):
+                try:
+                    return msgspec.json.decode(result, type=PromptResponse)
+                except msgspec.ValidationError:
+                    # The turn is over all the same.
+                    return PromptResponse("end_turn")
+            case ErrorResponse(error=error):
+                return self._failure(RemoteError(error), "session/prompt")
+            case ConnectionClosed() as closed:
+                return self._failure(closed)
+
+    def _failure(
+        self, error: RemoteError | ConnectionClosed, method: str | None = None
+    ) -> LanguageModelError:
+        if isinstance(error, ConnectionClosed):
+            return LanguageModelError("agent_failed", f"{self._name} ended: {error.reason}.")
+        if error.code == _AUTH_REQUIRED:
+            return LanguageModelError(
+                "auth_required",
+                f"{self._name} wants you to log in.",
+                hint=_how_to_log_in(self.info.auth_methods),
+            )
+        return LanguageModelError(
+            "agent_failed", f"{self._name} refused {method}: {error.message}.", hint=_details(error.data)
+        )
+
+
+def _how_to_log_in(methods: tuple[AuthMethod, ...]) -> str:
+    ways = [
+        f"{method.name or method.id}{f' ({method.description})' if method.description else ''}"
+        for method in methods
+    ]
+    if not ways:
+        return "Log in with the agent's own command, then try again."
+    return f"Log in with the agent's own command, then try again. It offers: {'; '.join(ways)}."
+
+
+def _details(data: object) -> str | None:
+    if isinstance(data, dict) and isinstance(data.get("details"), str):
+        return str(data["details"])
+    return None

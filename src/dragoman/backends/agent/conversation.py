@@ -1,0 +1,411 @@
+"""One conversation under way: runs its machine, and carries the commands out.
+
+Everything that happens comes in as an event, through `dispatch`, on one event loop and in one order: what the agent
+says, calls and asks, what consumers want, what timers say. Nothing here decides what follows from it. What a command
+asks for is done at once, or, where it takes time (starting and stopping an agent), by a task whose end is an event
+again. Each start has an *epoch*; what an earlier one still says is not heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Coroutine
+from dataclasses import dataclass
+
+from dragoman.backends.agent import machine
+from dragoman.backends.agent.asking import Asking, verdict
+from dragoman.backends.agent.ear import Ear
+from dragoman.backends.agent.grants import Grants
+from dragoman.backends.agent.identify import Identified
+from dragoman.backends.agent.permission import is_permission_tool
+from dragoman.backends.agent.prompting import compose, split_prompt, system_text
+from dragoman.backends.agent.records import Record, Records
+from dragoman.backends.agent.reply import Reply
+from dragoman.backends.agent.session import Session, SessionPlan, open_session
+from dragoman.backends.agent.settings import AgentSettings
+from dragoman.backends.agent.tokens import CallName, MarkerName, Tokens
+from dragoman.backends.agent.toolserver import ToolAnswer, ToolServer
+from dragoman.backends.agent.vocabulary import (
+    AgentExited,
+    AgentStarted,
+    Answer,
+    Answered,
+    CallAnswer,
+    ClearTimer,
+    Command,
+    Discard,
+    Emit,
+    EndReply,
+    Event,
+    Keep,
+    OpenReply,
+    Pending,
+    Release,
+    ReplyCancelled,
+    ReplyEnd,
+    Requested,
+    SendCancel,
+    SendPrompt,
+    SetTimer,
+    Spoke,
+    StartAgent,
+    StopAgent,
+    TimedOut,
+    Timer,
+    TimerPassed,
+)
+from dragoman.clock import Clock
+from dragoman.lm import (
+    CancellationError,
+    CancellationToken,
+    LanguageModelError,
+    Message,
+    Part,
+    Request,
+    Sink,
+    TextPart,
+    ToolDefinition,
+    until_cancelled,
+)
+from dragoman.lm.gfm import notice
+
+__all__ = ["Conversation", "Surroundings"]
+
+_log = logging.getLogger(__name__)
+
+_INTERRUPTED = "Error: The call was interrupted: nobody gave a result for it."
+_TIMED_OUT = "Error: Nobody decided about this call in time."
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all conversations of a model share."""
+
+    settings: AgentSettings
+    server: ToolServer
+    tokens: Tokens
+    grants: Grants
+    records: Records
+    clock: Clock
+
+
+class Conversation:
+    def __init__(self, record: Record, workspace: tuple[str, ...], around: Surroundings) -> None:
+        self.id = record.id
+        self.workspace = workspace
+        self._around = around
+        self._settings = around.settings
+        self._record = record
+        self._state = machine.State()
+        self._events: deque[Event] = deque()
+        self._busy = False
+        self._session: Session | None = None
+        # The agent's own name for the session, which outlives the process.
+        self._session_id: str | None = None
+        self._epoch = 0
+        self._asking = Asking(record.id, around.grants, around.settings.policy)
+        self._kept: list[Part] = []
+        self._replies: dict[int, Reply] = {}
+        self._reply: Reply | None = None
+        self._last_reply: Reply | None = None
+        self._timers: dict[Timer, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._calls = 0
+        # Of the latest request.
+        self._tools: tuple[ToolDefinition, ...] = ()
+        self._permission_tools: frozenset[str] = frozenset()
+        self._history: tuple[Message, ...] = ()
+        self._prompt: tuple[Message, ...] = ()
+        self._context = ""
+        self._context_sent = ""
+
+    @property
+    def state(self) -> machine.State:
+        return self._state
+
+    # The consumer's side.
+
+    async def respond(
+        self, request: Request, found: Identified, digest: bytes, sink: Sink, token: CancellationToken
+    ) -> None:
+        """Answer a request that `identify` has found to belong here."""
+        reply = self._repeatable() if found.kind == "retry" else None
+        if reply is None:
+            reply = self._begin(request, found, digest)
+        number = reply.number
+        try:
+            await until_cancelled(reply.listen(sink, lambda: self.dispatch(ReplyCancelled(number))), token)
+        except CancellationError:
+            # What was said stays said; nothing more is.
+            return
+
+    def _repeatable(self) -> Reply | None:
+        """The reply that the same request gets again. One that failed before it said anything is tried anew."""
+        last = self._reply or self._last_reply
+        return None if last is None or (last.error is not None and not last.has_spoken) else last
+
+    def _begin(self, request: Request, found: Identified, digest: bytes) -> Reply:
+        goes_on = found.kind in ("results", "results_and_prompt")
+        before, words = split_prompt(request.messages)
+        new = (*found.meanwhile, *found.prompt) if found.conversation == self.id else words
+        self._history, self._prompt, self._context = before, words, system_text(request.messages)
+        self._offer(request.options.tools)
+        last = self._record.last
+        turn = (last.turn if last else 0) + (0 if goes_on and last else 1)
+        places = dict(found.places) if found.conversation == self.id else {}
+        self._put(self._record.told(found.telling, places, digest, turn=turn))
+        reply_record = self._record.last
+        number = reply_record.number if reply_record else 1
+        reply = Reply(number, request.consumer.features, self._settings.style, self)
+        self._replies[number] = reply
+        answers: dict[str, CallAnswer] = {}
+        for result in found.results:
+            answers[result.call_id] = self._answer_of(result.call_id, found)
+        self.dispatch(Requested(number, answers, new, cancels=found.kind == "refusal"))
+        return reply
+
+    def _answer_of(self, call_id: str, found: Identified) -> CallAnswer:
+        result = next(result for result in found.results if result.call_id == call_id)
+        pending = next((call for call in self._state.pending if call.call_id == call_id), None)
+        if pending is not None and pending.kind == "permission":
+            return verdict(self._around.grants, result)
+        return Answered(result.content, is_error=result.is_error)
+
+    def _offer(self, tools: tuple[ToolDefinition, ...]) -> None:
+        """Exactly the tools of this request, but for our own: those are for the consumer's eyes."""
+        self._tools = tuple(tool for tool in tools if not is_permission_tool(tool.name))
+        self._permission_tools = frozenset(tool.name for tool in tools if is_permission_tool(tool.name))
+        if self._session is not None:
+            self._session.endpoint.set_tools(self._tools)
+
+    # Events in, commands out.
+
+    def dispatch(self, event: Event) -> None:
+        self._events.append(event)
+        if self._busy:
+            # A command that we carry out caused it: it waits its turn.
+            return
+        self._busy = True
+        try:
+            while self._events:
+                self._state, commands = machine.handle(self._state, self._events.popleft())
+                for command in commands:
+                    self._carry_out(command)
+        finally:
+            self._busy = False
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case Emit(part=part):
+                self._say(part)
+            case Keep(part=part):
+                self._kept.append(part)
+            case Release():
+                kept, self._kept = self._kept, []
+                for part in kept:
+                    self._say(part)
+            case Discard():
+                self._kept.clear()
+            case OpenReply(reply=number):
+                self._reply = self._replies.pop(number)
+                self._say(self._marker(number))
+            case EndReply(reply=number, end=end, error=error):
+                self._end_reply(number, end, error)
+            case Answer(pending=pending, answer=answer):
+                self._answer(pending, answer)
+            case SendPrompt(prompt=prompt):
+                self._send_prompt(prompt)
+            case SendCancel():
+                if self._session is not None:
+                    self._session.cancel()
+            case StartAgent():
+                self._epoch += 1
+                self._spawn(self._start(self._epoch))
+            case StopAgent():
+                self._stop()
+            case SetTimer(timer=timer):
+                self._set_timer(timer)
+            case ClearTimer(timer=timer):
+                self._clear_timer(timer)
+
+    def _say(self, part: Part) -> None:
+        if self._reply is None:
+            raise AssertionError("no reply is open")
+        self._reply.say(part)
+
+    def _marker(self, number: int) -> Part:
+        turn = self._record.last.turn if self._record.last else 0
+        return self._around.tokens.marker(self._settings.model_id, MarkerName(self.id, turn, number))
+
+    def _end_reply(self, number: int, end: ReplyEnd, error: LanguageModelError | None) -> None:
+        reply = self._reply
+        if reply is None or reply.number != number:
+            raise AssertionError(f"reply {number} is not open")
+        if end == "complete":
+            # Again as the last part: what follows a Stop is dropped by the editor, and the last one wins.
+            reply.say(self._marker(number))
+        pending = [call.call_id for call in self._state.pending if call.handed_over]
+        record = self._record
+        if record.last is not None and record.last.number == number:
+            record = record.said(reply.answer)
+        self._put(record.ended(end, self._around.clock.now(), pending))
+        self._reply, self._last_reply = None, reply
+        reply.finish(end, error)
+
+    def _put(self, record: Record) -> None:
+        self._record = record
+        self._around.records.put(record)
+
+    # Towards the agent.
+
+    def _send_prompt(self, prompt: tuple[Message, ...]) -> None:
+        session = self._session
+        if session is None:
+            raise AssertionError("no session to prompt")
+        context = self._context if self._context != self._context_sent else ""
+        self._context_sent = self._context
+        fresh = session.is_fresh
+        composed = compose(
+            # An agent that has heard nothing yet gets everything before the last words as the transcript.
+            self._prompt if fresh else prompt,
+            context=context,
+            history=self._history if fresh else (),
+            images=session.takes_images,
+            budget=self._settings.replay_tokens,
+        )
+        for text in (*session.take_notices(), *composed.notices):
+            self.dispatch(Spoke(TextPart(notice(text))))
+        session.prompt(composed.blocks, session.ear.on_turn_end)
+
+    def _answer(self, pending: Pending, answer: CallAnswer) -> None:
+        self._put(self._record.settled((pending.call_id,)))
+        if pending.kind == "permission":
+            told = self._asking.answer(pending, answer)
+            if told is not None:
+                self.dispatch(Spoke(TextPart(notice(told))))
+            return
+        if self._session is not None:
+            self._session.endpoint.answer(pending.key, _tool_answer(answer))
+
+    def new_call_id(self) -> str:
+        self._calls += 1
+        return self._around.tokens.call_id(CallName(self.id, self._calls))
+
+    @property
+    def asking(self) -> Asking:
+        return self._asking
+
+    @property
+    def permission_tools(self) -> frozenset[str]:
+        return self._permission_tools
+
+    async def _start(self, epoch: int) -> None:
+        ear = Ear(self, epoch)
+        plan = SessionPlan(self.id, self.workspace, self._tools, self._session_id)
+        try:
+            session = await open_session(self._settings, self._around.server, plan, ear, self._around.clock)
+        except Exception as error:
+            if not isinstance(error, LanguageModelError):
+                _log.exception("%s could not be started", self._settings.name)
+                error = LanguageModelError("internal", f"{self._settings.name} could not be started: {error}")
+            if epoch == self._epoch:
+                self.dispatch(AgentExited(error))
+            return
+        if epoch != self._epoch:
+            await session.close()
+            return
+        ear.is_up = True
+        self._session, self._session_id = session, session.id
+        if session.is_fresh:
+            self._context_sent = ""
+        session.endpoint.set_tools(self._tools)
+        self.dispatch(AgentStarted())
+
+    def lost(self, session: Session) -> None:
+        """The agent is gone by itself. What it still said has been heard; why it went, its process knows."""
+        self._epoch += 1
+        self._session = None
+        self._asking.close()
+        self._spawn(self._bury(session))
+
+    async def _bury(self, session: Session) -> None:
+        error = await session.agent.explain_exit()
+        self.dispatch(AgentExited(error))
+        await session.close()
+
+    def _stop(self) -> None:
+        self._epoch += 1
+        session, self._session = self._session, None
+        self._asking.close()
+        if session is not None:
+            self._spawn(session.close())
+
+    def hears(self, epoch: int) -> bool:
+        return epoch == self._epoch
+
+    # Flow: a consumer that is behind holds its agent.
+
+    def pause_reading(self, by: object) -> None:
+        if self._session is not None:
+            self._session.agent.peer.pause_reading(by)
+
+    def resume_reading(self, by: object) -> None:
+        if self._session is not None:
+            self._session.agent.peer.resume_reading(by)
+
+    # Time, and the end.
+
+    def _set_timer(self, timer: Timer) -> None:
+        self._clear_timer(timer)
+        timing = self._settings.timing
+        seconds = {
+            "gather": timing.gather,
+            "gather_limit": timing.gather_limit,
+            "grace": timing.grace,
+            "human": timing.human,
+            "idle": timing.idle,
+        }[timer]
+
+        async def pass_time() -> None:
+            await self._around.clock.sleep(seconds)
+            self._timers.pop(timer, None)
+            self.dispatch(TimerPassed(timer))
+
+        self._timers[timer] = asyncio.create_task(pass_time())
+
+    def _clear_timer(self, timer: Timer) -> None:
+        task = self._timers.pop(timer, None)
+        if task is not None:
+            task.cancel()
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("a task of conversation %s failed", self.id, exc_info=task.exception())
+
+    async def close(self) -> None:
+        """End the agent and every wait. Requests that are open settle as cut off."""
+        if self._reply is not None:
+            self.dispatch(ReplyCancelled(self._reply.number))
+        for timer in list(self._timers):
+            self._clear_timer(timer)
+        self._stop()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+def _tool_answer(answer: CallAnswer) -> ToolAnswer:
+    match answer:
+        case Answered(content=content, is_error=is_error):
+            return ToolAnswer(content, is_error)
+        case TimedOut():
+            return ToolAnswer((TextPart(_TIMED_OUT),), is_error=True)
+        case _:
+            return ToolAnswer((TextPart(_INTERRUPTED),), is_error=True)

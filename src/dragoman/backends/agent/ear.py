@@ -1,0 +1,164 @@
+"""What one run of an agent says, turned into events for its conversation.
+
+An ear belongs to one epoch: when the agent it listens to has been replaced, it hears nothing more.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from dragoman.backends.agent.acp.link import TurnEnd
+from dragoman.backends.agent.acp.messages import PermissionRequest, SessionUpdate, ToolActivity
+from dragoman.backends.agent.asking import Decided, answer_agent
+from dragoman.backends.agent.permission import classify
+from dragoman.backends.agent.prompting import last_words
+from dragoman.backends.agent.toolserver import PendingCall
+from dragoman.backends.agent.vocabulary import (
+    Announced,
+    Called,
+    Event,
+    Granted,
+    Pending,
+    Refused,
+    Spoke,
+    TurnEnded,
+    Withdrawn,
+)
+from dragoman.jsonrpc import Incoming
+from dragoman.lm import LanguageModelError, TextPart, ToolCallPart
+from dragoman.lm.gfm import escape, notice
+
+if TYPE_CHECKING:
+    from dragoman.backends.agent.conversation import Conversation
+    from dragoman.backends.agent.session import Session
+
+__all__ = ["Ear"]
+
+_log = logging.getLogger(__name__)
+_OVER = frozenset({"completed", "failed"})
+
+
+class Ear:
+    def __init__(self, conversation: Conversation, epoch: int) -> None:
+        self._conversation = conversation
+        self._epoch = epoch
+        self.session: Session | None = None
+        # The session has been handed to the conversation.
+        self.is_up = False
+        # Calls of the consumer's tools that the agent has announced: its id for them → the tool, as it is offered.
+        self._announced: dict[str, str] = {}
+        # Calls that we allowed because they are the consumer's own. One that never arrives was something else.
+        self._allowed: dict[str, str] = {}
+        self._recognises = True
+
+    def _tell(self, event: Event) -> None:
+        if self._conversation.hears(self._epoch):
+            self._conversation.dispatch(event)
+
+    # The connection.
+
+    def on_update(self, update: SessionUpdate) -> None:
+        session = self.session
+        if session is None:
+            return
+        if isinstance(update.update, ToolActivity):
+            self._announce(session, session.narrator.known(update.update), begins=update.begins)
+        for part in session.narrator.parts(update.update):
+            self._tell(Spoke(part))
+
+    def _announce(self, session: Session, activity: ToolActivity, *, begins: bool) -> None:
+        key = activity.tool_call_id
+        if activity.status in _OVER:
+            if self._announced.pop(key, None) is not None:
+                self._tell(Announced(key, over=True))
+            return
+        tool = session.own_tool((activity,)) if begins or key not in self._announced else None
+        if tool is not None and key not in self._announced:
+            self._announced[key] = tool
+            self._tell(Announced(key))
+
+    def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
+        session, conversation = self.session, self._conversation
+        if session is None or not conversation.hears(self._epoch):
+            incoming.reply({"outcome": {"outcome": "cancelled"}})
+            return
+        known = session.narrator.known(request.tool_call)
+        own = session.own_tool((known, request.tool_call)) if self._recognises else None
+        if own is not None:
+            # The consumer asks about its own tools. Asking twice would teach people to say yes.
+            self._allowed[request.tool_call.tool_call_id] = own
+            answer_agent(request, incoming, Granted())
+            return
+        action = classify(known, conversation.workspace)
+        asked = conversation.asking.ask(
+            request,
+            incoming,
+            action,
+            call_id=conversation.new_call_id(),
+            offered=conversation.permission_tools,
+        )
+        if isinstance(asked, Decided):
+            told = answer_agent(request, incoming, Granted() if asked.granted else Refused())
+            self._tell(Spoke(TextPart(notice(asked.notice))))
+            if told:
+                self._tell(Spoke(TextPart(notice(told))))
+            return
+        pending = asked
+
+        def withdrawn() -> None:
+            conversation.asking.withdraw(pending.key, pending.call_id)
+            self._tell(Withdrawn(pending.key))
+
+        incoming.token.on_cancel(withdrawn)
+        self._tell(Called(pending))
+
+    def on_turn_end(self, end: TurnEnd) -> None:
+        session = self.session
+        if session is not None:
+            session.narrator.end_turn()
+        words = last_words(end) if not isinstance(end, LanguageModelError) else ()
+        if self._allowed:
+            words = (TextPart(notice(self._found_out())), *words)
+        self._announced.clear()
+        self._tell(TurnEnded(words, end if isinstance(end, LanguageModelError) else None))
+
+    def _found_out(self) -> str:
+        """A call that was allowed as the consumer's own, and was not."""
+        tools = ", ".join(sorted(set(self._allowed.values())))
+        _log.warning("allowed as calls of %s, but they never arrived: %s", tools, sorted(self._allowed))
+        self._allowed.clear()
+        self._recognises = False
+        return (
+            f"The agent was allowed to call {escape(tools)}, but did not call it here. From now on it is asked about every "
+            "call in this conversation."
+        )
+
+    def on_closed(self) -> None:
+        """The connection has ended. While the agent starts, whoever starts it hears of that from its own requests."""
+        if self.is_up and self.session is not None and self._conversation.hears(self._epoch):
+            self._conversation.lost(self.session)
+
+    # The tool server.
+
+    def on_call(self, call: PendingCall) -> None:
+        session = self.session
+        if session is None:
+            return
+        offered = next(
+            (name for name, tool in session.endpoint.offered_names.items() if tool == call.name), call.name
+        )
+        self._allowed = _without_one(self._allowed, offered)
+        announced = next((key for key, tool in self._announced.items() if tool == offered), None)
+        if announced is not None:
+            del self._announced[announced]
+        part = ToolCallPart(self._conversation.new_call_id(), call.name, call.arguments)
+        self._tell(Called(Pending(call.key, "call", part), announced))
+
+    def on_withdrawn(self, key: str) -> None:
+        self._tell(Withdrawn(key))
+
+
+def _without_one(allowed: dict[str, str], tool: str) -> dict[str, str]:
+    key = next((key for key, name in allowed.items() if name == tool), None)
+    return {other: name for other, name in allowed.items() if other != key}

@@ -1,0 +1,99 @@
+"""Proof of an approval.
+
+The call that asks for a permission carries a *nonce*: it selects the request that is pending, and proves nothing.
+When the editor invokes the permission tool, a person has approved it; the invocation returns a *grant*, a token that is
+made then, for that request, and used once. Only that token, found in the result of that very call, allows anything. An
+ordinary result, an error, an edited input, a token of another call or of an hour ago: each is a refusal.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from dataclasses import dataclass, field
+
+from dragoman.backends.agent.permission import PERMISSION_TOOLS, Action
+
+__all__ = ["GRANT_PREFIX", "Grants", "PendingPermission"]
+
+_TOKEN_BYTES = 24
+# So that a reader of a transcript sees what it is.
+GRANT_PREFIX = "dragoman-grant-"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPermission:
+    call_id: str
+    action: Action
+    conversation: str
+
+
+@dataclass(slots=True)
+class _Held:
+    pending: PendingPermission
+    nonce: str
+    token: str | None = None
+
+
+@dataclass(slots=True)
+class Grants:
+    """All permissions that wait for a person. Bounded by what the conversations may have pending."""
+
+    _by_nonce: dict[str, _Held] = field(default_factory=dict)
+    _by_call: dict[str, _Held] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._by_call)
+
+    def open(self, pending: PendingPermission) -> str:
+        """A permission waits from now on. Returns its nonce."""
+        nonce = secrets.token_urlsafe(_TOKEN_BYTES)
+        held = _Held(pending, nonce)
+        self._by_nonce[nonce] = held
+        self._by_call[pending.call_id] = held
+        return nonce
+
+    def pending(self, nonce: object) -> PendingPermission | None:
+        held = self._by_nonce.get(nonce) if isinstance(nonce, str) else None
+        return held.pending if held else None
+
+    def issue(self, nonce: object, tool: str) -> str | None:
+        """The person approved the dialog of this request. None when it is no longer, or never was, pending."""
+        held = self._by_nonce.get(nonce) if isinstance(nonce, str) else None
+        if held is None or tool != PERMISSION_TOOLS[held.pending.action.risk]:
+            return None
+        held.token = GRANT_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
+        return held.token
+
+    def redeem(self, call_id: str, text: str) -> bool:
+        """Whether this result grants that call. Asked once: afterwards the permission is decided, either way."""
+        held = self._close(call_id)
+        if held is None or held.token is None:
+            return False
+        # Hooks may put text around a result; the token stands in it as a word of its own.
+        token = held.token.encode()
+        return any(hmac.compare_digest(word.encode(), token) for word in _words(text))
+
+    def decide(self, call_id: str, nonce: object) -> bool:
+        """Whether a decision that names this nonce is about that call: the proof of a client that is the person."""
+        held = self._by_call.get(call_id)
+        if held is None or not isinstance(nonce, str) or self._by_nonce.get(nonce) is not held:
+            return False
+        self._close(call_id)
+        return True
+
+    def close(self, call_id: str) -> None:
+        """Withdrawn, cancelled or timed out: what is approved later grants nothing."""
+        self._close(call_id)
+
+    def _close(self, call_id: str) -> _Held | None:
+        held = self._by_call.pop(call_id, None)
+        if held is not None:
+            del self._by_nonce[held.nonce]
+        return held
+
+
+def _words(text: str) -> list[str]:
+    return "".join(
+        character if character.isalnum() or character in "-_" else " " for character in text
+    ).split()

@@ -1,0 +1,436 @@
+"""Which conversation is this request, and what is new in it? Values in, a value out.
+
+Evidence, strongest first; the first that speaks decides *which* conversation:
+
+ a. a marker of ours in the history;
+ b. the id of a call that we issued;
+ c. an id of the consumer's: it narrows the candidates for d, because an editor shares it with its sub-agents;
+ d. the longest prefix that holds an answer of ours; a tie is nobody's;
+ e. without any answer of ours: the one conversation whose first turn is not settled and that began with these words;
+ f. otherwise nothing: a new conversation.
+
+*How far* the request follows that conversation is the last place they have in common. From there on there are two
+stories: what the request goes on to tell, and what we remember. Where we remember nothing more, the request goes on.
+Otherwise it goes back, and there are four cases: it ends there (the same request again, or a wish for another answer);
+it echoes a part of an answer that was cut; it leaves out the rest of a turn that was never settled (the person refused
+it, and said something else); or it tells something else (history was edited: a fork).
+
+What a request does not prove is never assumed: a marker or call id that is foreign or forged is as good as none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from dragoman.backends.agent.history import Answer, Item, Result, Said, Telling, tell
+from dragoman.backends.agent.records import Record, Records, Reply, Scope
+from dragoman.backends.agent.tokens import Tokens
+from dragoman.lm import (
+    DataPart,
+    LanguageModelError,
+    Message,
+    Part,
+    Request,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from dragoman.lm.parts import STATEFUL_MARKER
+from dragoman.lm.rules import NAMESPACE
+
+__all__ = ["Evidence", "Identified", "Kind", "Knowledge", "identify"]
+
+Evidence: TypeAlias = Literal["marker", "call_id", "consumer_id", "prefix", "first_turn", "none"]
+Kind: TypeAlias = Literal[
+    "prompt", "results", "results_and_prompt", "refusal", "retry", "fork", "aside", "fresh"
+]
+
+# What VS Code's chat puts into the result of a call that was open when a person pressed Stop.
+_STOPPED = "The user cancelled the tool call."
+# How its requests for a summary begin, in the system message or the last one: they carry the whole history, and are
+# nothing that was said in it. What comes of it replaces the history from then on, in this tag.
+_SUMMARISE = "Your task is to create a comprehensive, detailed summary"
+_SUMMARY = "<conversation-summary>"
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """Everything `identify` may know beside the request."""
+
+    records: Records
+    tokens: Tokens
+    scope: Scope
+    # Of the bytes of this request, and the time it came.
+    digest: bytes = b""
+    now: float = 0.0
+    retry_seconds: float = 10.0
+    consumer_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Identified:
+    kind: Kind
+    evidence: Evidence
+    # Why, in a sentence for whoever debugs.
+    reason: str
+    telling: Telling
+    conversation: str | None = None
+    # The reply behind which the request joins; for a fork, the last one that is kept. None: before all of them.
+    joins: int | None = None
+    # Where the replies that the request tells of stand in its telling.
+    places: tuple[tuple[int, int], ...] = ()
+    # Of open calls. A refusal may bring some too: what ran before the person stopped the turn.
+    results: tuple[ToolResultPart, ...] = ()
+    # User messages that the agent has not heard.
+    prompt: tuple[Message, ...] = ()
+    # What happened since our last reply without us: another model's turns.
+    meanwhile: tuple[Message, ...] = ()
+    # Markers and call ids that claim to be ours and are not.
+    foreign: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """Where a request meets a record: so many of the telling's items are told, which are so many of the record's."""
+
+    record: Record
+    # The last reply of ours that is told.
+    reply: Reply | None
+    told: int
+    ours: int
+    evidence: Evidence
+
+
+def identify(request: Request, known: Knowledge) -> Identified:
+    """Raises `LanguageModelError` for a request that says nothing: there is no answer to that."""
+    return _Identification(request, known).decide()
+
+
+class _Identification:
+    def __init__(self, request: Request, known: Knowledge) -> None:
+        self._request = request
+        self._messages = request.messages
+        self._known = known
+        self._telling = tell(request.messages)
+        # Where in the telling replies were met: behind so many items.
+        self._met: dict[int, int] = {}
+        self._foreign: list[str] = []
+
+    def decide(self) -> Identified:
+        items = self._telling.items
+        if not items or isinstance(items[-1], Answer):
+            raise LanguageModelError(
+                "bad_request",
+                "The history ends with an assistant message." if items else "The request says nothing.",
+                hint="End it with a user message or with tool results.",
+            )
+        found = self._by_our_names() or self._by_prefix()
+        join = self._followed(found) if found else None
+        if self._is_aside(join):
+            return self._found("aside", None, "a side request of the editor's")
+        if join is None:
+            return self._summarised() or self._found("fresh", None, "nothing in it is known")
+        return self._goes_on(join) if join.reply is join.record.last else self._goes_back(join)
+
+    # Which conversation.
+
+    def _by_our_names(self) -> _Join | None:
+        """By the later of the two: consumers drop markers now and then. At the same place the marker is the stronger."""
+        marker, call = self._by_marker(), self._by_call_id()
+        if marker is None or call is None:
+            return marker or call
+        return call if call.told > marker.told else marker
+
+    def _by_marker(self) -> _Join | None:
+        for index in range(len(self._messages) - 1, -1, -1):
+            for part in reversed(self._messages[index].content):
+                if not isinstance(part, DataPart) or part.mime_type != STATEFUL_MARKER:
+                    continue
+                name = self._known.tokens.read_marker(part)
+                record = self._known.records.get(name.conversation, self._known.scope) if name else None
+                if name is None or record is None:
+                    self._foreign.append("marker")
+                    continue
+                reply = record.reply(name.response)
+                if reply is not None:
+                    return _Join(record, reply, self._telling.counts[index], reply.ends, "marker")
+        return None
+
+    def _by_call_id(self) -> _Join | None:
+        for index in range(len(self._messages) - 1, -1, -1):
+            for part in reversed(self._messages[index].content):
+                if not isinstance(part, ToolResultPart | ToolCallPart):
+                    continue
+                name = self._known.tokens.read_call_id(part.call_id)
+                record = self._known.records.get(name.conversation, self._known.scope) if name else None
+                if record is None:
+                    if part.call_id.startswith(NAMESPACE):
+                        self._foreign.append(part.call_id)
+                    continue
+                reply = next((reply for reply in record.replies if part.call_id in reply.call_ids), None)
+                if reply is not None:
+                    return _Join(record, reply, self._told_with(reply), reply.ends, "call_id")
+        return None
+
+    def _told_with(self, reply: Reply) -> int:
+        """How many items are told up to a reply with calls; where the history is partial, up to its first result."""
+        before = 0
+        for message, count in zip(self._messages, self._telling.counts, strict=True):
+            if any(call.call_id in reply.call_ids for call in message.calls):
+                return count
+            if any(result.call_id in reply.call_ids for result in message.results):
+                break
+            before = count
+        return before
+
+    def _by_prefix(self) -> _Join | None:
+        known = self._known
+        narrowed: tuple[tuple[str | None, Evidence], ...] = (
+            (known.consumer_id, "consumer_id"),
+            (None, "prefix"),
+        )
+        for consumer_id, evidence in narrowed if known.consumer_id is not None else narrowed[1:]:
+            length, sharing = known.records.beginning_like(known.scope, consumer_id, self._telling)
+            if len(sharing) == 1:
+                return self._joined_by_prefix(sharing[0], length, evidence)
+        return None
+
+    def _joined_by_prefix(self, record: Record, length: int, evidence: Evidence) -> _Join | None:
+        reply = next((r for r in reversed(record.replies) if r.starts < r.ends <= length), None)
+        if reply is None and evidence == "prefix":
+            # No answer of ours in what they share: the words alone must go on.
+            if length == len(self._telling.items):
+                return None
+            evidence = "first_turn"
+        return _Join(record, reply, length, length, evidence)
+
+    def _followed(self, join: _Join) -> _Join:
+        """As far as the two stories are one. Results do not matter here: one may come late, or twice, or get lost."""
+        theirs, ours = self._telling.items, join.record.items
+        replies = {reply.ends: reply for reply in join.record.replies if reply.ends > reply.starts}
+        told, known, reply = join.told, join.ours, join.reply
+        if reply is not None:
+            self._met[reply.number] = told
+        while told < len(theirs) and known < len(ours):
+            if theirs[told] == ours[known]:
+                told, known = told + 1, known + 1
+                if known in replies:
+                    reply = replies[known]
+                    self._met[reply.number] = told
+            elif isinstance(theirs[told], Result):
+                told += 1
+            elif isinstance(ours[known], Result):
+                known += 1
+            else:
+                break
+        return replace(join, told=told, ours=known, reply=reply)
+
+    # What is new.
+
+    def _goes_on(self, join: _Join) -> Identified:
+        """The request tells of our last reply."""
+        pending = join.record.pending
+        new = self._new_messages(join.told)
+        theirs = max((index + 1 for index, message in enumerate(new) if _answers(message)), default=0)
+        results = tuple(_first_results(new, pending))
+        prompt = tuple(self._words(new[theirs:], join.record))
+        meanwhile = tuple(_spoken(new[:theirs]))
+        if not pending:
+            if prompt:
+                return self._found("prompt", join, "the history goes on", prompt=prompt, meanwhile=meanwhile)
+            return self._found("results", join, "all its results are for calls that are settled")
+        stopped = [result for result in results if result.text.strip() == _STOPPED]
+        if stopped or meanwhile or (prompt and not results):
+            return self._found(
+                "refusal",
+                join,
+                "the person stopped the turn" if stopped else "the history went on without the open calls",
+                results=tuple(result for result in results if result not in stopped),
+                prompt=prompt,
+                meanwhile=meanwhile,
+            )
+        answered = f"{len(results)} of {len(pending)} calls answered"
+        if prompt:
+            return self._found("results_and_prompt", join, answered, results=results, prompt=prompt)
+        return self._found("results", join, answered, results=results)
+
+    def _goes_back(self, join: _Join) -> Identified:
+        """The request joins before our last reply."""
+        record, last = join.record, join.record.replies[-1]
+        beyond = self._telling.items[join.told :]
+        if join.ours == last.starts:
+            if not beyond:
+                if self._may_repeat(join, last):
+                    return self._found("retry", join, "the same request again")
+                return self._found("fork", join, "another answer is wanted")
+            if _echoes(beyond[0], record, last):
+                self._met[last.number] = join.told + 1
+                return self._goes_on(replace(join, reply=last, told=join.told + 1, ours=last.ends))
+        if _may_be_left_out(record, join.ours) and beyond and all(isinstance(item, Said) for item in beyond):
+            prompt = tuple(self._words(self._new_messages(join.told), record))
+            return self._found("refusal", join, "the open turn was left out", prompt=prompt)
+        if join.reply is None:
+            return self._found("fresh", None, "it begins like another conversation and goes on differently")
+        return self._found("fork", join, "the history was changed")
+
+    def _may_repeat(self, join: _Join, last: Reply) -> bool:
+        known = self._known
+        if join.evidence not in ("marker", "call_id", "consumer_id") and (
+            not known.digest or last.digest != known.digest
+        ):
+            return False
+        if last.ended_at is None:
+            return True
+        # An answer of which nothing was said is none: it is tried anew.
+        return last.ends > last.starts and known.now - last.ended_at <= known.retry_seconds
+
+    def _new_messages(self, told: int) -> list[Message]:
+        return [
+            message
+            for message, count in zip(self._messages, self._telling.counts, strict=True)
+            if count > told
+        ]
+
+    def _words(self, messages: Iterable[Message], record: Record) -> Iterator[Message]:
+        """What they say, without the results of the record's own calls: those are delivered, or came too late."""
+        for message in messages:
+            content = tuple(
+                part
+                for part in message.content
+                if not isinstance(part, ToolResultPart) or not self._is_call_of(record, part.call_id)
+            )
+            yield from _spoken([Message(message.role, content, message.name)])
+
+    def _is_call_of(self, record: Record, call_id: str) -> bool:
+        name = self._known.tokens.read_call_id(call_id)
+        return name is not None and name.conversation == record.id
+
+    def _is_aside(self, join: _Join | None) -> bool:
+        if self._request.consumer.name != "vscode":
+            return False
+        if any(
+            message.text.lstrip().startswith(_SUMMARISE)
+            for message in self._messages
+            if message.role == "system" or message is self._messages[-1]
+        ):
+            return True
+        # Words alone join nothing here: a chat that has a conversation offered tools when it began.
+        return not self._request.options.tools and (join is None or join.evidence == "first_turn")
+
+    def _summarised(self) -> Identified | None:
+        """A summary has neither markers nor answers; but the consumer's id may say whose it is."""
+        known = self._known
+        if known.consumer_id is None or not any(
+            message.role == "user" and _SUMMARY in message.text for message in self._messages
+        ):
+            return None
+        candidates = known.records.with_consumer_id(known.scope, known.consumer_id)
+        if len(candidates) != 1:
+            # Sub-agents have the id of their parent.
+            return None
+        join = _Join(candidates[0], None, 0, 0, "consumer_id")
+        return self._found("fork", join, "the consumer has summarised the history")
+
+    def _found(
+        self,
+        kind: Kind,
+        join: _Join | None,
+        reason: str,
+        *,
+        results: tuple[ToolResultPart, ...] = (),
+        prompt: tuple[Message, ...] = (),
+        meanwhile: tuple[Message, ...] = (),
+    ) -> Identified:
+        return Identified(
+            kind,
+            join.evidence if join else "none",
+            reason,
+            self._telling,
+            conversation=join.record.id if join else None,
+            joins=join.reply.number if join and join.reply else None,
+            places=self._places(join) if join else (),
+            results=results,
+            prompt=prompt,
+            meanwhile=meanwhile,
+            foreign=tuple(self._foreign),
+        )
+
+    def _places(self, join: _Join) -> tuple[tuple[int, int], ...]:
+        """Where the record's replies stand in this telling: by their names, else where it tells them unchanged."""
+        record = join.record
+        same = _common(record.items, self._telling.items)
+        places = {reply.number: reply.ends for reply in record.replies if reply.starts < reply.ends <= same}
+        places |= self._met
+        made = {call_id: reply.number for reply in record.replies for call_id in reply.call_ids}
+        for message, count in zip(self._messages, self._telling.counts, strict=True):
+            for part in message.content:
+                match part:
+                    case ToolCallPart(call_id=call_id) if call_id in made:
+                        places[made[call_id]] = count
+                    case DataPart():
+                        name = self._known.tokens.read_marker(part)
+                        if name is not None and name.conversation == record.id:
+                            places[name.response] = count
+        return tuple(sorted(places.items()))
+
+
+def _common(ours: Sequence[Item], theirs: Sequence[Item]) -> int:
+    return next(
+        (n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
+    )
+
+
+def _echoes(echo: Item, record: Record, last: Reply) -> bool:
+    """Whether it is a part of our last reply, which was cut: its beginning, as far as the consumer had it."""
+    if last.status == "complete" or last.starts == last.ends:
+        return False
+    ours = record.items[last.starts]
+    return (
+        isinstance(echo, Answer)
+        and isinstance(ours, Answer)
+        and ours.text.startswith(echo.text)
+        and set(echo.calls) <= set(ours.calls)
+    )
+
+
+def _may_be_left_out(record: Record, place: int) -> bool:
+    """Whether what we remember from here on is the rest of a turn that was never settled: one of its replies is next."""
+    return record.is_unsettled and any(
+        reply.starts == place for reply in record.replies if place >= record.opening
+    )
+
+
+def _answers(message: Message) -> bool:
+    return message.role == "assistant" and bool(message.text.strip() or message.calls)
+
+
+def _first_results(messages: Iterable[Message], pending: frozenset[str]) -> Iterator[ToolResultPart]:
+    """The first result for each open call; a second one for the same call is nobody's."""
+    seen: set[str] = set()
+    for message in messages:
+        for result in message.results:
+            if result.call_id in pending and result.call_id not in seen:
+                seen.add(result.call_id)
+                yield result
+
+
+def _spoken(messages: Iterable[Message]) -> Iterator[Message]:
+    """Those in which something is said, and not only between programs."""
+    for message in messages:
+        if message.role != "system" and any(map(_says_something, message.content)):
+            yield message
+
+
+def _says_something(part: Part) -> bool:
+    match part:
+        case TextPart(value=text):
+            return bool(text.strip())
+        case DataPart():
+            return not part.is_internal
+        case ThinkingPart():
+            return False
+        case _:
+            return True

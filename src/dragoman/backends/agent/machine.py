@@ -1,0 +1,524 @@
+"""The state machine of one conversation: an event in, a new state and commands out.
+
+Two rules. Everything that decides what happens next in a conversation is in this file. And this file does nothing: it
+has no clock, no process, no queue; whoever runs it carries out the commands, in order, and brings the events.
+
+Theory of operation
+-------------------
+
+Four things change independently, and a phase is a view of them:
+
+- the *agent*: there is none (`parked`, or `dead` when it went by itself), it is `starting`, or it is up;
+- the *turn*: none, `running`, or `cancelling` (told to stop, and not stopped yet);
+- the *reply*: the response that is open towards the consumer, if any. Several requests may listen to one reply; that
+  is not our concern here;
+- the *pending* calls: what the agent waits for, tool calls and permission requests alike. A call is *gathered* when it
+  has arrived, and *handed over* once the consumer has been given it.
+
+    phase        agent       turn         reply
+    Starting     starting    -            open, or none if it was cancelled meanwhile
+    Idle         up          none         none
+    Streaming    up          running      open
+    Awaiting     up          running      none: the consumer has calls, or the agent works on between two requests
+    Cancelling   up          cancelling   none, or one that waits for the old turn to stop
+    Parked       none        -            none
+    Dead         none        -            none
+
+The names of the seed, AwaitingToolPermission and AwaitingToolResult, are views of Awaiting: `awaits_permission` tells.
+
+A response ends with its calls. When the first call arrives, siblings are waited for: all that were announced, and a
+moment for those that never are. Text that arrives in the meantime goes out before the calls; text that arrives later is
+*kept*, and leads the next reply of this conversation. So are calls and permissions that arrive with no reply open:
+they are handed over in the next one, after the results it brings.
+
+A turn that must be cancelled is cancelled in ACP's order: `session/cancel`, then `cancelled` for every permission that
+is open, and `interrupted` for every call, unless it has its result by then. The next prompt waits for the stop reason,
+so that nothing of the old turn can be taken for the new one; when that does not come in time, the agent is replaced.
+
+A prompt that the agent never heard (it was cancelled while the agent started) stays in the queue, and goes to the agent
+with the next one. Calls whose agent is gone are *orphaned*: their results are told to the next agent in its prompt. A
+permission never is: the next agent asks again.
+
+Somebody always waits with a limit. The `gather` timers run while siblings are waited for, `grace` while a turn is
+cancelled, `human` while the consumer has calls or the agent works on with nobody listening, `idle` while nothing happens.
+
+Every phase × event is in `TABLE`, with the phases it may lead to. What is not there is illegal: it raises, and changes
+nothing. `docs/machine.md` is drawn from the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from dragoman.backends.agent.replay import lost_results
+from dragoman.backends.agent.vocabulary import (
+    AgentExited,
+    AgentStarted,
+    Announced,
+    Answer,
+    Answered,
+    CallAnswer,
+    Called,
+    ClearTimer,
+    Command,
+    Discard,
+    Emit,
+    EndReply,
+    Event,
+    Granted,
+    Interrupted,
+    Keep,
+    OpenReply,
+    Pending,
+    Prompt,
+    Refused,
+    Release,
+    ReplyCancelled,
+    ReplyEnd,
+    Requested,
+    SendCancel,
+    SendPrompt,
+    SetTimer,
+    Spoke,
+    StartAgent,
+    StopAgent,
+    TimedOut,
+    TimerPassed,
+    TurnCancelled,
+    TurnEnded,
+    Withdrawn,
+)
+from dragoman.lm import LanguageModelError, TextPart
+from dragoman.lm.gfm import error_text, notice
+
+__all__ = ["TABLE", "IllegalEvent", "Phase", "Row", "State", "Step", "handle"]
+
+Phase: TypeAlias = Literal["Starting", "Idle", "Streaming", "Awaiting", "Cancelling", "Parked", "Dead"]
+# The consumer brings results, and nobody waits for them any more.
+_TOO_LATE = TextPart(notice("The agent ended its turn before these results arrived."))
+
+
+# State.
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    agent: Literal["none", "dead", "starting", "up"] = "none"
+    turn: Literal["none", "running", "cancelling"] = "none"
+    reply: int | None = None
+    pending: tuple[Pending, ...] = ()
+    # Calls that the consumer has, of an agent that is gone.
+    orphaned: tuple[Pending, ...] = ()
+    # Calls the agent has announced and not made.
+    announced: frozenset[str] = frozenset()
+    # Siblings of a call are being waited for.
+    gathering: bool = False
+    # Prompts for the agent, in order: sent when no turn runs and a reply is open.
+    queue: Prompt = ()
+    # Whether the agent said anything since the last reply ended that nobody has seen.
+    kept: bool = False
+
+    @property
+    def phase(self) -> Phase:
+        match self.agent, self.turn:
+            case "none", _:
+                return "Parked"
+            case "dead", _:
+                return "Dead"
+            case "starting", _:
+                return "Starting"
+            case _, "cancelling":
+                return "Cancelling"
+            case _, "running":
+                return "Awaiting" if self.reply is None else "Streaming"
+            case _:
+                return "Idle"
+
+    @property
+    def awaits_permission(self) -> bool:
+        return any(call.kind == "permission" for call in self.pending)
+
+    @property
+    def is_busy(self) -> bool:
+        """Not to be parked: somebody waits for something."""
+        return self.reply is not None or self.turn != "none" or bool(self.pending)
+
+
+class IllegalEvent(Exception):
+    """An event that cannot happen in this phase: a fault of whoever runs the machine."""
+
+    def __init__(self, phase: Phase, event: Event) -> None:
+        super().__init__(f"{type(event).__name__} cannot happen while {phase}: {event}")
+        self.phase = phase
+        self.event = event
+
+
+Step: TypeAlias = tuple[State, tuple[Command, ...]]
+
+
+def handle(state: State, event: Event) -> Step:
+    """One step. Raises `IllegalEvent`, having changed nothing, for what is not in the table."""
+    row = TABLE.get((state.phase, type(event)))
+    if row is None:
+        raise IllegalEvent(state.phase, event)
+    do = _Doing(state)
+    row.handler(do, event)
+    if do.state.phase not in row.leads_to:
+        raise AssertionError(
+            f"{type(event).__name__} led from {state.phase} to {do.state.phase}, which is not in the table"
+        )
+    return do.state, tuple(do.commands)
+
+
+class _Doing:
+    """A step under way: the state it has come to, and the commands so far."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.commands: list[Command] = []
+
+    def then(self, *commands: Command, **changes: object) -> None:
+        self.commands += commands
+        self.state = replace(self.state, **changes)  # type: ignore[arg-type]  # names are checked by `replace`
+
+    def end_reply(self, end: ReplyEnd, error: LanguageModelError | None = None) -> None:
+        if self.state.reply is not None:
+            self.then(EndReply(self.state.reply, end, error), reply=None)
+
+    def open_reply(self, reply: int) -> None:
+        self.then(OpenReply(reply), reply=reply)
+        if self.state.kept and self.state.turn != "cancelling":
+            self.then(Release(), kept=False)
+
+    def stop_gathering(self) -> None:
+        if self.state.gathering:
+            self.then(ClearTimer("gather"), ClearTimer("gather_limit"), gathering=False)
+
+    def drop_pending(self, for_calls: CallAnswer, answers: Mapping[str, CallAnswer] | None = None) -> None:
+        """The turn that these were part of is over, or will be. A call that has its result gets it all the same."""
+        self.stop_gathering()
+        for call in self.state.pending:
+            answer = (answers or {}).get(call.call_id)
+            if call.kind == "permission":
+                answer = TurnCancelled()
+            elif not isinstance(answer, Answered):
+                answer = for_calls
+            self.then(Answer(call, answer))
+        self.then(pending=(), announced=frozenset())
+
+    def cancel_turn(self, for_calls: CallAnswer, answers: Mapping[str, CallAnswer] | None = None) -> None:
+        """ACP's order: the cancel first, then `cancelled` for what is open."""
+        self.then(SendCancel(), SetTimer("grace"), turn="cancelling")
+        self.drop_pending(for_calls, answers)
+
+    def deliver(self, answers: Mapping[str, CallAnswer]) -> None:
+        """Every call that the consumer has gets its answer; one that came back without is interrupted."""
+        for call in self.state.pending:
+            if call.handed_over:
+                self.then(Answer(call, _fitting(call, answers.get(call.call_id))))
+        self.then(pending=tuple(call for call in self.state.pending if not call.handed_over))
+
+    def enqueue(self, prompt: Prompt, *, is_answered: bool = False) -> None:
+        """Words for the agent. With none, and nothing else that can come of this reply, the consumer is told why."""
+        self.then(queue=self.state.queue + prompt)
+        if not (self.state.queue or self.state.pending or is_answered):
+            self.then(Emit(_TOO_LATE))
+
+    def advance(self) -> None:
+        """What follows from the state alone: hand calls over, send what is queued, or come to rest."""
+        state = self.state
+        if state.agent != "up" or state.turn == "cancelling" or state.reply is None or state.gathering:
+            return
+        waiting = [call for call in state.pending if not call.handed_over]
+        if waiting:
+            for call in waiting:
+                self.then(Emit(call.part))
+            handed_over = tuple(replace(call, handed_over=True) for call in state.pending)
+            self.then(SetTimer("human"), pending=handed_over)
+            self.end_reply("complete")
+        elif state.turn == "none" and state.queue:
+            self.then(SendPrompt(state.queue), turn="running", queue=())
+        elif state.turn == "none":
+            self.end_reply("complete")
+            self.then(SetTimer("idle"))
+
+
+def _fitting(call: Pending, answer: CallAnswer | None) -> CallAnswer:
+    """An answer of the right kind. For a permission anything but a proved grant is a refusal."""
+    if call.kind == "permission":
+        return answer if isinstance(answer, Granted | Refused) else Refused()
+    return answer if isinstance(answer, Answered) else Interrupted()
+
+
+# What each event does. The phase it is handled in stands in the table below.
+
+
+def _ignore(do: _Doing, event: Event) -> None:
+    """It can happen here, and nothing follows from it."""
+
+
+def _start(do: _Doing, event: Requested) -> None:
+    """Calls of an agent that is gone get their results through the next one's prompt."""
+    is_told = do.state.kept
+    do.open_reply(event.reply)
+    lost = (lost_results(do.state.orphaned, event.answers),) if event.answers and not event.cancels else ()
+    do.then(orphaned=())
+    do.enqueue(lost + event.prompt, is_answered=is_told)
+    if do.state.queue:
+        do.then(StartAgent(), agent="starting")
+    else:
+        do.end_reply("complete")
+
+
+def _replace_request(do: _Doing, event: Requested) -> None:
+    """A newer request while the agent starts or stops: it wins, and takes along what was not heard yet."""
+    do.end_reply("cut")
+    do.open_reply(event.reply)
+    do.enqueue(event.prompt)
+
+
+def _begin(do: _Doing, event: Requested) -> None:
+    """What was kept leads; then calls that nobody has seen yet are handed over, or the prompt is sent."""
+    do.then(ClearTimer("idle"), ClearTimer("human"))
+    is_answered = do.state.kept or any(call.handed_over for call in do.state.pending)
+    do.deliver(event.answers)
+    do.open_reply(event.reply)
+    do.enqueue(event.prompt, is_answered=is_answered)
+    do.advance()
+
+
+def _interrupt(do: _Doing, event: Requested) -> None:
+    """Another request while one streams: the newer wins."""
+    do.end_reply("cut")
+    do.cancel_turn(Interrupted(), event.answers)
+    do.open_reply(event.reply)
+    do.then(queue=do.state.queue + event.prompt)
+
+
+def _continue(do: _Doing, event: Requested) -> None:
+    """Results go to their calls, and the turn goes on; or the turn is not wanted any more."""
+    do.then(ClearTimer("human"))
+    if event.cancels:
+        _interrupt(do, event)
+        return
+    do.deliver(event.answers)
+    do.open_reply(event.reply)
+    do.then(queue=do.state.queue + event.prompt)
+    do.advance()
+
+
+def _cancel_unsent(do: _Doing, event: ReplyCancelled) -> None:
+    """The agent has not heard of it: nothing is to be cancelled."""
+    if event.reply == do.state.reply:
+        do.end_reply("cut")
+
+
+def _cancel(do: _Doing, event: ReplyCancelled) -> None:
+    """The reply settles at once; the turn stops when it stops."""
+    if event.reply == do.state.reply:
+        do.end_reply("cut")
+        do.cancel_turn(Interrupted())
+
+
+def _started(do: _Doing, _event: AgentStarted) -> None:
+    do.then(agent="up", turn="none")
+    if do.state.reply is None:
+        do.then(SetTimer("idle"))
+    do.advance()
+
+
+def _exited(do: _Doing, event: AgentExited) -> None:
+    """The reply fails. What the agent waited for is gone with it; what the consumer has of it is orphaned."""
+    do.stop_gathering()
+    orphaned = tuple(call for call in do.state.pending if call.handed_over)
+    do.then(
+        ClearTimer("human"),
+        agent="dead",
+        turn="none",
+        pending=(),
+        orphaned=do.state.orphaned + orphaned,
+        announced=frozenset(),
+    )
+    do.end_reply("failed", event.error)
+
+
+def _exited_cancelling(do: _Doing, _event: AgentExited) -> None:
+    """It was to stop, and has."""
+    do.then(ClearTimer("grace"), Discard(), agent="dead", turn="none", kept=False)
+    _restart_if_wanted(do)
+
+
+def _restart_if_wanted(do: _Doing) -> None:
+    if do.state.reply is not None:
+        do.then(StartAgent(), agent="starting")
+
+
+def _emit(do: _Doing, event: Spoke) -> None:
+    do.then(Emit(event.part))
+
+
+def _keep(do: _Doing, event: Spoke) -> None:
+    """Nobody listens: it leads the next reply."""
+    do.then(Keep(event.part), kept=True)
+
+
+def _announce(do: _Doing, event: Announced) -> None:
+    do.then(announced=do.state.announced - {event.key} if event.over else do.state.announced | {event.key})
+
+
+def _gather(do: _Doing, event: Called) -> None:
+    """Siblings are waited for, but not when everything that was announced has come."""
+    announced = do.state.announced - {event.announced}
+    do.then(pending=(*do.state.pending, event.pending), announced=announced)
+    if event.announced is not None and not announced:
+        # Everything that was announced has come.
+        do.stop_gathering()
+        do.advance()
+        return
+    if not do.state.gathering:
+        do.then(SetTimer("gather_limit"))
+    do.then(SetTimer("gather"), gathering=True)
+
+
+def _queue_call(do: _Doing, event: Called) -> None:
+    """Nobody listens: it leads the next reply."""
+    do.then(pending=(*do.state.pending, event.pending), announced=do.state.announced - {event.announced})
+
+
+def _turn_away(do: _Doing, event: Called) -> None:
+    """Its turn is over, whatever it wanted."""
+    do.then(Answer(event.pending, TurnCancelled() if event.pending.kind == "permission" else Interrupted()))
+
+
+def _withdraw(do: _Doing, event: Withdrawn) -> None:
+    """A result that comes later goes nowhere."""
+    do.then(pending=tuple(call for call in do.state.pending if call.key != event.key))
+    if all(call.handed_over for call in do.state.pending):
+        do.stop_gathering()
+
+
+def _turn_ended(do: _Doing, event: TurnEnded) -> None:
+    """The reply ends with the turn, unless more was said to the agent in the meantime."""
+    do.drop_pending(Interrupted())
+    do.then(*(Emit(part) for part in event.last_words), turn="none")
+    if event.error is not None:
+        do.end_reply("failed", event.error)
+        do.then(SetTimer("idle"))
+    do.advance()
+
+
+def _turn_ended_unseen(do: _Doing, event: TurnEnded) -> None:
+    """Nobody listens: its end is kept for the next reply."""
+    do.then(ClearTimer("human"))
+    do.drop_pending(Interrupted())
+    words = event.last_words
+    if event.error is not None:
+        words = (*words, TextPart(error_text(event.error)))
+    do.then(*(Keep(part) for part in words), SetTimer("idle"), turn="none", kept=do.state.kept or bool(words))
+
+
+def _turn_stopped(do: _Doing, _event: TurnEnded) -> None:
+    """The old turn is over, and nothing of it reaches anybody; now the next may begin."""
+    do.then(ClearTimer("grace"), Discard(), turn="none", kept=False)
+    if do.state.reply is None:
+        do.then(SetTimer("idle"))
+    do.advance()
+
+
+def _timer_streaming(do: _Doing, event: TimerPassed) -> None:
+    """Siblings had their time."""
+    if event.timer in ("gather", "gather_limit"):
+        do.stop_gathering()
+        do.advance()
+
+
+def _timer_awaiting(do: _Doing, event: TimerPassed) -> None:
+    """A person had their time: as a cancelled turn."""
+    if event.timer == "human":
+        do.cancel_turn(TimedOut())
+
+
+def _timer_cancelling(do: _Doing, event: TimerPassed) -> None:
+    """The turn does not stop: the agent is replaced."""
+    if event.timer == "grace":
+        do.then(StopAgent(), Discard(), agent="none", turn="none", kept=False)
+        _restart_if_wanted(do)
+
+
+def _timer_idle(do: _Doing, event: TimerPassed) -> None:
+    """Parked, unless the agent asked for something outside a turn: a person has their time for that."""
+    if event.timer == "human":
+        do.drop_pending(TimedOut())
+        do.then(SetTimer("idle"))
+    elif event.timer == "idle" and do.state.pending:
+        do.then(SetTimer("human"))
+    elif event.timer == "idle":
+        do.then(StopAgent(), agent="none")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    handler: Callable[[_Doing, Event], None]
+    leads_to: frozenset[Phase]
+
+
+def _row(handler: Callable[..., None], *leads_to: Phase) -> Row:
+    return Row(handler, frozenset(leads_to))
+
+
+TABLE: Mapping[tuple[Phase, type[Event]], Row] = {
+    ("Parked", Requested): _row(_start, "Starting", "Parked"),
+    ("Parked", ReplyCancelled): _row(_ignore, "Parked"),
+    ("Parked", TimerPassed): _row(_ignore, "Parked"),
+    ("Parked", Withdrawn): _row(_ignore, "Parked"),
+    ("Dead", Requested): _row(_start, "Starting", "Dead"),
+    ("Dead", ReplyCancelled): _row(_ignore, "Dead"),
+    ("Dead", TimerPassed): _row(_ignore, "Dead"),
+    ("Dead", Withdrawn): _row(_ignore, "Dead"),
+    ("Starting", Requested): _row(_replace_request, "Starting"),
+    ("Starting", ReplyCancelled): _row(_cancel_unsent, "Starting"),
+    ("Starting", AgentStarted): _row(_started, "Idle", "Streaming"),
+    ("Starting", AgentExited): _row(_exited, "Dead"),
+    ("Starting", Spoke): _row(_ignore, "Starting"),
+    ("Starting", Announced): _row(_ignore, "Starting"),
+    ("Starting", Called): _row(_turn_away, "Starting"),
+    ("Starting", Withdrawn): _row(_ignore, "Starting"),
+    ("Starting", TimerPassed): _row(_ignore, "Starting"),
+    ("Idle", Requested): _row(_begin, "Streaming", "Idle"),
+    ("Idle", ReplyCancelled): _row(_ignore, "Idle"),
+    ("Idle", AgentExited): _row(_exited, "Dead"),
+    ("Idle", Spoke): _row(_keep, "Idle"),
+    ("Idle", Announced): _row(_ignore, "Idle"),
+    ("Idle", Called): _row(_queue_call, "Idle"),
+    ("Idle", Withdrawn): _row(_withdraw, "Idle"),
+    ("Idle", TimerPassed): _row(_timer_idle, "Idle", "Parked"),
+    ("Streaming", Requested): _row(_interrupt, "Cancelling"),
+    ("Streaming", ReplyCancelled): _row(_cancel, "Cancelling", "Streaming"),
+    ("Streaming", AgentExited): _row(_exited, "Dead"),
+    ("Streaming", Spoke): _row(_emit, "Streaming"),
+    ("Streaming", Announced): _row(_announce, "Streaming"),
+    ("Streaming", Called): _row(_gather, "Streaming", "Awaiting"),
+    ("Streaming", Withdrawn): _row(_withdraw, "Streaming"),
+    ("Streaming", TurnEnded): _row(_turn_ended, "Idle", "Streaming"),
+    ("Streaming", TimerPassed): _row(_timer_streaming, "Streaming", "Awaiting"),
+    ("Awaiting", Requested): _row(_continue, "Streaming", "Awaiting", "Cancelling"),
+    ("Awaiting", ReplyCancelled): _row(_ignore, "Awaiting"),
+    ("Awaiting", AgentExited): _row(_exited, "Dead"),
+    ("Awaiting", Spoke): _row(_keep, "Awaiting"),
+    ("Awaiting", Announced): _row(_announce, "Awaiting"),
+    ("Awaiting", Called): _row(_queue_call, "Awaiting"),
+    ("Awaiting", Withdrawn): _row(_withdraw, "Awaiting"),
+    ("Awaiting", TurnEnded): _row(_turn_ended_unseen, "Idle"),
+    ("Awaiting", TimerPassed): _row(_timer_awaiting, "Awaiting", "Cancelling"),
+    ("Cancelling", Requested): _row(_replace_request, "Cancelling"),
+    ("Cancelling", ReplyCancelled): _row(_cancel_unsent, "Cancelling"),
+    ("Cancelling", AgentExited): _row(_exited_cancelling, "Dead", "Starting"),
+    ("Cancelling", Spoke): _row(_ignore, "Cancelling"),
+    ("Cancelling", Announced): _row(_ignore, "Cancelling"),
+    ("Cancelling", Called): _row(_turn_away, "Cancelling"),
+    ("Cancelling", Withdrawn): _row(_ignore, "Cancelling"),
+    ("Cancelling", TurnEnded): _row(_turn_stopped, "Idle", "Streaming"),
+    ("Cancelling", TimerPassed): _row(_timer_cancelling, "Cancelling", "Parked", "Starting"),
+}

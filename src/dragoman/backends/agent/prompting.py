@@ -1,0 +1,70 @@
+"""What is said to an agent: the user's new words, and before them whatever it does not know yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dragoman.backends.agent.acp.content import Block
+from dragoman.backends.agent.acp.messages import PromptResponse
+from dragoman.backends.agent.narrator import usage_part
+from dragoman.backends.agent.replay import blocks_of, context_block, transcript
+from dragoman.lm import Message, Part, TextPart
+from dragoman.lm.gfm import escape, notice
+
+__all__ = ["Composed", "compose", "last_words", "split_prompt", "system_text"]
+
+# Stop reasons that a user must hear of, because the answer is not what it seems.
+_STOPS = {
+    "max_tokens": "The agent stopped: it reached the limit of tokens for one answer.",
+    "max_turn_requests": "The agent stopped: it reached the limit of model requests for one turn.",
+    "refusal": "The agent refused to go on.",
+    "cancelled": "The agent stopped this turn by itself.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    blocks: tuple[Block, ...]
+    # For the user: what the agent does not get.
+    notices: tuple[str, ...] = ()
+
+
+def system_text(messages: Sequence[Message]) -> str:
+    return "\n\n".join(
+        message.text for message in messages if message.role == "system" and message.text.strip()
+    )
+
+
+def split_prompt(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """What was said before, and the user's last words: all that follows the last answer."""
+    last = max((index for index, message in enumerate(messages) if message.role == "assistant"), default=-1)
+    spoken = [message for message in messages[last + 1 :] if message.role == "user"]
+    return tuple(messages[: last + 1]), tuple(spoken)
+
+
+def compose(
+    prompt: Sequence[Message], *, context: str, history: Sequence[Message], images: bool, budget: int
+) -> Composed:
+    """`history` is what the agent has not seen; `prompt` may itself begin with turns it was no part of."""
+    before, words = split_prompt(prompt)
+    told = transcript((*history, *before), budget=budget, images=images)
+    blocks, refused = blocks_of([part for message in words for part in message.content], images=images)
+    notices = [told.notice] if told.notice else []
+    notices += [
+        f"The agent cannot take {escape(mime_type)}; it was left out." for mime_type in dict.fromkeys(refused)
+    ]
+    leading = (context_block(context),) if context else ()
+    return Composed((*leading, *told.blocks, *blocks), tuple(notices))
+
+
+def last_words(response: PromptResponse) -> tuple[Part, ...]:
+    """What a turn's end adds to the answer."""
+    words: list[Part] = []
+    if response.stop_reason != "end_turn":
+        text = _STOPS.get(response.stop_reason, f"The agent stopped: {escape(response.stop_reason)}.")
+        words.append(TextPart(notice(text)))
+    usage = usage_part(response.usage)
+    if usage is not None:
+        words.append(usage)
+    return tuple(words)

@@ -1,0 +1,213 @@
+"""What we remember of conversations in order to recognise them. No I/O, no clock.
+
+A record is a timeline: the items that were told or said, the replies we gave, the turn that is open. *Committed* is
+what the consumer has shown that it has: the items of its last request. *Provisional* is what we said since. A request
+that goes on from the provisional end promotes it; one that goes on from the committed end means that the consumer
+threw our last words away.
+
+`Records` finds them by what a request may carry: an id, a call, a prefix. Every look-up takes time that does not grow
+with the number of conversations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Literal, TypeAlias
+
+from dragoman.backends.agent.history import Answer, Item, PrefixIndex, Telling, chain
+
+__all__ = ["Record", "Records", "Reply", "ReplyStatus", "Scope"]
+
+# streaming: under way. complete: all of it went out. cut: the consumer stopped it. failed: it broke.
+ReplyStatus: TypeAlias = Literal["streaming", "complete", "cut", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Conversations of different scopes are never taken for each other."""
+
+    model: str
+    workspace: tuple[str, ...] = ()
+    connection: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One response of ours: `items[starts:ends]` of its record, which is nothing until something of it can be told."""
+
+    number: int
+    turn: int
+    starts: int
+    ends: int
+    status: ReplyStatus = "streaming"
+    # Of the request that it answers: the same bytes again are the same request again. Empty: not known.
+    digest: bytes = b""
+    # When the response ended, for the few seconds in which a repeated request gets the same answer.
+    ended_at: float | None = None
+    call_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    id: str
+    scope: Scope
+    items: tuple[Item, ...] = ()
+    links: tuple[int, ...] = ()
+    replies: tuple[Reply, ...] = ()
+    # Calls that were handed to the consumer and have no result yet.
+    pending: frozenset[str] = frozenset()
+    # An id of the consumer's own, where it has one: shared with its sub-agents, so never proof by itself.
+    consumer_id: str | None = None
+
+    @property
+    def last(self) -> Reply | None:
+        return self.replies[-1] if self.replies else None
+
+    @property
+    def is_unsettled(self) -> bool:
+        """The last turn has not come to its end: a call is open, or its answer was cut, broken or is under way."""
+        return self.last is not None and (bool(self.pending) or self.last.status != "complete")
+
+    @property
+    def opening(self) -> int:
+        """How many items there are up to the first reply of the last turn: all that the turn was opened with."""
+        last = self.last
+        return next((reply.starts for reply in self.replies if last and reply.turn == last.turn), 0)
+
+    def reply(self, number: int) -> Reply | None:
+        return next((reply for reply in self.replies if reply.number == number), None)
+
+    def told(self, telling: Telling, places: Mapping[int, int], digest: bytes, *, turn: int) -> Record:
+        """A request arrived that tells the history so: it is committed, and a reply to it begins.
+
+        `places` says behind how many items of this telling each earlier reply stands. A consumer may tell what came
+        before them anew, so the old places mean nothing any more; a reply it does not tell at all is gone.
+        """
+        number = self.last.number + 1 if self.last else 1
+        kept = (
+            replace(reply, starts=_beginning(telling, places[reply.number]), ends=places[reply.number])
+            for reply in self.replies
+            if reply.number in places
+        )
+        size = len(telling.items)
+        reply = Reply(number, turn, size, size, digest=digest)
+        return replace(self, items=telling.items, links=telling.links, replies=(*kept, reply))
+
+    def said(self, answer: Answer) -> Record:
+        """All of the reply so far: it replaces what was there of it."""
+        reply = self._open_reply()
+        # An answer without words and calls is told by nobody.
+        said = (answer,) if answer.text or answer.calls else ()
+        before = self.links[: reply.starts]
+        items = (*self.items[: reply.starts], *said)
+        links = (*before, *chain(said, before[-1] if before else 0))
+        after = replace(reply, ends=len(items), call_ids=answer.call_ids)
+        return replace(self, items=items, links=links, replies=(*self.replies[:-1], after))
+
+    def ended(self, status: ReplyStatus, now: float, pending: Iterable[str] = ()) -> Record:
+        reply = replace(self._open_reply(), status=status, ended_at=now)
+        return replace(self, replies=(*self.replies[:-1], reply), pending=self.pending | frozenset(pending))
+
+    def settled(self, call_ids: Iterable[str]) -> Record:
+        """These calls have their results, whoever gave them."""
+        return replace(self, pending=self.pending - frozenset(call_ids))
+
+    def _open_reply(self) -> Reply:
+        if self.last is None:
+            raise AssertionError(f"conversation {self.id} has no reply under way")
+        return self.last
+
+
+def _beginning(telling: Telling, ends: int) -> int:
+    """Where a reply that is told up to there begins. A marker may stand for one of which nothing else is left."""
+    return ends - 1 if ends and isinstance(telling.items[ends - 1], Answer) else ends
+
+
+# Conversations are told apart by the consumer's own id, where it gives one, before anything is compared.
+_Shelf: TypeAlias = tuple[Scope, str | None]
+
+
+@dataclass(slots=True)
+class Records:
+    """All records, and the ways to find one. The only state is these three maps, and they change together."""
+
+    _records: dict[str, Record] = field(default_factory=dict)
+    _prefixes: PrefixIndex = field(default_factory=PrefixIndex)
+    _consumer_ids: dict[_Shelf, set[str]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._records.values())
+
+    def get(self, conversation: str, scope: Scope) -> Record | None:
+        """The record of that name, if it belongs to this scope."""
+        record = self._records.get(conversation)
+        return record if record is not None and record.scope == scope else None
+
+    def put(self, record: Record) -> None:
+        known = self._records.get(record.id)
+        before = _places(known) if known is not None else frozenset()
+        after = _places(record)
+        for shelf, link in before - after:
+            self._prefixes.remove(shelf, link, record.id)
+        for shelf, link in after - before:
+            self._prefixes.add(shelf, link, record.id)
+        if known is not None:
+            self._forget_consumer_id(known)
+        self._records[record.id] = record
+        if record.consumer_id is not None:
+            self._consumer_ids.setdefault(_shelf(record), set()).add(record.id)
+
+    def remove(self, conversation: str) -> None:
+        known = self._records.pop(conversation, None)
+        if known is not None:
+            for shelf, link in _places(known):
+                self._prefixes.remove(shelf, link, conversation)
+            self._forget_consumer_id(known)
+
+    def with_consumer_id(self, scope: Scope, consumer_id: str) -> tuple[Record, ...]:
+        return tuple(self._records[name] for name in self._consumer_ids.get((scope, consumer_id), ()))
+
+    def beginning_like(
+        self, scope: Scope, consumer_id: str | None, telling: Telling
+    ) -> tuple[int, tuple[Record, ...]]:
+        """The longest beginning of this telling that a record with this id has: how many items, and whose.
+
+        It ends behind an answer of ours, because everybody begins with "hello", or behind what opened a turn that is
+        not settled. Of several that share it two are enough to know that it is nobody's.
+        """
+        for length in range(len(telling.items), 0, -1):
+            found = self._prefixes.at((scope, consumer_id), telling.links[length - 1])
+            # The index knows hashes. The comparison knows.
+            sharing = (
+                record
+                for record in map(self._records.__getitem__, found)
+                if record.items[:length] == telling.items[:length]
+            )
+            if two := tuple(islice(sharing, 2)):
+                return length, two
+        return 0, ()
+
+    def _forget_consumer_id(self, record: Record) -> None:
+        if record.consumer_id is not None:
+            ids = self._consumer_ids[_shelf(record)]
+            ids.remove(record.id)
+            if not ids:
+                del self._consumer_ids[_shelf(record)]
+
+
+def _shelf(record: Record) -> _Shelf:
+    return record.scope, record.consumer_id
+
+
+def _places(record: Record) -> frozenset[tuple[_Shelf, int]]:
+    """Where a request may meet a record: behind each reply, and behind what opened a turn that is not settled."""
+    ends = {reply.ends for reply in record.replies if reply.ends > reply.starts}
+    if record.is_unsettled and record.opening:
+        ends.add(record.opening)
+    shelf = _shelf(record)
+    return frozenset((shelf, record.links[end - 1]) for end in ends)

@@ -1,0 +1,192 @@
+"""A session with an agent: its process, its tools, its narrator.
+
+`open_session` does all that must be done before a first prompt, in order: start the agent, offer it the tools, take up
+the session it had or make a new one, set mode and options, and wait until it has listed the tools. An agent that did not
+list them gets one more session before the user is told.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dragoman.backends.agent.acp.content import Block
+from dragoman.backends.agent.acp.launch import RunningAgent, launch
+from dragoman.backends.agent.acp.link import ToolServerAddress, TurnEnd
+from dragoman.backends.agent.acp.messages import Header, HttpServer, SessionUpdate, StdioServer, ToolActivity
+from dragoman.backends.agent.catalogue import recognise
+from dragoman.backends.agent.ear import Ear
+from dragoman.backends.agent.narrator import Narrator
+from dragoman.backends.agent.settings import AgentSettings
+from dragoman.backends.agent.toolserver import Endpoint, ToolServer
+from dragoman.clock import Clock, DeadlinePassed, within
+from dragoman.lm import LanguageModelError, ToolDefinition
+
+__all__ = ["Session", "SessionPlan", "open_session"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPlan:
+    conversation: str
+    workspace: tuple[str, ...]
+    tools: tuple[ToolDefinition, ...]
+    # The agent's own name for the session it had, if it had one.
+    previous: str | None = None
+
+
+class Session:
+    def __init__(self, agent: RunningAgent, endpoint: Endpoint, settings: AgentSettings, ear: Ear) -> None:
+        self.agent = agent
+        self.ear = ear
+        self.endpoint = endpoint
+        self.id = ""
+        # The agent knows nothing of the conversation yet.
+        self.is_fresh = True
+        self._notices: list[str] = []
+        self.narrator = Narrator(lambda activity: self.own_tool((activity,)) is not None)
+        self._traits = settings.traits
+
+    @property
+    def takes_images(self) -> bool:
+        return self.agent.link.info.agent_capabilities.prompt_capabilities.image
+
+    def own_tool(self, said: tuple[ToolActivity, ...]) -> str | None:
+        """The consumer's tool that a tool call of the agent's is, if what was said of it shows that."""
+        return recognise(self._traits, said, self.endpoint.name, self.endpoint.offered_names)
+
+    def tell_later(self, text: str) -> None:
+        """Something the user should know, with the next turn."""
+        self._notices.append(text)
+
+    def take_notices(self) -> tuple[str, ...]:
+        notices, self._notices = tuple(self._notices), []
+        return notices
+
+    def prompt(self, blocks: tuple[Block, ...], on_end: Callable[[TurnEnd], None]) -> None:
+        self.is_fresh = False
+        self.agent.link.prompt(self.id, blocks, on_end)
+
+    def cancel(self) -> None:
+        self.agent.link.cancel(self.id)
+
+    async def close(self) -> None:
+        await self.endpoint.close()
+        await self.agent.stop()
+
+
+async def open_session(
+    settings: AgentSettings, server: ToolServer, plan: SessionPlan, ear: Ear, clock: Clock
+) -> Session:
+    """Raises `LanguageModelError`; whatever was started by then is ended."""
+    agent = await launch(settings.name, settings.command, settings.env, plan.workspace[0], ear.on_closed)
+    endpoint: Endpoint | None = None
+    try:
+        await within(agent.link.initialize(), settings.timing.start, clock)
+        endpoint = server.endpoint(
+            plan.conversation,
+            # Random, so that no model can name it by chance.
+            name=f"dg-{secrets.token_hex(4)}",
+            limit_seconds=settings.traits.tool_limit_seconds,
+            on_call=ear.on_call,
+            on_withdrawn=ear.on_withdrawn,
+            on_listed=lambda: None,
+        )
+        endpoint.set_tools(plan.tools)
+        session = ear.session = Session(agent, endpoint, settings, ear)
+        await within(_enter(session, settings, plan, ear), settings.timing.start, clock)
+    except BaseException as error:
+        if endpoint is not None:
+            await endpoint.close()
+        await agent.stop()
+        if isinstance(error, DeadlinePassed):
+            raise LanguageModelError(
+                "timeout",
+                f"{settings.name} did not start within {settings.timing.start:g} seconds.",
+                hint=agent.last_words
+                or "Try again; if it happens again, start it by hand and see what it says.",
+            ) from error
+        raise
+    return session
+
+
+async def _enter(session: Session, settings: AgentSettings, plan: SessionPlan, ear: Ear) -> None:
+    link, servers = session.agent.link, (_address(session),)
+    if plan.previous is not None and await _take_up(session, plan, servers):
+        session.id, session.is_fresh = plan.previous, False
+        link.forget_early()
+        link.attach(session.id, ear)
+        if plan.tools:
+            await session.endpoint.wait_listed(settings.timing.list_tools)
+        return
+    for attempt in (1, 2):
+        created = await link.new_session(plan.workspace, servers, ear)
+        session.id = created.session_id
+        await _configure(session, settings)
+        if not plan.tools or await session.endpoint.wait_listed(settings.timing.list_tools):
+            return
+        _log.warning("%s has not listed the tools (attempt %d)", settings.name, attempt)
+        if attempt == 1:
+            await link.close_session(session.id)
+    session.tell_later(
+        f"{settings.name} did not look at the tools it was offered; this turn may go without them."
+    )
+
+
+async def _take_up(session: Session, plan: SessionPlan, servers: tuple[ToolServerAddress, ...]) -> bool:
+    """Whether the agent has taken up the session it had. An agent that says it can may still fail."""
+    link = session.agent.link
+    capabilities = link.info.agent_capabilities
+    previous = plan.previous or ""
+    try:
+        if capabilities.session_capabilities.resume is not None:
+            await link.resume_session(previous, plan.workspace, servers)
+            return True
+        if capabilities.load_session:
+            # What it tells before it answers is the history: attached to nobody, it is emitted to nobody.
+            link.attach(previous, _Deaf())
+            await link.load_session(previous, plan.workspace, servers)
+            return True
+    except LanguageModelError as error:
+        _log.info("session %s could not be taken up: %s", previous, error.sentence)
+        link.detach(previous)
+    return False
+
+
+class _Deaf:
+    """Listens to nothing."""
+
+    def on_update(self, update: SessionUpdate) -> None:
+        pass
+
+    def on_permission(self, request: object, incoming: object) -> None:
+        pass
+
+
+async def _configure(session: Session, settings: AgentSettings) -> None:
+    link = session.agent.link
+    try:
+        if settings.mode is not None:
+            await link.set_mode(session.id, settings.mode)
+        for option, value in settings.options.items():
+            await link.set_option(session.id, option, value)
+    except LanguageModelError as error:
+        raise LanguageModelError(
+            "bad_request",
+            error.message,
+            hint="Check `mode` and `options` of this model in the configuration.",
+        ) from error
+
+
+def _address(session: Session) -> ToolServerAddress:
+    endpoint = session.endpoint
+    if session.agent.link.info.agent_capabilities.mcp_capabilities.http:
+        url, headers = endpoint.http()
+        return HttpServer(endpoint.name, url, tuple(Header(name, value) for name, value in headers.items()))
+    command, arguments, env = endpoint.stdio()
+    return StdioServer(
+        endpoint.name, command, tuple(arguments), tuple(Header(name, value) for name, value in env.items())
+    )

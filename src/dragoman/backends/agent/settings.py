@@ -1,0 +1,52 @@
+"""What a conversation with an agent needs to know, all resolved: no configuration file is read after this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from dragoman.backends.agent.catalogue import Traits
+from dragoman.lm import Style
+
+__all__ = ["AgentSettings", "Policy", "Timing"]
+
+# What happens to an agent's request when the consumer has no way to ask a person.
+Policy: TypeAlias = Literal["deny", "allow-reads", "allow"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """All in seconds."""
+
+    # An agent is parked after so much idleness.
+    idle: float = 30 * 60.0
+    # How long a person may take to decide.
+    human: float = 240 * 60.0
+    # How long a cancelled turn may take to stop.
+    grace: float = 10.0
+    # How long siblings of a call are waited for: after the last arrival, and in all.
+    gather: float = 0.15
+    gather_limit: float = 1.0
+    # How long after its end a reply is given again to the same request.
+    retry: float = 10.0
+    # How long an agent may take to start, and to list the tools. Some take most of a minute now and then.
+    start: float = 120.0
+    list_tools: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    model_id: str
+    name: str
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: Path
+    traits: Traits = field(default_factory=Traits)
+    timing: Timing = field(default_factory=Timing)
+    mode: str | None = None
+    options: Mapping[str, str | bool | int | float] = field(default_factory=dict)
+    policy: Policy = "deny"
+    style: Style = field(default_factory=Style)
+    replay_tokens: int = 100_000

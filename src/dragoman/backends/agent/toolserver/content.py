@@ -1,0 +1,157 @@
+"""An answer as MCP carries it: every part in its place, text as text, images as images.
+
+JSON is the exception. MCP has a field of its own for it, but some agents (Codex) show a model that field *instead* of the
+content. So an object goes there only when it is all there is; among other parts it stays a part.
+
+Parts that are meant for the user or the editor and not for the model are left out: the consumer has them already, and an
+agent would show them to its model.
+"""
+
+from __future__ import annotations
+
+import base64
+
+import mcp_types
+import msgspec
+
+from dragoman.backends.agent.toolserver.calls import ToolAnswer
+from dragoman.jsonrpc.text import mended
+from dragoman.lm import ContentPart, DataPart, JsonObject, TextPart, json
+
+__all__ = [
+    "MAX_RESULT_BYTES",
+    "MAX_RESULT_PARTS",
+    "MAX_STRUCTURED_BYTES",
+    "MAX_TEXT_BYTES",
+    "failure",
+    "notice",
+    "result",
+]
+
+# Text is written with escapes, so it may double on its way; agents in Python fail a call whose result takes more than a
+# mebibyte. It is more than models read.
+MAX_TEXT_BYTES = 512 * 1024
+# What JSON may have to be sent a second time, in the field of its own.
+MAX_STRUCTURED_BYTES = 128 * 1024
+# All together; images are larger than text.
+MAX_RESULT_BYTES = 4 * 1024 * 1024
+# Each part costs something to carry, however small it is.
+MAX_RESULT_PARTS = 1_000
+
+_JSON = "application/json"
+# Data that is text; all other is sent in base 64.
+_TEXTUAL = ("application/javascript", "application/json", "application/xml", "application/yaml")
+
+
+def result(answer: ToolAnswer) -> mcp_types.CallToolResult:
+    parts = _bounded(tuple(part for part in answer.content if _is_for_model(part)))
+    structured = answer.structured if answer.structured is not None else _only_object(parts)
+    if structured is not None and len(json.encode(structured)) > MAX_STRUCTURED_BYTES:
+        structured = None
+    return mcp_types.CallToolResult(
+        content=[_block(part, number) for number, part in enumerate(parts, 1)],
+        structured_content=structured,
+        is_error=answer.is_error,
+    )
+
+
+def notice(text: str) -> mcp_types.CallToolResult:
+    """Something we say ourselves, in place of a result."""
+    return mcp_types.CallToolResult(content=[mcp_types.TextContent(text=text)])
+
+
+def failure(text: str) -> mcp_types.CallToolResult:
+    return mcp_types.CallToolResult(content=[mcp_types.TextContent(text=text)], is_error=True)
+
+
+def _is_for_model(part: ContentPart) -> bool:
+    if isinstance(part, DataPart) and part.is_internal:
+        return False
+    return not part.audience or "model" in part.audience
+
+
+def _only_object(parts: tuple[ContentPart, ...]) -> JsonObject | None:
+    match parts:
+        case (DataPart(mime_type=mime_type, data=data),) if mime_type == _JSON:
+            try:
+                value = json.decode(data)
+            except msgspec.DecodeError:
+                return None
+            return value if isinstance(value, dict) else None
+        case _:
+            return None
+
+
+def _block(part: ContentPart, number: int) -> mcp_types.ContentBlock:
+    match part:
+        case TextPart(value=text):
+            # Half of a surrogate pair could not be written, and the agent would wait for ever.
+            return mcp_types.TextContent(text=mended(text))
+        case DataPart(mime_type=mime_type, data=data) if mime_type.startswith("image/"):
+            return mcp_types.ImageContent(data=_base64(data), mime_type=mime_type)
+        case DataPart(mime_type=mime_type, data=data) if mime_type.startswith("audio/"):
+            return mcp_types.AudioContent(data=_base64(data), mime_type=mime_type)
+        case DataPart(mime_type=mime_type, data=data):
+            return mcp_types.EmbeddedResource(resource=_resource(mime_type, data, number))
+
+
+def _resource(
+    mime_type: str, data: bytes, number: int
+) -> mcp_types.TextResourceContents | mcp_types.BlobResourceContents:
+    uri = f"dragoman://result/{number}"
+    text = _text(mime_type, data)
+    if text is None:
+        return mcp_types.BlobResourceContents(uri=uri, mime_type=mime_type, blob=_base64(data))
+    return mcp_types.TextResourceContents(uri=uri, mime_type=mime_type, text=text)
+
+
+def _text(mime_type: str, data: bytes) -> str | None:
+    if not _is_textual(mime_type):
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_textual(mime_type: str) -> bool:
+    essence = mime_type.partition(";")[0].strip()
+    return essence.startswith("text/") or essence in _TEXTUAL or essence.endswith(("+json", "+xml"))
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bounded(parts: tuple[ContentPart, ...]) -> tuple[ContentPart, ...]:
+    """`parts`, or as much of them as fits with a line that says what was left out."""
+    kept: list[ContentPart] = []
+    left, text_left = MAX_RESULT_BYTES, MAX_TEXT_BYTES
+    for part in parts[:MAX_RESULT_PARTS]:
+        is_text = isinstance(part, TextPart) or _is_textual(part.mime_type)
+        fitting = _cut(part, min(left, text_left) if is_text else left)
+        if fitting is not None:
+            kept.append(fitting)
+            left -= _size(fitting)
+            text_left -= _size(fitting) if is_text else 0
+    if tuple(kept) == parts:
+        return parts
+    cut = (
+        f"\n\n[This result was cut: it has {sum(map(_size, parts)):,} bytes in {len(parts):,} parts. The limit is "
+        f"{MAX_TEXT_BYTES:,} bytes of text and {MAX_RESULT_BYTES:,} bytes in {MAX_RESULT_PARTS:,} parts in all. "
+        f"Ask for less at a time.]"
+    )
+    return (*kept, TextPart(cut))
+
+
+def _cut(part: ContentPart, room: int) -> ContentPart | None:
+    """Half an image is none, but half a text is worth having. A character that is cut is dropped."""
+    if _size(part) <= room:
+        return part
+    if isinstance(part, TextPart) and room > 0:
+        return TextPart(part.value.encode(errors="replace")[:room].decode(errors="ignore"), part.audience)
+    return None
+
+
+def _size(part: ContentPart) -> int:
+    return len(part.value.encode(errors="replace") if isinstance(part, TextPart) else part.data)

@@ -1,0 +1,97 @@
+"""The forms of the VS Code protocol: what the editor sends and gets. JSON-RPC 2.0, one JSON value a line."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dragoman.lm import JsonObject, LanguageModelError, Message, ModelInfo, RequestOptions
+from dragoman.lm.messages import messages_from
+
+__all__ = [
+    "NOT_INITIALIZED",
+    "PROTOCOL_VERSION",
+    "REQUEST_FAILED",
+    "ChangeFolders",
+    "ChatRequest",
+    "CountTokens",
+    "Initialize",
+    "ModelList",
+    "ToolInput",
+    "decode_chat_request",
+    "error_data",
+]
+
+PROTOCOL_VERSION = 1
+# As in the Language Server Protocol.
+NOT_INITIALIZED = -32002
+# A request that was understood and failed; `data` says how.
+REQUEST_FAILED = -32000
+
+
+class _Form(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    pass
+
+
+class Client(_Form, frozen=True):
+    name: str = "editor"
+    version: str = ""
+
+
+class EditorFeatures(_Form, frozen=True):
+    thinking: bool = False
+    data: bool = False
+
+
+class Initialize(_Form, frozen=True):
+    protocol_version: int
+    client: Client = Client()
+    workspace_folders: tuple[str, ...] = ()
+    features: EditorFeatures = EditorFeatures()
+
+
+class ChangeFolders(_Form, frozen=True):
+    workspace_folders: tuple[str, ...] = ()
+
+
+class ModelList(_Form, frozen=True):
+    models: tuple[ModelInfo, ...]
+
+
+class CountTokens(_Form, frozen=True):
+    model_id: str
+    text: str | None = None
+    message: msgspec.Raw = msgspec.Raw()
+
+
+class ToolInput(_Form, frozen=True):
+    name: str
+    input: JsonObject = {}
+
+
+class ChatRequest(_Form, frozen=True):
+    model_id: str
+    messages: tuple[Message, ...]
+    options: RequestOptions = RequestOptions()
+
+
+class _Loose(_Form, frozen=True):
+    model_id: str
+    messages: object
+    options: RequestOptions = RequestOptions()
+
+
+_typed = msgspec.json.Decoder(ChatRequest)
+_loose = msgspec.json.Decoder(_Loose)
+
+
+def decode_chat_request(params: bytes) -> ChatRequest:
+    """In one typed pass where everything is as expected; what is not costs that part, never the request."""
+    try:
+        return _typed.decode(params)
+    except msgspec.ValidationError:
+        loose = _loose.decode(params)
+        return ChatRequest(loose.model_id, messages_from(loose.messages), loose.options)
+
+
+def error_data(error: LanguageModelError) -> JsonObject:
+    return {"kind": error.kind} if error.hint is None else {"kind": error.kind, "hint": error.hint}

@@ -1,0 +1,251 @@
+"""`dragoman vscode`: the front end of the extension, on standard input and output.
+
+Requests are served side by side; each has its own state, and settles exactly once. The parts of a response go out as
+they come, before its result. The extension asks, shows and confirms; everything else is decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Protocol
+
+import msgspec
+
+from dragoman import __version__
+from dragoman.backends.agent.grants import Grants
+from dragoman.backends.agent.permission import PERMISSION_TOOLS, describe
+from dragoman.backends.agent.permission_tools import TITLES
+from dragoman.frontends.vscode.protocol import (
+    NOT_INITIALIZED,
+    PROTOCOL_VERSION,
+    REQUEST_FAILED,
+    ChangeFolders,
+    CountTokens,
+    Initialize,
+    ModelList,
+    ToolInput,
+    decode_chat_request,
+    error_data,
+)
+from dragoman.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    REQUEST_CANCELLED,
+    ConnectionClosed,
+    Incoming,
+    Notification,
+    Peer,
+)
+from dragoman.lm import (
+    CancellationError,
+    Consumer,
+    Features,
+    LanguageModel,
+    LanguageModelError,
+    ModelInfo,
+    Part,
+    Request,
+    TextPart,
+)
+from dragoman.lm.json import decode
+from dragoman.lm.messages import messages_from
+
+__all__ = ["Models", "VsCodeServer"]
+
+_log = logging.getLogger(__name__)
+
+# What the permission tool says when there is nothing to permit any more.
+_NOT_OPEN = "This request is no longer open; nothing was allowed."
+
+
+class Models(Protocol):
+    """The models that are configured, and what they share."""
+
+    @property
+    def grants(self) -> Grants: ...
+
+    def infos(self) -> tuple[ModelInfo, ...]: ...
+
+    def get(self, model_id: str) -> LanguageModel: ...
+
+    async def close(self) -> None: ...
+
+
+class VsCodeServer:
+    """Receives what the editor sends. `ended` is set when there is nothing more to serve."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+        self._peer: Peer | None = None
+        self._consumer: Consumer | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.ended = asyncio.Event()
+        self._handlers: dict[str, Callable[[Incoming], Awaitable[object]]] = {
+            "lm/provideLanguageModelChatInformation": self._list_models,
+            "lm/provideLanguageModelChatResponse": self._respond,
+            "lm/provideTokenCount": self._count_tokens,
+            "tools/prepareInvocation": self._prepare,
+            "tools/invoke": self._invoke,
+            "shutdown": self._shutdown,
+        }
+
+    # As a receiver.
+
+    def connected(self, peer: Peer) -> None:
+        self._peer = peer
+
+    def notification(self, notification: Notification) -> None:
+        if notification.method == "workspace/didChangeFolders" and self._consumer is not None:
+            folders = msgspec.json.decode(notification.params, type=ChangeFolders).workspace_folders
+            self._consumer = msgspec.structs.replace(self._consumer, workspace_folders=folders)
+        else:
+            _log.debug("the editor told us %s", notification.method)
+
+    def request(self, incoming: Incoming) -> None:
+        handler = self._handlers.get(incoming.method)
+        if incoming.method == "initialize":
+            self._initialize(incoming)
+        elif handler is None:
+            incoming.fail(METHOD_NOT_FOUND, f"There is no method {incoming.method!r}.")
+        elif self._consumer is None:
+            incoming.fail(NOT_INITIALIZED, "Send `initialize` first.")
+        else:
+            task = asyncio.create_task(self._serve(incoming, handler))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def closed(self, reason: str) -> None:
+        _log.info("the editor is gone: %s", reason)
+        self.ended.set()
+
+    async def close(self) -> None:
+        """Settle what is open, and end every agent."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._models.close()
+
+    # Serving.
+
+    def _initialize(self, incoming: Incoming) -> None:
+        try:
+            wanted = msgspec.json.decode(incoming.params, type=Initialize)
+        except msgspec.MsgspecError as error:
+            incoming.fail(INVALID_PARAMS, f"`initialize` cannot be read: {error}")
+            return
+        if wanted.protocol_version != PROTOCOL_VERSION:
+            incoming.fail(
+                INVALID_PARAMS,
+                f"Protocol version {wanted.protocol_version} is not supported; this is {PROTOCOL_VERSION}.",
+                {"supported": [PROTOCOL_VERSION]},
+            )
+            return
+        features = Features(thinking=wanted.features.thinking, data=wanted.features.data)
+        # The same editor is the same connection after a restart of ours: its conversations go on.
+        self._consumer = Consumer("vscode", f"stdio:{wanted.client.name}", wanted.workspace_folders, features)
+        incoming.reply(
+            {
+                "protocolVersion": PROTOCOL_VERSION,
+                "server": {"name": "dragoman", "version": __version__},
+                "permissionTools": list(PERMISSION_TOOLS.values()),
+            }
+        )
+
+    async def _serve(self, incoming: Incoming, handler: Callable[[Incoming], Awaitable[object]]) -> None:
+        """Whatever happens in a handler, its request settles."""
+        try:
+            result = await handler(incoming)
+        except LanguageModelError as error:
+            incoming.fail(REQUEST_FAILED, error.sentence, error_data(error))
+        except msgspec.MsgspecError as error:
+            incoming.fail(INVALID_PARAMS, f"The parameters of {incoming.method} cannot be read: {error}")
+        except asyncio.CancelledError:
+            incoming.fail(REQUEST_CANCELLED, "The server is shutting down.")
+            raise
+        except CancellationError:
+            incoming.fail(REQUEST_CANCELLED, "Cancelled.")
+        except Exception as error:
+            _log.exception("%s failed", incoming.method)
+            incoming.fail(INTERNAL_ERROR, f"{incoming.method} failed: {type(error).__name__}: {error}")
+        else:
+            incoming.reply(result)
+
+    async def _list_models(self, _incoming: Incoming) -> object:
+        return ModelList(self._models.infos())
+
+    async def _respond(self, incoming: Incoming) -> object:
+        chat = decode_chat_request(incoming.params)
+        model = self._models.get(chat.model_id)
+        consumer = self._consumer or Consumer()
+        request = Request(chat.messages, chat.options, consumer)
+        await model.respond(request, _PartSink(self._connection, incoming), incoming.token)
+        return {}
+
+    async def _count_tokens(self, incoming: Incoming) -> object:
+        counted = msgspec.json.decode(incoming.params, type=CountTokens)
+        model = self._models.get(counted.model_id)
+        if counted.text is not None:
+            return model.count_tokens(counted.text)
+        if not bytes(counted.message):
+            raise LanguageModelError("bad_request", "Nothing to count.", hint="Send `text` or `message`.")
+        return model.count_tokens(messages_from([decode(bytes(counted.message))])[0])
+
+    async def _prepare(self, incoming: Incoming) -> object:
+        """The dialog is made from what we hold, never from the input, which may have been edited."""
+        asked = msgspec.json.decode(incoming.params, type=ToolInput)
+        pending = self._models.grants.pending(asked.input.get("nonce"))
+        if pending is None or PERMISSION_TOOLS[pending.action.risk] != asked.name:
+            return {
+                "invocationMessage": _NOT_OPEN,
+                "confirmationMessages": {"title": "No longer open", "message": _NOT_OPEN},
+            }
+        return {
+            "invocationMessage": f"Allowing: {pending.action.title}",
+            "confirmationMessages": {
+                "title": TITLES[pending.action.risk],
+                "message": describe(pending.action),
+            },
+        }
+
+    async def _invoke(self, incoming: Incoming) -> object:
+        asked = msgspec.json.decode(incoming.params, type=ToolInput)
+        token = self._models.grants.issue(asked.input.get("nonce"), asked.name)
+        return {"content": [TextPart(token if token is not None else _NOT_OPEN)]}
+
+    async def _shutdown(self, _incoming: Incoming) -> object:
+        await self._models.close()
+        asyncio.get_running_loop().call_soon(self.ended.set)
+        return {}
+
+    @property
+    def _connection(self) -> Peer:
+        if self._peer is None:
+            raise AssertionError("not connected")
+        return self._peer
+
+
+class _Reported(msgspec.Struct, frozen=True, rename="camel"):
+    request_id: int | str | None
+    part: Part
+
+
+class _PartSink:
+    """The parts of one response, on their way to the editor."""
+
+    def __init__(self, peer: Peer, incoming: Incoming) -> None:
+        self._peer = peer
+        self._id = incoming.id
+
+    def report(self, part: Part) -> None:
+        # An editor that is gone is noticed by the connection, which cancels the request.
+        with suppress(ConnectionClosed):
+            self._peer.notify("lm/responsePart", _Reported(self._id, part))
+
+    async def drain(self) -> None:
+        with suppress(ConnectionClosed):
+            await self._peer.drain()

@@ -1,0 +1,140 @@
+"""A bridge that only writes down what it is told, and agents that are the MCP library's own client."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+import httpx2
+from mcp import Client, StdioServerParameters
+from mcp.client.session import IncomingMessage
+from mcp.client.streamable_http import streamable_http_client
+
+from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolAnswer, ToolServer
+from dragoman.backends.agent.toolserver.service import Service
+from dragoman.lm import JsonObject, TextPart, ToolDefinition
+from virtual_clock import VirtualClock
+
+__all__ = ["LINKS", "Bridge", "Link", "PatientClock", "connected", "soon", "text", "texts", "tool"]
+
+_T = TypeVar("_T")
+
+# Longer than anything here takes on a busy machine. It is only reached by a test that fails.
+_DEADLINE = 10.0
+
+
+async def soon(work: Awaitable[_T]) -> _T:
+    return await asyncio.wait_for(work, _DEADLINE)
+
+
+def tool(name: str, description: str = "", schema: JsonObject | None = None) -> ToolDefinition:
+    return ToolDefinition(name, description, schema)
+
+
+def text(value: str) -> ToolAnswer:
+    return ToolAnswer((TextPart(value),))
+
+
+def texts(result: object) -> list[str]:
+    """The texts of a tool result, which the client types as one of several."""
+    return [block.text for block in getattr(result, "content", []) if block.type == "text"]
+
+
+class PatientClock(VirtualClock):
+    """Lets time pass only once somebody sleeps, so that a test cannot be early."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._fell_asleep = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        self._fell_asleep.set()
+        await super().sleep(seconds)
+
+    async def pass_seconds(self, seconds: float) -> None:
+        await soon(self._fell_asleep.wait())
+        self._fell_asleep.clear()
+        self.advance(seconds)
+
+
+@dataclass
+class Bridge:
+    server: ToolServer
+    endpoint: Endpoint = field(init=False)
+    calls: asyncio.Queue[PendingCall] = field(default_factory=asyncio.Queue)
+    withdrawn: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+    listed: int = 0
+
+    @classmethod
+    def of(
+        cls, server: ToolServer, *tools: ToolDefinition, name: str = "dragoman", limit: float | None = None
+    ) -> "Bridge":
+        bridge = cls(server)
+        bridge.endpoint = server.endpoint(
+            "conversation",
+            name=name,
+            limit_seconds=limit,
+            on_call=bridge.calls.put_nowait,
+            on_withdrawn=bridge.withdrawn.put_nowait,
+            on_listed=bridge._was_listed,
+        )
+        bridge.endpoint.set_tools(tools)
+        return bridge
+
+    def _was_listed(self) -> None:
+        self.listed += 1
+
+    async def call(self) -> PendingCall:
+        return await soon(self.calls.get())
+
+    def answer(self, call: PendingCall, answer: ToolAnswer) -> None:
+        self.endpoint.answer(call.key, answer)
+
+    @property
+    def service(self) -> Service:
+        return self.server._services[self.endpoint]
+
+
+@dataclass(frozen=True)
+class Link:
+    """How an agent is connected: a transport, and the revision of MCP it speaks."""
+
+    transport: Literal["http", "stdio"]
+    mode: Literal["legacy", "2026-07-28"]
+
+    def __str__(self) -> str:
+        return f"{self.transport}-{'handshake' if self.mode == 'legacy' else self.mode}"
+
+
+LINKS = (
+    Link("http", "legacy"),
+    Link("http", "2026-07-28"),
+    Link("stdio", "legacy"),
+    Link("stdio", "2026-07-28"),
+)
+
+
+@asynccontextmanager
+async def connected(
+    bridge: Bridge,
+    link: Link,
+    on_message: Callable[[IncomingMessage], object] = lambda _: None,
+    largest_event: int | None = 1024 * 1024,
+) -> AsyncIterator[Client]:
+    """An agent, as it comes with the library; `largest_event` is the library's own limit."""
+
+    async def handle(message: IncomingMessage) -> None:
+        on_message(message)
+
+    if link.transport == "stdio":
+        command, arguments, environment = bridge.endpoint.stdio()
+        process = StdioServerParameters(command=command, args=list(arguments), env=environment)
+        async with Client(process, mode=link.mode, message_handler=handle) as client:
+            yield client
+        return
+    url, headers = bridge.endpoint.http()
+    async with httpx2.AsyncClient(headers=headers, timeout=_DEADLINE) as http:
+        transport = streamable_http_client(url, http_client=http, max_sse_event_size=largest_event)
+        async with Client(transport, mode=link.mode, message_handler=handle) as client:
+            yield client

@@ -1,0 +1,228 @@
+"""Open calls: answered once or withdrawn once, held or on a ticket, and never lost."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+from hypothesis import settings, strategies as st
+from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, invariant, multiple, rule
+
+from dragoman.backends.agent.toolserver import PendingCall, ToolAnswer
+from dragoman.backends.agent.toolserver.calls import MAX_OPEN_CALLS, MAX_UNCOLLECTED, CallRefused, Calls, Hold
+from toolserver.harness import text
+
+_T = TypeVar("_T")
+
+
+class _Told:
+    def __init__(self) -> None:
+        self.called: list[PendingCall] = []
+        self.withdrawn: list[str] = []
+        self.calls = Calls(on_call=self.called.append, on_withdrawn=self.withdrawn.append)
+
+
+@pytest.fixture
+async def told() -> _Told:
+    return _Told()
+
+
+async def test_a_call_is_told_before_it_can_be_waited_for(told: _Told) -> None:
+    hold = told.calls.open("read", {"path": "a"})
+    assert told.called == [PendingCall("1", "read", {"path": "a"})]
+    assert not hold.outcome.done()
+
+
+async def test_t7_the_first_answer_counts(told: _Told, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    hold = told.calls.open("read", {})
+    told.calls.answer(hold.call.key, text("first"))
+    told.calls.answer(hold.call.key, text("second"))
+    assert hold.outcome.result() == text("first")
+    assert "goes nowhere" in caplog.text
+
+
+async def test_an_answer_may_come_while_the_call_is_being_told(told: _Told) -> None:
+    told.calls = Calls(on_call=lambda call: told.calls.answer(call.key, text("at once")), on_withdrawn=print)
+    assert told.calls.open("read", {}).outcome.result() == text("at once")
+
+
+async def test_a_bridge_that_fails_to_take_a_call_leaves_none_open() -> None:
+    def fail(_: PendingCall) -> None:
+        raise RuntimeError("no")
+
+    calls = Calls(on_call=fail, on_withdrawn=print)
+    with pytest.raises(RuntimeError, match="no"):
+        calls.open("read", {})
+    assert len(calls) == 0
+
+
+async def test_t16_a_call_is_withdrawn_once_and_then_unknown(told: _Told) -> None:
+    hold = told.calls.open("read", {})
+    told.calls.withdraw(hold)
+    told.calls.withdraw(hold)
+    told.calls.answer(hold.call.key, text("late"))
+    assert told.withdrawn == [hold.call.key]
+    assert hold.outcome.result() == "withdrawn"
+
+
+async def test_t16_an_answered_call_cannot_be_withdrawn(told: _Told) -> None:
+    hold = told.calls.open("read", {})
+    told.calls.answer(hold.call.key, text("done"))
+    told.calls.withdraw(hold)
+    assert told.withdrawn == []
+
+
+async def test_t25_an_answer_waits_for_its_ticket_and_is_handed_over_once(told: _Told) -> None:
+    hold = told.calls.open("read", {})
+    ticket = told.calls.put_off(hold)
+    assert ticket is not None
+    told.calls.answer(hold.call.key, text("kept"))
+    again = told.calls.take_up(ticket)
+    assert again is not None
+    assert again.outcome.result() == text("kept")
+    assert told.calls.take_up(ticket) is None
+    assert len(told.calls) == 0
+
+
+async def test_t25_a_call_keeps_its_ticket(told: _Told) -> None:
+    hold = told.calls.open("read", {})
+    ticket = told.calls.put_off(hold)
+    assert ticket is not None
+    again = told.calls.take_up(ticket)
+    assert again is not None
+    assert told.calls.put_off(again) == ticket
+    assert told.calls.put_off(hold) is None
+
+
+async def test_t25_who_comes_back_last_holds_the_call(told: _Told) -> None:
+    ticket = told.calls.put_off(told.calls.open("read", {}))
+    assert ticket is not None
+    first, second = told.calls.take_up(ticket), told.calls.take_up(ticket)
+    assert first is not None
+    assert second is not None
+    assert first.outcome.result() == "superseded"
+    told.calls.withdraw(first)
+    told.calls.answer(second.call.key, text("to the last"))
+    assert second.outcome.result() == text("to the last")
+    assert told.withdrawn == []
+
+
+async def test_t16_a_call_withdrawn_after_a_ticket_takes_the_ticket_along(told: _Told) -> None:
+    ticket = told.calls.put_off(told.calls.open("read", {}))
+    assert ticket is not None
+    again = told.calls.take_up(ticket)
+    assert again is not None
+    told.calls.withdraw(again)
+    assert told.withdrawn == [again.call.key]
+    assert told.calls.take_up(ticket) is None
+
+
+async def test_more_calls_than_may_be_open_are_refused(told: _Told) -> None:
+    holds = [told.calls.open("read", {}) for _ in range(MAX_OPEN_CALLS)]
+    with pytest.raises(CallRefused, match="128 calls are open"):
+        told.calls.open("read", {})
+    told.calls.answer(holds[0].call.key, text("room"))
+    told.calls.open("read", {})
+    assert len(told.called) == MAX_OPEN_CALLS + 1
+
+
+async def test_answers_that_are_never_collected_are_dropped_oldest_first(told: _Told) -> None:
+    holds = [told.calls.open("read", {}) for _ in range(MAX_UNCOLLECTED + 1)]
+    tickets = [told.calls.put_off(hold) for hold in holds]
+    for hold in holds:
+        told.calls.answer(hold.call.key, text(hold.call.key))
+    oldest, next_oldest = tickets[:2]
+    assert oldest is not None
+    assert next_oldest is not None
+    assert told.calls.take_up(oldest) is None
+    assert told.calls.take_up(next_oldest) is not None
+
+
+async def test_closing_ends_every_hold_and_tells_nobody(told: _Told) -> None:
+    hold, put_off = told.calls.open("read", {}), told.calls.open("read", {})
+    told.calls.put_off(put_off)
+    told.calls.close()
+    assert hold.outcome.result() == "closed"
+    assert told.withdrawn == []
+    assert len(told.calls) == 0
+    with pytest.raises(CallRefused, match="has ended"):
+        told.calls.open("read", {})
+
+
+class CallsMachine(RuleBasedStateMachine):
+    """Agents and bridges in any order; the truth is what each hold was given."""
+
+    holds: Bundle[Hold] = Bundle("holds")
+    tickets: Bundle[int] = Bundle("tickets")
+
+    def __init__(self) -> None:
+        super().__init__()
+        # A hold has a future, and a future has a loop.
+        self.runner = asyncio.Runner()
+        self.told = _Told()
+        self.all_holds: list[Hold] = []
+
+    def teardown(self) -> None:
+        self.runner.close()
+
+    def _run(self, step: Callable[[], _T]) -> _T:
+        async def run() -> _T:
+            return step()
+
+        return self.runner.run(run())
+
+    @rule(target=holds)
+    def open(self) -> Hold:
+        hold = self._run(lambda: self.told.calls.open("tool", {}))
+        self.all_holds.append(hold)
+        return hold
+
+    @rule(number=st.integers(1, 12), value=st.sampled_from("abc"))
+    def answer(self, number: int, value: str) -> None:
+        self._run(lambda: self.told.calls.answer(str(number), text(value)))
+
+    @rule(hold=holds)
+    def withdraw(self, hold: Hold) -> None:
+        self._run(lambda: self.told.calls.withdraw(hold))
+
+    @rule(target=tickets, hold=holds)
+    def put_off(self, hold: Hold) -> MultipleResults[int] | int:
+        ticket = self._run(lambda: self.told.calls.put_off(hold))
+        return multiple() if ticket is None else ticket
+
+    @rule(target=holds, ticket=tickets)
+    def take_up(self, ticket: int) -> MultipleResults[Hold] | Hold:
+        hold = self._run(lambda: self.told.calls.take_up(ticket))
+        if hold is None:
+            return multiple()
+        self.all_holds.append(hold)
+        return hold
+
+    @invariant()
+    def each_call_is_answered_or_withdrawn_at_most_once(self) -> None:
+        ends = [
+            hold.call.key
+            for hold in self.all_holds
+            if hold.outcome.done() and isinstance(hold.outcome.result(), ToolAnswer)
+        ]
+        ends += self.told.withdrawn
+        assert len(ends) == len(set(ends))
+
+    @invariant()
+    def what_has_ended_is_no_longer_open(self) -> None:
+        still_open = set(self.told.calls._open)
+        assert still_open.isdisjoint(self.told.withdrawn)
+        for hold in self.all_holds:
+            if hold.outcome.done() and hold.outcome.result() != "superseded":
+                assert hold.call.key not in still_open
+
+    @invariant()
+    def at_most_one_hold_of_a_call_waits(self) -> None:
+        waiting = [call.hold for call in self.told.calls._open.values() if call.hold is not None]
+        assert all(not hold.outcome.done() for hold in waiting)
+
+
+TestCallsMachine = CallsMachine.TestCase
+TestCallsMachine.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
