@@ -1,0 +1,6 @@
+"""`python -m dragoman`."""
+
+from dragoman.cli import entry
+
+if __name__ == "__main__":
+    entry()

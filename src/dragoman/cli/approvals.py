@@ -1,0 +1,116 @@
+"""`dragoman approvals`: what has been approved, and taking it back."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+
+from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError
+from dragoman.cli.run import Surroundings
+from dragoman.lm.json import JsonObject, encode_text
+from dragoman.logs import one_line
+from dragoman.nearest import nearest
+from dragoman.store import ApprovalStore, Database, StoreError
+from dragoman.tools.approvals import Approval, Approvals
+
+__all__ = ["run", "table"]
+
+_ACTIONS = ("list", "revoke", "reset")
+_HEADINGS = ("ID", "LEVEL", "TOOL", "WHAT", "WHERE", "WHEN")
+# A key may be a whole command; this much of it is recognised, and a line stays a line.
+_LONGEST_CELL = 60
+
+
+def run(arguments: Namespace, surroundings: Surroundings) -> int:
+    action: str = arguments.action
+    ids: list[str] = arguments.ids
+    _refuse_nonsense(action, ids)
+    try:
+        with Database.open(surroundings.state_dir) as database:
+            approvals = Approvals(ApprovalStore(database))
+            match action:
+                case "revoke":
+                    return _revoke(approvals, ids)
+                case "reset":
+                    return _reset(approvals)
+                case _:
+                    return _list(approvals, as_json=arguments.json)
+    except StoreError as error:
+        raise CommandError(str(error)) from error
+
+
+def _refuse_nonsense(action: str, ids: Sequence[str]) -> None:
+    if action not in _ACTIONS:
+        meant = nearest(action, _ACTIONS)
+        hint = f'Did you mean "{meant}"?' if meant else f"There are {', '.join(_ACTIONS)}."
+        raise UsageError(f'approvals: there is no "{action}". {hint}')
+    if action == "revoke" and not ids:
+        raise UsageError("approvals revoke: which? Give the ids that `dragoman approvals` shows.")
+    if action != "revoke" and ids:
+        raise UsageError(f'approvals {action}: takes no ids. Did you mean "revoke {" ".join(ids)}"?')
+
+
+def _list(approvals: Approvals, *, as_json: bool) -> int:
+    granted = approvals.list()
+    if as_json:
+        for approval in granted:
+            print(encode_text(_as_json(approval)))
+    elif granted:
+        print(table(granted))
+    else:
+        print("Nothing is approved beyond the session it was approved in.")
+    return DONE
+
+
+def _as_json(approval: Approval) -> JsonObject:
+    return {
+        "id": approval.id,
+        "level": approval.level,
+        "tool": approval.tool,
+        "key": approval.key,
+        "workspace": approval.workspace,
+        "grantedAt": approval.granted_at,
+    }
+
+
+def _revoke(approvals: Approvals, ids: Iterable[str]) -> int:
+    status = DONE
+    for id_ in ids:
+        if approvals.revoke(id_):
+            print(f"Approval {id_} is taken back.")
+        else:
+            print(f"There is no approval {one_line(id_)}.")
+            status = FAILED
+    return status
+
+
+def _reset(approvals: Approvals) -> int:
+    count = len(approvals.list())
+    approvals.reset()
+    print(f"All approvals are taken back: {count} that were kept, and those of running sessions.")
+    return DONE
+
+
+def table(approvals: Sequence[Approval]) -> str:
+    """One line for each, under headings."""
+    rows = [_HEADINGS, *map(_row, approvals)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _row(approval: Approval) -> tuple[str, ...]:
+    return (
+        approval.id,
+        approval.level,
+        _cell(approval.tool),
+        _cell(approval.key),
+        _cell(approval.workspace or "everywhere"),
+        approval.granted_at.astimezone().strftime("%Y-%m-%d %H:%M"),
+    )
+
+
+def _cell(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= _LONGEST_CELL else line[: _LONGEST_CELL - 1] + "…"

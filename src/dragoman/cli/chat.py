@@ -1,0 +1,52 @@
+"""`dragoman chat`: the terminal front end with what the command line says."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from dragoman.cli.errors import UsageError
+from dragoman.cli.run import Surroundings
+from dragoman.config import Config
+from dragoman.frontends.terminal import ChatOptions, run_chat
+from dragoman.models import find
+from dragoman.tools.declaration import DeclarationError
+from dragoman.tools.registry import RegistryError
+
+__all__ = ["run", "start"]
+
+
+def run(arguments: Namespace, surroundings: Surroundings) -> int:
+    config = surroundings.config()
+    prompt: str | None = arguments.prompt
+    return start(
+        config, arguments.model or config.default_model, surroundings, prompt=prompt, json=arguments.json
+    )
+
+
+def start(
+    config: Config,
+    model: str,
+    surroundings: Surroundings,
+    *,
+    prompt: str | None = None,
+    json: bool = False,
+    demo: bool = False,
+) -> int:
+    """A chat with a model in the folder we are in."""
+    # Before anything appears on the screen.
+    find(config, model)
+    options = ChatOptions(
+        model=model,
+        config=config,
+        state_dir=surroundings.state_dir,
+        prompt=prompt,
+        json=json,
+        workspace=(Path.cwd(),),
+        demo=demo,
+    )
+    try:
+        return run_chat(options)
+    except (DeclarationError, RegistryError) as error:
+        # A file of declarations that the configuration names.
+        raise UsageError(str(error)) from error

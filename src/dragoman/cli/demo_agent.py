@@ -1,0 +1,26 @@
+"""`dragoman demo-agent`: the built-in demo agent, for clients that speak ACP."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from dragoman.cli.errors import DONE, CommandError, UsageError
+from dragoman.cli.run import Surroundings
+from dragoman.demo.agent import PACES, serve_stdio
+from dragoman.interruptible import run_interruptible
+from dragoman.jsonrpc import ConnectionClosed
+
+__all__ = ["run"]
+
+
+def run(arguments: Namespace, surroundings: Surroundings) -> int:
+    sessions: Path = arguments.sessions or surroundings.state_dir / "demo-agent"
+    pace: str = arguments.pace
+    if pace not in PACES:
+        raise UsageError(f'"{pace}" is no pace; there are {", ".join(PACES)}.')
+    try:
+        run_interruptible(lambda: serve_stdio(sessions, pace=pace))
+    except ConnectionClosed as closed:
+        raise CommandError(f"there is nobody to talk to: {closed.reason}.") from closed
+    return DONE

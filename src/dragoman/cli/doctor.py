@@ -1,0 +1,189 @@
+"""`dragoman doctor`: what is there, what is missing, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import re
+import shutil
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Literal
+
+from dragoman import __version__
+from dragoman.cli.errors import DONE, FAILED
+from dragoman.cli.run import Surroundings
+from dragoman.config import AcpModel, Config, ConfigError, resolved, unset, user_config_file
+from dragoman.interruptible import run_interruptible
+from dragoman.lm import CancellationSource, GuardedModel, LanguageModelError, Request, Response, user
+from dragoman.logs import one_line
+from dragoman.models import ModelNotUsable, build, build_unguarded, find
+from dragoman.store import Database, StoreError
+
+__all__ = ["Finding", "run"]
+
+OLDEST_PYTHON = (3, 11)
+_DISTRIBUTION = re.compile(r"[A-Za-z0-9_.-]+")
+# In the marker of what only developers need.
+_OPTIONAL = "extra =="
+_PLATFORMS = {"linux": "Linux", "darwin": "macOS"}
+
+_PROMPT = "Say hello in one short sentence."
+# Agents take half a minute to start for the first time; one that has said nothing by then is not going to.
+_ANSWER_SECONDS = 120.0
+_ANSWER_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    level: Literal["ok", "warn", "fail"]
+    what: str
+    # What to do about it; empty when there is nothing to do.
+    next_step: str = ""
+
+    def __str__(self) -> str:
+        lines = [f"{self.level:<5} {one_line(self.what)}"]
+        lines += [f"      → {one_line(line)}" for line in self.next_step.splitlines()]
+        return "\n".join(lines)
+
+
+def run(arguments: Namespace, surroundings: Surroundings) -> int:
+    status = DONE
+    for finding in _findings(arguments.model, surroundings):
+        print(finding, flush=True)
+        if finding.level == "fail":
+            status = FAILED
+    return status
+
+
+def _findings(model: str | None, surroundings: Surroundings) -> Iterator[Finding]:
+    yield Finding("ok", f"Dragoman {__version__}")
+    yield python(sys.version_info[:3])
+    yield system(sys.platform)
+    yield from _dependencies()
+    yield _state(surroundings.state_dir)
+    try:
+        config = surroundings.config()
+    except ConfigError as error:
+        yield Finding("fail", "the configuration cannot be used", str(error))
+        return
+    yield _configuration(config)
+    if model is not None:
+        # Before the others: a name that does not exist is a mistake in the command line.
+        find(config, model)
+    for model_id in config.models:
+        if model in (None, model_id):
+            yield from _model(config, model_id)
+    if model is not None:
+        yield _answer(config, model)
+
+
+def python(version: tuple[int, ...]) -> Finding:
+    found = f"Python {'.'.join(map(str, version))} ({sys.executable})"
+    if version >= OLDEST_PYTHON:
+        return Finding("ok", found)
+    return Finding("fail", found, f"Install Python {'.'.join(map(str, OLDEST_PYTHON))} or newer.")
+
+
+def system(name: str) -> Finding:
+    if name in _PLATFORMS:
+        return Finding("ok", f"{_PLATFORMS[name]} ({platform.machine()})")
+    if name in {"win32", "cygwin"}:
+        return Finding("fail", "Windows", "Install WSL (wsl --install) and run Dragoman in it.")
+    return Finding("warn", f"the platform {name} is not tested", "Linux and macOS are.")
+
+
+def _dependencies() -> Iterator[Finding]:
+    try:
+        requirements = metadata.requires("dragoman") or []
+    except metadata.PackageNotFoundError:
+        step = "Install it (pip install .), so that what it needs is installed too."
+        yield Finding("warn", "Dragoman runs from its source and is not installed", step)
+        return
+    for requirement in requirements:
+        if _OPTIONAL not in requirement and (name := _DISTRIBUTION.match(requirement)):
+            yield _dependency(name[0])
+
+
+def _dependency(name: str) -> Finding:
+    try:
+        for module in _modules(name):
+            import_module(module)
+        return Finding("ok", f"{name} {metadata.version(name)}")
+    except Exception as error:
+        # A library that is there may still fail in any way when it is loaded.
+        step = "Install Dragoman again: pip install --force-reinstall dragoman"
+        return Finding("fail", f"{name} cannot be loaded: {type(error).__name__}: {error}", step)
+
+
+def _modules(name: str) -> list[str]:
+    """What a distribution is imported by: not always the name it is installed by."""
+    found = [module for module, names in metadata.packages_distributions().items() if name in names]
+    return [module for module in found if module.isidentifier() and not module.startswith("_")] or [name]
+
+
+def _state(folder: Path) -> Finding:
+    try:
+        with Database.open(folder) as database, database.writing():
+            # Nothing to write: that one can begin is what there is to know.
+            return Finding("ok", f"state in {database.path}")
+    except StoreError as error:
+        return Finding("fail", f"{error.path}: {error.problem}", error.hint)
+
+
+def _configuration(config: Config) -> Finding:
+    if config.source.path is None:
+        place = f"Write one to {user_config_file()} for models of your own."
+        return Finding("ok", "no configuration file: everything as it comes", place)
+    if problems := unset(config, ("serve",)):
+        return Finding("warn", f"configuration in {config.source.path}", "\n".join(map(str, problems)))
+    return Finding("ok", f"configuration in {config.source.path}")
+
+
+def _model(config: Config, model_id: str) -> Iterator[Finding]:
+    """A model is not started for this: whatever can be seen from outside."""
+    configured = config.models[model_id]
+    what = f"model {model_id} (kind {configured.__struct_config__.tag})"
+    steps: list[str] = []
+    try:
+        ready = resolved(config, model_id)
+        if isinstance(ready, AcpModel) and ready.command and shutil.which(ready.command[0]) is None:
+            steps.append(f"The command {ready.command[0]} is not found. Install it, or give its full path.")
+        info = build_unguarded(config, model_id).info
+        what += f": {info.name}"
+    except ConfigError as error:
+        steps.append(str(error))
+    except ModelNotUsable as error:
+        steps.append(error.sentence)
+    yield Finding("warn" if steps else "ok", what, "\n".join(steps))
+
+
+def _answer(config: Config, model_id: str) -> Finding:
+    started = time.monotonic()
+    try:
+        built = build(config, model_id)
+        text = run_interruptible(lambda: _ask(built))
+    except TimeoutError:
+        step = "Look at its log with --log-level debug."
+        return Finding("fail", f"{model_id} has not answered in {_ANSWER_SECONDS:g} seconds", step)
+    except LanguageModelError as error:
+        return Finding("fail", f"{model_id} does not answer: {error.message}", error.hint or "")
+    shown = text if len(text) <= _ANSWER_SHOWN else text[:_ANSWER_SHOWN] + "…"
+    return Finding("ok", f"{model_id} answered in {time.monotonic() - started:.1f} s: {shown}")
+
+
+async def _ask(model: GuardedModel) -> str:
+    response = Response()
+    source = CancellationSource()
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            await model.respond(Request((user(_PROMPT),)), response, source.token)
+    finally:
+        source.cancel()
+        await model.close()
+    return response.text.strip()

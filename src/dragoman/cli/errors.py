@@ -1,0 +1,24 @@
+"""How a command ends when it does not end well."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = ["DONE", "FAILED", "INTERRUPTED", "WRONG_USAGE", "CommandError", "UsageError"]
+
+DONE = 0
+FAILED = 1
+WRONG_USAGE = 2
+INTERRUPTED = 130
+
+
+class CommandError(Exception):
+    """It did not work. The text says why and what to do, and is all that the user sees."""
+
+    exit_code: ClassVar[int] = FAILED
+
+
+class UsageError(CommandError):
+    """It was not asked for in a way that could work."""
+
+    exit_code = WRONG_USAGE

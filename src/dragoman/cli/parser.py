@@ -1,0 +1,156 @@
+"""From the command line to a command and its arguments.
+
+The line is read in two steps: up to the command, then the rest by the parser of that command. Both take the global
+options, so these may stand before the command and after it, and only one command's parser is ever built.
+"""
+
+from __future__ import annotations
+
+import os
+from argparse import REMAINDER, SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from dragoman import __version__
+from dragoman.cli.commands import COMMANDS, Command
+from dragoman.cli.errors import UsageError
+from dragoman.logs import DEFAULT_LEVEL, LEVEL_VARIABLE, LEVELS
+from dragoman.nearest import nearest
+
+__all__ = ["SHORT_HELP", "parse"]
+
+SHORT_HELP = """\
+Dragoman makes any agent a language model, with a person deciding what may run.
+
+  dragoman demo        {demo}
+  dragoman chat        {chat}
+  dragoman doctor      {doctor}
+
+All commands and options: dragoman --help
+""".format(**{name: command.summary for name, command in COMMANDS.items()})
+
+_COMMAND_LIST = "\n".join(f"  {command.name:<11} {command.summary}" for command in COMMANDS.values())
+
+_DESCRIPTION = f"""\
+Dragoman stands between consumers of language models and whatever answers them,
+with a person deciding what may run.
+
+commands:
+{_COMMAND_LIST}
+"""
+
+_EPILOG = """\
+configuration:
+  A TOML file: --config FILE, else $DRAGOMAN_CONFIG, else ./dragoman.toml, else
+  dragoman.toml in your configuration folder (on Linux ~/.config/dragoman).
+
+environment:
+  DRAGOMAN_CONFIG     the configuration file
+  DRAGOMAN_STATE_DIR  the folder for approvals and other state
+  DRAGOMAN_LOG        the log level
+
+exit status:
+  0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted
+
+More about a command: dragoman COMMAND --help
+"""
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> tuple[Command | None, Namespace]:
+    """The command, if one was given, and what was said with it. `UsageError` if there is no sense in it."""
+    top = _top()
+    namespace = top.parse_line(argv)
+    name: str | None = namespace.command
+    command = None
+    if name is not None:
+        if name not in COMMANDS:
+            top.error(f'unknown command "{name}".{_meant(name, COMMANDS)}')
+        command = COMMANDS[name]
+        rest: list[str] = namespace.rest
+        # Values given before the command stay unless they are given again.
+        namespace = _parser_of(command).parse_line(rest, namespace)
+    namespace.log_level = _level(namespace.log_level, environ)
+    return command, namespace
+
+
+class _Parser(ArgumentParser):
+    def parse_line(self, argv: Sequence[str], namespace: Namespace | None = None) -> Namespace:
+        parsed, unknown = self.parse_known_args(argv, namespace)
+        for word in unknown:
+            if word.startswith("-"):
+                options = [option for action in self._actions for option in action.option_strings]
+                self.error(f"unknown option {word}.{_meant(word.partition('=')[0], options)}")
+            self.error(f'"{word}" is one argument too many.')
+        return parsed
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}\nTry: {self.prog} --help")
+
+
+def _top() -> _Parser:
+    parser = _Parser(
+        prog="dragoman",
+        usage="dragoman COMMAND [options]",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"dragoman {__version__}")
+    parser.set_defaults(config=None, state_dir=None, log_level=None, log_file=None)
+    _add_global_options(parser)
+    parser.add_argument("command", nargs="?", help=SUPPRESS)
+    parser.add_argument("rest", nargs=REMAINDER, help=SUPPRESS)
+    return parser
+
+
+def _parser_of(command: Command) -> _Parser:
+    parser = _Parser(
+        prog=f"dragoman {command.name}",
+        description=command.description,
+        epilog=f"examples:\n{command.examples}",
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.add_arguments(parser)
+    _add_global_options(parser)
+    return parser
+
+
+def _add_global_options(parser: ArgumentParser) -> None:
+    options = parser.add_argument_group("global options")
+    options.add_argument(
+        "--config", type=Path, default=SUPPRESS, metavar="FILE", help="read the configuration from FILE"
+    )
+    options.add_argument(
+        "--state-dir",
+        type=Path,
+        default=SUPPRESS,
+        metavar="DIR",
+        help="keep approvals and other state in DIR",
+    )
+    options.add_argument(
+        "--log-level",
+        default=SUPPRESS,
+        metavar="LEVEL",
+        help=f"{', '.join(LEVELS[:-1])} or {LEVELS[-1]}; {DEFAULT_LEVEL} by default",
+    )
+    options.add_argument(
+        "--log-file", type=Path, default=SUPPRESS, metavar="FILE", help="log to FILE, not to standard error"
+    )
+
+
+def _level(option: str | None, environ: Mapping[str, str]) -> str:
+    origin, given = ("--log-level", option) if option else (f"${LEVEL_VARIABLE}", environ.get(LEVEL_VARIABLE))
+    level = (given or DEFAULT_LEVEL).lower()
+    if level not in LEVELS:
+        raise UsageError(
+            f'{origin}: "{given}" is no log level; there are {", ".join(LEVELS)}.{_meant(level, LEVELS)}'
+        )
+    return level
+
+
+def _meant(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
+    found = nearest(name, known)
+    return f' Did you mean "{found}"?' if found else ""

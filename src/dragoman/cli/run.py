@@ -1,0 +1,98 @@
+"""Runs a command inside everything it needs around it: logs, the configuration, and somebody who catches it."""
+
+from __future__ import annotations
+
+import logging
+import select
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TypeAlias, cast
+
+from dragoman.cli.commands import Command
+from dragoman.cli.errors import FAILED, WRONG_USAGE, CommandError
+from dragoman.config import Config, ConfigError, config_file, load, secrets, state_folder
+from dragoman.lm import LanguageModelError
+from dragoman.logs import Redaction, logging_to
+from dragoman.models import ModelNotUsable
+
+__all__ = ["Surroundings", "run"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the global options say. A command asks for what it needs of it."""
+
+    config_file: Path | None
+    state_dir: Path
+    redaction: Redaction
+
+    def config(self) -> Config:
+        """The configuration; from here on nothing secret of it gets into the logs."""
+        config = load(self.config_file)
+        self.redaction.add(secrets(config))
+        return config
+
+
+_Run: TypeAlias = Callable[[Namespace, Surroundings], int]
+
+
+def run(command: Command, arguments: Namespace) -> int:
+    log_file: Path | None = arguments.log_file
+    with ExitStack() as stack:
+        try:
+            redaction = stack.enter_context(logging_to(log_file, arguments.log_level))
+        except OSError as error:
+            return _tell(f"the log file {log_file} cannot be written: {error.strerror}.", WRONG_USAGE)
+        surroundings = Surroundings(
+            config_file(arguments.config), state_folder(arguments.state_dir), redaction
+        )
+        try:
+            chosen = cast("_Run", import_module(command.module).run)
+            return chosen(arguments, surroundings)
+        except CommandError as error:
+            return _tell(str(error), error.exit_code)
+        except ConfigError as error:
+            # Each of its lines begins with a file and a line already.
+            print(redaction.redacted(str(error)), file=sys.stderr)
+            return WRONG_USAGE
+        except ModelNotUsable as error:
+            return _tell(error.sentence, WRONG_USAGE)
+        except LanguageModelError as error:
+            return _tell(error.sentence, FAILED)
+        except BrokenPipeError as error:
+            if _nobody_reads_output():
+                raise
+            return _tell_unexpected(error, log_file)
+        except Exception as error:
+            return _tell_unexpected(error, log_file)
+
+
+def _nobody_reads_output() -> bool:
+    """Whether a pipe that broke was our standard output. Python does not say which it was."""
+    polled = select.poll()
+    # Without asking for anything: that the other end is gone is always reported.
+    polled.register(sys.stdout, 0)
+    return bool(polled.poll(0))
+
+
+def _tell(text: str, status: int) -> int:
+    print(f"dragoman: {text}", file=sys.stderr)
+    return status
+
+
+def _tell_unexpected(error: Exception, log_file: Path | None) -> int:
+    """A mistake of ours: one line for the user, and the rest where it was asked for."""
+    if log_file is None:
+        _log.debug("unexpected", exc_info=error)
+        more = "Run it again with --log-level debug to see where."
+    else:
+        _log.error("unexpected", exc_info=error)
+        more = f"The details are in {log_file}."
+    return _tell(f"this should not have happened: {type(error).__name__}: {error}. {more}", FAILED)

@@ -1,0 +1,40 @@
+"""Configuration: what a file may say, reading it, and where it and the state folder are."""
+
+from dragoman.config.folders import config_file, state_folder, user_config_file
+from dragoman.config.loading import BUILTIN_MODELS, DEMO, Config, load
+from dragoman.config.problem import ConfigError, Problem, quoted
+from dragoman.config.references import resolved, secrets, unset
+from dragoman.config.schema import (
+    AcpModel,
+    Conversation,
+    Loop,
+    ModelConfig,
+    ResponsesModel,
+    ScriptModel,
+    Serve,
+    Tools,
+)
+
+__all__ = [
+    "BUILTIN_MODELS",
+    "DEMO",
+    "AcpModel",
+    "Config",
+    "ConfigError",
+    "Conversation",
+    "Loop",
+    "ModelConfig",
+    "Problem",
+    "ResponsesModel",
+    "ScriptModel",
+    "Serve",
+    "Tools",
+    "config_file",
+    "load",
+    "quoted",
+    "resolved",
+    "secrets",
+    "state_folder",
+    "unset",
+    "user_config_file",
+]

@@ -1,0 +1,45 @@
+"""What is wrong with a file whose every value is possible by itself: what one field cannot know of another."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator
+
+from dragoman.config.problem import Complaint, dotted, quoted
+from dragoman.config.schema import AcpModel, Tables
+
+__all__ = ["contradictions"]
+
+
+def contradictions(tables: Tables) -> Iterator[Complaint]:
+    for id_, model in tables.models.items():
+        if isinstance(model, AcpModel) and model.agent is None and model.command is None:
+            yield (
+                ("models", id_),
+                f'[{dotted(("models", id_))}] has neither "agent" nor "command". Add the one that starts it.',
+            )
+    yield from _unusable_patterns(tables.tools.urls)
+    if not tables.serve.api_keys and not _is_loopback(tables.serve.host):
+        yield (
+            ("serve", "host"),
+            f'"host" in [serve]: with {quoted(tables.serve.host)} other machines can connect, so add "api_keys".',
+        )
+
+
+def _unusable_patterns(patterns: Iterable[str]) -> Iterator[Complaint]:
+    if not patterns:
+        return
+    from dragoman.tools.urls import UrlPattern, UrlPatternError  # noqa: PLC0415 - with it come all the tools
+
+    for pattern in patterns:
+        try:
+            UrlPattern.parse(pattern)
+        except UrlPatternError as error:
+            yield ("tools", "urls", pattern), f"{quoted(pattern)} in [tools.urls]: {error}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -1,0 +1,132 @@
+"""From a file to a configuration that can be relied on, or to everything that is wrong with it."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from dragoman.config.contradictions import contradictions
+from dragoman.config.problem import Complaint, ConfigError, Problem
+from dragoman.config.schema import ModelConfig, ScriptModel, Tables, is_path
+from dragoman.config.source import Source
+
+__all__ = ["BUILTIN_MODELS", "DEMO", "MAX_FILE_BYTES", "Config", "load"]
+
+# A configuration is written by hand; what is larger is some other file.
+MAX_FILE_BYTES = 1024 * 1024
+
+DEMO = "demo"
+# Models that exist without any file. A file may define them anew.
+BUILTIN_MODELS: dict[str, ModelConfig] = {
+    DEMO: ScriptModel(path=Path(__file__).parent.parent / "demo" / "tour.jsonl"),
+}
+
+_SYNTAX_ERROR = re.compile(
+    r"(?P<what>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)", re.DOTALL
+)
+
+
+class Config(Tables, frozen=True, kw_only=True):
+    """What holds for this run. `models` has those of the file first, in its order, then the built-in ones."""
+
+    models: dict[str, ModelConfig] = msgspec.field(default_factory=BUILTIN_MODELS.copy)
+    source: Source = Source()
+
+    @property
+    def default_model(self) -> str:
+        """The first in the file; the demo when there is none."""
+        return next(iter(self.models))
+
+
+def load(path: Path | None) -> Config:
+    """The configuration in a file, or the defaults without one; `ConfigError` if it cannot be used."""
+    if path is None:
+        return Config()
+    source = Source(path, _read(path))
+    try:
+        tables = _tables(source)
+    except RecursionError:
+        raise ConfigError([Problem(str(path), "the values are nested too deeply.")]) from None
+    models = tables.models | {id_: model for id_, model in BUILTIN_MODELS.items() if id_ not in tables.models}
+    return Config(
+        models=models,
+        conversation=tables.conversation,
+        tools=tables.tools,
+        loop=tables.loop,
+        serve=tables.serve,
+        source=source,
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        # ValueError: a path with a NUL in it.
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError([Problem(str(path), f"the configuration cannot be read: {reason}.")]) from error
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(
+            [Problem(str(path), f"the file has more than {MAX_FILE_BYTES:,} bytes: no configuration.")]
+        )
+    try:
+        # Some editors begin a file with a byte order mark.
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        what = f"not UTF-8 text (byte 0x{error.object[error.start]:02x}). Save the file as UTF-8."
+        raise ConfigError([Problem(f"{path}:{line}", what)]) from error
+
+
+def _tables(source: Source) -> Tables:
+    value = _parsed(source)
+    try:
+        tables = msgspec.convert(value, Tables, dec_hook=lambda _type, text: _path(source.folder, text))
+    except msgspec.ValidationError as error:
+        from dragoman.config.explain import complaints  # noqa: PLC0415 - a file that is right need not pay for it
+
+        found = tuple(complaints(value))
+        # Should the walk through the types ever miss what msgspec has seen, its own words are better than none.
+        raise _refusal(source, found or [((), str(error))]) from error
+    if found := tuple(contradictions(tables)):
+        raise _refusal(source, found)
+    return tables
+
+
+def _parsed(source: Source) -> dict[str, object]:
+    try:
+        return tomllib.loads(source.text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([_syntax_problem(source, str(error))]) from error
+    except ValueError as error:
+        # Python refuses to read a number of thousands of digits.
+        raise ConfigError([Problem(str(source.path), f"not valid TOML: {error}.")]) from error
+
+
+def _syntax_problem(source: Source, message: str) -> Problem:
+    located = _SYNTAX_ERROR.fullmatch(message)
+    if located is None:
+        return Problem(str(source.path), f"not valid TOML: {message}.")
+    if located["line"] is None:
+        line = source.text.count("\n") + 1
+        return Problem(f"{source.path}:{line}", f"not valid TOML: {located['what']} at the end of the file.")
+    where = f"{source.path}:{located['line']}:{located['column']}"
+    return Problem(where, f"not valid TOML: {located['what']}.")
+
+
+def _path(folder: Path, text: object) -> Path:
+    if not isinstance(text, str) or not is_path(text):
+        raise ValueError("not a path")
+    # Path's own expansion fails for a user that does not exist.
+    return folder / os.path.expanduser(text)  # noqa: PTH111
+
+
+def _refusal(source: Source, found: Iterable[Complaint]) -> ConfigError:
+    in_order = sorted(found, key=lambda complaint: source.line(complaint[0]))
+    return ConfigError(Problem(source.at(keys), text) for keys, text in in_order)

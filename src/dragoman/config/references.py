@@ -1,0 +1,102 @@
+"""`"$NAME"`: values that stand in our environment and not in the file.
+
+They are looked up when the model that needs them is used, so that a key which is not set for one model does not
+break another.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from dragoman.config.loading import Config
+from dragoman.config.positions import KeyPath
+from dragoman.config.problem import ConfigError, Problem
+from dragoman.config.schema import AcpModel, ModelConfig, ResponsesModel
+
+__all__ = ["resolved", "secrets", "unset"]
+
+_REFERENCE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+_SECRET_NAME = re.compile(r"key|token|secret|password", re.IGNORECASE)
+# The command that means ourselves, whatever PATH says.
+_OURSELVES = "dragoman"
+
+
+def resolved(config: Config, model_id: str, environ: Mapping[str, str] = os.environ) -> ModelConfig:
+    """A model of `config` ready to be started: with the values of its variables, and a command that can be run."""
+    if problems := unset(config, ("models", model_id), environ):
+        raise ConfigError(problems)
+    model = config.models[model_id]
+    match model:
+        case AcpModel():
+            env = {name: _value(value, environ) for name, value in model.env.items()}
+            command = _command(model.command, config.source.folder)
+            return msgspec.structs.replace(model, env=env, command=command)
+        case ResponsesModel(api_key=str() as key):
+            return msgspec.structs.replace(model, api_key=_value(key, environ))
+        case _:
+            return model
+
+
+def unset(config: Config, within: KeyPath, environ: Mapping[str, str] = os.environ) -> tuple[Problem, ...]:
+    """The variables that this part of the configuration needs and does not find."""
+    return tuple(
+        Problem(
+            config.source.at(keys),
+            f"the environment variable {variable} is not set. Set it first, or write the value here.",
+        )
+        for keys, value in _values(config)
+        if keys[: len(within)] == within
+        and (variable := _variable(value)) is not None
+        and variable not in environ
+    )
+
+
+def secrets(config: Config, environ: Mapping[str, str] = os.environ) -> frozenset[str]:
+    """What must not be seen in a log: values of variables, and of whatever is called a key, a token or a secret."""
+    found = set()
+    for keys, value in _values(config):
+        variable = _variable(value)
+        if variable is not None:
+            found.add(environ.get(variable, ""))
+        elif any(_SECRET_NAME.search(str(key)) for key in keys):
+            found.add(value)
+    return frozenset(found - {""})
+
+
+def _values(config: Config) -> Iterator[tuple[KeyPath, str]]:
+    """Every value that may name a variable, and where it stands."""
+    for model_id, model in config.models.items():
+        match model:
+            case AcpModel(env=env):
+                yield from ((("models", model_id, "env", name), value) for name, value in env.items())
+            case ResponsesModel(api_key=str() as key):
+                yield ("models", model_id, "api_key"), key
+            case _:
+                pass
+    yield from ((("serve", "api_keys", number), key) for number, key in enumerate(config.serve.api_keys))
+
+
+def _variable(value: str) -> str | None:
+    reference = _REFERENCE.fullmatch(value)
+    return reference[1] if reference else None
+
+
+def _value(value: str, environ: Mapping[str, str]) -> str:
+    variable = _variable(value)
+    return value if variable is None else environ[variable]
+
+
+def _command(command: tuple[str, ...] | None, folder: Path) -> tuple[str, ...] | None:
+    if command is None:
+        return None
+    program, *arguments = command
+    if program == _OURSELVES:
+        return (sys.executable, "-m", "dragoman", *arguments)
+    # A bare name is looked for in PATH; a path is relative to the file, like every other.
+    return (str(folder / program) if "/" in program else program, *arguments)

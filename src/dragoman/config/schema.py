@@ -1,0 +1,162 @@
+"""What a configuration file may say, and what holds where it says nothing.
+
+Each table is a frozen type, each key a field with its default and its limits. Numbers have a range, because a
+duration of `inf` or a limit of -1 is a slip of the pen and not a wish. `explain` turns these types into words, so a
+field that is added here is documented in every error message.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from dragoman.lm.presentation import Reasoning, ReasoningFallback, Style
+
+__all__ = [
+    "AcpModel",
+    "Conversation",
+    "Loop",
+    "ModelConfig",
+    "ResponsesModel",
+    "ScriptModel",
+    "Serve",
+    "Tables",
+    "Tools",
+    "is_path",
+]
+
+# A week of minutes: longer than any weekend, and short enough that a typo does not keep an agent for a year.
+_Minutes: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=10_080)]
+# Waits inside a request. Consumers give up after some minutes.
+_Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=600)]
+# More than any model takes today, by a factor of ten.
+_Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=100_000_000)]
+# Ten times the limit of the strictest consumer is more than any model chooses well from.
+_ToolCount: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1_280)]
+_Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
+# Ids travel in markers, URLs and command lines: no spaces, no backslash, nothing that looks like an option.
+_ModelId: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z",
+        description="a name of at most 64 letters, digits, dots and dashes",
+    ),
+]
+_Variable: TypeAlias = Annotated[
+    str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z", description="the name of a variable")
+]
+
+
+def is_path(text: str) -> bool:
+    """Whether a text can be the path of anything: the system takes neither an empty one nor a NUL."""
+    return text != "" and "\0" not in text
+
+
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class _Model(_Table, frozen=True, tag_field="kind"):
+    # What a model picker shows.
+    name: _Text | None = None
+    reasoning: Reasoning = "thinking"
+    # For consumers without thinking parts.
+    reasoning_fallback: ReasoningFallback = "text"
+
+    @property
+    def style(self) -> Style:
+        return Style(self.reasoning, self.reasoning_fallback)
+
+
+class AcpModel(_Model, frozen=True, kw_only=True, tag="acp"):
+    """An agent that speaks the Agent Client Protocol."""
+
+    # An entry of the catalogue of agents, or a command of one's own; one of them at least.
+    agent: _Text | None = None
+    command: Annotated[tuple[_Text, ...], msgspec.Meta(min_length=1)] | None = None
+    env: dict[_Variable, str] = {}
+    env_inherit: bool = True
+    # Where the agent works when the consumer names no folder; without it, where we are.
+    cwd: Path | None = None
+    # By the agent's own ids.
+    mode: _Text | None = None
+    options: dict[str, str | bool | int | float] = {}
+    # Offer the agent file access through us.
+    fs: bool = False
+    # When the request offers no permission tool.
+    permission: Literal["deny", "allow-reads", "allow"] = "deny"
+    max_input_tokens: _Tokens = 1_000_000
+    max_output_tokens: _Tokens = 64_000
+
+
+class ResponsesModel(_Model, frozen=True, kw_only=True, tag="responses"):
+    """An endpoint that speaks Open Responses."""
+
+    base_url: Annotated[
+        str, msgspec.Meta(pattern=r"^https?://[^\s/]+", description="an http:// or https:// address")
+    ]
+    model: _Text
+    api_key: _Text | None = None
+    max_input_tokens: _Tokens = 1_000_000
+    max_output_tokens: _Tokens = 64_000
+
+
+class ScriptModel(_Model, frozen=True, kw_only=True, tag="script"):
+    """A script. Left out, the name and the limits are those that the script gives itself."""
+
+    path: Path
+    max_input_tokens: _Tokens | None = None
+    max_output_tokens: _Tokens | None = None
+
+
+ModelConfig: TypeAlias = AcpModel | ResponsesModel | ScriptModel
+
+
+class Conversation(_Table, frozen=True):
+    # An agent is parked after this much idleness.
+    idle_minutes: _Minutes = 30
+    # How long a person may take to decide.
+    human_minutes: _Minutes = 240
+    cancel_grace_seconds: _Seconds = 10
+    # After the last arrival of a call; a second in all.
+    gather_milliseconds: Annotated[float, msgspec.Meta(ge=0, le=1_000)] = 150
+    retry_seconds: _Seconds = 10
+    replay_tokens: _Tokens = 100_000
+    keep_days: Annotated[float, msgspec.Meta(ge=0, le=3_650)] = 30
+
+
+class Tools(_Table, frozen=True):
+    # Files in the form of a `languageModelTools` contribution.
+    declarations: tuple[Path, ...] = ()
+    # The editor's chat.tools.global.autoApprove, chat.tools.eligibleForAutoApproval and chat.tools.urls.autoApprove.
+    auto_approve: bool = False
+    eligible: dict[str, bool] = {}
+    urls: dict[str, bool] = {}
+    limit: _ToolCount = 128
+    virtual_threshold: _ToolCount = 128
+
+
+class Loop(_Table, frozen=True):
+    turns: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 50
+    on_denial: Literal["skip-rest", "ask-each"] = "skip-rest"
+    deadline_minutes: _Minutes = 240
+
+
+class Serve(_Table, frozen=True):
+    host: _Text = "127.0.0.1"
+    # 0: one that is free.
+    port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 8427
+    # Required when the host is not loopback.
+    api_keys: tuple[_Text, ...] = ()
+
+
+class Tables(_Table, frozen=True):
+    """A whole file."""
+
+    models: dict[_ModelId, ModelConfig] = {}
+    conversation: Conversation = Conversation()
+    tools: Tools = Tools()
+    loop: Loop = Loop()
+    serve: Serve = Serve()

@@ -1,0 +1,191 @@
+"""From a configured model to one that can be asked.
+
+A back end has one case in `_made`, and nothing else here knows of it. `Models` is what a front end holds: each model
+made when it is first asked for, and all of them ended together.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dragoman.backends.scripted import ScriptedModel, ScriptError, load_script
+from dragoman.config import (
+    AcpModel,
+    Config,
+    ConfigError,
+    ModelConfig,
+    ResponsesModel,
+    ScriptModel,
+    quoted,
+    resolved,
+)
+from dragoman.lm import (
+    Capabilities,
+    ErrorKind,
+    GuardedModel,
+    LanguageModel,
+    LanguageModelError,
+    ModelInfo,
+)
+from dragoman.nearest import nearest
+
+if TYPE_CHECKING:
+    from dragoman.backends.agent.grants import Grants
+    from dragoman.backends.agent.model import AgentModel
+
+__all__ = ["ModelNotUsable", "Models", "build", "build_unguarded", "find"]
+
+_log = logging.getLogger(__name__)
+
+
+class ModelNotUsable(LanguageModelError):
+    """A model that cannot even be started, because there is none of that name or its configuration is not right."""
+
+    def __init__(self, kind: ErrorKind, message: str, *, hint: str | None = None) -> None:
+        super().__init__(kind, message, hint=hint)
+
+
+def find(config: Config, model_id: str) -> ModelConfig:
+    """The model of that name, as it is configured."""
+    if model_id in config.models:
+        return config.models[model_id]
+    meant = nearest(model_id, config.models)
+    known = ", ".join(quoted(each) for each in config.models)
+    hint = f"Did you mean {quoted(meant)}?" if meant else f"Configured: {known}."
+    raise ModelNotUsable("not_found", f"There is no model {quoted(model_id)}.", hint=hint)
+
+
+class Models:
+    """The models of a configuration, under way."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._made: dict[str, GuardedModel] = {}
+        self._grants: Grants | None = None
+
+    @property
+    def grants(self) -> Grants:
+        """The permissions that agents wait for, of all models."""
+        if self._grants is None:
+            from dragoman.backends.agent.grants import Grants  # noqa: PLC0415 - for models that are agents
+
+            self._grants = Grants()
+        return self._grants
+
+    def get(self, model_id: str) -> GuardedModel:
+        if model_id not in self._made:
+            style = find(self._config, model_id).style
+            self._made[model_id] = GuardedModel(build_unguarded(self._config, model_id, self.grants), style)
+        return self._made[model_id]
+
+    def infos(self) -> tuple[ModelInfo, ...]:
+        """Of every model that can be used; why one cannot is in the log, and is told to whoever asks for it."""
+        found: list[ModelInfo] = []
+        for model_id in self._config.models:
+            try:
+                found.append(self.get(model_id).info)
+            except ModelNotUsable as error:
+                _log.warning("model %s cannot be used: %s", model_id, error.sentence)
+        return tuple(found)
+
+    async def close(self) -> None:
+        """End what was started for any of them."""
+        made, self._made = self._made, {}
+        for model in made.values():
+            await model.close()
+
+
+def build(config: Config, model_id: str) -> GuardedModel:
+    """The model of that name, behind the guard: what everybody should use."""
+    style = find(config, model_id).style
+    return GuardedModel(build_unguarded(config, model_id), style)
+
+
+def build_unguarded(config: Config, model_id: str, grants: Grants | None = None) -> LanguageModel:
+    """The model as its back end made it: for whoever wants to see which rules it breaks."""
+    find(config, model_id)
+    try:
+        return _made(model_id, resolved(config, model_id), config, grants)
+    except (ConfigError, ScriptError) as error:
+        raise ModelNotUsable("bad_request", str(error)) from error
+
+
+def _made(model_id: str, model: ModelConfig, config: Config, grants: Grants | None) -> LanguageModel:
+    match model:
+        case ScriptModel():
+            return _scripted(model_id, model)
+        case AcpModel():
+            return _agent(model_id, model, config, grants)
+        case ResponsesModel():
+            raise ModelNotUsable(
+                "bad_request",
+                f"{quoted(model_id)} is an Open Responses endpoint, which is not in this version yet.",
+                hint='This version has agents (kind = "acp") and scripts (kind = "script").',
+            )
+
+
+def _agent(model_id: str, model: AcpModel, config: Config, grants: Grants | None) -> AgentModel:
+    from dragoman.backends.agent.catalogue import traits_of  # noqa: PLC0415 - only agents need it
+    from dragoman.backends.agent.model import AgentModel  # noqa: PLC0415
+    from dragoman.backends.agent.settings import AgentSettings, Timing  # noqa: PLC0415
+
+    if model.command is None:
+        raise ModelNotUsable(
+            "bad_request",
+            f"{quoted(model_id)} names the agent {quoted(model.agent or '')} and no command.",
+            hint="Add `command`: how the agent is started.",
+        )
+    traits = traits_of(model.agent)
+    conversation = config.conversation
+    settings = AgentSettings(
+        model_id,
+        model.name or model_id,
+        model.command,
+        {**(os.environ if model.env_inherit else {}), **dict(traits.env), **model.env},
+        (model.cwd or Path.cwd()).absolute(),
+        traits,
+        Timing(
+            idle=conversation.idle_minutes * 60,
+            human=conversation.human_minutes * 60,
+            grace=conversation.cancel_grace_seconds,
+            gather=conversation.gather_milliseconds / 1_000,
+            retry=conversation.retry_seconds,
+        ),
+        model.mode,
+        model.options,
+        model.permission,
+        model.style,
+        conversation.replay_tokens,
+    )
+    info = ModelInfo(
+        id=model_id,
+        name=model.name or model_id,
+        family=model.agent or model_id,
+        version="1",
+        max_input_tokens=model.max_input_tokens,
+        max_output_tokens=model.max_output_tokens,
+        capabilities=Capabilities(tool_calling=True, image_input=True),
+        detail="An agent, through Dragoman.",
+        is_byok=True,
+        is_user_selectable=True,
+    )
+    return AgentModel(info, settings, grants=grants)
+
+
+def _scripted(model_id: str, model: ScriptModel) -> ScriptedModel:
+    script = load_script(model.path, id=model_id)
+    info = script.info
+    return ScriptedModel(
+        script,
+        info=msgspec.structs.replace(
+            info,
+            name=model.name or info.name,
+            max_input_tokens=model.max_input_tokens or info.max_input_tokens,
+            max_output_tokens=model.max_output_tokens or info.max_output_tokens,
+        ),
+    )

@@ -1,0 +1,129 @@
+"""`dragoman approvals`: the list, and taking things back."""
+
+import json
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import main
+from dragoman.store import ApprovalStore, Database
+
+_WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state folder in which three things are approved."""
+    folder = tmp_path / "state"
+    monkeypatch.setenv("DRAGOMAN_STATE_DIR", str(folder))
+    with Database.open(folder) as database:
+        store = ApprovalStore(database)
+        store.add("run_command", "make test", "/home/me/project", _WHEN)
+        store.add("fetch_url", "https://docs.example/" + "x" * 100, None, _WHEN)
+        store.add("write_file", "a\x1b[2J\nb.txt", None, _WHEN)
+    return folder
+
+
+def _kept(folder: Path) -> list[str]:
+    with Database.open(folder) as database:
+        return [approval.tool for approval in ApprovalStore(database).list()]
+
+
+@pytest.mark.usefixtures("state")
+def test_the_list_is_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["approvals"]) == 0
+    when = _WHEN.astimezone().strftime("%Y-%m-%d %H:%M")
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].split() == ["ID", "LEVEL", "TOOL", "WHAT", "WHERE", "WHEN"]
+    assert [line.split()[:3] for line in shown[1:]] == [
+        ["1", "workspace", "run_command"],
+        ["2", "always", "fetch_url"],
+        ["3", "always", "write_file"],
+    ]
+    columns = [shown[0].index(name) for name in ("WHAT", "WHERE", "WHEN")]
+    cells = [[line[at:].split("  ")[0].strip() for at in columns] for line in shown[1:]]
+    assert cells == [
+        ["make test", "/home/me/project", when],
+        ["https://docs.example/" + "x" * 38 + "…", "everywhere", when],
+        # On one line, and with nothing that the terminal would obey.
+        ["a\\x1b[2J\\nb.txt", "everywhere", when],
+    ]
+
+
+@pytest.mark.usefixtures("state")
+def test_the_list_as_json_has_everything_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["approvals", "list", "--json"]) == 0
+    first, second, third = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first == {
+        "id": "1",
+        "level": "workspace",
+        "tool": "run_command",
+        "key": "make test",
+        "workspace": "/home/me/project",
+        "grantedAt": "2026-01-02T03:04:05Z",
+    }
+    assert second["key"] == "https://docs.example/" + "x" * 100
+    assert (third["key"], third["workspace"]) == ("a\x1b[2J\nb.txt", None)
+
+
+def test_an_empty_list_says_so_and_makes_the_state_folder_private(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["approvals"]) == 0
+    assert capsys.readouterr().out == "Nothing is approved beyond the session it was approved in.\n"
+    folder = home / ".local/state/dragoman"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / "dragoman.db").stat().st_mode) == 0o600
+
+
+def test_some_are_taken_back(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["approvals", "revoke", "1", "3"]) == 0
+    assert capsys.readouterr().out == "Approval 1 is taken back.\nApproval 3 is taken back.\n"
+    assert _kept(state) == ["fetch_url"]
+
+
+def test_what_does_not_exist_cannot_be_taken_back_but_the_rest_is(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["approvals", "revoke", "77", "2", "s1"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "There is no approval 77.",
+        "Approval 2 is taken back.",
+        "There is no approval s1.",
+    ]
+    assert _kept(state) == ["run_command", "write_file"]
+
+
+def test_everything_is_taken_back(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["approvals", "reset"]) == 0
+    assert capsys.readouterr().out == (
+        "All approvals are taken back: 3 that were kept, and those of running sessions.\n"
+    )
+    assert _kept(state) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("approvals revok 1", 'approvals: there is no "revok". Did you mean "revoke"?'),
+        ("approvals frobnicate", 'approvals: there is no "frobnicate". There are list, revoke, reset.'),
+        ("approvals revoke", "approvals revoke: which? Give the ids that `dragoman approvals` shows."),
+        ("approvals reset 1 2", 'approvals reset: takes no ids. Did you mean "revoke 1 2"?'),
+    ],
+)
+def test_nonsense_changes_nothing(
+    line: str, problem: str, state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line.split()) == 2
+    assert capsys.readouterr().err == f"dragoman: {problem}\n"
+    assert len(_kept(state)) == 3
+
+
+def test_a_state_folder_that_cannot_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["approvals", "--state-dir", str(tmp_path / "file")]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"dragoman: {tmp_path}/file/dragoman.db: The state folder cannot be used")
+    assert "Choose another with --state-dir." in shown

@@ -1,0 +1,119 @@
+"""What a command line means, and what is said to one that means nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from dragoman import __version__
+from dragoman.cli import main
+from dragoman.cli.commands import COMMANDS
+from dragoman.cli.errors import UsageError
+from dragoman.cli.parser import parse
+
+
+def test_without_arguments_the_three_most_useful_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    shown = capsys.readouterr()
+    assert [line.split()[1] for line in shown.out.splitlines() if line.startswith("  dragoman")] == [
+        "demo",
+        "chat",
+        "doctor",
+    ]
+    assert shown.err == ""
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"dragoman {__version__}\n"
+
+
+def test_help_names_every_command_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    for command in COMMANDS.values():
+        assert f"  {command.name} " in shown
+        assert command.summary in shown
+    assert "0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted" in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_has_examples_and_fits_the_screen(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([name, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "global options:" in shown
+    assert f"examples:\n  dragoman {name}" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("chta", 'unknown command "chta". Did you mean "chat"?\nTry: dragoman --help'),
+        ("--config x.toml docter", 'unknown command "docter". Did you mean "doctor"?\nTry: dragoman --help'),
+        ("xyzzy", 'unknown command "xyzzy".\nTry: dragoman --help'),
+        ("--confg x chat", 'unknown option --confg. Did you mean "--config"?\nTry: dragoman --help'),
+        ("chat --jsno", 'unknown option --jsno. Did you mean "--json"?\nTry: dragoman chat --help'),
+        (
+            "chat --promt=hello",
+            'unknown option --promt=hello. Did you mean "--prompt"?\nTry: dragoman chat --help',
+        ),
+        ("chat --js", 'unknown option --js. Did you mean "--json"?\nTry: dragoman chat --help'),
+        ("chat a b", '"b" is one argument too many.\nTry: dragoman chat --help'),
+        ("chat -p", "argument -p/--prompt: expected one argument\nTry: dragoman chat --help"),
+        ("check", "the following arguments are required: TARGET\nTry: dragoman check --help"),
+        ("-x", "unknown option -x.\nTry: dragoman --help"),
+        (
+            "--log-level inof demo",
+            '--log-level: "inof" is no log level; there are error, warning, info, debug. Did you mean "info"?',
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_what_was_probably_meant(
+    line: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line.split()) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == f"dragoman: {problem}\n"
+
+
+def test_global_options_may_stand_before_the_command_and_after_it() -> None:
+    _, before = parse(
+        ["--config", "a", "--state-dir", "b", "--log-level", "info", "--log-file", "c", "chat", "m"], {}
+    )
+    _, after = parse(
+        ["chat", "--config", "a", "--state-dir", "b", "m", "--log-level", "info", "--log-file", "c"], {}
+    )
+    for said in (before, after):
+        assert said.config == Path("a")
+        assert said.state_dir == Path("b")
+        assert said.log_level == "info"
+        assert said.log_file == Path("c")
+        assert said.model == "m"
+
+
+def test_an_option_given_twice_holds_as_it_was_given_last() -> None:
+    _, said = parse(["--config", "a", "chat", "--config", "b"], {})
+    assert said.config == Path("b")
+
+
+def test_without_options_nothing_is_set() -> None:
+    command, said = parse(["chat"], {})
+    assert command is COMMANDS["chat"]
+    assert (said.config, said.state_dir, said.log_file, said.log_level) == (None, None, None, "warning")
+    assert (said.model, said.prompt, said.json) == (None, None, False)
+
+
+def test_the_log_level_may_stand_in_the_environment() -> None:
+    assert parse(["demo"], {"DRAGOMAN_LOG": "DEBUG"})[1].log_level == "debug"
+    assert parse(["demo"], {"DRAGOMAN_LOG": ""})[1].log_level == "warning"
+    assert parse(["demo", "--log-level", "Error"], {"DRAGOMAN_LOG": "debug"})[1].log_level == "error"
+    with pytest.raises(UsageError, match=r'^\$DRAGOMAN_LOG: "loud" is no log level'):
+        parse(["demo"], {"DRAGOMAN_LOG": "loud"})
+
+
+def test_a_prompt_may_begin_with_a_dash_when_it_is_joined_to_its_option() -> None:
+    _, said = parse(["chat", "--prompt=-v what does it mean?"], {})
+    assert said.prompt == "-v what does it mean?"

@@ -1,0 +1,105 @@
+"""The program itself, as a shell starts it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Longer than anything here takes on a machine that is busy; nothing waits for it.
+_LIMIT = 60
+
+_SCRIPT = '{"do": [{"say": "Hello to you, too."}]}\n'
+_SILENT = '{"do": [{"wait": "forever"}]}\n'
+
+
+def _run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dragoman", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT,
+        check=False,
+    )
+
+
+@pytest.fixture
+def tape() -> None:
+    Path("tape.jsonl").write_text(_SCRIPT)
+    Path("dragoman.toml").write_text('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
+
+
+@pytest.mark.usefixtures("tape")
+def test_one_prompt_and_its_answer() -> None:
+    done = _run("chat", "-p", "hello")
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "Hello to you, too.", "")
+
+
+def test_nothing_heavy_is_imported_before_a_command_needs_it() -> None:
+    heavy = ("rich", "prompt_toolkit", "jsonschema", "httpx2", "sqlite3", "msgspec", "asyncio")
+    program = f"import sys, dragoman.cli; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=_LIMIT, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_configuration_and_models_import_nothing_that_only_some_commands_need() -> None:
+    heavy = ("rich", "prompt_toolkit", "jsonschema", "httpx2", "sqlite3", "dragoman.tools")
+    program = f"import sys, dragoman.cli.run; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=_LIMIT, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_a_reader_that_has_had_enough_is_no_reason_to_complain() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "dragoman", "doctor"],
+            stdin=subprocess.DEVNULL,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            timeout=_LIMIT,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_output_that_is_closed_is_no_reason_either() -> None:
+    program = [sys.executable, "-m", "dragoman"]
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *program], stderr=subprocess.PIPE, timeout=_LIMIT, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_characters_that_the_terminal_cannot_show_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    done = _run("doctor")
+    assert done.returncode == 0
+    assert "      ? Write one to" in done.stdout
+
+
+def test_an_interrupt_ends_quietly_with_130() -> None:
+    Path("silent.jsonl").write_text(_SILENT)
+    Path("dragoman.toml").write_text('[models.silent]\nkind = "script"\npath = "silent.jsonl"\n')
+    with subprocess.Popen(
+        [sys.executable, "-m", "dragoman", "doctor", "silent"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert any("model silent" in line for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=_LIMIT)
+    assert (process.returncode, errors) == (130, "")

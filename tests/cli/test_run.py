@@ -1,0 +1,195 @@
+"""Whatever a command does, a user sees sentences and an exit status."""
+
+import logging
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import chat, entry, main
+from dragoman.config import BUILTIN_MODELS
+from dragoman.frontends.terminal import ChatOptions
+from dragoman.lm import LanguageModelError
+from dragoman.tools.declaration import DeclarationError
+from dragoman.tools.registry import RegistryError
+
+Starts = Callable[[Callable[[ChatOptions], int]], None]
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> Starts:
+    """Puts something else in the place of the chat."""
+    return lambda instead: monkeypatch.setattr(chat, "run_chat", instead)
+
+
+def _keeps(seen: list[ChatOptions]) -> Callable[[ChatOptions], int]:
+    def run(options: ChatOptions) -> int:
+        seen.append(options)
+        return 0
+
+    return run
+
+
+def _raises(error: BaseException) -> Callable[[ChatOptions], int]:
+    def run(_options: ChatOptions) -> int:
+        raise error
+
+    return run
+
+
+def test_chat_gets_what_the_line_says(starts: Starts, home: Path) -> None:
+    seen: list[ChatOptions] = []
+    starts(_keeps(seen))
+    Path("mine.toml").write_text('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
+    assert main(["chat", "--config", "mine.toml", "--state-dir", "s", "-p", "hello", "--json"]) == 0
+    assert main(["chat", "demo"]) == 0
+    tape, demo = seen
+    assert (tape.model, tape.prompt, tape.json, tape.demo) == ("tape", "hello", True, False)
+    assert tape.state_dir == home / "work" / "s"
+    assert tape.workspace == (home / "work",)
+    assert list(tape.config.models) == ["tape", "demo"]
+    assert (demo.model, demo.prompt, demo.json) == ("demo", None, False)
+    assert demo.state_dir == home / ".local/state/dragoman"
+
+
+def test_the_status_of_a_chat_is_ours(starts: Starts) -> None:
+    starts(lambda _options: 1)
+    assert main(["chat"]) == 1
+
+
+def test_demo_is_the_built_in_one_whatever_the_configuration_says(starts: Starts) -> None:
+    seen: list[ChatOptions] = []
+    starts(_keeps(seen))
+    Path("dragoman.toml").write_text(
+        '[models.demo]\nkind = "script"\npath = "other.jsonl"\n[loop]\nturns = 3\n'
+    )
+    assert main(["demo"]) == 0
+    [options] = seen
+    assert options.demo
+    assert options.model == "demo"
+    assert options.config.loop.turns == 3
+    assert options.config.models["demo"] == BUILTIN_MODELS["demo"]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("chat dmeo", 'dragoman: There is no model "dmeo". Did you mean "demo"?\n'),
+        ("chat xyzzy", 'dragoman: There is no model "xyzzy". Configured: "demo".\n'),
+        ("check dmeo", 'dragoman: There is no model "dmeo". Did you mean "demo"?\n'),
+        (
+            "chat --config none.toml",
+            "none.toml: the configuration cannot be read: No such file or directory.\n",
+        ),
+    ],
+)
+def test_a_wrong_name_is_wrong_usage(line: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(line.split()) == 2
+    assert capsys.readouterr().err == problem
+
+
+def test_a_wrong_configuration_is_told_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("dragoman.toml").write_text("[loop]\nturn = 3\ndeadline_minutes = 'x'\n")
+    assert main(["chat"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        'dragoman.toml:2: unknown key "turn" in [loop]. Did you mean "turns"?',
+        'dragoman.toml:3: "deadline_minutes" in [loop]: expected a number above 0 up to 10080, found "x".',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        (LanguageModelError("unavailable", "It is away", hint="Try again."), 1, "It is away. Try again."),
+        (DeclarationError("no name", where="tools.json"), 2, "tools.json: no name"),
+        (RegistryError("read_file is declared twice."), 2, "read_file is declared twice."),
+        (KeyboardInterrupt(), 130, None),
+    ],
+)
+def test_how_a_chat_may_end(
+    error: BaseException, status: int, told: str | None, starts: Starts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starts(_raises(error))
+    assert main(["chat"]) == status
+    assert capsys.readouterr().err == ("" if told is None else f"dragoman: {told}\n")
+
+
+def test_what_nobody_expected_is_one_line(starts: Starts, capsys: pytest.CaptureFixture[str]) -> None:
+    starts(_raises(ZeroDivisionError("by zero")))
+    assert main(["chat"]) == 1
+    assert capsys.readouterr().err == (
+        "dragoman: this should not have happened: ZeroDivisionError: by zero. "
+        "Run it again with --log-level debug to see where.\n"
+    )
+
+
+def test_what_nobody_expected_is_told_in_full_to_who_asks(
+    starts: Starts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starts(_raises(ZeroDivisionError("by zero")))
+    assert main(["chat", "--log-level", "debug"]) == 1
+    shown = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in shown
+    assert "test_run.py" in shown
+
+
+def test_what_nobody_expected_is_kept_in_the_log_file(
+    starts: Starts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starts(_raises(ZeroDivisionError("by zero")))
+    assert main(["chat", "--log-file", "run.log"]) == 1
+    assert capsys.readouterr().err.endswith("The details are in run.log.\n")
+    assert "Traceback (most recent call last)" in Path("run.log").read_text()
+    assert stat.S_IMODE(Path("run.log").stat().st_mode) == 0o600
+
+
+def test_a_pipe_that_broke_inside_is_not_taken_for_our_output(
+    starts: Starts, capfd: pytest.CaptureFixture[str]
+) -> None:
+    starts(_raises(BrokenPipeError(32, "Broken pipe")))
+    assert main(["chat"]) == 1
+    assert "this should not have happened: BrokenPipeError" in capfd.readouterr().err
+
+
+# One writes when it ends, the other line by line.
+@pytest.mark.parametrize("command", ["approvals", "doctor"])
+def test_output_that_nobody_reads_ends_quietly(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as output:
+        monkeypatch.setattr("sys.stdout", output)
+        assert main([command]) == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_the_program_exits_with_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["dragoman", "chta"])
+    with pytest.raises(SystemExit) as ended:
+        entry()
+    assert ended.value.code == 2
+
+
+def test_a_log_file_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["chat", "--log-file", "none/run.log"]) == 2
+    assert capsys.readouterr().err == (
+        "dragoman: the log file none/run.log cannot be written: No such file or directory.\n"
+    )
+
+
+def test_keys_of_the_configuration_are_not_logged(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leak(_options: ChatOptions) -> int:
+        logging.getLogger("test").error("the key is %s", "hunter2-hunter2")
+        return 0
+
+    starts(leak)
+    monkeypatch.setenv("GATEWAY_KEY", "hunter2-hunter2")
+    Path("dragoman.toml").write_text(
+        '[models.a]\nkind = "script"\npath = "x"\n'
+        '[models.gateway]\nkind = "responses"\nbase_url = "http://a"\nmodel = "m"\napi_key = "$GATEWAY_KEY"\n'
+    )
+    assert main(["chat", "--log-file", "run.log"]) == 0
+    assert "the key is [redacted]" in Path("run.log").read_text()

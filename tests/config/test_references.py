@@ -1,0 +1,151 @@
+"""Values that stand in the environment: found when a model is used, told when they are missing, never logged."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.config import (
+    AcpModel,
+    Config,
+    ConfigError,
+    ResponsesModel,
+    ScriptModel,
+    load,
+    resolved,
+    secrets,
+    unset,
+)
+
+_TEXT = """\
+[models.agent]
+kind = "acp"
+command = ["dragoman", "demo-agent"]
+env = { API_KEY = "$AGENT_KEY", LEVEL = "debug", "PASSWORD" = "plain-password", HALF = "$5 and more" }
+
+[models.gateway]
+kind = "responses"
+base_url = "http://127.0.0.1:8000/v1"
+model = "m"
+api_key = "$GATEWAY_KEY"
+
+[models.open]
+kind = "responses"
+base_url = "http://127.0.0.1:8000/v1"
+model = "m"
+
+[models.tool]
+kind = "acp"
+command = ["./bin/agent", "./argument"]
+[models.tool.env]
+A = "$ONE"
+B = "$TWO"
+
+[models.named]
+kind = "acp"
+agent = "claude"
+
+[serve]
+api_keys = ["$SERVE_KEY", "literal-key"]
+"""
+_ENVIRON = {
+    "AGENT_KEY": "agent-value",
+    "GATEWAY_KEY": "gateway-value",
+    "ONE": "1",
+    "TWO": "",
+    "SERVE_KEY": "serve-value",
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    file = tmp_path / "dragoman.toml"
+    file.write_text(_TEXT)
+    return load(file)
+
+
+def test_values_are_taken_from_the_environment(config: Config) -> None:
+    agent = resolved(config, "agent", _ENVIRON)
+    assert isinstance(agent, AcpModel)
+    assert agent.env == {
+        "API_KEY": "agent-value",
+        "LEVEL": "debug",
+        "PASSWORD": "plain-password",
+        # Only a whole value is a reference.
+        "HALF": "$5 and more",
+    }
+    gateway = resolved(config, "gateway", _ENVIRON)
+    assert isinstance(gateway, ResponsesModel)
+    assert gateway.api_key == "gateway-value"
+
+
+def test_a_variable_that_is_empty_is_set(config: Config) -> None:
+    tool = resolved(config, "tool", _ENVIRON)
+    assert isinstance(tool, AcpModel)
+    assert tool.env == {"A": "1", "B": ""}
+
+
+def test_a_variable_that_is_not_set_is_told_with_its_place(config: Config, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolved(config, "tool", {})
+    assert str(caught.value).splitlines() == [
+        f"{tmp_path}/dragoman.toml:{line}: the environment variable {name} is not set. "
+        "Set it first, or write the value here."
+        for line, name in ((21, "ONE"), (22, "TWO"))
+    ]
+
+
+def test_a_variable_that_is_not_set_for_one_model_does_not_break_another(config: Config) -> None:
+    assert isinstance(resolved(config, "gateway", {"GATEWAY_KEY": "k"}), ResponsesModel)
+    assert resolved(config, "open", {}) == config.models["open"]
+    assert resolved(config, "demo", {}) == config.models["demo"]
+
+
+def test_the_variables_of_a_table(config: Config) -> None:
+    [problem] = unset(config, ("serve",), {})
+    assert "SERVE_KEY is not set" in problem.text
+    assert not unset(config, ("serve",), _ENVIRON)
+
+
+def test_our_own_name_means_our_own_interpreter(config: Config) -> None:
+    agent = resolved(config, "agent", _ENVIRON)
+    assert isinstance(agent, AcpModel)
+    assert agent.command == (sys.executable, "-m", "dragoman", "demo-agent")
+
+
+def test_a_command_that_is_a_path_is_relative_to_the_file(config: Config, tmp_path: Path) -> None:
+    tool = resolved(config, "tool", _ENVIRON)
+    assert isinstance(tool, AcpModel)
+    assert tool.command == (str(tmp_path / "bin/agent"), "./argument")
+
+
+def test_a_command_in_the_path_and_none_at_all_stay(config: Config) -> None:
+    named = resolved(config, "named", {})
+    assert isinstance(named, AcpModel)
+    assert named.command is None
+    other = Config(models={"a": AcpModel(command=("npx", "-y"))})
+    assert resolved(other, "a", {}) == other.models["a"]
+
+
+def test_secrets_are_values_of_variables_and_of_what_is_called_a_key(config: Config) -> None:
+    assert secrets(config, _ENVIRON) == {
+        *("agent-value", "gateway-value", "1", "serve-value"),
+        *("plain-password", "literal-key"),
+    }
+    assert secrets(config, {}) == {"plain-password", "literal-key"}
+
+
+def test_a_configuration_without_a_file_can_lack_variables_too() -> None:
+    config = Config(
+        models={"a": AcpModel(agent="x", env={"A": "$NOT_SET"}), "s": ScriptModel(path=Path("x"))}
+    )
+    with pytest.raises(ConfigError, match=r"^the configuration: the environment variable NOT_SET is not set"):
+        resolved(config, "a", {})
+    assert config.source.folder == Path.cwd()
+
+
+def test_what_is_not_written_down_stands_where_the_table_around_it_does(
+    config: Config, tmp_path: Path
+) -> None:
+    assert config.source.at(("models", "gateway", "name")) == f"{tmp_path}/dragoman.toml:6"
+    assert config.source.at(("loop", "turns")) == f"{tmp_path}/dragoman.toml:1"
