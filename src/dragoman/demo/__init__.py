@@ -1,0 +1,1 @@
+"""What can be tried without any account or network."""

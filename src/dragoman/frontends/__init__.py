@@ -1,0 +1,1 @@
+"""Front ends: each knows its own kind of consumer, and the contract; none knows what answers."""

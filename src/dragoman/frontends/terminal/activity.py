@@ -1,0 +1,101 @@
+"""One line about each tool call: what it is doing, and then what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+from rich.style import Style
+from rich.text import Text
+
+from dragoman.frontends.terminal.layout import elapsed, marked
+from dragoman.frontends.terminal.visible import visible_line
+from dragoman.lm import Outcome, ToolCallPart, ToolResultPart
+from dragoman.loop.events import ToolStarted
+from dragoman.loop.round import DENIED_WITH_REASON
+
+__all__ = ["SHORTEST", "Activity", "spinner"]
+
+_DIM = Style(dim=True)
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_FRAMES_A_SECOND = 10
+# One line holds no more than this in any terminal; a tool may report far longer ones.
+_LINE = 400
+
+_MARKS: dict[Outcome, tuple[str, Style]] = {
+    "ok": ("✓", Style(color="green")),
+    "error": ("✗", Style(color="red")),
+    "denied": ("⊘", Style(color="yellow")),
+    "skipped": ("⊘", _DIM),
+    "interrupted": ("⊘", Style(color="yellow")),
+    "timed_out": ("⊘", Style(color="yellow")),
+}
+_WORDS: dict[Outcome, str] = {
+    "ok": "",
+    "error": "failed",
+    "denied": "denied",
+    "skipped": "skipped",
+    "interrupted": "interrupted",
+    "timed_out": "nobody decided in time",
+}
+# These need no mention: the first is how it usually is, the others have just been said by the person.
+_USUAL_APPROVALS = ("read-only", "approved once", "approved:")
+# What comes before a person's reason in the result of a call.
+_REASON = DENIED_WITH_REASON.partition("{")[0]
+# What took less took no time that anybody noticed.
+SHORTEST = 0.05
+
+
+def spinner(now: float) -> str:
+    return _SPINNER[int(now * _FRAMES_A_SECOND) % len(_SPINNER)]
+
+
+@dataclass(slots=True)
+class Activity:
+    """A call that has no result yet."""
+
+    call: ToolCallPart
+    # Of the question about it; what it is called until it runs, if it ever does.
+    title: str = ""
+    started: ToolStarted | None = None
+    since: float = 0.0
+    progress: str = ""
+
+    def running(self, now: float) -> RenderableType | None:
+        if self.started is None:
+            return None
+        line = self._what()
+        line.append(f" · {elapsed(now - self.since)}", _DIM)
+        if self.progress:
+            line.append(f" · {visible_line(self.progress[:_LINE])}", _DIM)
+        return marked(spinner(now), line, Style(color="cyan"))
+
+    def finished(self, result: ToolResultPart, seconds: float) -> RenderableType:
+        outcome = result.outcome or ("error" if result.is_error else "ok")
+        mark, style = _MARKS[outcome]
+        line = self._what()
+        if _WORDS[outcome]:
+            line.append(f" · {_WORDS[outcome]}", style)
+        if seconds >= SHORTEST:
+            line.append(f" · {elapsed(seconds)}", _DIM)
+        if self.started is not None and not self.started.approved.startswith(_USUAL_APPROVALS):
+            line.append(f" · {visible_line(self.started.approved)}", _DIM)
+        if why := _why(result, outcome):
+            line.append(f" · {visible_line(why[:_LINE])}", _DIM)
+        return marked(mark, line, style)
+
+    def _what(self) -> Text:
+        if self.started is not None and self.started.message:
+            return Text(visible_line(self.started.message[:_LINE]))
+        return Text(visible_line((self.title.removesuffix("?") or self.call.name)[:_LINE]))
+
+
+def _why(result: ToolResultPart, outcome: Outcome) -> str:
+    """In a few words, where there is more to say than what became of it."""
+    match outcome:
+        case "error":
+            return result.text
+        case "denied" if result.text.startswith(_REASON):
+            return result.text.removeprefix(_REASON)
+        case _:
+            return ""

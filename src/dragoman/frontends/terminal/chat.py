@@ -1,0 +1,161 @@
+"""A chat in the terminal: prompts, answers, and Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Protocol
+
+from dragoman.clock import Clock
+from dragoman.frontends.terminal.commands import Commands, Leave
+from dragoman.frontends.terminal.host import DONE, INTERRUPTED, Host
+from dragoman.frontends.terminal.interrupts import Interrupts
+from dragoman.frontends.terminal.keys import quiet
+from dragoman.frontends.terminal.prompt import Interrupted
+from dragoman.frontends.terminal.screen import Screen
+from dragoman.frontends.terminal.session import Session
+from dragoman.frontends.terminal.transcript import Transcript
+from dragoman.lm import CancellationSource
+from dragoman.loop.events import EndReason
+
+__all__ = ["Chat", "Prompts", "Turns", "live"]
+
+# How often the live lines are drawn: fast enough for a spinner and for text to flow, slow enough to cost nothing.
+_FRAME_SECONDS = 0.08
+
+
+class Prompts(Protocol):
+    """Where prompts come from: a person, or the script of one."""
+
+    async def read(self) -> str | None:
+        """What to do next; None to leave. `Interrupted` to leave at once."""
+        ...
+
+
+class Turns:
+    """Runs prompts, one at a time, under Ctrl-C: once cancels the answer, twice leaves."""
+
+    def __init__(self, session: Session, interrupts: Interrupts) -> None:
+        self._session = session
+        self._interrupts = interrupts
+        self._source: CancellationSource | None = None
+        self._leave: Callable[[], object] = lambda: None
+        self._is_leaving = False
+
+    async def run(self, prompt: str, host: Host) -> EndReason:
+        self._interrupts.forget()
+        source = self._source = CancellationSource()
+        host.on_cut = self.end
+        try:
+            return await self._session.answer(prompt, host, source.token)
+        finally:
+            self._source = None
+
+    async def run_alone(self, prompt: str, host: Host) -> int:
+        """One prompt and nothing else. Returns the exit code."""
+        try:
+            with self.obeying_signals():
+                return host.exit_code(await self.run(prompt, host))
+        except Interrupted:
+            return INTERRUPTED
+
+    def interrupt(self) -> None:
+        if self._interrupts.press() or self._source is None:
+            self.end()
+        else:
+            self._source.cancel()
+
+    def end(self) -> None:
+        """Leave, whatever goes on."""
+        self._is_leaving = True
+        self._leave()
+
+    @contextmanager
+    def obeying_signals(self) -> Iterator[None]:
+        """Interrupts and requests to end reach us. Leaving ends what is in here, and only that."""
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        if task is None:
+            raise AssertionError("a turn runs in a task")
+        self._leave = task.cancel
+        loop.add_signal_handler(signal.SIGINT, self.interrupt)
+        loop.add_signal_handler(signal.SIGTERM, self.end)
+        loop.add_signal_handler(signal.SIGHUP, self.end)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self._is_leaving:
+                raise
+            task.uncancel()
+            raise Interrupted from None
+        finally:
+            self._leave = lambda: None
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.remove_signal_handler(number)
+
+
+class Chat:
+    def __init__(
+        self,
+        screen: Screen,
+        transcript: Transcript,
+        commands: Commands,
+        prompts: Prompts,
+        turns: Turns,
+        host: Host,
+        clock: Clock,
+    ) -> None:
+        self._screen = screen
+        self._transcript = transcript
+        self._commands = commands
+        self._prompts = prompts
+        self._turns = turns
+        self._host = host
+        self._clock = clock
+
+    async def talk(self) -> int:
+        """Until the person leaves. Returns the exit code."""
+        try:
+            with quiet(), self._turns.obeying_signals():
+                while (prompt := await self._prompts.read()) is not None:
+                    if prompt.strip():
+                        await self._obey(prompt.strip())
+        except Leave:
+            return DONE
+        except Interrupted:
+            return INTERRUPTED
+        return DONE
+
+    async def _obey(self, prompt: str) -> None:
+        if prompt.startswith("/"):
+            self._screen.print(self._commands.run(prompt))
+        else:
+            await self._answer(prompt)
+        self._screen.print()
+
+    async def _answer(self, prompt: str) -> None:
+        self._transcript.begin()
+        async with live(self._transcript, self._screen, self._clock):
+            await self._turns.run(prompt, self._host)
+
+
+@asynccontextmanager
+async def live(transcript: Transcript, screen: Screen, clock: Clock) -> AsyncIterator[None]:
+    """Keep the live lines moving, and take them away at the end."""
+
+    async def draw() -> None:
+        while True:
+            transcript.tick()
+            await clock.sleep(_FRAME_SECONDS)
+
+    drawing = asyncio.create_task(draw()) if screen.is_live else None
+    try:
+        yield
+    finally:
+        if drawing is not None:
+            drawing.cancel()
+            with suppress(asyncio.CancelledError):
+                await drawing
+        screen.show(None)

@@ -1,0 +1,253 @@
+"""The commands of the chat: `/model`, `/tools` and the others.
+
+Each is a function from the session and the words after its name to what is shown. None of them waits for anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rich.console import RenderableType
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from dragoman.config import ConfigError
+from dragoman.frontends.terminal.layout import column, note
+from dragoman.frontends.terminal.prompt import Suggestion
+from dragoman.frontends.terminal.session import Session
+from dragoman.frontends.terminal.visible import visible_line
+from dragoman.lm import LanguageModelError
+from dragoman.nearest import did_you_mean
+from dragoman.store import StoreError
+from dragoman.tools.registry import RegistryError
+
+__all__ = ["Commands", "Leave"]
+
+_DIM = Style(dim=True)
+_BOLD = Style(bold=True)
+_ERROR = Style(color="red")
+_ON = ("●", Style(color="green"))
+_OFF = ("○", _DIM)
+
+
+class Leave(Exception):
+    """The person wants to go."""
+
+
+class _Misuse(Exception):
+    """A command that cannot be carried out, and what to type instead."""
+
+
+_Run: TypeAlias = Callable[[list[str]], RenderableType]
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    usage: str
+    about: str
+    run: _Run
+    # What may stand after the name, for completion.
+    complete: Callable[[list[str]], Iterable[Suggestion]] = lambda _words: ()
+
+
+class Commands:
+    """`toggle_thinking` says whether thinking is shown in full from now on."""
+
+    def __init__(self, session: Session, *, toggle_thinking: Callable[[], bool]) -> None:
+        self._session = session
+        self._toggle_thinking = toggle_thinking
+        self._all = {
+            "model": _Command(
+                "[NAME]", "list the models, or go on with another", self._model, self._complete_model
+            ),
+            "tools": _Command(
+                "[on|off NAME]", "list the tools, or choose among them", self._tools, self._complete_tools
+            ),
+            "approvals": _Command(
+                "[revoke ID|reset]",
+                "what needs no question any more",
+                self._approvals,
+                self._complete_approvals,
+            ),
+            "thinking": _Command("", "show thinking in full, or folded", self._thinking),
+            "new": _Command("", "start a new conversation", self._new),
+            "help": _Command("", "this list", self._help),
+            "quit": _Command("", "leave", self._quit),
+        }
+
+    def run(self, line: str) -> RenderableType:
+        """What a line that begins with `/` leads to."""
+        name, *words = line[1:].split() or [""]
+        command = self._all.get(name)
+        if command is None:
+            known = did_you_mean(name, self._all).replace("'", "")
+            return note(
+                "✗",
+                f"There is no /{visible_line(name)}.{known.replace('mean ', 'mean /')} /help lists them.",
+                _ERROR,
+            )
+        try:
+            return command.run(words)
+        except (_Misuse, RegistryError, ConfigError, LanguageModelError, StoreError) as problem:
+            return note("✗", visible_line(_sentence(problem)), _ERROR)
+
+    def suggest(self, before: str) -> Iterable[Suggestion]:
+        """What the last word before the cursor could become: a command, what follows one, or a tool."""
+        words = before.split(" ")
+        if before.startswith("/"):
+            if len(words) == 1:
+                return [
+                    (f"/{name}", it.about) for name, it in self._all.items() if f"/{name}".startswith(before)
+                ]
+            command = self._all.get(words[0][1:])
+            found = command.complete(words[1:-1]) if command else ()
+            return [(text, about) for text, about in found if text.startswith(words[-1])]
+        if words[-1].startswith("#"):
+            return [
+                (f"#{info.reference_name}", info.display_name)
+                for info in self._session.registry.available()
+                if info.reference_name is not None and f"#{info.reference_name}".startswith(words[-1])
+            ]
+        return ()
+
+    # --- /model ------------------------------------------------------------------------------------------------------
+
+    def _model(self, words: list[str]) -> RenderableType:
+        match words:
+            case []:
+                rows = [(_on(name == self._session.model_name), Text(name)) for name in self._session.models]
+                return _table(rows)
+            case [name]:
+                self._session.use(name)
+                return note("●", f"Going on with {visible_line(self._session.model.info.name)}.")
+            case _:
+                raise _Misuse("Name one model: /model NAME")
+
+    def _complete_model(self, words: list[str]) -> Iterable[Suggestion]:
+        return [(name, "") for name in self._session.models] if not words else ()
+
+    # --- /tools ------------------------------------------------------------------------------------------------------
+
+    def _tools(self, words: list[str]) -> RenderableType:
+        registry = self._session.registry
+        match words:
+            case []:
+                offered = {info.name for info in registry.tools()}
+                rows = [
+                    (
+                        _on(info.name in offered),
+                        Text(info.name, _BOLD),
+                        Text(f"#{info.reference_name}" if info.reference_name else "", _DIM),
+                        Text("" if info.read_only else "asks first", _DIM),
+                    )
+                    for info in registry.available()
+                ]
+                return _table(rows) if rows else note("○", "There are no tools here.")
+            case ["on", name]:
+                registry.select(name)
+                return note("●", f"{visible_line(name)} is offered.")
+            case ["off", name]:
+                registry.deselect(name)
+                return note("○", f"{visible_line(name)} is not offered any more, unless a prompt names it.")
+            case _:
+                raise _Misuse("Type /tools, /tools on NAME or /tools off NAME.")
+
+    def _complete_tools(self, words: list[str]) -> Iterable[Suggestion]:
+        match words:
+            case []:
+                return [("on", "offer a tool"), ("off", "offer a tool no longer")]
+            case ["on" | "off"]:
+                return [(info.name, info.display_name) for info in self._session.registry.available()]
+            case _:
+                return ()
+
+    # --- /approvals --------------------------------------------------------------------------------------------------
+
+    def _approvals(self, words: list[str]) -> RenderableType:
+        approvals = self._session.approvals
+        match words:
+            case []:
+                rows = [
+                    (
+                        Text(approval.id, _BOLD),
+                        Text(visible_line(approval.tool)),
+                        Text(approval.level),
+                        Text(visible_line(approval.key), _DIM),
+                    )
+                    for approval in approvals.list()
+                ]
+                return (
+                    _table(rows)
+                    if rows
+                    else note("○", "Nothing is approved: every tool that changes something asks.")
+                )
+            case ["revoke", id_]:
+                if not approvals.revoke(id_):
+                    raise _Misuse(f"There is no approval {id_!r}. /approvals lists them.")
+                return note("○", f"Approval {visible_line(id_)} is taken back.")
+            case ["reset"]:
+                approvals.reset()
+                return note("○", "All approvals are taken back, here and everywhere.")
+            case _:
+                raise _Misuse("Type /approvals, /approvals revoke ID or /approvals reset.")
+
+    def _complete_approvals(self, words: list[str]) -> Iterable[Suggestion]:
+        match words:
+            case []:
+                return [("revoke", "take one back"), ("reset", "take all back")]
+            case ["revoke"]:
+                return [(approval.id, approval.tool) for approval in self._session.approvals.list()]
+            case _:
+                return ()
+
+    # --- The small ones. ---------------------------------------------------------------------------------------------
+
+    def _thinking(self, words: list[str]) -> RenderableType:
+        _no_words(words, "/thinking")
+        return note("✻", "Thinking is shown in full." if self._toggle_thinking() else "Thinking is folded.")
+
+    def _new(self, words: list[str]) -> RenderableType:
+        _no_words(words, "/new")
+        self._session.start_over()
+        return note("●", "A new conversation.")
+
+    def _quit(self, words: list[str]) -> RenderableType:
+        _no_words(words, "/quit")
+        raise Leave
+
+    def _help(self, words: list[str]) -> RenderableType:
+        _no_words(words, "/help")
+        rows = [
+            (Text(f"/{name}", _BOLD), Text(command.usage), Text(command.about, _DIM))
+            for name, command in self._all.items()
+        ]
+        keys = [
+            (Text("Enter", _BOLD), Text(), Text("send; Alt-Enter begins a new line", _DIM)),
+            (Text("Ctrl-C", _BOLD), Text(), Text("stop the answer; twice: leave", _DIM)),
+            (Text("#name", _BOLD), Text(), Text("offer a tool by name; Tab completes", _DIM)),
+        ]
+        return _table(rows + keys)
+
+
+def _no_words(words: list[str], command: str) -> None:
+    if words:
+        raise _Misuse(f"{command} takes nothing after its name.")
+
+
+def _sentence(problem: Exception) -> str:
+    return problem.sentence if isinstance(problem, LanguageModelError) else str(problem)
+
+
+def _on(is_on: bool) -> Text:  # noqa: FBT001 - its name says what it is
+    mark, style = _ON if is_on else _OFF
+    return Text(mark, style)
+
+
+def _table(rows: Iterable[tuple[Text, ...]]) -> RenderableType:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*row)
+    return column(table)

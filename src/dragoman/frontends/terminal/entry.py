@@ -1,0 +1,163 @@
+"""How a chat begins: which of its forms is meant, and what each is put together from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from prompt_toolkit.output import create_output
+from rich.console import Console, RenderableType
+from rich.style import Style
+from rich.text import Text
+
+from dragoman.clock import Clock, SystemClock
+from dragoman.config import Config
+from dragoman.frontends.terminal.chat import Chat, Turns, live
+from dragoman.frontends.terminal.commands import Commands
+from dragoman.frontends.terminal.confirm import Asker
+from dragoman.frontends.terminal.host import Host, Nobody
+from dragoman.frontends.terminal.images import protocol_of
+from dragoman.frontends.terminal.interrupts import Interrupts
+from dragoman.frontends.terminal.keys import TerminalKeys, quiet
+from dragoman.frontends.terminal.lines import Answers, JsonLines, Lines
+from dragoman.frontends.terminal.plain import PlainTranscript
+from dragoman.frontends.terminal.prompt import PromptLine
+from dragoman.frontends.terminal.screen import Screen
+from dragoman.frontends.terminal.session import Session
+from dragoman.frontends.terminal.transcript import Transcript
+from dragoman.frontends.terminal.visible import visible_line
+from dragoman.interruptible import run_interruptible
+from dragoman.lm import LanguageModelError
+from dragoman.tools.builtin import builtin_tools
+from dragoman.tools.decision import Confirmer
+
+__all__ = ["ChatOptions", "interactive", "run_chat"]
+
+FROM_STDIN = "-"
+# A prompt is read whole before it is sent; what is longer than this is a mistake.
+_LONGEST_PROMPT = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    model: str
+    config: Config
+    # Where approvals and the history of prompts are kept.
+    state_dir: Path
+    # One prompt instead of a chat; `-` for what is on standard input.
+    prompt: str | None = None
+    json: bool = False
+    workspace: tuple[Path, ...] = ()
+    demo: bool = False
+
+
+def run_chat(options: ChatOptions) -> int:
+    """Chat until the person leaves, or answer the one prompt. Returns the exit code.
+
+    `LanguageModelError` if the model cannot be had.
+    """
+    return run_interruptible(lambda: _run(options))
+
+
+async def _run(options: ChatOptions) -> int:
+    clock = SystemClock()
+    if options.demo:
+        from dragoman.demo.show import run_demo  # noqa: PLC0415 - nobody else pays for the demo
+
+        return await run_demo(options, clock)
+    with Session(
+        options.config,
+        options.model,
+        state_dir=options.state_dir,
+        workspace=options.workspace,
+        tools=builtin_tools(),
+        clock=clock,
+    ) as session:
+        try:
+            if options.prompt is None and not options.json and sys.stdin.isatty():
+                return await interactive(session, options.state_dir, clock, _greeting(session))
+            prompt = _read_prompt() if options.prompt in (None, FROM_STDIN) else options.prompt
+            return await (_as_json if options.json else _once)(session, prompt or "", clock)
+        finally:
+            await session.close()
+
+
+async def interactive(
+    session: Session, state_dir: Path | None, clock: Clock, greeting: RenderableType
+) -> int:
+    """A chat with whoever is at the terminal."""
+    screen = Screen(Console(file=sys.stdout))
+    transcript = _transcript(session, screen, clock)
+    commands = Commands(session, toggle_thinking=transcript.toggle_thinking)
+    interrupts = Interrupts(clock)
+    turns = Turns(session, interrupts)
+    line = PromptLine(
+        screen, interrupts, state_dir=state_dir, suggest=commands.suggest, toolbar=lambda: _toolbar(session)
+    )
+    asker = _asker(screen, transcript, clock, line, turns)
+    chat = Chat(screen, transcript, commands, line, turns, Host(transcript, asker), clock)
+    with screen.instead_of_stderr():
+        screen.print(greeting)
+        return await chat.talk()
+
+
+async def _once(session: Session, prompt: str, clock: Clock) -> int:
+    """One prompt: laid out where output is a terminal, else the bare text, with all else on standard error."""
+    is_laid_out = sys.stdout.isatty()
+    file = sys.stdout if is_laid_out else sys.stderr
+    screen = Screen(Console(file=file))
+    transcript = _transcript(session, screen, clock)
+    interrupts = Interrupts(clock)
+    turns = Turns(session, interrupts)
+    confirmer: Confirmer = Nobody(sys.stderr)
+    if sys.stdin.isatty() and file.isatty():
+        line = PromptLine(screen, interrupts, output=create_output(stdout=file))
+        confirmer = _asker(screen, transcript, clock, line, turns)
+    host = Host(transcript if is_laid_out else PlainTranscript(sys.stdout, transcript), confirmer)
+    with screen.instead_of_stderr(), quiet():
+        async with live(transcript, screen, clock):
+            return await turns.run_alone(prompt, host)
+
+
+async def _as_json(session: Session, prompt: str, clock: Clock) -> int:
+    host = Host(JsonLines(sys.stdout), Answers(Lines(sys.stdin.fileno()), sys.stderr))
+    return await Turns(session, Interrupts(clock)).run_alone(prompt, host)
+
+
+def _transcript(session: Session, screen: Screen, clock: Clock) -> Transcript:
+    return Transcript(screen, clock, model=lambda: session.model.info.name, pictures=protocol_of(os.environ))
+
+
+def _asker(screen: Screen, transcript: Transcript, clock: Clock, line: PromptLine, turns: Turns) -> Asker:
+    return Asker(
+        screen, transcript, TerminalKeys(), clock, read_reason=line.read_reason, interrupt=turns.interrupt
+    )
+
+
+def _toolbar(session: Session) -> tuple[str, str]:
+    home = str(Path.home())
+    folders = [str(folder) for folder in session.workspace] or ["no workspace"]
+    shown = ", ".join(f"~{folder[len(home) :]}" if folder.startswith(home) else folder for folder in folders)
+    return visible_line(session.model.info.name), f"{visible_line(shown)} · /help"
+
+
+def _greeting(session: Session) -> RenderableType:
+    line = Text.assemble(
+        ("dragoman", Style(bold=True)), (f" · {visible_line(session.model.info.name)}\n", Style(color="cyan"))
+    )
+    return line.append(
+        "Enter sends, Alt-Enter begins a new line, Ctrl-C stops, /help tells more.\n", Style(dim=True)
+    )
+
+
+def _read_prompt() -> str:
+    data = sys.stdin.buffer.read(_LONGEST_PROMPT + 1)
+    if len(data) > _LONGEST_PROMPT:
+        raise LanguageModelError(
+            "bad_request",
+            f"The prompt on standard input is longer than {_LONGEST_PROMPT:,} bytes.",
+            hint="Put it into a file, and ask about the file.",
+        )
+    return data.decode("utf-8", "replace")

@@ -1,0 +1,27 @@
+"""Ctrl-C: once stops what goes on, twice leaves."""
+
+from __future__ import annotations
+
+from dragoman.clock import Clock
+
+__all__ = ["Interrupts"]
+
+# Two presses within this are meant as two; after it, the second is a first one again.
+_TWICE_SECONDS = 2.0
+
+
+class Interrupts:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last: float | None = None
+
+    def forget(self) -> None:
+        """Something new has begun: what was pressed before did not mean it."""
+        self._last = None
+
+    def press(self) -> bool:
+        """Whether this is the second of two."""
+        now = self._clock.now()
+        is_second = self._last is not None and now - self._last <= _TWICE_SECONDS
+        self._last = now
+        return is_second

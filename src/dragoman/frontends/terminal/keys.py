@@ -1,0 +1,130 @@
+"""Single keys, while a question is open; and a quiet terminal, while an answer is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from prompt_toolkit.input import Input, create_input
+from prompt_toolkit.key_binding import KeyPress
+
+__all__ = ["BURST", "END", "ESCAPE", "INTERRUPT", "KeySource", "TerminalKeys", "quiet"]
+
+ESCAPE = "escape"
+INTERRUPT = "c-c"
+# Several keys at once: a paste, or somebody who types. No such thing is an answer to a question.
+BURST = "burst"
+# The terminal is gone.
+END = "end"
+
+# The keys with arrows and the like begin as Escape does. What follows it follows at once; after this it stands alone.
+_ESCAPE_SECONDS = 0.1
+# Nobody types ahead of a question by more; what does not fit is not an answer either.
+_MOST_KEYS = 64
+
+_LOCAL_MODES = 3
+
+
+class KeySource(Protocol):
+    """Where keys come from. Names are those of prompt_toolkit: `y`, `escape`, `c-c`, `enter`."""
+
+    @contextmanager
+    def listening(self) -> Iterator[bool]:
+        """Forget what was typed before, then take keys. The value says whether there was anything to forget."""
+        ...
+
+    async def key(self) -> str: ...
+
+
+class TerminalKeys:
+    """The keys of the terminal on standard input."""
+
+    def __init__(self, source: Input | None = None) -> None:
+        self._input = source or create_input()
+        self._keys: asyncio.Queue[str] = asyncio.Queue(_MOST_KEYS)
+        self._flush: asyncio.TimerHandle | None = None
+
+    @contextmanager
+    def listening(self) -> Iterator[bool]:
+        with self._input.raw_mode():
+            forgotten = self._forget()
+            with self._input.attach(self._readable):
+                try:
+                    yield forgotten
+                finally:
+                    self._stop_flushing()
+
+    async def key(self) -> str:
+        return await self._keys.get()
+
+    def _forget(self) -> bool:
+        fd = self._input.fileno()
+        forgotten = bool(select.select([fd], [], [], 0)[0])
+        if forgotten and os.isatty(fd):
+            termios.tcflush(fd, termios.TCIFLUSH)
+        while self._input.read_keys():
+            forgotten = True
+        self._input.flush_keys()
+        while not self._keys.empty():
+            self._keys.get_nowait()
+        return forgotten
+
+    def _readable(self) -> None:
+        self._stop_flushing()
+        pressed = self._input.read_keys()
+        if pressed:
+            self._take(pressed)
+        elif self._input.closed:
+            self._put(END)
+        else:
+            self._flush = asyncio.get_running_loop().call_later(_ESCAPE_SECONDS, self._flushed)
+
+    def _flushed(self) -> None:
+        self._flush = None
+        self._take(self._input.flush_keys())
+
+    def _stop_flushing(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+
+    def _take(self, pressed: list[KeyPress]) -> None:
+        match pressed:
+            case []:
+                pass
+            case [one]:
+                self._put(str(getattr(one.key, "value", one.key)))
+            case _:
+                self._put(BURST)
+
+    def _put(self, key: str) -> None:
+        if not self._keys.full():
+            self._keys.put_nowait(key)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """The terminal on standard input without echo, so that what is typed ahead does not get into what is printed.
+
+    It stays in the terminal's own buffer for whoever reads next. Ctrl-C still is a signal.
+    """
+    if not sys.stdin.isatty():
+        yield
+        return
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+    modes = termios.tcgetattr(fd)
+    # Carriage returns stay what they are: Enter, typed ahead, must look to the next reader like Enter.
+    modes[0] &= ~termios.ICRNL
+    modes[_LOCAL_MODES] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(fd, termios.TCSANOW, modes)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(fd, termios.TCSANOW, before)

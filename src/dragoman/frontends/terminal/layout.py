@@ -1,0 +1,76 @@
+"""How things stand on the screen: behind a mark, in the text column, on one line.
+
+The first two columns belong to us. What a model says, and what a tool or a file contains, begins in the third, so that
+nothing of it can pass for a question of ours or for a line about a tool, whatever it draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+
+__all__ = ["MARGIN", "Hanging", "column", "elapsed", "marked", "note", "stacked"]
+
+MARGIN = "  "
+_PLAIN = Style()
+_TENTHS_BELOW = 10
+_MINUTE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Hanging:
+    """Something behind a mark; the lines after the first stand behind another of the same width."""
+
+    first: str
+    others: str
+    body: RenderableType
+    style: Style = _PLAIN
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = max(1, options.max_width - cell_len(self.first))
+        lines = console.render_lines(self.body, options.update(width=width, height=None), pad=False)
+        for index, line in enumerate(lines):
+            yield Segment(self.others if index else self.first, self.style)
+            yield from line
+            yield Segment.line()
+
+
+def column(body: RenderableType) -> RenderableType:
+    """In the text column."""
+    return Hanging(MARGIN, MARGIN, body)
+
+
+def marked(mark: str, body: Text, style: Style = _PLAIN) -> RenderableType:
+    """A line of ours: a mark in the first column, then text that is cut where the line ends."""
+    body.no_wrap = True
+    body.overflow = "ellipsis"
+    return Hanging(f"{mark} ", MARGIN, body, style)
+
+
+def note(mark: str, text: str, style: Style = _PLAIN) -> RenderableType:
+    """A remark of ours, which may take several lines."""
+    return Hanging(f"{mark} ", MARGIN, Text(text, style, overflow="fold"), style)
+
+
+def stacked(renderables: Iterable[RenderableType], *, loose: bool = True) -> RenderableType:
+    """One below the other, with an empty line between them if they are loose."""
+    made: list[RenderableType] = []
+    for renderable in renderables:
+        if made and loose:
+            made.append(Text())
+        made.append(renderable)
+    return Group(*made)
+
+
+def elapsed(seconds: float) -> str:
+    if seconds < _TENTHS_BELOW:
+        return f"{seconds:.1f} s"
+    if seconds < _MINUTE:
+        return f"{seconds:.0f} s"
+    return f"{seconds // _MINUTE:.0f} min {seconds % _MINUTE:02.0f} s"

@@ -1,0 +1,166 @@
+"""Blocks of Markdown as the terminal shows them.
+
+Everything in the source is to be seen: the address of a link stands beside its text, HTML and references are shown as
+they are written, an image is a line that names it. Text is made visible once more here, because an entity such as
+`&#x202e;` becomes a character only when Markdown is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from markdown_it.tree import SyntaxTreeNode
+from rich import box
+from rich.console import Group, RenderableType
+from rich.rule import Rule
+from rich.style import Style
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from dragoman.frontends.terminal.blocks import Block, Code, Prose, parser
+from dragoman.frontends.terminal.layout import Hanging, column, stacked
+from dragoman.frontends.terminal.visible import visible
+
+__all__ = ["render"]
+
+# The terminal's own sixteen colours, so that code is readable on whatever background a person has chosen.
+_CODE_THEME = "ansi_dark"
+_PLAIN = Style()
+_INLINE = {
+    "em": Style(italic=True),
+    "strong": Style(bold=True),
+    "s": Style(strike=True),
+    "code_inline": Style(color="cyan"),
+}
+_HEADINGS = {"h1": Style(bold=True, underline=True), "h2": Style(bold=True)}
+_LESSER_HEADING = Style(bold=True, italic=True)
+_LINK = Style(underline=True)
+_ADDRESS = Style(color="blue", dim=True)
+_BULLET = Style(color="cyan")
+_QUOTE = Style(dim=True)
+_BULLETS = "•◦▪"
+
+
+def render(block: Block) -> RenderableType:
+    """One block, without the empty line that may go before it."""
+    match block:
+        case Code(lines, language, before):
+            return _code([*before, *lines], language, last=len(lines))
+        case Prose(source, number=number):
+            tree = SyntaxTreeNode(parser().parse(source))
+            return stacked(_blocks(tree.children, number=number))
+
+
+def _blocks(
+    nodes: Sequence[SyntaxTreeNode], *, depth: int = 0, number: int | None = None
+) -> Iterator[RenderableType]:
+    for node in nodes:
+        match node.type:
+            case "paragraph" | "inline":
+                yield _inline(node)
+            case "heading":
+                yield _inline(node, _HEADINGS.get(node.tag, _LESSER_HEADING))
+            case "bullet_list":
+                yield stacked(_items(node, depth, None), loose=_is_loose(node))
+            case "ordered_list":
+                start = int(node.attrs.get("start", 1)) if number is None else number
+                yield stacked(_items(node, depth, start), loose=_is_loose(node))
+            case "blockquote":
+                yield Hanging("▌ ", "▌ ", stacked(_blocks(node.children, depth=depth)), _QUOTE)
+            case "fence" | "code_block":
+                language = (node.info.split() or [""])[0]
+                lines = visible(node.content).removesuffix("\n").split("\n")
+                yield _code(lines, language, last=len(lines))
+            case "table":
+                yield _table(node)
+            case "hr":
+                yield Rule(style=_QUOTE)
+            case _:
+                # Nothing else is parsed; should a parser learn something new, its source is better than nothing.
+                yield Text(visible(node.content))
+
+
+def _is_loose(node: SyntaxTreeNode) -> bool:
+    return any(
+        not child.hidden for item in node.children for child in item.children if child.type == "paragraph"
+    )
+
+
+def _items(node: SyntaxTreeNode, depth: int, start: int | None) -> Iterator[RenderableType]:
+    for index, item in enumerate(node.children):
+        mark = f"{_BULLETS[depth % len(_BULLETS)]} " if start is None else f"{start + index}. "
+        body = stacked(_blocks(item.children, depth=depth + 1), loose=_is_loose(node))
+        yield Hanging(mark, " " * len(mark), body, _BULLET)
+
+
+def _table(node: SyntaxTreeNode) -> Table:
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+        header_style=Style(bold=True),
+        border_style=_QUOTE,
+    )
+    rows = [row for section in node.children for row in section.children]
+    for cell in rows[0].children:
+        style = str(cell.attrs.get("style", ""))
+        justify = "right" if "right" in style else "center" if "center" in style else "left"
+        table.add_column(_inline(cell), justify=justify, overflow="fold")  # type: ignore[arg-type]  # one of the three
+    for row in rows[1:]:
+        table.add_row(*(_inline(cell) for cell in row.children))
+    return table
+
+
+def _code(lines: Sequence[str], language: str, *, last: int) -> RenderableType:
+    """The last few of some lines, highlighted in the light of all."""
+    syntax = Syntax("", language or "text", theme=_CODE_THEME, background_color="default")
+    text = syntax.highlight("\n".join(lines) + "\n")
+    shown = text.split("\n", allow_blank=True)[len(lines) - last : len(lines)]
+    return column(Group(*(_whole(line) for line in shown)))
+
+
+def _whole(line: Text) -> Text:
+    """A line of code that is folded where it does not fit: none of it may be out of sight."""
+    line.overflow = "fold"
+    line.no_wrap = False
+    return line
+
+
+def _inline(node: SyntaxTreeNode, style: Style = _PLAIN) -> Text:
+    text = Text(overflow="fold")
+    _append(text, node, style)
+    return text
+
+
+def _append(text: Text, node: SyntaxTreeNode, style: Style) -> None:
+    match node.type:
+        case "text" | "text_special":
+            text.append(visible(node.content), style)
+        case "code_inline":
+            text.append(visible(node.content), style + _INLINE["code_inline"])
+        case "softbreak":
+            text.append(" ")
+        case "hardbreak":
+            text.append("\n")
+        case "image":
+            text.append("▣ ", style)
+            _append_children(text, node, style)
+            _append_address(text, str(node.attrs.get("src", "")), style)
+        case "link":
+            address = str(node.attrs.get("href", ""))
+            before = len(text)
+            _append_children(text, node, style + _LINK)
+            if text.plain[before:] != address:
+                _append_address(text, address, style)
+        case kind:
+            _append_children(text, node, style + _INLINE.get(kind, _PLAIN))
+
+
+def _append_children(text: Text, node: SyntaxTreeNode, style: Style) -> None:
+    for child in node.children:
+        _append(text, child, style)
+
+
+def _append_address(text: Text, address: str, style: Style) -> None:
+    text.append(f" ({visible(address)})", style + _ADDRESS)

@@ -1,0 +1,213 @@
+"""Where a person types: history, several lines, completion of commands and of tools."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition, to_filter
+from prompt_toolkit.formatted_text import FormattedText
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import Output
+from prompt_toolkit.styles import Style
+
+from dragoman.frontends.terminal.interrupts import Interrupts
+from dragoman.frontends.terminal.screen import Screen
+from dragoman.store import private_folder
+
+__all__ = ["MARK", "REASON_MARK", "Interrupted", "PromptLine", "Suggestion"]
+
+MARK = "❯ "
+REASON_MARK = "  Why not? (Enter for no reason) "
+_HISTORY_FILE = "prompts"
+_PRIVATE_FILE = 0o600
+# Some thousands of prompts: more than anybody scrolls back to.
+_HISTORY_BYTES = 1024 * 1024
+_MENU_ROWS = 6
+
+_STYLE = Style.from_dict(
+    {
+        "mark": "ansicyan bold",
+        "question": "ansiyellow",
+        "bottom-toolbar": "noreverse ansibrightblack",
+        "bottom-toolbar.model": "ansicyan",
+    }
+)
+
+# What could stand instead of the word before the cursor, and what it is.
+Suggestion = tuple[str, str]
+
+
+class Interrupted(Exception):
+    """Ctrl-C: at a question once, at the prompt twice."""
+
+
+class PromptLine:
+    """The line at which a person is asked what to do.
+
+    `suggest` is given the text before the cursor, and answers with what its last word could become; `toolbar` is the
+    line below, a name and the rest.
+    """
+
+    def __init__(
+        self,
+        screen: Screen,
+        interrupts: Interrupts,
+        *,
+        state_dir: Path | None = None,
+        suggest: Callable[[str], Iterable[Suggestion]] = lambda _before: (),
+        toolbar: Callable[[], tuple[str, str]] = lambda: ("", ""),
+        source: Input | None = None,
+        output: Output | None = None,
+    ) -> None:
+        self._screen = screen
+        self._interrupts = interrupts
+        self._suggest = suggest
+        self._toolbar = toolbar
+        self._hint = ""
+        self._session: PromptSession[str] = PromptSession(
+            history=_history(state_dir),
+            completer=_Completer(suggest),
+            complete_while_typing=Condition(self._is_completing),
+            multiline=True,
+            prompt_continuation=FormattedText([("class:mark", "… ")]),
+            key_bindings=self._bindings(),
+            bottom_toolbar=self._bottom,
+            reserve_space_for_menu=_MENU_ROWS,
+            style=_STYLE,
+            input=source,
+            output=output,
+        )
+        self._session.default_buffer.on_text_changed += self._forget_hint
+        # The toolbar stands below what is typed, not at the far end of an empty screen.
+        for window in self._session.layout.find_all_windows():
+            window.dont_extend_height = to_filter(True)  # noqa: FBT003 - the library's own way to say so
+        self._reasons: PromptSession[str] = PromptSession(
+            history=InMemoryHistory(),
+            key_bindings=_reason_bindings(),
+            interrupt_exception=Interrupted,
+            style=_STYLE,
+            input=source,
+            output=output,
+        )
+
+    async def read(self) -> str | None:
+        """A prompt; None when the person leaves with Ctrl-D. `Interrupted` after Ctrl-C twice."""
+        self._hint = ""
+        try:
+            with self._screen.lend():
+                return await self._session.prompt_async(
+                    FormattedText([("class:mark", MARK)]), handle_sigint=False
+                )
+        except EOFError:
+            return None
+
+    async def read_reason(self) -> str | None:
+        """A line; None for none. `Interrupted` after Ctrl-C."""
+        try:
+            with self._screen.lend():
+                text = await self._reasons.prompt_async(
+                    FormattedText([("class:question", REASON_MARK)]), handle_sigint=False
+                )
+        except EOFError:
+            return None
+        return text.strip() or None
+
+    def _forget_hint(self, _buffer: Buffer) -> None:
+        self._hint = ""
+
+    def _is_completing(self) -> bool:
+        """Room is made for a menu only where there is something to choose."""
+        return any(True for _ in self._suggest(self._session.default_buffer.document.text_before_cursor))
+
+    def _bottom(self) -> FormattedText:
+        if self._hint:
+            return FormattedText([("class:bottom-toolbar", self._hint)])
+        name, rest = self._toolbar()
+        return FormattedText([("class:bottom-toolbar.model", name), ("class:bottom-toolbar", f" · {rest}")])
+
+    def _bindings(self) -> KeyBindings:
+        bindings = KeyBindings()
+
+        @bindings.add("enter")
+        def send(event: KeyPressEvent) -> None:
+            event.current_buffer.validate_and_handle()
+
+        # Alt-Enter arrives as Escape and Enter; some terminals send a line feed for Shift- or Ctrl-Enter.
+        @bindings.add("escape", "enter")
+        @bindings.add("c-j")
+        def break_line(event: KeyPressEvent) -> None:
+            event.current_buffer.newline(copy_margin=False)
+
+        @bindings.add("c-c")
+        def interrupt(event: KeyPressEvent) -> None:
+            if self._interrupts.press():
+                event.app.exit(exception=Interrupted())
+                return
+            event.current_buffer.reset()
+            self._hint = "Ctrl-C again leaves"
+
+        @bindings.add("c-d")
+        def leave(event: KeyPressEvent) -> None:
+            if event.current_buffer.text:
+                event.current_buffer.delete()
+            else:
+                event.app.exit(exception=EOFError())
+
+        return bindings
+
+
+def _reason_bindings() -> KeyBindings:
+    bindings = KeyBindings()
+
+    # Eager: no key that begins with Escape has a meaning here.
+    @bindings.add("escape", eager=True)
+    def none(event: KeyPressEvent) -> None:
+        event.current_buffer.reset()
+        event.current_buffer.validate_and_handle()
+
+    return bindings
+
+
+class _Completer(Completer):
+    def __init__(self, suggest: Callable[[str], Iterable[Suggestion]]) -> None:
+        self._suggest = suggest
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        del complete_event
+        before = document.text_before_cursor
+        word = before.split()[-1] if before and not before[-1].isspace() else ""
+        for text, about in self._suggest(before):
+            yield Completion(text, start_position=-len(word), display_meta=about)
+
+
+def _history(state_dir: Path | None) -> History:
+    if state_dir is None:
+        return InMemoryHistory()
+    path = state_dir / _HISTORY_FILE
+    try:
+        private_folder(state_dir)
+        _shorten(path)
+        # Prompts are private: the file is made before the library would make it for everybody.
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, _PRIVATE_FILE))
+        path.chmod(_PRIVATE_FILE)
+    except OSError:
+        # A folder that cannot be written costs the history, not the chat.
+        return InMemoryHistory()
+    return FileHistory(str(path))
+
+
+def _shorten(path: Path) -> None:
+    """Forget the older half of a history that has grown too long."""
+    if not path.exists() or path.stat().st_size <= _HISTORY_BYTES:
+        return
+    kept = path.read_bytes()[-_HISTORY_BYTES // 2 :]
+    # Entries begin with an empty line and a comment.
+    path.write_bytes(kept[max(0, kept.find(b"\n\n# ")) :])

@@ -1,0 +1,167 @@
+"""One chat: a model, the tools here, what has been approved, and what was said so far."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from dragoman.clock import Clock
+from dragoman.config import AcpModel, Config
+from dragoman.lm import CancellationToken, Consumer, LanguageModel, Message, user
+from dragoman.loop.events import EndReason
+from dragoman.loop.hooks import Hooks
+from dragoman.loop.run import ToolLoop
+from dragoman.loop.settings import LoopSettings
+from dragoman.loop.state import begin
+from dragoman.models import Models
+from dragoman.store import ApprovalStore, Database, StoreError
+from dragoman.tools.approvals import Approvals
+from dragoman.tools.autoapproval import AutoApproval
+from dragoman.tools.declaration import load_declarations
+from dragoman.tools.definition import DefinedTool
+from dragoman.tools.registry import Registry
+from dragoman.tools.runtime import ToolRuntime
+
+__all__ = ["Session", "context_keys"]
+
+_log = logging.getLogger(__name__)
+
+
+def context_keys(
+    workspace: tuple[Path, ...], environment: Mapping[str, str] = os.environ, platform: str = sys.platform
+) -> dict[str, object]:
+    """What `when` clauses can ask about a terminal; the names are the editor's where it has one."""
+    is_mac = platform == "darwin"
+    keys: dict[str, object] = {
+        "workspaceFolderCount": len(workspace),
+        "isTerminal": True,
+        "os": "mac" if is_mac else "linux",
+        "isLinux": not is_mac,
+        "isMac": is_mac,
+        "isWindows": False,
+        "shellType": Path(environment.get("SHELL", "")).name,
+    }
+    return keys | ({"workspaceFolder": str(workspace[0])} if workspace else {})
+
+
+class Session:
+    """Made for one chat and closed with it. `build_model` makes a model of a name in the configuration."""
+
+    def __init__(
+        self,
+        config: Config,
+        model: str,
+        *,
+        state_dir: Path,
+        workspace: tuple[Path, ...],
+        tools: Iterable[DefinedTool],
+        clock: Clock,
+        build_model: Callable[[Config, str], LanguageModel] | None = None,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._models = Models(config)
+        self._build = build_model or (lambda _config, name: self._models.get(name))
+        self._closing = ExitStack()
+        self._permission_tools: list[Callable[[], None]] = []
+        self.workspace = workspace
+        self.messages: tuple[Message, ...] = ()
+        self.registry = Registry()
+        self.use(model)
+        self.registry.context.update(context_keys(workspace))
+        for path in config.tools.declarations:
+            for declaration in load_declarations(path):
+                self.registry.declare(declaration)
+        for tool in tools:
+            self.registry.add(tool)
+        self.approvals = Approvals(self._store(state_dir), workspace[0] if workspace else None)
+        self._id, self._runtime = self._fresh()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._closing.close()
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return tuple(self._config.models)
+
+    def use(self, model: str) -> None:
+        """Go on with another model, which gets the whole history."""
+        self.model = self._build(self._config, model)
+        self.model_name = model
+        self._offer_permission_tools(wanted=isinstance(self._config.models.get(model), AcpModel))
+
+    def _offer_permission_tools(self, *, wanted: bool) -> None:
+        """An agent asks through them whether it may act; any other model has no use for them."""
+        if not wanted:
+            for remove in self._permission_tools:
+                remove()
+            self._permission_tools.clear()
+        elif not self._permission_tools:
+            from dragoman.backends.agent.permission_tools import permission_tools  # noqa: PLC0415 - agents only
+
+            self._permission_tools = [
+                self.registry.add(tool) for tool in permission_tools(self._models.grants)
+            ]
+
+    async def close(self) -> None:
+        """End the agents that were talked to."""
+        await self._models.close()
+
+    def start_over(self) -> None:
+        """A new conversation: nothing said, nothing approved for this session."""
+        self.approvals.end_session(self._id)
+        self.messages = ()
+        self._id, self._runtime = self._fresh()
+
+    async def answer(self, prompt: str, hooks: Hooks, token: CancellationToken) -> EndReason:
+        """Give the prompt to the model, see to its calls, and keep what was said."""
+        settings = self._config.loop
+        loop = ToolLoop(
+            self.model,
+            self._runtime,
+            hooks=hooks,
+            settings=LoopSettings(
+                turns=settings.turns,
+                on_denial=settings.on_denial,
+                deadline_seconds=settings.deadline_minutes * 60,
+                cancel_grace_seconds=self._config.conversation.cancel_grace_seconds,
+            ),
+            consumer=Consumer("terminal", self._id, tuple(map(str, self.workspace))),
+            clock=self._clock,
+        )
+        state = await loop.run(begin((*self.messages, user(prompt))), token)
+        self.messages = state.messages
+        return state.ended or "failed"
+
+    def _fresh(self) -> tuple[str, ToolRuntime]:
+        settings = self._config.tools
+        id_ = secrets.token_hex(8)
+        runtime = ToolRuntime(
+            self.registry,
+            self.approvals,
+            AutoApproval(settings.auto_approve, settings.eligible, settings.urls),
+            session=id_,
+            workspace=self.workspace,
+            limit=settings.limit,
+            virtual_threshold=settings.virtual_threshold,
+        )
+        return id_, runtime
+
+    def _store(self, state_dir: Path) -> ApprovalStore | None:
+        try:
+            return ApprovalStore(self._closing.enter_context(Database.open(state_dir)))
+        except StoreError as problem:
+            _log.warning("approvals last for this session only: %s", problem)
+            return None

@@ -1,0 +1,275 @@
+"""What a run tells, as a person reads it: events in, lines on the screen out.
+
+What is over is printed for good at once; what is under way (the unfinished block of an answer, the last words of a
+thought, the tools that run) is in the live lines, which `tick` draws again as time passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rich.cells import cell_len
+from rich.console import RenderableType
+from rich.style import Style
+from rich.styled import Styled
+from rich.text import Text
+
+from dragoman.clock import Clock
+from dragoman.frontends.terminal.activity import SHORTEST, Activity, spinner
+from dragoman.frontends.terminal.blocks import Block, Blocks
+from dragoman.frontends.terminal.images import Protocol, picture
+from dragoman.frontends.terminal.layout import column, elapsed, marked, note, stacked
+from dragoman.frontends.terminal.markdown import render
+from dragoman.frontends.terminal.screen import Screen
+from dragoman.frontends.terminal.visible import VisibleText, visible_line
+from dragoman.lm import ContentPart, DataPart, TextPart
+from dragoman.loop.events import (
+    Asked,
+    DataReported,
+    Ended,
+    Event,
+    Retrying,
+    TextReported,
+    ThinkingReported,
+    ToolFinished,
+    ToolProgressed,
+    ToolStarted,
+    ToolUsed,
+    TurnStarted,
+    Withdrawn,
+)
+
+__all__ = ["Transcript"]
+
+_DIM = Style(dim=True)
+_THOUGHT = Style(dim=True, italic=True)
+_NOTICE = Style(color="yellow")
+_FAILURE = Style(color="red")
+# The end of a thought that stands in its live line; more would not fit in the widest terminal.
+_LAST_WORDS = 300
+
+
+@dataclass(slots=True)
+class _Thought:
+    since: float
+    words: str = ""
+
+
+@dataclass(slots=True)
+class _Speech:
+    """Markdown on its way: an answer, or a thought that is shown in full."""
+
+    style: Style
+    text: VisibleText = field(default_factory=VisibleText)
+    blocks: Blocks = field(default_factory=Blocks)
+
+    def shown(self, block: Block) -> RenderableType:
+        return Styled(column(render(block)), self.style)
+
+
+class Transcript:
+    def __init__(
+        self, screen: Screen, clock: Clock, *, model: Callable[[], str], pictures: Protocol | None = None
+    ) -> None:
+        """`model` names who is waited for."""
+        self._screen = screen
+        self._clock = clock
+        self._pictures = pictures
+        self._model = model
+        self._shows_thinking = False
+        # What stands below everything else while a person is asked.
+        self._footer: RenderableType | None = None
+        self._waiting_since: float | None = None
+        self._speech: _Speech | None = None
+        self._thought: _Thought | None = None
+        self._activities: dict[str, Activity] = {}
+        # The kind of what was printed last: things of one kind stand together, an empty line sets others apart.
+        self._last = ""
+
+    def begin(self) -> None:
+        """A prompt was given, and stands above."""
+        self._last = "prompt"
+
+    def on_event(self, event: Event) -> None:
+        match event:
+            case TurnStarted():
+                self._waiting_since = self._clock.now()
+            case TextReported(text=text):
+                self._speak(text)
+            case ThinkingReported(text=text):
+                self._think(text)
+            case DataReported(part=part):
+                self._settle()
+                # Its line comes as text, from the guard.
+                self._show_picture(part)
+            case Withdrawn():
+                self._note("↺", "It starts again: what this answer said so far does not count.", _NOTICE)
+            case Retrying(delay=delay, error=error):
+                self._note("↻", f"{visible_line(error)} Trying again in {elapsed(delay)}.", _NOTICE)
+            case ToolUsed(call=call):
+                self._settle()
+                self._activities[call.call_id] = Activity(call)
+            case Asked(call_id=call_id, title=title) if call_id in self._activities:
+                self._activities[call_id].title = title
+            case ToolStarted(call_id=call_id) if call_id in self._activities:
+                activity = self._activities[call_id]
+                activity.started, activity.since = event, self._clock.now()
+            case ToolProgressed(call_id=call_id, line=line) if call_id in self._activities:
+                self._activities[call_id].progress = line
+            case ToolFinished():
+                self._finish(event)
+            case Ended():
+                self._end(event)
+            case _:
+                pass
+
+    def toggle_thinking(self) -> bool:
+        """Whether thinking is shown in full from now on."""
+        self._shows_thinking = not self._shows_thinking
+        return self._shows_thinking
+
+    def tick(self) -> None:
+        """Draw the live lines as they are now."""
+        self._screen.show(self._live())
+
+    def ask(self, footer: RenderableType | None) -> None:
+        """Keep this below everything, until it is None again."""
+        self._settle()
+        self._footer = footer
+        self.tick()
+
+    def say(self, renderable: RenderableType, kind: str) -> None:
+        """Print something for good, set apart from what is of another kind."""
+        # What becomes of a call that was asked about belongs to the question.
+        if self._last and self._last != kind and (self._last, kind) != ("question", "activity"):
+            self._screen.print()
+        self._last = kind
+        self._screen.print(renderable)
+
+    def _live(self) -> RenderableType | None:
+        now = self._clock.now()
+        lines: list[RenderableType] = []
+        if self._speech is not None and (rest := self._speech.blocks.rest()) is not None:
+            gap = rest.gap and bool(self._last)
+            lines += [Text(), self._speech.shown(rest)] if gap else [self._speech.shown(rest)]
+        if self._thought is not None:
+            lines.append(_thinking(self._thought, now, self._screen.console.width))
+        lines += [
+            line for activity in self._activities.values() if (line := activity.running(now)) is not None
+        ]
+        if self._waiting_since is not None:
+            waited = Text(f"{visible_line(self._model())} · {elapsed(now - self._waiting_since)}", _DIM)
+            lines.append(marked(spinner(now), waited, _DIM))
+        if self._footer is not None:
+            lines.append(self._footer)
+        return stacked(lines, loose=False) if lines else None
+
+    def _speak(self, text: str) -> None:
+        self._waiting_since = None
+        self._end_thought()
+        self._stream(text, Style())
+
+    def _think(self, text: str) -> None:
+        self._waiting_since = None
+        if self._thought is None:
+            self._end_speech()
+            self._thought = _Thought(self._clock.now())
+        self._thought.words = (self._thought.words + text)[-_LAST_WORDS:]
+        if self._shows_thinking:
+            self._stream(text, _THOUGHT)
+
+    def _stream(self, text: str, style: Style) -> None:
+        speech = self._speech = self._speech or _Speech(style)
+        self._print_blocks(speech, speech.blocks.feed(speech.text.feed(text)))
+
+    def _print_blocks(self, speech: _Speech, blocks: list[Block]) -> None:
+        for block in blocks:
+            if block.gap and self._last:
+                self._screen.print()
+            self._last = "speech"
+            self._screen.print(speech.shown(block))
+
+    def _end_speech(self) -> None:
+        if self._speech is not None:
+            speech, self._speech = self._speech, None
+            self._print_blocks(speech, speech.blocks.feed(speech.text.end()) + speech.blocks.close())
+
+    def _end_thought(self) -> None:
+        if self._thought is not None:
+            self._end_speech()
+            thought, self._thought = self._thought, None
+            took = self._clock.now() - thought.since
+            words = f"thought for {elapsed(took)}" if took >= SHORTEST else "thought"
+            self.say(marked("✻", Text(words, _DIM), _DIM), "activity")
+
+    def _settle(self) -> None:
+        """What was being said or thought is over."""
+        self._waiting_since = None
+        self._end_thought()
+        self._end_speech()
+
+    def _finish(self, event: ToolFinished) -> None:
+        self._settle()
+        activity = self._activities.pop(event.result.call_id, None)
+        if activity is not None:
+            self.say(activity.finished(event.result, event.seconds), "activity")
+        for part in event.result.content:
+            self._show_content(part)
+
+    def _show_content(self, part: ContentPart) -> None:
+        """Of what a tool returned, what is meant for the person's eyes."""
+        if part.audience and "user" not in part.audience:
+            return
+        match part:
+            case TextPart(value=text) if part.audience:
+                self._stream(text, Style())
+                self._end_speech()
+            case DataPart() if not part.is_internal:
+                line = Text(f"▣ {visible_line(part.mime_type)}, {len(part.data):,} bytes", _DIM)
+                self.say(column(line), "activity")
+                self._show_picture(part)
+            case _:
+                pass
+
+    def _show_picture(self, part: DataPart) -> None:
+        if self._pictures is not None:
+            sequence = picture(part, self._pictures, width=self._screen.console.width)
+            if sequence is not None:
+                self._screen.send(sequence)
+
+    def _end(self, event: Ended) -> None:
+        self._settle()
+        match event.reason:
+            case "completed":
+                pass
+            case "cancelled":
+                self._note("⊘", "Cancelled.", _NOTICE)
+            case "tool_denied":
+                self._note("⊘", "Stopped, because a tool was denied. Say how to go on.", _NOTICE)
+            case "turn_limit":
+                self._note("⊘", "Stopped: that was as many turns as one prompt may take.", _NOTICE)
+            case "timed_out":
+                self._note("⊘", "Stopped: nobody decided in time.", _NOTICE)
+            case "suspended":
+                self._note("⊘", "Put aside until somebody can be asked.", _NOTICE)
+            case "failed":
+                told = " ".join(filter(None, (event.error or "The model failed.", event.hint)))
+                self._note("✗", visible_line(told), _FAILURE)
+        self._screen.show(None)
+        self._last = ""
+
+    def _note(self, mark: str, text: str, style: Style) -> None:
+        self._settle()
+        self.say(note(mark, text, style), "note")
+
+
+def _thinking(thought: _Thought, now: float, width: int) -> RenderableType:
+    """On one line, its last words rather than its first: what a thought has come to is at its end."""
+    line = Text(f"thinking · {elapsed(now - thought.since)} · ", _DIM)
+    words = visible_line(thought.words)
+    room = width - line.cell_len - len("✻ …")
+    while words and cell_len(words) > room:
+        words = words[1:]
+    line.append(f"…{words}", _THOUGHT)
+    return marked("✻", line, _DIM)

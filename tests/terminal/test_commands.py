@@ -1,0 +1,165 @@
+"""The commands that begin with a slash."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from dragoman.backends.scripted import ScriptedModel
+from dragoman.clock import SystemClock
+from dragoman.config import Config, ScriptModel
+from dragoman.frontends.terminal.commands import Commands, Leave
+from dragoman.frontends.terminal.screen import Screen
+from dragoman.frontends.terminal.session import Session
+from dragoman.lm import CancellationToken
+from dragoman.loop.hooks import Hooks
+from dragoman.tools.definition import tool
+
+
+@tool(reference_name="lookUp", read_only=True)
+def look_up(word: str) -> str:
+    """Looks up a word."""
+    return word
+
+
+@tool()
+def burn() -> str:
+    """Burns something."""
+    return "ashes"
+
+
+class _Stage:
+    def __init__(self, folder: Path) -> None:
+        script = folder / "second.jsonl"
+        script.write_text('{"model": {"name": "The second"}}\n{"do": [{"say": "hi"}]}\n')
+        config = Config()
+        config.models["second"] = ScriptModel(path=script)
+        self.session = Session(
+            config,
+            "demo",
+            state_dir=folder / "state",
+            workspace=(folder,),
+            tools=(look_up, burn),
+            clock=SystemClock(),
+        )
+        self.shows_thinking = False
+        self.commands = Commands(self.session, toggle_thinking=self._toggle)
+
+    def run(self, line: str) -> str:
+        output = io.StringIO()
+        Screen(Console(file=output, width=100)).print(self.commands.run(line))
+        return output.getvalue()
+
+    def words(self, before: str) -> list[str]:
+        return [text for text, _ in self.commands.suggest(before)]
+
+    def _toggle(self) -> bool:
+        self.shows_thinking = not self.shows_thinking
+        return self.shows_thinking
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[_Stage]:
+    stage = _Stage(tmp_path)
+    with stage.session:
+        yield stage
+
+
+def test_help_names_every_command(stage: _Stage) -> None:
+    printed = stage.run("/help")
+    for name in ("/model", "/tools", "/approvals", "/thinking", "/new", "/help", "/quit"):
+        assert name in printed
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("/hlep", "/help"), ("/tool", "/tools"), ("/APPROVALS", "/approvals")]
+)
+def test_a_command_that_is_none_names_the_nearest(stage: _Stage, typed: str, meant: str) -> None:
+    assert f"Did you mean {meant}?" in stage.run(typed)
+
+
+def test_a_command_that_resembles_none_points_to_the_list(stage: _Stage) -> None:
+    assert stage.run("/xyzzy\x1b[2J") == "✗ There is no /xyzzy␛[2J. /help lists them.\n"
+    assert "/help" in stage.run("/")
+
+
+def test_models_are_listed_and_switched_with_the_history_kept(stage: _Stage) -> None:
+    assert stage.run("/model") == "  ●  demo\n  ○  second\n"
+    assert stage.run("/model second") == "● Going on with The second.\n"
+    assert stage.session.model_name == "second"
+    assert stage.run("/model") == "  ○  demo\n  ●  second\n"
+
+
+def test_a_model_that_is_none_changes_nothing(stage: _Stage) -> None:
+    assert "second" in stage.run("/model secnod")
+    assert stage.session.model_name == "demo"
+    assert stage.run("/model a b").startswith("✗")
+
+
+def test_tools_are_listed_with_their_state(stage: _Stage) -> None:
+    assert stage.run("/tools") == "  ●  look_up  #lookUp\n  ●  burn              asks first\n"
+
+
+def test_tools_are_taken_away_and_given_back(stage: _Stage) -> None:
+    assert stage.run("/tools off burn").startswith("○")
+    assert [info.name for info in stage.session.registry.tools()] == ["look_up"]
+    assert "○  burn" in stage.run("/tools")
+    assert stage.run("/tools on burn").startswith("●")
+    assert [info.name for info in stage.session.registry.tools()] == ["look_up", "burn"]
+
+
+def test_a_tool_that_is_none_names_the_nearest(stage: _Stage) -> None:
+    assert "look_up" in stage.run("/tools off lookup")
+    assert stage.run("/tools of burn").startswith("✗ Type /tools")
+
+
+def test_approvals_are_listed_and_taken_back(stage: _Stage) -> None:
+    assert stage.run("/approvals").startswith("○ Nothing is approved")
+    grant = stage.session.approvals.grant
+    first, second = grant("s", "burn", "{}", "always"), grant("s", "burn", "key\x1b[2J", "workspace")
+    assert first is not None
+    assert second is not None
+    assert stage.run("/approvals") == (
+        f"  {first.id}  burn  always     {{}}\n  {second.id}  burn  workspace  key␛[2J\n"
+    )
+    assert stage.run(f"/approvals revoke {first.id}").startswith("○")
+    assert stage.run(f"/approvals revoke {first.id}").startswith("✗ There is no approval")
+    assert stage.run("/approvals reset").startswith("○")
+    assert stage.session.approvals.list() == ()
+    assert stage.run("/approvals revoke").startswith("✗ Type /approvals")
+
+
+async def test_new_forgets_what_was_said(stage: _Stage) -> None:
+    stage.session.model = ScriptedModel.of("Hello.")
+    await stage.session.answer("hi", Hooks(), CancellationToken())
+    assert stage.session.messages
+    assert stage.run("/new").startswith("●")
+    assert stage.session.messages == ()
+
+
+def test_thinking_is_toggled(stage: _Stage) -> None:
+    assert "in full" in stage.run("/thinking")
+    assert "folded" in stage.run("/thinking")
+    assert stage.run("/thinking on").startswith("✗")
+
+
+def test_quit_leaves(stage: _Stage) -> None:
+    with pytest.raises(Leave):
+        stage.run("/quit")
+
+
+def test_what_can_be_typed_is_suggested(stage: _Stage) -> None:
+    assert stage.words("/") == ["/model", "/tools", "/approvals", "/thinking", "/new", "/help", "/quit"]
+    assert stage.words("/to") == ["/tools"]
+    assert stage.words("/model ") == ["demo", "second"]
+    assert stage.words("/model s") == ["second"]
+    assert stage.words("/tools ") == ["on", "off"]
+    assert stage.words("/tools off b") == ["burn"]
+    assert stage.words("/tools off burn ") == []
+    assert stage.words("/approvals re") == ["revoke", "reset"]
+    assert stage.words("/nothing x") == []
+    assert stage.words("what about #lo") == ["#lookUp"]
+    assert stage.words("plain words") == []
+    assert stage.words("") == []

@@ -1,0 +1,190 @@
+"""How a person is asked, and which keys answer."""
+
+import asyncio
+import io
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+from rich.console import Console
+
+from dragoman.clock import Clock
+from dragoman.frontends.terminal.confirm import Asker, choose
+from dragoman.frontends.terminal.keys import BURST, END, ESCAPE, INTERRUPT
+from dragoman.frontends.terminal.prompt import Interrupted
+from dragoman.frontends.terminal.screen import Screen
+from dragoman.frontends.terminal.transcript import Transcript
+from dragoman.lm import CancellationToken
+from dragoman.tools.decision import LEVELS, ApprovalLevel, Approve, Decision, Deny, Question
+from dragoman.tools.tool import Confirmation
+from virtual_clock import Stuck, VirtualTimeLoop, run
+
+
+class _Keys:
+    """Presses keys, each after so many seconds."""
+
+    def __init__(
+        self, clock: Clock, presses: tuple[str | tuple[float, str], ...], *, typed_before: bool
+    ) -> None:
+        self._clock = clock
+        self._presses = deque(press if isinstance(press, tuple) else (1.0, press) for press in presses)
+        self._typed_before = typed_before
+        self.is_listening = False
+
+    @contextmanager
+    def listening(self) -> Iterator[bool]:
+        self.is_listening = True
+        try:
+            yield self._typed_before
+        finally:
+            self.is_listening = False
+
+    async def key(self) -> str:
+        if not self._presses:
+            raise Stuck("the question is still open, and nobody presses anything any more")
+        seconds, key = self._presses.popleft()
+        await self._clock.sleep(seconds)
+        return key
+
+
+@dataclass
+class _Asked:
+    decision: Decision
+    printed: str
+    interrupts: int
+
+
+def asked(
+    *presses: str | tuple[float, str],
+    reason: str | Interrupted | None = None,
+    typed_before: bool = False,
+    message: str = "Really.",
+    levels: tuple[ApprovalLevel, ...] = LEVELS,
+    height: int = 40,
+) -> _Asked:
+    """What comes of a question to which somebody presses these keys, a second apart unless said otherwise."""
+    output = io.StringIO()
+    interrupts = 0
+
+    def interrupt() -> None:
+        nonlocal interrupts
+        interrupts += 1
+
+    async def ask() -> Decision:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        screen = Screen(Console(file=output, width=80, height=height), live=False)
+        keys = _Keys(loop.clock, presses, typed_before=typed_before)
+
+        async def read_reason() -> str | None:
+            assert not keys.is_listening, "two readers of one terminal"
+            if isinstance(reason, Interrupted):
+                raise reason
+            return reason
+
+        transcript = Transcript(screen, loop.clock, model=lambda: "Demo")
+        asker = Asker(screen, transcript, keys, loop.clock, read_reason=read_reason, interrupt=interrupt)
+        confirmation = Confirmation("Write it?", message)
+        question = Question("1", "write_file", "Write file", {}, confirmation, levels)
+        return await asker.confirm(question, CancellationToken())
+
+    return _Asked(run(ask()), output.getvalue(), interrupts)
+
+
+@pytest.mark.parametrize(
+    ("key", "level"), [("y", "once"), ("s", "session"), ("w", "workspace"), ("a", "always")]
+)
+def test_each_level_has_its_key(key: str, level: ApprovalLevel) -> None:
+    assert asked(key).decision == Approve(level)
+
+
+def test_a_level_that_is_not_offered_has_no_key() -> None:
+    result = asked("w", "a", "s", "y", levels=("once",))
+    assert result.decision == Approve("once")
+    assert "session" not in result.printed
+    assert "always" not in result.printed
+
+
+def test_denying_asks_for_a_reason() -> None:
+    assert asked("n", reason="Not today.").decision == Deny("Not today.")
+
+
+def test_denying_needs_no_reason() -> None:
+    assert asked("n", reason=None).decision == Deny()
+
+
+def test_escape_denies_at_once() -> None:
+    assert asked(ESCAPE, reason="never asked for").decision == Deny()
+
+
+def test_a_terminal_that_is_gone_denies() -> None:
+    assert asked(END).decision == Deny()
+
+
+@pytest.mark.parametrize(
+    "key", ["enter", "c-m", " ", "c-j", "Y", "A", "o", "up", "<bracketed-paste>", BURST, "tab"]
+)
+def test_other_keys_decide_nothing(key: str) -> None:
+    assert choose(key, LEVELS) is None
+    assert asked(key, ESCAPE).decision == Deny()
+
+
+def test_interrupting_cancels_the_turn_and_decides_nothing() -> None:
+    result = asked(INTERRUPT, ESCAPE)
+    assert result.interrupts == 1
+    assert result.decision == Deny()
+
+
+def test_interrupting_the_reason_cancels_the_turn() -> None:
+    result = asked("n", reason=Interrupted())
+    assert result.interrupts == 1
+    assert result.decision == Deny()
+
+
+def test_somebody_who_was_typing_must_pause_before_an_approval_counts() -> None:
+    hurried = asked((0.1, "a"), (0.1, "y"), (1.0, ESCAPE), typed_before=True)
+    assert hurried.decision == Deny()
+    assert asked((1.0, "y"), typed_before=True).decision == Approve("once")
+
+
+def test_an_approval_in_the_midst_of_other_keys_does_not_count() -> None:
+    assert asked("m", (0.1, "a"), (0.1, "y"), (1.0, ESCAPE)).decision == Deny()
+    assert asked("m", (1.0, "y")).decision == Approve("once")
+
+
+def test_a_denial_counts_at_once() -> None:
+    assert asked((0.0, ESCAPE), typed_before=True).decision == Deny()
+    assert asked((0.0, "n"), typed_before=True, reason="no").decision == Deny("no")
+
+
+def test_p9_the_question_shows_title_and_what_is_to_be_done() -> None:
+    printed = asked("y", message="In `here`:\n\n```diff\n-old\n+new\n```\n").printed
+    assert printed == (
+        "? Write it?\n  In here:\n\n    -old\n    +new\n\n"
+        "  y once   s session   w workspace   a always   n deny, with a reason   Esc deny\n"
+        "→ allowed once\n"
+    )
+
+
+def test_p9_the_question_is_escaped() -> None:
+    printed = asked(ESCAPE, message="```sh\nrm -rf /\x1b[2K\r# harmless \u202etxt\n```").printed
+    assert "rm -rf /␛[2K␍# harmless <U+202E>txt" in printed
+
+
+def test_a_long_message_is_shown_page_by_page() -> None:
+    diff = "\n".join(f"+line {number}" for number in range(100))
+    first = asked(ESCAPE, message=f"```diff\n{diff}\n```", height=20).printed
+    assert "+line 11\n" in first
+    assert "+line 12\n" not in first
+    assert "d 88 more lines" in first
+    second = asked("d", ESCAPE, message=f"```diff\n{diff}\n```", height=20).printed
+    assert "+line 23\n" in second
+    assert "+line 24\n" not in second
+    pages = asked(*["d"] * 8, ESCAPE, message=f"```diff\n{diff}\n```", height=20).printed
+    assert [line.strip() for line in pages.splitlines() if "+line" in line] == diff.split("\n")
+
+
+def test_asking_for_more_does_not_count_as_typing() -> None:
+    assert asked("d", (0.0, "y")).decision == Approve("once")

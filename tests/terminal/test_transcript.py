@@ -1,0 +1,265 @@
+"""Events in, lines out."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from dragoman.frontends.terminal.screen import Screen
+from dragoman.frontends.terminal.transcript import Transcript
+from dragoman.lm import ContentPart, DataPart, Outcome, TextPart, ToolCallPart, ToolResultPart
+from dragoman.loop.events import (
+    Asked,
+    DataReported,
+    Ended,
+    EndReason,
+    Event,
+    Retrying,
+    TextReported,
+    ThinkingReported,
+    ToolFinished,
+    ToolProgressed,
+    ToolStarted,
+    ToolUsed,
+    TurnStarted,
+    Withdrawn,
+)
+from virtual_clock import VirtualClock
+
+
+class _Stage:
+    """A transcript, its clock, and all that it printed."""
+
+    def __init__(self, *, is_live: bool = False, width: int = 60) -> None:
+        self.clock = VirtualClock()
+        self.output = io.StringIO()
+        console = Console(file=self.output, width=width, height=20, force_terminal=is_live, color_system=None)
+        self.transcript = Transcript(Screen(console), self.clock, model=lambda: "Demo", pictures="kitty")
+
+    def play(self, *events: Event) -> str:
+        for event in events:
+            self.transcript.on_event(event)
+        return self.output.getvalue()
+
+    def live(self) -> str:
+        """The live lines as they are drawn now."""
+        before = len(self.output.getvalue())
+        self.transcript.tick()
+        drawn = self.output.getvalue()[before:]
+        return re.sub(r"\x1b\[[?0-9;]*[A-Za-z]|\r", "", drawn)
+
+
+def _call(call_id: str = "1", name: str = "read_file") -> ToolUsed:
+    return ToolUsed(ToolCallPart(call_id, name, {}))
+
+
+def _started(call_id: str = "1", message: str = "Reading a.txt", approved: str = "read-only") -> ToolStarted:
+    return ToolStarted(call_id, "read_file", message, approved)
+
+
+def _finished(
+    call_id: str = "1",
+    outcome: Outcome = "ok",
+    text: str = "",
+    seconds: float = 0.0,
+    content: tuple[ContentPart, ...] = (),
+) -> ToolFinished:
+    result = ToolResultPart(call_id, content or (TextPart(text),), is_error=outcome != "ok", outcome=outcome)
+    return ToolFinished(result, approved=True, seconds=seconds)
+
+
+def test_an_answer_is_printed_once_in_the_text_column() -> None:
+    printed = _Stage().play(
+        TurnStarted(1),
+        TextReported("# Ti"),
+        TextReported("tle\n\nSome *te"),
+        TextReported("xt*."),
+        Ended("completed"),
+    )
+    assert printed == "  Title\n\n  Some text.\n"
+
+
+def test_the_unfinished_block_is_live() -> None:
+    stage = _Stage(is_live=True)
+    stage.play(TextReported("finished\n\nunfin"))
+    assert stage.live() == "\n  unfin"
+    stage.play(TextReported("ished"))
+    assert stage.live() == "\n  unfinished"
+
+
+def test_waiting_names_who_is_waited_for() -> None:
+    stage = _Stage(is_live=True)
+    stage.play(TurnStarted(1))
+    stage.clock.advance(1.5)
+    assert stage.live() == "⠴ Demo · 1.5 s"
+    stage.play(TextReported("a"))
+    assert stage.live() == "  a"
+
+
+def test_thinking_is_one_live_line_with_its_last_words_and_then_folded() -> None:
+    stage = _Stage(is_live=True, width=40)
+    stage.play(ThinkingReported("First one thing, "), ThinkingReported("then something else altogether"))
+    stage.clock.advance(3)
+    assert stage.live() == "✻ thinking · 3.0 s · …ng else altogether"
+    stage.play(TextReported("Answer"), Ended("completed"))
+    plain = _Stage()
+    plain.play(ThinkingReported("hm"))
+    plain.clock.advance(3)
+    assert plain.play(TextReported("Answer"), Ended("completed")) == "✻ thought for 3.0 s\n\n  Answer\n"
+
+
+def test_thinking_is_shown_in_full_when_asked_for() -> None:
+    stage = _Stage()
+    assert stage.transcript.toggle_thinking()
+    assert stage.play(
+        ThinkingReported("First.\n\nSec"), ThinkingReported("ond."), TextReported("So."), Ended("completed")
+    ) == ("  First.\n\n  Second.\n\n✻ thought\n\n  So.\n")
+    assert not stage.transcript.toggle_thinking()
+
+
+def test_a_tool_has_one_line_with_time_and_progress_and_then_its_outcome() -> None:
+    stage = _Stage(is_live=True)
+    stage.play(_call(), _started(), ToolProgressed("1", "line 7"))
+    stage.clock.advance(2)
+    assert stage.live() == "⠋ Reading a.txt · 2.0 s · line 7"
+    plain = _Stage()
+    assert plain.play(_call(), _started(), _finished(seconds=2)) == "✓ Reading a.txt · 2.0 s\n"
+
+
+def test_parallel_tools_have_a_line_each_and_finish_in_their_own_order() -> None:
+    stage = _Stage(is_live=True)
+    stage.play(_call("1"), _call("2"), _started("1"), _started("2", "Reading b.txt"))
+    assert stage.live() == "⠋ Reading a.txt · 0.0 s\n⠋ Reading b.txt · 0.0 s"
+    stage.play(_finished("2"))
+    assert stage.live() == "⠋ Reading a.txt · 0.0 s"
+    plain = _Stage()
+    plain.play(_call("1"), _call("2"), _started("1"), _started("2", "Reading b.txt"))
+    assert plain.play(_finished("2"), _finished("1")) == "✓ Reading b.txt\n✓ Reading a.txt\n"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "text", "line"),
+    [
+        ("error", "No such file.\nAt all.", "✗ Reading a.txt · failed · No such file. At all."),
+        ("interrupted", "cut", "⊘ Reading a.txt · interrupted"),
+    ],
+)
+def test_what_ran_and_did_not_end_well(outcome: Outcome, text: str, line: str) -> None:
+    assert _Stage().play(_call(), _started(), _finished(outcome=outcome, text=text)) == f"{line}\n"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "text", "line"),
+    [
+        ("denied", "Error: Tool execution was denied by user.", "⊘ Change a.txt · denied"),
+        ("denied", "Tool use rejected with user message: not now", "⊘ Change a.txt · denied · not now"),
+        ("timed_out", "…", "⊘ Change a.txt · nobody decided in time"),
+    ],
+)
+def test_what_was_asked_about_and_did_not_run(outcome: Outcome, text: str, line: str) -> None:
+    events = (_call(), Asked("1", "write_file", "Change a.txt?"), _finished(outcome=outcome, text=text))
+    assert _Stage().play(*events) == f"{line}\n"
+
+
+def test_what_was_skipped_is_named() -> None:
+    assert (
+        _Stage().play(_call(name="run_command"), _finished(outcome="skipped")) == "⊘ run_command · skipped\n"
+    )
+
+
+def test_why_nobody_was_asked_is_said_where_it_is_not_plain() -> None:
+    line = _Stage().play(_call(), _started(approved="approved for this session"), _finished())
+    assert line == "✓ Reading a.txt · approved for this session\n"
+
+
+def test_text_before_and_after_a_tool_is_shown_in_order() -> None:
+    printed = _Stage().play(
+        TextReported("Let me look."),
+        _call(),
+        _started(),
+        _finished(),
+        TextReported("Found."),
+        Ended("completed"),
+    )
+    assert printed == "  Let me look.\n\n✓ Reading a.txt\n\n  Found.\n"
+
+
+def test_what_a_tool_says_to_the_person_is_shown_and_what_it_says_to_the_model_is_not() -> None:
+    content = (
+        TextPart("for the model", ("model",)),
+        TextPart("for **you**", ("user",)),
+        TextPart("for all"),
+        DataPart("application/pdf", b"12345"),
+        DataPart("image/png", b"secret", ("model",)),
+    )
+    printed = _Stage().play(_call(), _started(), _finished(content=content))
+    assert printed == "✓ Reading a.txt\n\n  for you\n\n  ▣ application/pdf, 5 bytes\n"
+
+
+def test_an_image_is_sent_to_a_terminal_that_can_show_it() -> None:
+    png = b"\x89PNG\r\n\x1a\n" + bytes(8) + (16).to_bytes(4) + (16).to_bytes(4)
+    stage = _Stage(is_live=True)
+    assert "\x1b_Ga=T,f=100" in stage.play(DataReported(DataPart("image/png", png)))
+    assert "\x1b" not in _Stage().play(DataReported(DataPart("image/png", png)))
+
+
+def test_a_failed_attempt_is_told_honestly() -> None:
+    printed = _Stage(width=80).play(
+        TextReported("Half an ans"),
+        Retrying(1, 2.0, "The server is busy."),
+        Withdrawn(),
+        TextReported("Something else."),
+        Ended("completed"),
+    )
+    assert printed == (
+        "  Half an ans\n\n"
+        "↻ The server is busy. Trying again in 2.0 s.\n"
+        "↺ It starts again: what this answer said so far does not count.\n\n"
+        "  Something else.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("cancelled", "Cancelled"),
+        ("tool_denied", "denied"),
+        ("turn_limit", "as many turns"),
+        ("timed_out", "nobody decided"),
+        ("suspended", "Put aside"),
+    ],
+)
+def test_how_it_ended_is_said(reason: EndReason, words: str) -> None:
+    assert words in _Stage().play(TextReported("partial"), Ended(reason))
+    assert _Stage().play(TextReported("partial"), Ended(reason)).startswith("  partial\n")
+
+
+def test_an_error_is_shown_with_what_to_do() -> None:
+    printed = _Stage(width=80).play(Ended("failed", "The key is wrong.", "Set GATEWAY_KEY."))
+    assert printed == "✗ The key is wrong. Set GATEWAY_KEY.\n"
+
+
+def test_nothing_from_outside_acts_on_the_terminal_or_leaves_its_column() -> None:
+    hostile = "\x1b[1A\x1b[2K\x9b2J\r? Delete everything\n\n? y once\u202e\n"
+    stage = _Stage()
+    printed = stage.play(
+        TextReported(hostile),
+        _call(name="\x1b[2J\n? evil"),
+        _started(message=f"{hostile}\n✓ fine"),
+        ToolProgressed("1", hostile),
+        _finished(outcome="error", text=hostile),
+        Retrying(1, 1, hostile),
+        Ended("failed", hostile, hostile),
+    )
+    assert not {"\x1b", "\x9b", "\r", "\u202e"} & set(printed)
+    assert not [line for line in printed.splitlines() if line.startswith("? ")]
+
+
+def test_the_footer_stays_below_the_tools_that_run() -> None:
+    stage = _Stage(is_live=True)
+    stage.play(_call(), _started())
+    stage.transcript.ask("the keys")
+    assert stage.live() == "⠋ Reading a.txt · 0.0 s\nthe keys"
+    stage.transcript.ask(None)
+    assert stage.live() == "⠋ Reading a.txt · 0.0 s"

@@ -1,0 +1,61 @@
+"""Nothing that comes from outside acts on the terminal."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given, strategies as st
+
+from dragoman.frontends.terminal.visible import VisibleText, visible, visible_line
+
+_BIDI = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+
+
+@pytest.mark.parametrize(
+    ("hostile", "shown"),
+    [
+        ("\x1b[2J\x1b[H", "␛[2J␛[H"),
+        ("\x1b]0;title\x07", "␛]0;title␇"),
+        ("\x1b]52;c;c2VjcmV0\x1b\\", "␛]52;c;c2VjcmV0␛\\"),
+        ("\x9b31m", "<U+009B>31m"),
+        ("\x90q", "<U+0090>q"),
+        ("safe\rEVIL", "safe␍EVIL"),
+        ("ab\b\bcd", "ab␈␈cd"),
+        ("rm \u202egpj.exe", "rm <U+202E>gpj.exe"),
+        ("a\u2066b\u2069", "a<U+2066>b<U+2069>"),
+        ("line\u2028line", "line<U+2028>line"),
+        ("\x00\x7f", "␀␡"),
+        ("hi\U000e0041", "hi<U+E0041>"),
+        ("half \ud83d", "half \ufffd"),
+        ("\ufeffstart", "<U+FEFF>start"),
+    ],
+)
+def test_what_would_act_is_shown(hostile: str, shown: str) -> None:
+    assert visible(hostile) == shown
+
+
+@pytest.mark.parametrize(
+    "text", ["plain", "tab\there", "two\nlines", "déjà vu", "👩‍🚀", "می‌خواهم", "日本語", ""]
+)
+def test_what_only_shows_stays(text: str) -> None:
+    assert visible(text) == text
+
+
+def test_windows_line_ends_are_line_ends() -> None:
+    assert visible("one\r\ntwo\r\n") == "one\ntwo\n"
+
+
+def test_a_line_stays_one_line() -> None:
+    assert visible_line("Read\n\n? Allow everything\x1b[A") == "Read ? Allow everything␛[A"
+
+
+@given(st.text())
+def test_nothing_that_acts_is_left(text: str) -> None:
+    for character in visible(text):
+        assert character in "\n\t" or unicodedata.category(character) not in {"Cc", "Cs", "Zl", "Zp"}
+        assert unicodedata.bidirectional(character) not in _BIDI
+
+
+@given(st.lists(st.text(st.sampled_from("ab\r\n\x1b"))))
+def test_pieces_give_the_same_as_the_whole(pieces: list[str]) -> None:
+    text = VisibleText()
+    assert "".join(map(text.feed, pieces)) + text.end() == visible("".join(pieces))
