@@ -1,0 +1,109 @@
+"""A tool call as the client sees it: what it is called, what kind it is, and what a person needs in order to decide.
+
+Three things can be called. A command and a file are the agent's own doing, in the session's folder; everything else is a
+tool of the consumer's, and is named by its server, so that the client can tell it is one of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragoman.backends.agent.acp.messages import Location, ToolActivity
+from dragoman.demo.agent.tools import ConsumerTool, Toolbox
+from dragoman.demo.agent.updates import DiffContent
+from dragoman.lm import ToolCallPart
+from dragoman.tools.builtin.files import MAX_FILE_BYTES, text_or_none
+from dragoman.tools.builtin.workspace import Place, Workspace, WorkspaceError
+from dragoman.tools.schema import SchemaProblem, complete
+
+__all__ = ["Action", "describe"]
+
+# A title stands on one line beside others.
+_MAX_TITLE = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    activity: ToolActivity
+    # What "allow always" would be for, as the tool itself has it; None: nobody need be asked, because nothing can come of it.
+    key: str | None = None
+
+
+def describe(call: ToolCallPart, toolbox: Toolbox) -> Action:
+    """What `call` would do, as things are now."""
+    consumer_tool = toolbox.consumer_tool(call.name)
+    if consumer_tool is not None:
+        return _consumers(call, consumer_tool)
+    workspace = toolbox.workspace
+    match call:
+        case ToolCallPart(name="run_command", input={"command": str(command)}):
+            activity = ToolActivity(
+                call.call_id,
+                title=_one_line(command),
+                kind="execute",
+                status="pending",
+                raw_input={"command": command, "cwd": str(workspace[0])},
+            )
+            return Action(activity, command)
+        case ToolCallPart(name="write_file", input={"path": str(path), "content": str(content)}):
+            return _writing(call, path, content, workspace)
+        case _:
+            return Action(_plain(call))
+
+
+def _consumers(call: ToolCallPart, tool: ConsumerTool) -> Action:
+    activity = ToolActivity(
+        call.call_id,
+        title=f"{tool.remote.name} ({tool.server.name})",
+        kind="read" if tool.remote.is_read_only else "other",
+        status="pending",
+        raw_input={"server": tool.server.name, "tool": tool.remote.name, "arguments": call.input},
+    )
+    try:
+        complete(tool.declaration.input_schema, call.input)
+    except SchemaProblem:
+        # The loop will say what is wrong.
+        return Action(activity)
+    return Action(activity, tool.approval_key)
+
+
+def _writing(call: ToolCallPart, path: str, content: str, workspace: tuple[Path, ...]) -> Action:
+    try:
+        place = Workspace.of(workspace).place(path)
+        old = _text(place)
+    except (OSError, WorkspaceError):
+        # The tool will say what is wrong.
+        return Action(_plain(call))
+    file = str(place.path)
+    activity = ToolActivity(
+        call.call_id,
+        title=_one_line(f"Write {place.label}"),
+        kind="edit",
+        status="pending",
+        content=(DiffContent(file, old, content),),
+        locations=(Location(file),),
+        raw_input={"path": file, "content": content},
+    )
+    return Action(activity, file)
+
+
+def _text(place: Place) -> str | None:
+    """What is in a file; None if there is none."""
+    try:
+        data = place.read(MAX_FILE_BYTES)
+    except FileNotFoundError:
+        return None
+    text = text_or_none(data)
+    return f"[{len(data):,} bytes that are no text]" if text is None else text
+
+
+def _plain(call: ToolCallPart) -> ToolActivity:
+    return ToolActivity(
+        call.call_id, title=_one_line(call.name), kind="other", status="pending", raw_input=call.input
+    )
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MAX_TITLE else f"{line[:_MAX_TITLE]}…"

@@ -1,0 +1,263 @@
+"""Prompts that a script cannot answer: those that look at the history or the tools, count, or end the process.
+
+Each act has a name, which follows a `!` in the prompt, and is a function from what the user asks to one answer. As with a
+script, an answer depends on the history alone: an act that calls tools is asked again when their results are there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+
+from dragoman.backends.scripted import Reply, Step, act, call, fail, reply, say, wait
+from dragoman.backends.scripted.scene import Scene
+from dragoman.demo.agent.casting import arguments_for, consumers, named
+from dragoman.demo.agent.prompt import TRANSCRIPT
+from dragoman.lm import DataPart, JsonObject, Message, Request, ToolDefinition
+from dragoman.lm.gfm import code, escape, fence
+from dragoman.lm.json import decode
+
+__all__ = ["ACTS", "reply_to", "words_of"]
+
+# A flood that has to be remembered as one answer; more is no longer a demonstration.
+_MAX_FLOOD = 200_000
+_DEFAULT_FLOOD = 1_000
+# Ten words a second for a minute, whatever the pace of the session is.
+_SLOW_WORDS = 600
+_SLOW_PAUSE = 0.1
+_CRASH_STATUS = 70
+# Of what was said before, as much as answers the question.
+_MAX_QUOTE = 2_000
+
+_COMMAND = re.compile(r"!(\w+)[ \t]*(.*)", re.DOTALL)
+_BEFORE = re.compile(r"\bwhat did i say\b|\bwhat was said\b|\bdo you remember\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Cue:
+    """What an act has to go by."""
+
+    # What follows its name.
+    rest: str
+    request: Request
+    scene: Scene
+    problems: tuple[str, ...] = ()
+
+    @property
+    def offered(self) -> tuple[ToolDefinition, ...]:
+        return self.request.options.tools
+
+    @property
+    def prompt(self) -> Message:
+        """The message that is being answered."""
+        return next(message for message in reversed(self.request.messages) if _is_users(message))
+
+    @property
+    def earlier(self) -> tuple[Message, ...]:
+        """Everything before it."""
+        messages = self.request.messages
+        last = max(index for index, message in enumerate(messages) if message is self.prompt)
+        return messages[:last]
+
+
+Act: TypeAlias = Callable[[Cue], Reply]
+
+
+def words_of(request: Request) -> str:
+    """The user's last words."""
+    return Scene.of(request).prompt
+
+
+def reply_to(request: Request, problems: tuple[str, ...] = ()) -> Reply | None:
+    """The answer of the act that is asked for; None if the prompt asks for none."""
+    scene = Scene.of(request)
+    cue = Cue("", request, scene, problems)
+    pictures = [part for part in cue.prompt.content if isinstance(part, DataPart)]
+    words = cue.prompt.text
+    command = _COMMAND.fullmatch(words.strip())
+    if command is not None and command[1] in ACTS:
+        return ACTS[command[1]](Cue(command[2].strip(), request, scene, problems))
+    if pictures:
+        return _see(pictures)
+    if _BEFORE.search(words):
+        return _remember(cue)
+    return None
+
+
+def _is_users(message: Message) -> bool:
+    return message.role == "user" and not message.results
+
+
+def _said(text: str) -> Step:
+    """To be said as it stands: what a script would fill in is the user's own text here."""
+    return say(text.replace("${", "$${"))
+
+
+def _as_it_stands(value: JsonObject) -> JsonObject:
+    return {name: _literal(inner) for name, inner in value.items()}
+
+
+def _literal(value: object) -> object:
+    match value:
+        case str():
+            return value.replace("${", "$${")
+        case dict():
+            return _as_it_stands(value)
+        case list():
+            return [_literal(inner) for inner in value]
+        case _:
+            return value
+
+
+# Looking.
+
+
+def _tools(cue: Cue) -> Reply:
+    lines = [f"- {code(tool.name)}: {escape(tool.description.partition('.')[0])}" for tool in cue.offered]
+    theirs = len(consumers(cue.offered))
+    lines += [f"- {escape(problem)}" for problem in cue.problems]
+    return reply(
+        _said("\n".join([f"I have {len(cue.offered)} tools, {theirs} of them yours:", "", *lines, ""]))
+    )
+
+
+def _history(cue: Cue) -> Reply:
+    lines = [f"- {message.role}: {code(_shown(message))}" for message in cue.earlier]
+    return reply(_said("\n".join([f"The history has {len(lines)} messages:", "", *lines, ""])))
+
+
+def _remember(cue: Cue) -> Reply:
+    own = [message.text for message in cue.earlier if _is_users(message) and message.text]
+    told = [
+        message.text for message in cue.earlier if message.role == "system" and TRANSCRIPT in message.text
+    ]
+    lines = [f"- {code(_quoted(words))}" for words in own]
+    pieces = [f"You said to me:\n\n{chr(10).join(lines)}\n"] if own else []
+    pieces += [f"Before I joined, I was told:\n\n{fence(text[:_MAX_QUOTE])}\n" for text in told]
+    return reply(_said("\n".join(pieces) or "You have said nothing before.\n"))
+
+
+def _see(pictures: list[DataPart]) -> Reply:
+    lines = [f"- {code(picture.mime_type)}, {len(picture.data):,} bytes" for picture in pictures]
+    return reply(_said("\n".join([f"You sent {len(pictures)}:", "", *lines, ""])))
+
+
+def _shown(message: Message) -> str:
+    pieces = [
+        message.text,
+        *(f"[called {made.name}]" for made in message.calls),
+        *(f"[result: {result.text}]" for result in message.results),
+    ]
+    return _quoted(" ".join(piece for piece in pieces if piece)) or "nothing"
+
+
+def _quoted(text: str) -> str:
+    """On one line, and not all of it if it is long."""
+    return " ".join(text.split())[:_MAX_QUOTE]
+
+
+# Calling.
+
+
+def _call(cue: Cue) -> Reply:
+    """`!call NAME JSON`, one a line, all at once; after a line `!then`, another round of them."""
+    rounds = re.split(r"^!then\s*$", cue.rest, flags=re.MULTILINE)
+    if cue.scene.round >= len(rounds):
+        return reply(_said(_results(cue)))
+    lines = [line.removeprefix("!call").strip() for line in rounds[cue.scene.round].splitlines()]
+    try:
+        return reply(*(_one_call(line, cue) for line in lines if line))
+    except ValueError as error:
+        return reply(_said(f"{error}\n"))
+
+
+def _one_call(line: str, cue: Cue) -> Step:
+    name, _, given = line.partition(" ")
+    tool = named(name, cue.offered)
+    if tool is None:
+        raise ValueError(f"There is no tool {code(name)}; `!tools` lists them.")
+    if not given.strip():
+        return call(tool.name, _as_it_stands(arguments_for(tool, cue.scene.prompt, {})))
+    try:
+        arguments = decode(given)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"The arguments of {code(name)} are no JSON: {escape(str(error))}.") from error
+    if not isinstance(arguments, dict):
+        raise ValueError(f"The arguments of {code(name)} are no object: they have names.")  # noqa: TRY004 - told to a person
+    return call(tool.name, _as_it_stands(arguments))
+
+
+def _run(cue: Cue) -> Reply:
+    return _own_action(cue, "run_command", {"command": cue.rest or "echo hello"})
+
+
+def _write(cue: Cue) -> Reply:
+    path, _, content = cue.rest.partition(" ")
+    return _own_action(cue, "write_file", {"path": path or "demo.txt", "content": f"{content or 'hello'}\n"})
+
+
+def _own_action(cue: Cue, tool: str, arguments: JsonObject) -> Reply:
+    if cue.scene.round:
+        return reply(_said(_results(cue)))
+    if named(tool, cue.offered) is None:
+        return reply(_said("In this mode I do nothing by myself.\n"))
+    return reply(call(tool, _as_it_stands(arguments)))
+
+
+def _results(cue: Cue) -> str:
+    results = [result for message in cue.request.messages[-1:] for result in message.results]
+    return "\n".join(f"{result.outcome}: {result.text}" for result in results) + "\n"
+
+
+# Behaving badly.
+
+
+def _flood(cue: Cue) -> Reply:
+    wanted = int(cue.rest) if cue.rest.isdecimal() else _DEFAULT_FLOOD
+    return reply(_said(" ".join(map(str, range(1, min(wanted, _MAX_FLOOD) + 1)))))
+
+
+def _slow(cue: Cue) -> Reply:
+    words = int(cue.rest) if cue.rest.isdecimal() else _SLOW_WORDS
+    return reply(*_dripping(min(words, _MAX_FLOOD)))
+
+
+def _dripping(words: int) -> Iterator[Step]:
+    for number in range(1, words + 1):
+        yield say(f"{number} ")
+        yield act(lambda: asyncio.sleep(_SLOW_PAUSE))
+
+
+def _crash(cue: Cue) -> Reply:
+    status = int(cue.rest) if cue.rest.isdecimal() else _CRASH_STATUS
+    # What was said is on its way before the process goes: an agent that crashes has often said something.
+    return reply(_said("I crash now.\n"), wait(0), act(lambda: os._exit(status)))
+
+
+def _error(cue: Cue) -> Reply:
+    return reply(
+        fail(
+            "internal",
+            (cue.rest or "The agent was asked to fail.").replace("${", "$${"),
+            hint="Ask for something else.",
+        )
+    )
+
+
+ACTS: dict[str, Act] = {
+    "tools": _tools,
+    "history": _history,
+    "call": _call,
+    "run": _run,
+    "write": _write,
+    "flood": _flood,
+    "slow": _slow,
+    "crash": _crash,
+    "error": _error,
+}

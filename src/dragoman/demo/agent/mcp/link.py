@@ -1,0 +1,42 @@
+"""A connection to a tool server: what the client asks of it, whatever carries the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from dragoman.jsonrpc import Notification
+
+__all__ = ["CANCELLED", "Link", "McpError", "OnNotification", "SessionExpired"]
+
+# MCP's way to withdraw a request.
+CANCELLED = "notifications/cancelled"
+
+OnNotification: TypeAlias = Callable[[Notification], None]
+
+
+class McpError(Exception):
+    """A tool server that cannot be reached, or does not do as the protocol says."""
+
+
+class SessionExpired(McpError):
+    """The server has forgotten us: a new handshake is due."""
+
+
+class Link(Protocol):
+    """Requests and notifications to one server. What the server sends by itself goes to an `OnNotification`."""
+
+    async def request(self, method: str, params: object) -> bytes:
+        """The result, as JSON. Raises `McpError`, or `RemoteError` when the server says no.
+
+        Whoever is cancelled in here withdraws the request.
+        """
+        ...
+
+    async def notify(self, method: str, params: object) -> None: ...
+
+    def agreed(self, version: str) -> None:
+        """The handshake came to this version of the protocol."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,114 @@
+"""What a client asks of the agent, as types. https://agentclientprotocol.com/protocol/schema
+
+What the agent answers with is in `backends.agent.acp.messages`: the two sides of one protocol share their words.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import TypeVar
+
+import msgspec
+
+from dragoman.backends.agent.acp.content import Block
+from dragoman.backends.agent.acp.messages import HttpServer, StdioServer
+from dragoman.demo.agent.mcp.client import ServerAddress
+from dragoman.jsonrpc import INVALID_PARAMS, Decoder
+from dragoman.lm import JsonObject
+
+__all__ = [
+    "NO_SUCH_SESSION",
+    "Initialize",
+    "Prompted",
+    "Refused",
+    "SessionNamed",
+    "SessionPlace",
+    "SetMode",
+    "SetOption",
+    "read",
+]
+
+# "Resource not found", in the words of ACP.
+NO_SUCH_SESSION = -32002
+
+_T = TypeVar("_T")
+
+
+class Refused(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, code: int, message: str, details: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = None if details is None else {"details": details}
+
+
+class _Params(msgspec.Struct, frozen=True, rename="camel"):
+    pass
+
+
+class Initialize(_Params, frozen=True):
+    protocol_version: int
+
+
+class SessionNamed(_Params, frozen=True):
+    session_id: str
+
+
+class SessionPlace(_Params, frozen=True):
+    """Where a session works, and with whose tools. `session_id` is absent for a new one."""
+
+    cwd: str
+    mcp_servers: tuple[JsonObject, ...] = ()
+    additional_directories: tuple[str, ...] = ()
+    session_id: str = ""
+
+    def __post_init__(self) -> None:
+        for folder in (self.cwd, *self.additional_directories):
+            if not PurePath(folder).is_absolute():
+                raise ValueError(f"{folder!r} is not an absolute path")
+
+    @property
+    def servers(self) -> tuple[ServerAddress, ...]:
+        """Raises `Refused` for a transport that was not declared."""
+        return tuple(map(_server, self.mcp_servers))
+
+
+class Prompted(_Params, frozen=True):
+    session_id: str
+    prompt: tuple[Block, ...]
+
+
+class SetMode(_Params, frozen=True):
+    session_id: str
+    mode_id: str
+
+
+class SetOption(_Params, frozen=True):
+    session_id: str
+    config_id: str
+    value: object
+
+
+def read(params: bytes, kind: type[_T]) -> _T:
+    """The parameters of a request. Raises `Refused` if they are others."""
+    try:
+        return Decoder(kind).decode(params)
+    except msgspec.DecodeError as error:
+        raise Refused(INVALID_PARAMS, f"These parameters cannot be read: {error}") from error
+
+
+def _server(value: JsonObject) -> ServerAddress:
+    try:
+        match value.get("type", "stdio"):
+            case "http":
+                return msgspec.convert(value, HttpServer)
+            case "stdio":
+                return msgspec.convert(value, StdioServer)
+            case kind:
+                raise Refused(
+                    INVALID_PARAMS, f"Tool servers over {kind} are not supported; use http or stdio."
+                )
+    except msgspec.ValidationError as error:
+        raise Refused(INVALID_PARAMS, f"This tool server cannot be read: {error}") from error

@@ -1,0 +1,145 @@
+"""Asking for permission: `session/request_permission`. https://agentclientprotocol.com/protocol/tool-calls
+
+The calls of one answer are asked about all at once, as soon as they are known, and each runs when it is allowed. The loop
+decides about them one by one: by the time it comes to a call, its question may long be answered.
+
+ACP has no place for a reason. A refusal is a plain no, and the model is told that there was one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgspec
+
+from dragoman.backends.agent.acp.messages import Option, ToolActivity
+from dragoman.demo.agent.actions import Action, describe
+from dragoman.demo.agent.tools import Toolbox
+from dragoman.jsonrpc import ConnectionClosed, Decoder, ErrorResponse, Peer, Reply, RequestId, Response
+from dragoman.lm import ToolCallPart
+from dragoman.tools.decision import Approve, Decision, Deny, Question
+
+__all__ = ["OPTIONS", "Permissions"]
+
+_log = logging.getLogger(__name__)
+
+# Clients choose by kind; the ids are nobody's business but ours.
+OPTIONS = (
+    Option("demo-once", "allow_once", "Allow"),
+    Option("demo-always", "allow_always", "Allow for this session"),
+    Option("demo-never", "reject_once", "Refuse"),
+)
+_DECISIONS: dict[str, Decision] = {
+    "demo-once": Approve("once"),
+    "demo-always": Approve("session"),
+    "demo-never": Deny(),
+}
+
+
+class _Request(msgspec.Struct, frozen=True, rename="camel"):
+    session_id: str
+    tool_call: ToolActivity
+    options: tuple[Option, ...] = OPTIONS
+
+
+class _Outcome(msgspec.Struct, frozen=True, rename="camel"):
+    # "selected" with the id of an option, or "cancelled".
+    outcome: str
+    option_id: str | None = None
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    outcome: _Outcome
+
+
+_answer = Decoder(_Answer)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """A question that was sent."""
+
+    action: Action
+    identity: RequestId
+    decision: asyncio.Future[Decision]
+
+
+class Permissions:
+    """The open questions of one turn. `cancel` ends the turn: a client answers so when it has cancelled it."""
+
+    def __init__(
+        self,
+        peer: Peer,
+        session: str,
+        toolbox: Toolbox,
+        cancel: Callable[[], None],
+    ) -> None:
+        self._peer = peer
+        self._session = session
+        self._toolbox = toolbox
+        self._cancel = cancel
+        self._asked: dict[str, _Asked] = {}
+
+    def ask_ahead(self, call: ToolCallPart, action: Action) -> None:
+        """Ask about a call before the loop comes to it, if anybody will have to be asked."""
+        if action.key is not None and not self._toolbox.is_approved(call.name, action.key):
+            self._ask(call.call_id, action)
+
+    async def decide(self, question: Question) -> Decision:
+        """What the client says. It may have been asked already."""
+        call_id = question.call_id
+        action = describe(ToolCallPart(call_id, question.tool, question.input), self._toolbox)
+        asked = self._asked.get(call_id)
+        if asked is None or asked.action.activity.content != action.activity.content:
+            # Not asked yet; or about a file that is no longer what the person was shown.
+            self.close(call_id)
+            asked = self._ask(call_id, action)
+        return await asked.decision
+
+    def close(self, call_id: str) -> None:
+        """The question is settled, or no longer a question."""
+        asked = self._asked.pop(call_id, None)
+        if asked is not None and not asked.decision.done():
+            asked.decision.cancel()
+            with suppress(ConnectionClosed):
+                self._peer.withdraw(asked.identity)
+
+    def close_all(self) -> None:
+        for call_id in tuple(self._asked):
+            self.close(call_id)
+
+    def _ask(self, call_id: str, action: Action) -> _Asked:
+        decision: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+
+        def on_reply(reply: Reply) -> None:
+            if not decision.done():
+                decision.set_result(self._decision(reply))
+
+        request = _Request(self._session, action.activity)
+        identity = self._peer.call("session/request_permission", request, on_reply)
+        asked = self._asked[call_id] = _Asked(action, identity, decision)
+        return asked
+
+    def _decision(self, reply: Reply) -> Decision:
+        """Never an approval unless the client chose one of the options that say so."""
+        match reply:
+            case Response(result=result):
+                try:
+                    outcome = _answer.decode(result).outcome
+                except msgspec.DecodeError as error:
+                    _log.warning("an answer about a permission cannot be read: %s", error)
+                    return Deny()
+                if outcome.outcome == "cancelled":
+                    # "If the client has cancelled the prompt turn […]": so it ends, also before we hear of that.
+                    self._cancel()
+                return _DECISIONS.get(outcome.option_id or "", Deny())
+            case ErrorResponse(error=error):
+                _log.warning("the client cannot ask for permission: %s", error.message)
+                return Deny()
+            case ConnectionClosed():
+                self._cancel()
+                return Deny()

@@ -1,0 +1,269 @@
+"""The agent's side of ACP: which request does what. https://agentclientprotocol.com/protocol/overview
+
+Nothing here waits but in a task of its own: a client may ask for one session while another answers. What belongs together
+stays in order, because a task writes its updates and then its answer to the one stream there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from dragoman import __version__
+from dragoman.backends.agent.acp.messages import (
+    PROTOCOL_VERSION,
+    AgentCapabilities,
+    AgentInfo,
+    Initialized,
+    McpCapabilities,
+    PromptCapabilities,
+    SessionCapabilities,
+)
+from dragoman.backends.scripted import Script
+from dragoman.demo.agent.messages import (
+    NO_SUCH_SESSION,
+    Initialize,
+    Prompted,
+    Refused,
+    SessionNamed,
+    SessionPlace,
+    SetMode,
+    SetOption,
+    read,
+)
+from dragoman.demo.agent.prompt import read_prompt
+from dragoman.demo.agent.session import DEFAULT_MODE, DEFAULT_PACE, Session, Shared
+from dragoman.demo.agent.store import Kept, SessionStore, new_id
+from dragoman.demo.agent.tools import Toolbox
+from dragoman.demo.agent.turn import take_turn
+from dragoman.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    REQUEST_CANCELLED,
+    Incoming,
+    Notification,
+    Peer,
+)
+from dragoman.lm import CancellationError, CancellationSource, until_cancelled
+
+__all__ = ["AgentServer"]
+
+_log = logging.getLogger(__name__)
+
+_Handler: TypeAlias = Callable[[bytes], Coroutine[object, object, object]]
+
+_INITIALIZED = Initialized(
+    PROTOCOL_VERSION,
+    AgentCapabilities(
+        load_session=True,
+        prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
+        mcp_capabilities=McpCapabilities(http=True),
+        session_capabilities=SessionCapabilities(resume={}, fork={}, close={}, additional_directories={}),
+    ),
+    AgentInfo("dragoman-demo-agent", "Dragoman demo agent", __version__),
+)
+# How long turns may take to end when the client is gone. A command is given a second, and another after that.
+_END_SECONDS = 5.0
+
+
+class AgentServer:
+    """One client, any number of sessions."""
+
+    def __init__(self, script: Script, store: SessionStore, *, pace: str = DEFAULT_PACE) -> None:
+        self._script = script
+        self._store = store
+        self._pace = pace
+        self._shared: Shared | None = None
+        self._initialized = False
+        self._sessions: dict[str, Session] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Set when the client is gone.
+        self.ended = asyncio.Event()
+        self._methods: dict[str, _Handler] = {
+            "initialize": self._initialize,
+            "session/new": self._new,
+            "session/load": self._load,
+            "session/resume": self._resume,
+            "session/fork": self._fork,
+            "session/close": self._close,
+            "session/set_mode": self._set_mode,
+            "session/set_config_option": self._set_option,
+        }
+
+    async def close(self) -> None:
+        """End everything that was started for the client. Prompts that are being answered are cancelled."""
+        for session in self._sessions.values():
+            session.cancel()
+        if self._tasks:
+            _, running = await asyncio.wait(self._tasks, timeout=_END_SECONDS)
+            for task in running:
+                task.cancel()
+        await asyncio.gather(*(session.close() for session in self._sessions.values()))
+
+    # As a receiver.
+
+    def connected(self, peer: Peer) -> None:
+        self._shared = Shared(peer, self._store, self._script)
+
+    def notification(self, notification: Notification) -> None:
+        if notification.method != "session/cancel":
+            _log.debug("%s is not for us", notification.method)
+            return
+        try:
+            session = self._sessions.get(read(notification.params, SessionNamed).session_id)
+        except Refused as refused:
+            _log.warning("session/cancel: %s", refused.message)
+            return
+        if session is not None:
+            session.cancel()
+
+    def request(self, incoming: Incoming) -> None:
+        handler = self._methods.get(incoming.method)
+        if incoming.method == "session/prompt":
+            self._prompt(incoming)
+        elif handler is None:
+            incoming.fail(METHOD_NOT_FOUND, f"There is no method {incoming.method}.")
+        elif not self._initialized and incoming.method != "initialize":
+            incoming.fail(INVALID_REQUEST, "Send `initialize` first.")
+        else:
+            self._answer(incoming, until_cancelled(handler(incoming.params), incoming.token))
+
+    def closed(self, reason: str) -> None:
+        _log.info("the client is gone: %s", reason)
+        self.ended.set()
+
+    # Answering.
+
+    def _answer(self, incoming: Incoming, work: Coroutine[object, object, object]) -> None:
+        """Answer with what `work` comes to, in a task."""
+
+        async def answered() -> None:
+            try:
+                incoming.reply(await work)
+            except Refused as refused:
+                incoming.fail(refused.code, refused.message, refused.data)
+            except CancellationError:
+                incoming.fail(REQUEST_CANCELLED, f"{incoming.method} was cancelled.")
+            except Exception as error:
+                _log.exception("%s failed", incoming.method)
+                incoming.fail(INTERNAL_ERROR, f"{incoming.method} failed: {type(error).__name__}: {error}")
+
+        task = asyncio.create_task(answered())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _prompt(self, incoming: Incoming) -> None:
+        """A turn begins here and now: a cancel that is next in the stream must find it."""
+        try:
+            asked = read(incoming.params, Prompted)
+            session = self._idle(asked.session_id)
+            prompt = read_prompt(asked.prompt)
+        except Refused as refused:
+            incoming.fail(refused.code, refused.message, refused.data)
+            return
+        source = session.turn = CancellationSource()
+        # Whoever withdraws the request cancels the turn, and hears its stop reason.
+        incoming.token.on_cancel(source.cancel)
+
+        async def turn() -> object:
+            try:
+                return await take_turn(session, prompt, source)
+            finally:
+                session.turn = None
+
+        self._answer(incoming, turn())
+
+    async def _initialize(self, params: bytes) -> object:
+        # "If the Agent supports the requested version, it MUST respond with the same version. Otherwise, […] with the
+        # latest version it supports": either way it is this one.
+        read(params, Initialize)
+        self._initialized = True
+        return _INITIALIZED
+
+    async def _new(self, params: bytes) -> object:
+        place = read(params, SessionPlace)
+        kept = Kept(id=new_id(), mode=DEFAULT_MODE, pace=self._pace)
+        session = await self._open(kept, place)
+        return session.created(named=True)
+
+    async def _load(self, params: bytes) -> object:
+        session = await self._take_up(read(params, SessionPlace))
+        session.tell_history()
+        return session.created()
+
+    async def _resume(self, params: bytes) -> object:
+        session = await self._take_up(read(params, SessionPlace))
+        return session.created()
+
+    async def _fork(self, params: bytes) -> object:
+        place = read(params, SessionPlace)
+        kept = msgspec.structs.replace(self._kept(place.session_id), id=new_id())
+        session = await self._open(kept, place)
+        return session.created(named=True)
+
+    async def _close(self, params: bytes) -> object:
+        session = self._session(read(params, SessionNamed).session_id)
+        del self._sessions[session.id]
+        session.cancel()
+        await session.close()
+        return {}
+
+    async def _set_mode(self, params: bytes) -> object:
+        asked = read(params, SetMode)
+        self._session(asked.session_id).set_mode(asked.mode_id)
+        return {}
+
+    async def _set_option(self, params: bytes) -> object:
+        asked = read(params, SetOption)
+        session = self._session(asked.session_id)
+        session.set_option(asked.config_id, asked.value)
+        return {"configOptions": session.options}
+
+    # Sessions.
+
+    def _session(self, name: str) -> Session:
+        session = self._sessions.get(name)
+        if session is None:
+            raise Refused(
+                NO_SUCH_SESSION, f"There is no session {name!r}; load or resume it, or make a new one."
+            )
+        return session
+
+    def _idle(self, name: str) -> Session:
+        session = self._session(name)
+        if session.turn is not None:
+            raise Refused(INVALID_REQUEST, "A turn of this session is under way; wait for it, or cancel it.")
+        return session
+
+    def _kept(self, name: str) -> Kept:
+        kept = self._sessions[name].kept if name in self._sessions else self._store.load(name)
+        if kept is None:
+            raise Refused(NO_SUCH_SESSION, f"There is no session {name!r}.")
+        return kept
+
+    async def _take_up(self, place: SessionPlace) -> Session:
+        """A session of before, with the tools that are offered now."""
+        kept = self._kept(place.session_id)
+        if kept.id in self._sessions:
+            await self._sessions.pop(self._idle(kept.id).id).close()
+        return await self._open(kept, place)
+
+    async def _open(self, kept: Kept, place: SessionPlace) -> Session:
+        folders = tuple(map(Path, (place.cwd, *place.additional_directories)))
+        toolbox = Toolbox(kept.id, folders)
+        if self._shared is None:
+            raise AssertionError("not connected")
+        try:
+            await toolbox.connect(place.servers)
+        except BaseException:
+            await toolbox.close()
+            raise
+        session = self._sessions[kept.id] = Session(kept, toolbox, self._shared)
+        session.keep()
+        return session

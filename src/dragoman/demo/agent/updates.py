@@ -1,0 +1,167 @@
+"""What the agent tells its client while a turn runs: the kinds of `session/update`, as types.
+
+https://agentclientprotocol.com/protocol/prompt-turn. A history told again (`session/load`) is told in the same words.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from dragoman.backends.agent.acp.content import Block, ImageBlock, TextBlock
+from dragoman.backends.agent.acp.messages import Diff, PlanEntry, ToolActivity
+from dragoman.lm import (
+    ContentPart,
+    DataPart,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+__all__ = [
+    "AgentMessageChunk",
+    "AgentThoughtChunk",
+    "Content",
+    "CurrentMode",
+    "DiffContent",
+    "Entry",
+    "Plan",
+    "Tell",
+    "ToolCall",
+    "ToolCallUpdate",
+    "Update",
+    "Usage",
+    "UserMessageChunk",
+    "block_of",
+    "contents_of",
+    "finished",
+    "told_again",
+]
+
+
+class _Update(msgspec.Struct, frozen=True, tag_field="sessionUpdate", rename="camel", omit_defaults=True):
+    pass
+
+
+class UserMessageChunk(_Update, frozen=True, tag="user_message_chunk"):
+    content: Block
+
+
+class AgentMessageChunk(_Update, frozen=True, tag="agent_message_chunk"):
+    content: Block
+
+
+class AgentThoughtChunk(_Update, frozen=True, tag="agent_thought_chunk"):
+    content: Block
+
+
+class ToolCall(ToolActivity, frozen=True, tag_field="sessionUpdate", tag="tool_call"):
+    """The first that is heard of a tool call."""
+
+
+class ToolCallUpdate(ToolActivity, frozen=True, tag_field="sessionUpdate", tag="tool_call_update"):
+    """What has changed about it; what is absent has not."""
+
+
+class Entry(PlanEntry, frozen=True, omit_defaults=False):
+    """A step of a plan. The protocol wants priority and status also when they are the usual ones."""
+
+
+class Plan(_Update, frozen=True, tag="plan"):
+    """The whole plan, every time."""
+
+    entries: tuple[Entry, ...]
+
+
+class Usage(_Update, frozen=True, tag="usage_update"):
+    """Tokens in the context, and how many it can hold."""
+
+    used: int
+    size: int
+
+
+class CurrentMode(_Update, frozen=True, tag="current_mode_update"):
+    current_mode_id: str
+
+
+Update: TypeAlias = (
+    UserMessageChunk
+    | AgentMessageChunk
+    | AgentThoughtChunk
+    | ToolCall
+    | ToolCallUpdate
+    | Plan
+    | Usage
+    | CurrentMode
+)
+Tell: TypeAlias = Callable[[Update], None]
+
+
+# What a tool call shows.
+
+
+class Content(msgspec.Struct, frozen=True, tag_field="type", tag="content"):
+    content: Block
+
+
+class DiffContent(Diff, frozen=True, tag_field="type", tag="diff"):
+    pass
+
+
+def block_of(part: ContentPart) -> Block:
+    """A part as a content block; data that is no image by its name and size."""
+    match part:
+        case TextPart(value=text):
+            return TextBlock(text)
+        case DataPart(mime_type=mime_type, data=data) if mime_type.startswith("image/"):
+            return ImageBlock(base64.b64encode(data).decode(), mime_type)
+        case DataPart(mime_type=mime_type, data=data):
+            return TextBlock(f"[{mime_type}, {len(data):,} bytes]")
+
+
+def contents_of(parts: Iterable[ContentPart]) -> tuple[Content, ...]:
+    return tuple(Content(block_of(part)) for part in parts)
+
+
+def finished(result: ToolResultPart, shown: tuple[object, ...] = ()) -> ToolCallUpdate:
+    """The end of a tool call. `shown` is what stays on view beside its result, such as a diff."""
+    return ToolCallUpdate(
+        result.call_id,
+        status="failed" if result.is_error else "completed",
+        content=(*shown, *contents_of(result.content)),
+    )
+
+
+# A history, told again.
+
+
+def told_again(
+    messages: Iterable[Message], announce: Callable[[ToolCallPart], ToolActivity]
+) -> Iterator[Update]:
+    """The updates by which a client would have heard all this. What the client said as context stays untold."""
+    for message in messages:
+        if message.role != "system":
+            for part in message.content:
+                yield from _told_again(part, message, announce)
+
+
+def _told_again(
+    part: object, message: Message, announce: Callable[[ToolCallPart], ToolActivity]
+) -> Iterator[Update]:
+    match part:
+        case TextPart() | DataPart() if message.role == "user":
+            yield UserMessageChunk(block_of(part))
+        case TextPart() | DataPart():
+            yield AgentMessageChunk(block_of(part))
+        case ThinkingPart():
+            yield AgentThoughtChunk(TextBlock(part.text))
+        case ToolCallPart():
+            # Without what a file would change: that was true then.
+            yield ToolCall(**{**msgspec.structs.asdict(announce(part)), "content": None})
+        case ToolResultPart():
+            yield finished(part)
