@@ -27,18 +27,22 @@ from dragoman.lm.check import Report, Row, check, render
 from dragoman.lm.parts import STATEFUL_MARKER
 from dragoman.lm.probes import PROBE_TOOL, probes
 from lm.providers import Provider, info
-from virtual_clock import VirtualTimeLoop, run
+from virtual_clock import VirtualClock, VirtualTimeLoop, run
 
 Body = Callable[[Request, Sink, CancellationToken], Awaitable[None]]
+
+
+def _clock() -> VirtualClock:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    return loop.clock
 
 
 def checked(model: LanguageModel | Body) -> Report:
     """The report on a model, in no time."""
 
     async def work() -> Report:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        return await check(Provider(model) if callable(model) else model, clock=loop.clock)
+        return await check(Provider(model) if callable(model) else model, clock=_clock())
 
     return run(work())
 
@@ -93,6 +97,7 @@ def test_s12_a_good_provider_passes_and_every_rule_has_a_row() -> None:
     assert [row.rule for row in report.rows] == list(RULES.values())
     verdicts = {row.rule.id: row.verdict for row in report.rows}
     assert verdicts == {**dict.fromkeys(RULES, "pass"), "S12": "not exercised"}
+    assert _row(report, "S6").detail == "2 cancellations"
     assert report.passed
     assert report.unanswered == ()
     assert report.inconclusive is None
@@ -266,6 +271,7 @@ def test_s12_a_broken_rule_is_found_under_its_id(rule: str, body: Body, detail: 
     assert _failed(report) == {rule}
     row = _row(report, rule)
     assert detail in row.detail
+    assert "(and 0 more)" not in row.detail
     assert row.finding is not None
     assert row.finding.violation.rule.id == rule
     assert row.finding.probe
@@ -291,6 +297,72 @@ def test_s12_several_broken_rules_are_all_found() -> None:
     report = checked(_then(ToolResultPart("dg_1"), DataPart("", b"x"), None, TextPart("<command:x>")))
     assert _failed(report) == {"S2", "S3", "S11", "S13"}
     assert "(and " in _row(report, "S3").detail
+
+
+def test_s1_the_last_answer_is_watched_for_a_while_after_its_end() -> None:
+    late: list[asyncio.Task[None]] = []
+
+    async def body(request: Request, sink: Sink, token: CancellationToken) -> None:
+        async def leftover() -> None:
+            await _clock().sleep(0.2)
+            sink.report(TextPart("late"))
+
+        if not request.messages:
+            late.append(asyncio.ensure_future(leftover()))
+        await good(request, sink, token)
+
+    assert _failed(checked(body)) == {"S1"}
+
+
+def test_s1_an_answer_that_was_given_up_has_ended() -> None:
+    async def body(request: Request, sink: Sink, token: CancellationToken) -> None:
+        if any(message.role == "system" for message in request.messages):
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                sink.report(TextPart("very late"))
+                raise
+        await good(request, sink, token)
+
+    report = checked(body)
+    assert _failed(report) == {"S1"}
+    assert report.inconclusive == "the answer to the system message never ended"
+
+
+def test_s6_what_comes_after_a_cancellation_breaks_that_rule_and_no_other() -> None:
+    async def body(request: Request, sink: Sink, token: CancellationToken) -> None:
+        await good(request, sink, token)
+        if token.cancelled():
+            sink.report(ToolResultPart("dg_1"))
+
+    report = checked(body)
+    assert _failed(report) == {"S6"}
+    finding = _row(report, "S6").finding
+    assert finding is not None
+    assert finding.violation.part == ToolResultPart("dg_1")
+
+
+def test_s9_a_model_that_says_nothing_has_not_answered() -> None:
+    async def body(_request: Request, _sink: Sink, _token: CancellationToken) -> None:
+        """Nothing."""
+
+    report = checked(body)
+    assert "S9" in _failed(report)
+    assert report.inconclusive == "the plain prompt was not answered"
+
+
+def test_two_answers_at_once_get_their_turns() -> None:
+    order: list[str] = []
+
+    async def body(request: Request, sink: Sink, _token: CancellationToken) -> None:
+        for _ in range(3):
+            sink.report(TextPart("x"))
+            order.append(request.messages[-1].text if request.messages else "")
+            await sink.drain()
+
+    checked(body)
+    first, second = ("Write the word amber three times.", "Write the word cobalt three times.")
+    assert [text for text in order if text in (first, second)] == [first, second] * 3
 
 
 # --- not exercised
@@ -330,6 +402,20 @@ def test_s12_one_call_shows_nothing_about_uniqueness() -> None:
     report = checked(body)
     assert _row(report, "S4.legal").verdict == "pass"
     assert _row(report, "S4.unique").verdict == "not exercised"
+
+
+def test_s12_a_part_that_breaks_a_rule_is_no_occasion_for_another() -> None:
+    async def body(request: Request, sink: Sink, token: CancellationToken) -> None:
+        await _quiet(request, sink, token)
+        if not token.cancelled():
+            sink.report(DataPart("", b"x"))
+            sink.report("nonsense")  # type: ignore[arg-type]  # the point
+            sink.report(ToolCallPart("dg_1", "not offered", {}))
+
+    report = checked(body)
+    assert _failed(report) == {"S2", "S5", "S11"}
+    assert _row(report, "S4.legal").verdict == "not exercised"
+    assert _row(report, "S7").verdict == "not exercised"
 
 
 def test_s12_a_model_that_never_answers_does_not_pass() -> None:

@@ -62,6 +62,8 @@ def test_s13_escaped_text_has_no_icon_and_no_formula(text: str) -> None:
 @example("a\r\r# b")
 @example("``")
 @example("`")
+@example("`a")
+@example("a`")
 @example(" ` ")
 @example("a\n\nb")
 def test_s13_inline_code_is_one_code_span(text: str) -> None:
@@ -78,7 +80,7 @@ def test_s13_inline_code_at_the_start_of_a_line_is_still_a_code_span(text: str) 
 
 
 def test_inline_code_keeps_ticks_and_spaces_at_its_edges() -> None:
-    for text in ("`a`", " a ", " a", "a ", "``"):
+    for text in ("`a`", "`a", "a`", " a ", " a", "a ", "``"):
         (child,) = inline_tokens(gfm.code(text))
         assert child.content == text
 

@@ -329,6 +329,21 @@ def test_a_guarded_model_is_the_model_it_guards() -> None:
     assert GuardedModel(guarded).info is model.info
 
 
+async def test_a_guarded_model_is_closed_with_what_it_guards() -> None:
+    closed: list[int] = []
+
+    class Closable(Provider):
+        async def close(self) -> None:
+            closed.append(1)
+
+    async def body(_request: Request, _sink: Sink, _token: CancellationToken) -> None:
+        """Says nothing."""
+
+    await GuardedModel(GuardedModel(Closable(body))).close()
+    assert closed == [1]
+    await GuardedModel(plays()).close()
+
+
 async def test_a_guard_around_a_guard_changes_nothing() -> None:
     features = Features()
     parts = [ThinkingPart("hm"), TextPart("[x](command:y)"), IMAGE, CALL]

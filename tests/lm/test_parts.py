@@ -225,6 +225,10 @@ def test_a_model_describes_itself_and_what_it_can_do() -> None:
     assert msgspec.json.decode(encode(info), type=ModelInfo) == info
 
 
+def test_a_model_calls_tools_and_takes_no_images_unless_it_says_otherwise() -> None:
+    assert msgspec.json.decode("{}", type=Capabilities) == Capabilities(tool_calling=True, image_input=False)
+
+
 @pytest.mark.parametrize("tool_calling", [True, False, 0, 1, 128])
 def test_tool_calling_is_a_flag_or_a_number(tool_calling: bool | int) -> None:  # noqa: FBT001 - it is what is tested
     decoded = msgspec.json.decode(encode(Capabilities(tool_calling)), type=Capabilities)

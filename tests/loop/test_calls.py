@@ -2,10 +2,11 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
-from dragoman.backends.scripted import ScriptedModel, call, reply
-from dragoman.lm import CancellationError, CancellationToken, JsonObject
+from dragoman.backends.scripted import Script, ScriptedModel, call, reply
+from dragoman.lm import CancellationError, CancellationToken, Capabilities, JsonObject
 from dragoman.loop.events import Asked, ToolFinished, ToolProgressed, ToolStarted, ToolUsed
 from dragoman.tools.approvals import Approvals
 from dragoman.tools.autoapproval import AutoApproval
@@ -83,19 +84,31 @@ async def test_a_tool_that_is_gone_when_its_call_comes_is_an_error_that_names_ot
     assert state.ended == "completed"
 
 
-async def test_a_call_of_a_tool_that_was_never_offered_fails_the_answer_by_its_rule(
+async def test_a_call_of_a_tool_that_was_never_offered_is_an_error_that_names_others(
     clock: VirtualClock,
 ) -> None:
-    person = Person()
-    state = await play(
-        ScriptedModel.of(reply("I will.", call("fly"))), toolbox(RecordingTool("write")), person, clock=clock
-    )
-    assert state.ended == "failed"
-    assert state.error is not None
-    assert "S5" in state.error.message
-    assert "'fly'" in state.error.message
-    assert state.messages[-1].text == "I will."
-    assert events_of(person, ToolUsed) == []
+    write, person = RecordingTool("write"), Person()
+    model = ScriptedModel.of(reply("I will.", call("fly"), call("write")), "Oh.")
+    state = await play(model, toolbox(write), person, clock=clock)
+    assert outcomes(state) == ["error", "ok"]
+    unknown = last_results(state)[0]
+    assert unknown.name == "fly"
+    assert "'fly'" in unknown.text
+    assert "write" in unknown.text
+    assert [question.tool for question in person.asked] == ["write"]
+    assert state.ended == "completed"
+
+
+@pytest.mark.parametrize("takes", [False, 7])
+async def test_a_model_is_offered_no_more_tools_than_it_takes(takes: bool | int, clock: VirtualClock) -> None:  # noqa: FBT001
+    script = Script.in_turn("Hello.")
+    few = msgspec.structs.replace(script.info, capabilities=Capabilities(tool_calling=takes))
+    limited = ScriptedModel(script, info=few)
+    tools = toolbox(*(RecordingTool(f"{group}_{number}") for group in ("a", "b", "c") for number in range(4)))
+    state = await play(limited, tools, Person(), clock=clock)
+    assert state.ended == "completed"
+    offered = [tool.name for tool in limited.requests[0].options.tools]
+    assert offered == ([] if takes is False else ["activate_a", "activate_b", "activate_c"])
 
 
 async def test_a_tool_that_cannot_be_prepared_is_an_error_and_not_asked(clock: VirtualClock) -> None:

@@ -248,15 +248,14 @@ async def test_c10_an_approval_and_a_cancel_in_the_same_moment_run_nothing(clock
         source.cancel()
         return Approve("session")
 
-    state = await play(
-        ScriptedModel.of(reply(call("write"))),
-        toolbox(write),
-        Person(approve_and_cancel),
-        clock=clock,
-        token=source.token,
-    )
+    tools, model = toolbox(write), ScriptedModel.of(reply(call("write")))
+    state = await play(model, tools, Person(approve_and_cancel), clock=clock, token=source.token)
     assert (state.ended, texts(state)) == ("cancelled", [INTERRUPTED_BEFORE])
     assert write.began == []
+    # Nor is anything remembered of it.
+    again = Person(NO)
+    await play(model, tools, again, clock=clock)
+    assert len(again.asked) == 1
 
 
 @pytest.mark.parametrize("kind", [Asked, ToolStarted])

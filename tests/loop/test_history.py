@@ -35,10 +35,30 @@ def test_whatever_comes_it_is_closed_afterwards_and_closing_twice_changes_nothin
     assert close(closed) == closed
 
 
-@given(_messages)
+@st.composite
+def _closed_histories(draw: st.DrawFn) -> list[Message]:
+    """Histories in which every call is answered, in order, in the message after it; with words anywhere."""
+    messages: list[Message] = []
+    for number in range(draw(st.integers(1, 4))):
+        messages.append(user(f"prompt {number}"))
+        ids = [f"dg_{number}_{index}" for index in range(draw(st.integers(0, 3)))]
+        messages.append(assistant(f"answer {number}", *(ToolCallPart(id_, "tool", {}) for id_ in ids)))
+        if ids:
+            extra = ("by the way",) if draw(st.booleans()) else ()
+            messages.append(user(*(ToolResultPart(id_, (TextPart("done"),)) for id_ in ids), *extra))
+    return messages
+
+
+@given(_closed_histories())
 def test_what_is_closed_already_is_left_as_it_is(messages: list[Message]) -> None:
-    if not gaps(messages):
-        assert close(messages) == tuple(messages)
+    assert gaps(messages) == []
+    assert close(messages) == tuple(messages)
+
+
+def test_a_result_that_stands_further_down_goes_to_its_call() -> None:
+    made, result = ToolCallPart("dg_1", "tool", {}), ToolResultPart("dg_1", (TextPart("done"),))
+    closed = close([user("go"), assistant(made), assistant("meanwhile"), user(result)])
+    assert closed == (user("go"), assistant(made), user(result), assistant("meanwhile"))
 
 
 @given(_messages)

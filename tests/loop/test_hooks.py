@@ -10,6 +10,7 @@ from dragoman.backends.scripted import ScriptedModel, call, reply
 from dragoman.lm import (
     CancellationError,
     CancellationSource,
+    CancellationToken,
     DataPart,
     JsonObject,
     TextPart,
@@ -19,7 +20,7 @@ from dragoman.lm import (
 from dragoman.loop import Event, Hooks, LoopSettings, ToolLoop, begin, dump, load, to_json
 from dragoman.loop.events import Asked, ToolFinished, ToolStarted
 from dragoman.loop.round import DENIED
-from dragoman.tools.tool import ToolResult
+from dragoman.tools.tool import Invocation, ToolResult
 from loop_kit import (
     NO,
     Person,
@@ -166,13 +167,18 @@ async def test_the_result_hook_replaces_what_is_recorded_and_the_model_sees_that
     assert [event.result for event in events_of(person, ToolFinished)] == list(last_results(state))
 
 
-async def test_a_result_hook_may_turn_a_success_into_an_error_and_back(clock: VirtualClock) -> None:
-    tools = toolbox(RecordingTool("write"))
-    state = await play(
-        one_call(), tools, Person(on_tool_result=lambda *_: ToolResult.error("lint failed")), clock=clock
-    )
-    assert outcomes(state) == ["error"]
-    assert last_results(state)[0].is_error
+async def test_a_result_hook_changes_the_words_and_the_flag_and_never_what_became_of_the_call(
+    clock: VirtualClock,
+) -> None:
+    async def fail(_invocation: Invocation, _token: CancellationToken) -> ToolResult:
+        return ToolResult.error("disk full")
+
+    told = Person(on_tool_result=lambda *_: ToolResult.error("lint failed"))
+    state = await play(one_call(), toolbox(RecordingTool("write")), told, clock=clock)
+    assert (outcomes(state), last_results(state)[0].is_error) == (["ok"], True)
+    soothed = Person(on_tool_result=lambda *_: ToolResult.text("never mind"))
+    state = await play(one_call(), toolbox(RecordingTool("write", fail)), soothed, clock=clock)
+    assert (outcomes(state), last_results(state)[0].is_error) == (["error"], False)
 
 
 def _refuses_to_review(_made: ToolCallPart, _result: ToolResult) -> ToolResult:

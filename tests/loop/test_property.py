@@ -268,7 +268,7 @@ class Process(Hooks):
             await asyncio.Event().wait()
 
     def cancel(self) -> None:
-        if not self.dead.is_set():
+        if not self.dead.is_set() and self.task is not None and not self.task.done():
             self.world.cancelled_at = self.world.clock.now()
             self.source.cancel()
 
@@ -486,6 +486,8 @@ async def tell(plan: Plan) -> None:
         assert state == process.last_state
         if state.ended != "suspended":
             break
+        # Whoever cancelled came too late for this process, and does not know of the next.
+        world.cancelled_at = None
         state = load(dump(state))
     if world.cancelled_at is not None and not world.deaths:
         patience = 0 if plan.cancel is not None and plan.cancel[1] == "the task" else GRACE

@@ -19,6 +19,7 @@ STEPS: dict[str, tuple[Callable[[Round], Round], set[CallStatus]]] = {
     "unapproved": (lambda r: r.unapproved(ID), {"approved"}),
     "running": (lambda r: r.running(ID), {"approved"}),
     "finished": (lambda r: r.finished(ID, RESULT), {"running"}),
+    "erred": (lambda r: r.erred(ID, ERROR), {"running"}),
     "failed": (lambda r: r.failed(ID, ERROR), {"pending"}),
     "denied": (lambda r: r.denied(ID, ERROR), {"pending"}),
     "skipped": (lambda r: r.skipped(ID, ERROR), {"pending"}),
@@ -79,7 +80,7 @@ def test_each_ending_records_the_outcome_that_is_true(step: str, outcome: str) -
 
 
 def test_what_ran_and_failed_is_an_error() -> None:
-    assert round_in("running").finished(ID, ERROR).result(ID).outcome == "error"
+    assert round_in("running").erred(ID, ERROR).result(ID).outcome == "error"
 
 
 def test_the_words_and_the_flag_are_recorded_as_given() -> None:

@@ -129,9 +129,9 @@ async def test_a_tool_named_in_the_last_prompt_is_offered_in_every_turn_of_it(cl
     seen: list[str] = []
     definitions = tools.definitions
 
-    def listen(prompt: str = "") -> tuple[ToolDefinition, ...]:
+    def listen(prompt: str = "", *, limit: int | None = None) -> tuple[ToolDefinition, ...]:
         seen.append(prompt)
-        return definitions(prompt)
+        return definitions(prompt, limit=limit)
 
     tools.definitions = listen  # type: ignore[method-assign]  # only to listen
     model = ScriptedModel.of(reply(call("write")), "Done.")

@@ -74,8 +74,6 @@ class InertLinks:
 
 def _is_active(text: str) -> bool | None:
     """Whether the destination that `text` opens is active; None if that is still open."""
-    if text == "]":
-        return None
     opener = _OPENER.match(text)
     # A destination follows on the same line or the next.
     if opener is None or opener.group().count("\n") > 1:

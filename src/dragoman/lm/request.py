@@ -44,6 +44,8 @@ class Features(msgspec.Struct, frozen=True):
     keeps_parts_of_failures: bool = False
     # A consumer that answers a call with unreadable arguments by an error result, and never makes it.
     unparsed_calls: bool = False
+    # The same for a call of a tool that was not offered: models make names up, and remember some from earlier.
+    unknown_calls: bool = False
 
 
 class Consumer(msgspec.Struct, frozen=True):

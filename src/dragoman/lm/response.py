@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from dragoman.lm.messages import Message
 from dragoman.lm.parts import DataPart, Part, TextPart, ThinkingPart, ToolCallPart
 
@@ -38,20 +40,41 @@ class Response:
 
     def message(self) -> Message:
         """The assistant message this response is, in as few parts as say the same."""
-        folded: list[Part] = []
-        for part in self.parts:
-            last = folded[-1] if folded else None
-            match part, last:
-                case TextPart(value="", audience=()), _:
-                    continue
-                case TextPart(value=more, audience=audience), TextPart(value=text) if (
-                    last.audience == audience
-                ):
-                    folded[-1] = TextPart(text + more, audience)
-                case ThinkingPart(), ThinkingPart() if part.id == last.id and not (
-                    part.metadata or last.metadata
-                ):
-                    folded[-1] = ThinkingPart(last.text + part.text, part.id)
-                case _:
-                    folded.append(part)
-        return Message("assistant", tuple(folded))
+        told = (part for part in self.parts if part != TextPart(""))
+        return Message("assistant", tuple(_folded(list(run)) for _, run in groupby(told, _Runs())))
+
+
+class _Runs:
+    """A key that is the same for neighbours that say the same in one part: text goes on, and so does a thought."""
+
+    def __init__(self) -> None:
+        self._last: Part | None = None
+        self._run = 0
+
+    def __call__(self, part: Part) -> int:
+        if self._last is None or not _goes_on(self._last, part):
+            self._run += 1
+        self._last = part
+        return self._run
+
+
+def _goes_on(last: Part, part: Part) -> bool:
+    match last, part:
+        case TextPart(), TextPart():
+            return last.audience == part.audience
+        case ThinkingPart(), ThinkingPart():
+            return last.id == part.id and not (part.metadata or last.metadata)
+        case _:
+            return False
+
+
+def _folded(run: list[Part]) -> Part:
+    match run[0]:
+        case TextPart(audience=audience):
+            return TextPart("".join(part.value for part in run if isinstance(part, TextPart)), audience)
+        case ThinkingPart(id=identity) if len(run) > 1:
+            return ThinkingPart(
+                "".join(part.text for part in run if isinstance(part, ThinkingPart)), identity
+            )
+        case alone:
+            return alone

@@ -77,7 +77,12 @@ RULES: dict[str, Rule] = {
             "3.3 Namespacing; 8.2",
             "should",
         ),
-        Rule("S5", "tool was offered", "A call names a tool that the request offered.", "3.1 name"),
+        Rule(
+            "S5",
+            "tool was offered",
+            "A call names a tool that the request offered, unless the consumer answers any other with an error.",
+            "3.1 name",
+        ),
         Rule(
             "S6",
             "nothing after cancellation",
@@ -135,9 +140,13 @@ class Violation:
         return f"{self.rule.id} ({self.rule.title}): {self.detail}"
 
 
+# Printable by their category, and blank all the same: fillers of Hangul, the empty Braille cell, joiners, selectors.
+_BLANK = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f\ufe0e\ufe0f")
+
+
 def is_visible(text: str) -> bool:
     """Whether there is anything to see in it: not white space, not characters without a form of their own."""
-    return any(char.isprintable() and not char.isspace() for char in text)
+    return any(char.isprintable() and not char.isspace() and char not in _BLANK for char in text)
 
 
 class StreamWatch:
@@ -146,6 +155,7 @@ class StreamWatch:
     def __init__(self, request: Request) -> None:
         self._offered = {tool.name for tool in request.options.tools}
         self._unparsed_calls = request.consumer.features.unparsed_calls
+        self._unknown_calls = request.consumer.features.unknown_calls
         # Those of results too: a consumer may have dropped the call that a result belongs to.
         self._call_ids = {call.call_id for message in request.messages for call in message.calls}
         self._call_ids.update(result.call_id for message in request.messages for result in message.results)
@@ -220,7 +230,7 @@ class StreamWatch:
             return "S4.unique", f"the call id {call_id!r} was used before"
         if not call_id.startswith(NAMESPACE):
             return "S4.namespaced", f"the call id {call_id!r} does not begin with {NAMESPACE!r}"
-        if call.name not in self._offered:
+        if call.name not in self._offered and not self._unknown_calls:
             return "S5", f"the tool {call.name!r} was not offered"
         if not _is_json_object(call.input):
             return "S7", f"the input of {call.name!r} is not a JSON object"

@@ -8,6 +8,7 @@ has seen of this turn does not count. What is recorded in the end is what was sh
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import TypeAlias
@@ -57,7 +58,7 @@ class Answer:
             error = await self._try(request, token)
             if error is None or token.cancelled():
                 return None
-            if not error.is_transient or retries >= self._settings.retries:
+            if retries >= self._settings.retries or not _is_worth_waiting(error, self._settings):
                 return error
             retries += 1
             delay = _delay(retries, error, self._settings)
@@ -83,10 +84,15 @@ class Answer:
         return None
 
 
+def _is_worth_waiting(error: LanguageModelError, settings: LoopSettings) -> bool:
+    """A server that wants a longer pause than we would make is not asked sooner: the user hears of it instead."""
+    return error.is_transient and (error.retry_after or 0) <= settings.backoff_most_seconds
+
+
 def _delay(retries: int, error: LanguageModelError, settings: LoopSettings) -> float:
     """The server's own wish, else doubling with a little chance, so that many clients do not come back at once."""
     if error.retry_after is not None:
-        return min(error.retry_after, settings.backoff_most_seconds)
+        return error.retry_after
     step = settings.backoff_seconds * 2.0 ** (retries - 1)
     return min(step * random.uniform(0.8, 1.2), settings.backoff_most_seconds)  # noqa: S311 - spreads load, guards nothing
 
@@ -95,27 +101,35 @@ _Visible: TypeAlias = TextPart | ThinkingPart | DataPart
 
 
 class _Shown:
-    """What the watcher has seen of this turn and not been told to forget, in runs, and whose words it was."""
+    """What the watcher has seen of this turn and not been told to forget, and whose words it was."""
 
     def __init__(self, tell: Callable[[Event], None]) -> None:
         self._tell = tell
-        self.runs: list[_Visible] = []
+        self._parts: list[_Visible] = []
         self.attempt = Response()
 
     def show(self, part: _Visible, attempt: Response) -> None:
         self.attempt = attempt
-        match part, self.runs[-1] if self.runs else None:
-            case TextPart(value=more), TextPart(value=text):
-                self.runs[-1] = TextPart(text + more)
-            case ThinkingPart(), ThinkingPart() as last:
-                self.runs[-1] = ThinkingPart(last.text + part.text)
-            case _:
-                self.runs.append(part)
+        self._parts.append(part)
         self._tell(_told(part))
 
     def withdraw(self) -> None:
-        self.runs.clear()
+        self._parts.clear()
         self._tell(Withdrawn())
+
+    def runs(self) -> list[_Visible]:
+        """The same in as few parts as say it: how a text was cut into pieces is nothing a watcher sees."""
+        runs: list[_Visible] = []
+        for kind, parts in itertools.groupby(self._parts, type):
+            if kind is TextPart:
+                runs.append(TextPart("".join(part.value for part in parts if isinstance(part, TextPart))))
+            elif kind is ThinkingPart:
+                runs.append(
+                    ThinkingPart("".join(part.text for part in parts if isinstance(part, ThinkingPart)))
+                )
+            else:
+                runs.extend(parts)
+        return runs
 
 
 def _told(part: _Visible) -> Event:
@@ -134,8 +148,10 @@ class _Attempt(Response):
     def __init__(self, shown: _Shown) -> None:
         super().__init__()
         self._shown = shown
-        # What earlier attempts have shown and this one has not said yet; empty once it is ahead of them.
-        self._ahead = list(shown.runs)
+        # What earlier attempts have shown and this one has not said yet, empty once it is ahead of them; and how much
+        # of the first run it has said.
+        self._ahead = shown.runs()
+        self._along = 0
 
     @property
     def standing(self) -> Response:
@@ -168,12 +184,14 @@ class _Attempt(Response):
                 self._start_over()
 
     def _follow_text(self, said: str, awaited: str, kind: type[TextPart | ThinkingPart]) -> None:
-        if awaited.startswith(said):
-            rest = awaited[len(said) :]
-            self._ahead[:1] = [kind(rest)] if rest else []
-        elif said.startswith(awaited) and len(self._ahead) == 1:
+        if awaited.startswith(said, self._along):
+            self._along += len(said)
+            if self._along == len(awaited):
+                del self._ahead[0]
+                self._along = 0
+        elif len(self._ahead) == 1 and said.startswith(rest := awaited[self._along :]):
             self._ahead.clear()
-            self._shown.show(kind(said[len(awaited) :]), self)
+            self._shown.show(kind(said[len(rest) :]), self)
         else:
             self._start_over()
 

@@ -10,8 +10,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from dragoman.lm import DataPart, Message, ToolCallPart, ToolResultPart
+from dragoman.lm import DataPart, JsonObject, Message, ToolCallPart, ToolResultPart
 from dragoman.lm.json import encode_text
+from dragoman.tools.decision import ApprovalLevel, Question
 
 __all__ = [
     "Asked",
@@ -30,6 +31,7 @@ __all__ = [
     "TurnEnded",
     "TurnStarted",
     "Withdrawn",
+    "asked",
     "to_json",
 ]
 
@@ -77,11 +79,16 @@ class ToolUsed(_Event, frozen=True, tag="tool_used"):
 
 
 class Asked(_Event, frozen=True, tag="asked"):
-    """A person is being asked about a call."""
+    """A person is being asked about a call: all that is needed in order to decide, and what may be chosen."""
 
     call_id: str
     tool: str
     title: str
+    # Markdown, safe to render.
+    message: str = ""
+    # As it would run.
+    input: JsonObject = {}
+    levels: tuple[ApprovalLevel, ...] = ("once",)
 
 
 class ToolStarted(_Event, frozen=True, tag="tool_started"):
@@ -135,6 +142,17 @@ Event: TypeAlias = (
     | TurnEnded
     | Ended
 )
+
+
+def asked(question: Question) -> Asked:
+    return Asked(
+        question.call_id,
+        question.tool,
+        question.confirmation.title,
+        question.confirmation.message,
+        question.input,
+        question.levels,
+    )
 
 
 def to_json(event: Event) -> str:

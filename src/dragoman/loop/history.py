@@ -7,7 +7,7 @@ that says so, leaves out what is about nothing, and invents nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dragoman.lm import JsonObject, Message, Part, TextPart, ToolCallPart, ToolResultPart
 
@@ -44,9 +44,14 @@ def close(messages: Iterable[Message]) -> tuple[Message, ...]:
 
     What is closed already stays as it is, message by message.
     """
+    told = tuple(messages)
+    # A result may stand further down than where it belongs; the first one for a call is the one that came of it.
+    results: dict[str, ToolResultPart] = {}
+    for result in (result for message in told if message.role != "assistant" for result in message.results):
+        results.setdefault(result.call_id, result)
     closed: list[Message] = []
-    for exchange in _exchanges(messages):
-        closed.extend(_closed(exchange) if gaps(exchange) else exchange)
+    for exchange in _exchanges(told):
+        closed.extend(_closed(exchange, results) if gaps(exchange) else exchange)
     return tuple(closed)
 
 
@@ -60,10 +65,9 @@ def _exchanges(messages: Iterable[Message]) -> list[list[Message]]:
     return exchanges
 
 
-def _closed(exchange: Sequence[Message]) -> list[Message]:
+def _closed(exchange: Sequence[Message], results: Mapping[str, ToolResultPart]) -> list[Message]:
     closed: list[Message] = []
     calls: dict[str, ToolCallPart] = {}
-    results: dict[str, ToolResultPart] = {}
     for message in exchange:
         content: list[Part] = []
         for part in message.content:
@@ -74,9 +78,8 @@ def _closed(exchange: Sequence[Message]) -> list[Message]:
                         calls[part.call_id] = part
                         content.append(part)
                 case ToolResultPart():
-                    # The first result of a call counts. One without a call is about nothing.
-                    if message.role != "assistant":
-                        results.setdefault(part.call_id, part)
+                    # It goes to its call. One without a call is about nothing.
+                    pass
                 case _:
                     content.append(part)
         if content or not message.content:

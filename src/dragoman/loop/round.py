@@ -112,8 +112,12 @@ class Round(msgspec.Struct, frozen=True):
         return self._step(call_id, ("approved",), _to("pending"))
 
     def finished(self, call_id: str, result: ToolResult) -> Round:
-        """It ran, and this came of it."""
-        return self._end(call_id, ("running",), "error" if result.is_error else "ok", result)
+        """It ran, and did what it should."""
+        return self._end(call_id, ("running",), "ok", result)
+
+    def erred(self, call_id: str, result: ToolResult) -> Round:
+        """It ran, and failed. That stays true whatever words are recorded for it."""
+        return self._end(call_id, ("running",), "error", result)
 
     def failed(self, call_id: str, result: ToolResult) -> Round:
         """It could not be made at all: unknown tool, arguments that do not fit."""

@@ -34,8 +34,9 @@ from dragoman.lm import (
     Message,
     Request,
     RequestOptions,
+    ToolDefinition,
 )
-from dragoman.loop import attempts
+from dragoman.loop.attempts import Answer
 from dragoman.loop.events import ToolUsed, TurnEnded, TurnStarted
 from dragoman.loop.history import gaps
 from dragoman.loop.hooks import Hooks
@@ -50,8 +51,10 @@ __all__ = ["FEATURES", "ToolLoop"]
 
 _log = logging.getLogger(__name__)
 
-# The loop takes everything, keeps what a failed answer said, and answers unreadable arguments with an error.
-FEATURES = Features(thinking=True, data=True, keeps_parts_of_failures=True, unparsed_calls=True)
+# The loop takes everything, keeps what a failed answer said, and answers a call that cannot be made with an error.
+FEATURES = Features(
+    thinking=True, data=True, keeps_parts_of_failures=True, unparsed_calls=True, unknown_calls=True
+)
 
 
 class ToolLoop:
@@ -116,6 +119,11 @@ class ToolLoop:
                 if end is not None:
                     journal.end(end)
 
+    def _offer(self, messages: tuple[Message, ...]) -> tuple[ToolDefinition, ...]:
+        """What the model is offered: what there is, and no more than it takes."""
+        takes = _takes(self._model)
+        return () if takes == 0 else self._runtime.definitions(_prompt(messages), limit=takes)
+
     async def _turn(self, journal: Journal, token: CancellationToken) -> LanguageModelError | None:
         """One answer of the model into the history, or, where it has calls, on the way there."""
         messages = journal.state.messages
@@ -127,11 +135,11 @@ class ToolLoop:
         turn = journal.begin_turn()
         journal.tell(TurnStarted(turn))
         try:
-            tools = self._runtime.definitions(_prompt(messages))
+            tools = self._offer(messages)
         except LanguageModelError as too_many:
             return too_many
         request = Request(messages, RequestOptions(tools=tools), self._consumer)
-        answer = attempts.Answer(self._model, settings=self._settings, clock=self._clock, tell=journal.tell)
+        answer = Answer(self._model, settings=self._settings, clock=self._clock, tell=journal.tell)
         try:
             error = await answer.ask(request, token)
         finally:
@@ -148,6 +156,12 @@ class ToolLoop:
             journal.tell(TurnEnded(turn))
             journal.end("completed")
         return error
+
+
+def _takes(model: LanguageModel) -> int | None:
+    """How many tools the model takes; None: as many as it is offered."""
+    takes = model.info.capabilities.tool_calling
+    return None if takes is True else int(takes)
 
 
 def _prompt(messages: tuple[Message, ...]) -> str:

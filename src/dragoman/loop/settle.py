@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.lm import CancellationError, CancellationToken, LanguageModelError, until_cancelled
-from dragoman.loop.events import Asked, EndReason, ToolFinished, ToolProgressed, ToolStarted
+from dragoman.loop.events import EndReason, ToolFinished, ToolProgressed, ToolStarted, asked
 from dragoman.loop.hooks import Hooks, Suspend
 from dragoman.loop.host import Host, NotAsked, Silence
 from dragoman.loop.journal import Journal
@@ -114,7 +114,7 @@ class Settlement:
             approved = self._runtime.standing_approval(prepared)
             if approved is None:
                 question = prepared.question
-                self._journal.tell(Asked(call_id, question.tool, question.confirmation.title))
+                self._journal.tell(asked(question))
                 match await self._host.decide(question):
                     case Approve() as approval:
                         approved = self._remember(prepared, approval)
@@ -168,7 +168,6 @@ class Settlement:
         self._journal.round = self._journal.round.approved(call_id)
         if not prepared.tool.parallel:
             await self._all_done()
-        self._token.raise_if_cancelled()
         self._tasks[call_id] = asyncio.create_task(self._execute(call_id, prepared, approved))
         if not prepared.tool.parallel:
             await self._all_done()
@@ -191,7 +190,7 @@ class Settlement:
             if self._journal.state.round is None:
                 # We were left behind; the call has its result, and nobody waits for this one.
                 return
-            await self._record(call_id, Round.finished, result)
+            await self._record(call_id, Round.erred if result.is_error else Round.finished, result)
         except CancellationError:
             # `interrupt` waits for us, and says what became of the call.
             return

@@ -25,14 +25,19 @@ class Offering:
     def __init__(self, registry: Registry, *, limit: int, threshold: int) -> None:
         self._registry = registry
         self._limit = limit
+        self._most = limit
         self._threshold = threshold
         self._referenced: frozenset[str] = frozenset()
         self._expanded: tuple[str, ...] = ()
         self._last: virtual.Offer | None = None
 
-    def definitions(self, prompt: str) -> tuple[ToolDefinition, ...]:
-        """What to offer with a prompt: what is selected, and what the prompt names by `#reference`."""
+    def definitions(self, prompt: str, limit: int | None = None) -> tuple[ToolDefinition, ...]:
+        """What to offer with a prompt: what is selected, and what the prompt names by `#reference`.
+
+        `limit` is how many the model takes, where that is fewer than we would offer anybody.
+        """
         self._referenced = frozenset(self._registry.referenced(prompt))
+        self._most = self._limit if limit is None else min(limit, self._limit)
         return self._make().definitions
 
     def reach(self, name: str) -> RegisteredTool:
@@ -67,8 +72,8 @@ class Offering:
         tools = [info for info in self._registry.available() if info.name in wanted]
         made = virtual.offer(
             tools,
-            limit=self._limit,
-            threshold=self._threshold,
+            limit=self._most,
+            threshold=min(self._threshold, self._most),
             expanded=self._expanded,
             pinned=self._referenced,
         )

@@ -8,7 +8,8 @@ A call goes through four steps, which a loop takes one by one and `invoke` takes
     run                 the tool itself, with progress and cancellation
 
 Every invocation is asked about, unless its tool is read-only, or an approval or the settings cover it. A tool that is
-not eligible for auto-approval is asked about every time, and only ever approved for once.
+not eligible for auto-approval is asked about every time, and only ever approved for once; so is a call of which its
+tool says that nothing decided before can have been meant for it.
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ class ToolRuntime:
         self._workspace = workspace
         self._offering = Offering(registry, limit=limit, threshold=virtual_threshold)
 
-    def definitions(self, prompt: str = "") -> tuple[ToolDefinition, ...]:
-        """What a model is offered now, never more than the limit; `ToolLimitError` if that cannot be."""
-        return self._offering.definitions(prompt)
+    def definitions(self, prompt: str = "", *, limit: int | None = None) -> tuple[ToolDefinition, ...]:
+        """What a model is offered now: never more than our limit, and than its own; `ToolLimitError` if that cannot be."""
+        return self._offering.definitions(prompt, limit)
 
     async def prepare(self, call: ToolCallPart, token: CancellationToken) -> PreparedCall:
         """A model's call, ready to be asked about; `ToolProblem` if it cannot be made."""
@@ -89,7 +90,7 @@ class ToolRuntime:
     def standing_approval(self, prepared: PreparedCall) -> str | None:
         """Why nobody need be asked, in a few words; None if somebody must be."""
         name = prepared.call.name
-        if self._auto.must_ask(name):
+        if prepared.always_ask or self._auto.must_ask(name):
             return None
         if prepared.tool.read_only:
             return "read-only"
