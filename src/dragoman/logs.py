@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 
+from dragoman.visible import hides
+
 __all__ = ["DEFAULT_LEVEL", "LEVELS", "LEVEL_VARIABLE", "Redaction", "logging_to", "one_line"]
 
 LEVELS = ("error", "warning", "info", "debug")
@@ -115,7 +117,7 @@ class _ToPrivateFile(logging.FileHandler):
 
 
 def one_line(text: str) -> str:
-    """`text` on one line, with nothing in it that a terminal would obey: that is shown as in a Python string."""
-    if text.isprintable():
+    """`text` on one line, with nothing in it that acts or hides: that is shown as in a Python string."""
+    if text.isascii() and text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c.encode("unicode_escape").decode() if hides(c) else c for c in text)

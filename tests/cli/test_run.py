@@ -54,6 +54,14 @@ def test_chat_gets_what_the_line_says(starts: Starts, home: Path) -> None:
     assert demo.state_dir == home / ".local/state/dragoman"
 
 
+def test_json_needs_a_prompt_because_answers_come_on_standard_input(
+    starts: Starts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starts(_keeps([]))
+    assert main(["chat", "--json"]) == 2
+    assert "--json needs a prompt: -p PROMPT" in capsys.readouterr().err
+
+
 def test_the_status_of_a_chat_is_ours(starts: Starts) -> None:
     starts(lambda _options: 1)
     assert main(["chat"]) == 1
@@ -193,3 +201,18 @@ def test_keys_of_the_configuration_are_not_logged(starts: Starts, monkeypatch: p
     )
     assert main(["chat", "--log-file", "run.log"]) == 0
     assert "the key is [redacted]" in Path("run.log").read_text()
+
+
+def test_a_file_that_was_only_found_spares_no_question_until_it_is_named(
+    starts: Starts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[ChatOptions] = []
+    starts(_keeps(seen))
+    Path("dragoman.toml").write_text("[tools]\nauto_approve = true\n")
+    assert main(["chat"]) == 0
+    assert 'dragoman.toml:2: "auto_approve" in [tools] is not honoured' in capsys.readouterr().err
+    assert main(["chat", "--config", "dragoman.toml"]) == 0
+    monkeypatch.setenv("DRAGOMAN_CONFIG", "dragoman.toml")
+    assert main(["chat"]) == 0
+    assert [options.config.tools.auto_approve for options in seen] == [False, True, True]
+    assert capsys.readouterr().err == ""

@@ -5,6 +5,9 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.parser_block import ParserBlock
+from markdown_it.token import Token
 from rich.console import Console
 
 from dragoman.frontends.terminal.blocks import CODE_LINES, LONGEST_BLOCK, Block, Blocks, Code, Prose
@@ -108,6 +111,42 @@ def test_a_block_without_an_end_is_cut(text: str) -> None:
     finished = blocks.feed(text)
     assert len(finished) >= 2
     assert all(isinstance(block, Prose) and len(block.source) <= 2 * LONGEST_BLOCK for block in finished)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "> word word\n",
+        "- a\n  - b\n",
+        "  - b\n\n",
+        "*x\n",
+        "word\n",
+        "    code\n\n",
+        "| a | b |\n",
+        "# a\n",
+        "1. a\n",
+        ">\n",
+    ],
+)
+@pytest.mark.parametrize("before", ["", "- a\n", "1. ```\n", "| a | b |\n|---|---|\n"])
+def test_reading_takes_time_in_proportion_to_the_text(
+    before: str, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = 0
+    parse = ParserBlock.parse
+
+    def counting(
+        self: ParserBlock, src: str, md: MarkdownIt, env: dict[str, object], tokens: list[Token]
+    ) -> list[Token] | None:
+        nonlocal read
+        read += len(src)
+        return parse(self, src, md, env, tokens)
+
+    monkeypatch.setattr(ParserBlock, "parse", counting)
+    text = before + line * 1_200
+    blocks_of(text)
+    # Of a long block, each thirty-second part.
+    assert read < 64 * len(text)
 
 
 def _cut(text: str, places: list[int]) -> list[str]:

@@ -115,7 +115,7 @@ def test_an_approval_for_the_session_spares_the_next_question(folder: Folder) ->
     assert "✓ Running echo run >> runs · approved for this session" in chat.text
     assert chat.text.count("? Run this command?") == 1
     chat.enter("/approvals")
-    chat.wait_for("s1 +run_command +session +echo run >> runs")
+    chat.wait_for(r"s1 +run_command +session(.*\n)+? *.*echo run >> runs$")
     chat.enter("/approvals reset")
     chat.wait_for("All approvals are taken back")
     chat.enter("go")
@@ -297,7 +297,7 @@ def test_the_width_may_change_while_something_is_live(folder: Folder) -> None:
         settings="[tools]\nauto_approve = true",
     )
     # The screen of the test cuts lines off instead of breaking them, as xterm does.
-    chat = folder.chat(columns=60, XTERM_VERSION="test")
+    chat = folder.chat("--config", "dragoman.toml", columns=60, XTERM_VERSION="test")
     chat.enter("go")
     chat.wait_for(r"^\S Running while .* done · [\d.]+ s$")
     chat.resize(40, 30)

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from dragoman.clock import Clock
 from dragoman.frontends.terminal.confirm import Asker, choose
+from dragoman.frontends.terminal.host import NobodyToAsk
 from dragoman.frontends.terminal.keys import BURST, END, ESCAPE, INTERRUPT
 from dragoman.frontends.terminal.prompt import Interrupted
 from dragoman.frontends.terminal.screen import Screen
@@ -62,6 +63,7 @@ def asked(
     typed_before: bool = False,
     message: str = "Really.",
     levels: tuple[ApprovalLevel, ...] = LEVELS,
+    covers: str = "exactly this input",
     height: int = 40,
 ) -> _Asked:
     """What comes of a question to which somebody presses these keys, a second apart unless said otherwise."""
@@ -87,7 +89,7 @@ def asked(
         transcript = Transcript(screen, loop.clock, model=lambda: "Demo")
         asker = Asker(screen, transcript, keys, loop.clock, read_reason=read_reason, interrupt=interrupt)
         confirmation = Confirmation("Write it?", message)
-        question = Question("1", "write_file", "Write file", {}, confirmation, levels)
+        question = Question("1", "write_file", "Write file", {}, confirmation, levels, covers)
         return await asker.confirm(question, CancellationToken())
 
     return _Asked(run(ask()), output.getvalue(), interrupts)
@@ -105,6 +107,7 @@ def test_a_level_that_is_not_offered_has_no_key() -> None:
     assert result.decision == Approve("once")
     assert "session" not in result.printed
     assert "always" not in result.printed
+    assert "exactly this input" not in result.printed
 
 
 def test_denying_asks_for_a_reason() -> None:
@@ -119,8 +122,9 @@ def test_escape_denies_at_once() -> None:
     assert asked(ESCAPE, reason="never asked for").decision == Deny()
 
 
-def test_a_terminal_that_is_gone_denies() -> None:
-    assert asked(END).decision == Deny()
+def test_a_terminal_that_is_gone_is_nobodys_denial() -> None:
+    with pytest.raises(NobodyToAsk):
+        asked(END)
 
 
 @pytest.mark.parametrize(
@@ -164,13 +168,26 @@ def test_p9_the_question_shows_title_and_what_is_to_be_done() -> None:
     assert printed == (
         "? Write it?\n  In here:\n\n    -old\n    +new\n\n"
         "  y once   s session   w workspace   a always   n deny, with a reason   Esc deny\n"
+        "  s, w, a: for exactly this input\n"
         "→ allowed once\n"
     )
+
+
+def test_the_question_and_the_answer_say_what_a_lasting_approval_is_for() -> None:
+    printed = asked("s", covers="any file\nin src\x1b[2J").printed
+    assert "s, w, a: for any file in src␛[2J\n" in printed
+    assert "→ allowed for this session: any file in src␛[2J\n" in printed
 
 
 def test_p9_the_question_is_escaped() -> None:
     printed = asked(ESCAPE, message="```sh\nrm -rf /\x1b[2K\r# harmless \u202etxt\n```").printed
     assert "rm -rf /␛[2K␍# harmless <U+202E>txt" in printed
+
+
+def test_nothing_in_a_question_is_out_of_sight() -> None:
+    printed = asked(ESCAPE, message="`rm\u3164x` &#x200b;&#8203;\n\n```sh\nrm \u2800\u00a0x\n```").printed
+    assert "rm<U+3164>x <U+200B><U+200B>" in printed
+    assert "rm <U+2800><U+00A0>x" in printed
 
 
 def test_a_long_message_is_shown_page_by_page() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.frontends.terminal.host import NobodyToAsk
 from dragoman.frontends.terminal.lines import Answers, JsonLines, Lines
 from dragoman.lm import CancellationToken
 from dragoman.loop.events import Ended, TextReported
@@ -50,12 +51,17 @@ async def test_a_line_decides(pipe: tuple[int, io.FileIO], line: str, decision: 
     assert await answered(reading) == (decision, "")
 
 
-async def test_the_end_of_input_denies_and_says_what_would_have_allowed(pipe: tuple[int, io.FileIO]) -> None:
+async def test_the_end_of_input_is_nobodys_denial_and_says_what_would_have_allowed(
+    pipe: tuple[int, io.FileIO],
+) -> None:
     reading, writing = pipe
     writing.close()
-    decision, problems = await answered(reading)
-    assert decision == Deny()
-    assert '{"callId": "c1", "decision": "allow"}' in problems
+    problems = io.StringIO()
+    with pytest.raises(NobodyToAsk, match="ended before"):
+        await asyncio.wait_for(
+            Answers(Lines(reading), problems).confirm(_QUESTION, CancellationToken()), _DEADLINE
+        )
+    assert '{"callId": "c1", "decision": "allow"}' in problems.getvalue()
 
 
 @pytest.mark.parametrize(

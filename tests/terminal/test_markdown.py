@@ -107,6 +107,43 @@ def test_any_text_can_be_shown_in_any_width(text: str, width: int) -> None:
     assert all(line.startswith("  ") or not line for line in drawn.split("\n"))
 
 
-@given(st.text(st.sampled_from("*_`[]()!<>#-+|~\n 1.a&;"), max_size=80))
-def test_any_markup_can_be_shown(text: str) -> None:
-    shown(text)
+_MARKUP = st.text(st.sampled_from('*_`[]()!<>#-+|~\n\t 1.\\"&;:='), max_size=12)
+
+
+@settings(max_examples=300)
+@given(st.lists(_MARKUP, max_size=20))
+def test_any_markup_can_be_shown_and_hides_no_word(markup: list[str]) -> None:
+    text = "".join(f"{piece}W{number}E" for number, piece in enumerate(markup))
+    drawn = "".join(shown(text, 200).split())
+    languages = re.findall(r"^.*(?:```|~~~).*$", text, re.MULTILINE)
+    for number in range(len(markup)):
+        assert f"W{number}E" in drawn or any(f"W{number}E" in line for line in languages)
+
+
+@pytest.mark.parametrize("depth", [9, 12, 20, 40, 200])
+@pytest.mark.parametrize("mark", ["> ", "- ", "1. ", "> - ", "* > "])
+def test_nothing_is_too_deep_to_be_seen(mark: str, depth: int) -> None:
+    drawn = shown(f"{mark * depth}WORD\n\nafter\n", 40)
+    assert "WORD" in "".join(part.strip("▌•◦▪ ") for part in drawn.split())
+    assert drawn.endswith("  after\n")
+
+
+def test_emphasis_is_never_too_deep_to_be_seen() -> None:
+    assert "WORD" in shown("*a **b " * 300 + "WORD" + "** *" * 300)
+    assert "WORD" in shown("*a **b " * 300 + "WORD" + "c** d*" * 300)
+
+
+def test_nested_bullets_are_all_there() -> None:
+    drawn = shown("".join(f"{'  ' * depth}- L{depth}E\n" for depth in range(40)) + "\nafter\n", 200)
+    assert all(f"L{depth}E" in drawn for depth in range(40))
+    assert drawn.endswith("  after\n")
+
+
+def test_cells_beyond_the_last_column_are_seen() -> None:
+    drawn = shown("| a | b |\n|---|---|\n| 1 | 2 | three | four |\n5 | 6 | 7\n")
+    assert "2 | three | four" in drawn
+    assert "6 | 7" in drawn
+
+
+def test_the_title_of_a_link_is_seen() -> None:
+    assert shown("[a](/b \"said\") ![c](d 'shown')") == '  a (/b "said") ▣ c (d "shown")\n'

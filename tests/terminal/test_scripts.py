@@ -28,21 +28,31 @@ def test_the_prompt_may_come_from_standard_input(folder: Folder) -> None:
     assert folder.run(given="just piped").stdout == "# You said\n**just piped**.\n"
 
 
-def test_nobody_to_ask_is_a_denial_that_says_how_to_allow(folder: Folder) -> None:
+def test_nobody_to_ask_is_no_persons_denial_and_says_how_to_allow(folder: Folder) -> None:
     folder.script(_REACT, {"do": [_WRITE]})
     result = folder.run("-p", "write it")
     assert result.returncode == 1
-    assert result.stdout == "After all.\n"
-    assert "denied: Make new.txt? (write_file)" in result.stderr
+    assert result.stdout == ""
+    assert "not done: Make new.txt? (write_file)" in result.stderr
+    assert "⊘ Make new.txt · denied · nobody could be asked" in result.stderr
     assert "auto_approve = true" in result.stderr
     assert not (folder.path / "new.txt").exists()
 
 
 def test_auto_approval_needs_nobody(folder: Folder) -> None:
     folder.script(_REACT, {"do": [_WRITE]}, settings="[tools]\nauto_approve = true")
-    result = folder.run("-p", "write it")
+    result = folder.run("-p", "write it", "--config", "dragoman.toml")
     assert result.returncode == 0, result.stderr
     assert (folder.path / "new.txt").read_text() == "hello\n"
+
+
+def test_a_folder_does_not_approve_what_is_done_in_it(folder: Folder) -> None:
+    folder.script(_REACT, {"do": [_WRITE]}, settings="[tools]\nauto_approve = true")
+    result = folder.run("-p", "write it")
+    assert result.returncode == 1
+    assert not (folder.path / "new.txt").exists()
+    assert 'dragoman.toml:2: "auto_approve" in [tools] is not honoured' in result.stderr
+    assert "dragoman --config dragoman.toml" in result.stderr
 
 
 def test_a_failure_is_an_exit_code_and_a_sentence(folder: Folder) -> None:
@@ -73,11 +83,15 @@ def test_json_takes_decisions_from_standard_input(folder: Folder) -> None:
     assert (folder.path / "new.txt").read_text() == "hello\n"
 
 
-def test_json_without_an_answer_denies(folder: Folder) -> None:
+def test_json_without_an_answer_is_nobodys_denial(folder: Folder) -> None:
     folder.script(_REACT, {"do": [{**_WRITE, "callId": "dg_1"}]})
     result = folder.run("-p", "write it", "--json")
     assert result.returncode == 1
-    assert json.loads(result.stdout.splitlines()[-1]) == {"event": "ended", "reason": "tool_denied"}
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    assert events[-1] == {"event": "ended", "reason": "tool_denied"}
+    [told] = [event["result"]["content"][0]["value"] for event in events if event["event"] == "tool_finished"]
+    assert "approval could not be asked for" in told
+    assert "by user" not in told
     assert not (folder.path / "new.txt").exists()
 
 
@@ -128,6 +142,20 @@ def test_somebody_who_reads_only_the_beginning(folder: Folder) -> None:
         timeout=DEADLINE,
         check=False,
     )
-    assert result.returncode == 130
-    assert "Traceback" not in result.stderr
-    assert "BrokenPipe" not in result.stderr
+    assert (result.returncode, result.stderr) == (1, "")
+
+
+def test_a_prompt_with_nothing_in_it_is_not_sent(folder: Folder) -> None:
+    folder.script(_ECHO)
+    for arguments in (("-p", " "), ("-p", "-"), (), ("-p", "", "--json")):
+        result = folder.run(*arguments, given="\n")
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr.startswith("dragoman: The prompt ")
+        assert result.stderr.endswith("is empty.\n")
+
+
+def test_a_misspelt_tool_is_told_before_it_is_relied_on(folder: Folder) -> None:
+    folder.script(_ECHO, settings="[tools]\neligible = { run_comand = false }")
+    result = folder.run("-p", "hello")
+    assert result.returncode == 0
+    assert '"run_comand" under eligible in [tools] is no tool. Did you mean "run_command"?' in result.stderr

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.backends.agent.permission import PERMISSION_TOOLS
 from dragoman.backends.scripted import Script, ScriptedModel, When, call, reply
 from dragoman.clock import SystemClock
 from dragoman.config import Config, Tools
@@ -115,6 +116,18 @@ async def test_declared_tools_without_anybody_to_do_the_work_are_private(tmp_pat
     path.write_text('[{"name": "mine", "displayName": "Mine", "modelDescription": "Does it."}]')
     with session(tmp_path, config=Config(tools=Tools(declarations=(path,)))) as chat:
         assert [info.name for info in chat.registry.tools()] == ["touch"]
+
+
+def test_a_name_under_eligible_that_no_tool_has_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "tools.json"
+    path.write_text('[{"name": "mine", "displayName": "Mine", "modelDescription": "Does it."}]')
+    eligible = {"tuch": False, "touch": False, "mine": True, "xyzzy": False, "activate_files": False}
+    eligible |= dict.fromkeys(PERMISSION_TOOLS.values(), False)
+    with session(tmp_path, config=Config(tools=Tools(declarations=(path,), eligible=eligible))) as chat:
+        assert chat.warnings == (
+            '"tuch" under eligible in [tools] is no tool. Did you mean "touch"?',
+            '"xyzzy" under eligible in [tools] is no tool.',
+        )
 
 
 def test_what_when_clauses_can_ask_about_a_terminal() -> None:

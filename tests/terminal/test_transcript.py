@@ -173,6 +173,15 @@ def test_why_nobody_was_asked_is_said_where_it_is_not_plain() -> None:
     assert line == "✓ Reading a.txt · approved for this session\n"
 
 
+def test_why_nobody_was_asked_is_seen_however_long_the_command_is() -> None:
+    started = _started(message="Running " + "x" * 100, approved="auto-approved")
+    assert _Stage(width=40).play(_call(), started, _finished(seconds=3)) == (
+        f"✓ Running {'x' * 13}… · auto-approved\n"
+    )
+    failed = _finished(outcome="error", text="No such file.")
+    assert _Stage(width=40).play(_call(), started, failed) == ("✗ Running xxxx… · failed · auto-approved\n")
+
+
 def test_text_before_and_after_a_tool_is_shown_in_order() -> None:
     printed = _Stage().play(
         TextReported("Let me look."),
@@ -238,6 +247,13 @@ def test_how_it_ended_is_said(reason: EndReason, words: str) -> None:
 def test_an_error_is_shown_with_what_to_do() -> None:
     printed = _Stage(width=80).play(Ended("failed", "The key is wrong.", "Set GATEWAY_KEY."))
     assert printed == "✗ The key is wrong. Set GATEWAY_KEY.\n"
+
+
+def test_cause_and_next_step_are_two_sentences() -> None:
+    printed = _Stage(width=80).play(
+        Retrying(1, 2.0, "The line is busy"), Ended("failed", "It was not offered", "This is a fault.")
+    )
+    assert printed == ("↻ The line is busy. Trying again in 2.0 s.\n✗ It was not offered. This is a fault.\n")
 
 
 def test_nothing_from_outside_acts_on_the_terminal_or_leaves_its_column() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from dragoman.cli.errors import UsageError
 from dragoman.cli.run import Surroundings
 from dragoman.config import Config
-from dragoman.frontends.terminal import ChatOptions, run_chat
+from dragoman.frontends.terminal import ChatOptions, NoPrompt, run_chat
 from dragoman.models import find
 from dragoman.tools.declaration import DeclarationError
 from dragoman.tools.registry import RegistryError
@@ -19,6 +19,10 @@ __all__ = ["run", "start"]
 def run(arguments: Namespace, surroundings: Surroundings) -> int:
     config = surroundings.config()
     prompt: str | None = arguments.prompt
+    if arguments.json and prompt is None:
+        raise UsageError(
+            "--json needs a prompt: -p PROMPT. Standard input is where its questions are answered."
+        )
     return start(
         config, arguments.model or config.default_model, surroundings, prompt=prompt, json=arguments.json
     )
@@ -47,6 +51,6 @@ def start(
     )
     try:
         return run_chat(options)
-    except (DeclarationError, RegistryError) as error:
-        # A file of declarations that the configuration names.
+    except (DeclarationError, RegistryError, NoPrompt) as error:
+        # The first two: a file of declarations that the configuration names.
         raise UsageError(str(error)) from error

@@ -36,7 +36,11 @@ def _chat(parser: ArgumentParser) -> None:
         metavar="PROMPT",
         help="run this one prompt and exit; - reads it from standard input",
     )
-    parser.add_argument("--json", action="store_true", help="print events as JSON, one object a line")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="with -p: print events as JSON, one object a line; questions are answered on standard input",
+    )
 
 
 def _check(parser: ArgumentParser) -> None:
@@ -97,7 +101,11 @@ Ctrl-C stops the answer, twice in a row ends the chat. /help lists what else
 can be typed.
 
 With -p there is one prompt and one answer, and an exit status that says
-whether it worked. Where nobody can be asked, what needs an approval is denied.""",
+whether it worked. Where nobody can be asked, what needs an approval is not
+done.
+
+A dragoman.toml that only lies in the folder you are in spares no question;
+one that you name with --config may.""",
             """\
   dragoman chat
       talk to the first model of the configuration, or to the demo

@@ -15,7 +15,16 @@ from typing import TypeAlias, cast
 
 from dragoman.cli.commands import Command
 from dragoman.cli.errors import FAILED, WRONG_USAGE, CommandError
-from dragoman.config import Config, ConfigError, config_file, load, secrets, state_folder
+from dragoman.config import (
+    Config,
+    ConfigError,
+    config_file,
+    is_only_found,
+    load,
+    narrowed,
+    secrets,
+    state_folder,
+)
 from dragoman.lm import LanguageModelError
 from dragoman.logs import Redaction, logging_to
 from dragoman.models import ModelNotUsable
@@ -32,11 +41,18 @@ class Surroundings:
     config_file: Path | None
     state_dir: Path
     redaction: Redaction
+    # Whether the person has named the file, or it is their own.
+    is_trusted: bool = True
 
     def config(self) -> Config:
-        """The configuration; from here on nothing secret of it gets into the logs."""
+        """The configuration, as far as its file is to be trusted; from here on nothing secret of it gets into the logs."""
         config = load(self.config_file)
         self.redaction.add(secrets(config))
+        if self.is_trusted:
+            return config
+        config, notices = narrowed(config)
+        for notice in notices:
+            print(self.redaction.redacted(notice), file=sys.stderr)
         return config
 
 
@@ -50,8 +66,12 @@ def run(command: Command, arguments: Namespace) -> int:
             redaction = stack.enter_context(logging_to(log_file, arguments.log_level))
         except OSError as error:
             return _tell(f"the log file {log_file} cannot be written: {error.strerror}.", WRONG_USAGE)
+        file = config_file(arguments.config)
         surroundings = Surroundings(
-            config_file(arguments.config), state_folder(arguments.state_dir), redaction
+            file,
+            state_folder(arguments.state_dir),
+            redaction,
+            is_trusted=not is_only_found(file, arguments.config),
         )
         try:
             chosen = cast("_Run", import_module(command.module).run)

@@ -1,6 +1,6 @@
 """Configuration: what a file may say, reading it, and where it and the state folder are."""
 
-from dragoman.config.folders import config_file, state_folder, user_config_file
+from dragoman.config.folders import config_file, is_only_found, state_folder, user_config_file
 from dragoman.config.loading import BUILTIN_MODELS, DEMO, Config, load
 from dragoman.config.problem import ConfigError, Problem, quoted
 from dragoman.config.references import resolved, secrets, unset
@@ -14,6 +14,7 @@ from dragoman.config.schema import (
     Serve,
     Tools,
 )
+from dragoman.config.trust import narrowed
 
 __all__ = [
     "BUILTIN_MODELS",
@@ -30,7 +31,9 @@ __all__ = [
     "Serve",
     "Tools",
     "config_file",
+    "is_only_found",
     "load",
+    "narrowed",
     "quoted",
     "resolved",
     "secrets",

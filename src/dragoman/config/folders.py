@@ -16,6 +16,7 @@ __all__ = [
     "FILE_NAME",
     "STATE_VARIABLE",
     "config_file",
+    "is_only_found",
     "state_folder",
     "user_config_file",
 ]
@@ -35,6 +36,13 @@ def config_file(option: Path | None, environ: Mapping[str, str] = os.environ) ->
         return Path(named)
     places = (Path(FILE_NAME), user_config_file(environ))
     return next((place for place in places if place.is_file()), None)
+
+
+def is_only_found(file: Path | None, option: Path | None, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether that file was not named by the person, nor is their own: it lies in the folder they happen to be in."""
+    if file is None or option is not None or environ.get(CONFIG_VARIABLE):
+        return False
+    return file.resolve() != user_config_file(environ).resolve()
 
 
 def user_config_file(environ: Mapping[str, str] = os.environ) -> Path:

@@ -89,6 +89,8 @@ class Asked(_Event, frozen=True, tag="asked"):
     # As it would run.
     input: JsonObject = {}
     levels: tuple[ApprovalLevel, ...] = ("once",)
+    # What an approval that lasts would be for, in plain words.
+    covers: str = ""
 
 
 class ToolStarted(_Event, frozen=True, tag="tool_started"):
@@ -152,6 +154,7 @@ def asked(question: Question) -> Asked:
         question.confirmation.message,
         question.input,
         question.levels,
+        question.covers,
     )
 
 

@@ -72,7 +72,8 @@ class Host:
             return Silence()
         except Exception as error:
             self._token.raise_if_cancelled()
-            _log.exception("asking for approval of %s failed", question.tool)
+            # Told in the result, and by whoever asks; where it came from is for whoever debugs.
+            _log.info("approval of %s could not be asked for", question.tool, exc_info=True)
             return NotAsked(failure_text(error))
         # Whoever approves after the end approves nothing.
         self._token.raise_if_cancelled()

@@ -1,5 +1,5 @@
 """The terminal front end: a chat for a person, one prompt for a script, JSON lines for a program."""
 
-from dragoman.frontends.terminal.entry import ChatOptions, run_chat
+from dragoman.frontends.terminal.entry import ChatOptions, NoPrompt, run_chat
 
-__all__ = ["ChatOptions", "run_chat"]
+__all__ = ["ChatOptions", "NoPrompt", "run_chat"]

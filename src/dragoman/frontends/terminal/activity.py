@@ -9,10 +9,10 @@ from rich.style import Style
 from rich.text import Text
 
 from dragoman.frontends.terminal.layout import elapsed, marked
-from dragoman.frontends.terminal.visible import visible_line
 from dragoman.lm import Outcome, ToolCallPart, ToolResultPart
 from dragoman.loop.events import ToolStarted
-from dragoman.loop.round import DENIED_WITH_REASON
+from dragoman.loop.round import APPROVAL_FAILED, DENIED_WITH_REASON
+from dragoman.visible import visible_line
 
 __all__ = ["SHORTEST", "Activity", "spinner"]
 
@@ -42,6 +42,8 @@ _WORDS: dict[Outcome, str] = {
 _USUAL_APPROVALS = ("read-only", "approved once", "approved:")
 # What comes before a person's reason in the result of a call.
 _REASON = DENIED_WITH_REASON.partition("{")[0]
+# How a result begins when nobody could be asked.
+_NOT_ASKED = APPROVAL_FAILED.partition("{")[0]
 # What took less took no time that anybody noticed.
 SHORTEST = 0.05
 
@@ -73,16 +75,18 @@ class Activity:
     def finished(self, result: ToolResultPart, seconds: float) -> RenderableType:
         outcome = result.outcome or ("error" if result.is_error else "ok")
         mark, style = _MARKS[outcome]
-        line = self._what()
+        # What became of it and why nobody was asked must be seen, however long the command is.
+        kept = Text()
         if _WORDS[outcome]:
-            line.append(f" · {_WORDS[outcome]}", style)
-        if seconds >= SHORTEST:
-            line.append(f" · {elapsed(seconds)}", _DIM)
+            kept.append(f" · {_WORDS[outcome]}", style)
         if self.started is not None and not self.started.approved.startswith(_USUAL_APPROVALS):
-            line.append(f" · {visible_line(self.started.approved)}", _DIM)
+            kept.append(f" · {visible_line(self.started.approved[:_LINE])}", _DIM)
+        rest = Text()
+        if seconds >= SHORTEST:
+            rest.append(f" · {elapsed(seconds)}", _DIM)
         if why := _why(result, outcome):
-            line.append(f" · {visible_line(why[:_LINE])}", _DIM)
-        return marked(mark, line, style)
+            rest.append(f" · {visible_line(why[:_LINE])}", _DIM)
+        return marked(mark, self._what(), style, kept=kept, rest=rest)
 
     def _what(self) -> Text:
         if self.started is not None and self.started.message:
@@ -97,5 +101,7 @@ def _why(result: ToolResultPart, outcome: Outcome) -> str:
             return result.text
         case "denied" if result.text.startswith(_REASON):
             return result.text.removeprefix(_REASON)
+        case "denied" if result.text.startswith(_NOT_ASKED):
+            return "nobody could be asked"
         case _:
             return ""

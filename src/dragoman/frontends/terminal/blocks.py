@@ -8,9 +8,8 @@ drawn again and again. So a long answer must be cut as early as possible, and ne
 - an item of a list is finished when the next item has begun: it is a piece of its own, and keeps its number;
 - a code block is cut every few lines, and knows the lines before, so that it can be highlighted in their light.
 
-Text is read line by line, whatever pieces it arrives in: the same text always gives the same blocks. Links by
-reference and HTML are not Markdown here. A reference could only be resolved by what comes later, and both would keep
-something from being seen.
+Text is read line by line, whatever pieces it arrives in: the same text always gives the same blocks. The pending block
+is not read again for a line that plainly goes on with it, nor for each line of a long one.
 """
 
 from __future__ import annotations
@@ -21,10 +20,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
-from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-__all__ = ["Block", "Blocks", "Code", "Prose", "parser"]
+from dragoman.frontends.terminal.dialect import parser
+
+__all__ = ["Block", "Blocks", "Code", "Prose"]
 
 # A paragraph or table longer than this is no longer drawn whole; it is cut at the end of a line, or here.
 LONGEST_BLOCK = 16_000
@@ -34,7 +34,14 @@ CODE_LINES = 8
 # How many of those are read again at most.
 CODE_CONTEXT = 200
 
+# A block of more lines than this is read again only when it has grown by that fraction, or what comes is a blank line or
+# a fence: its end is then seen a little late, and reading it takes time in proportion to its length.
+_FRACTION = 32
+
 _FENCE = re.compile(r"^( {0,3})(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
+# What a line must begin with to end a paragraph, or to make something else of it.
+_INTERRUPTION = re.compile(r"\s*(?:[-+*_=|:~`#>]|\d+[.)])")
+_ITEM = re.compile(r" {0,3}(?:[-+*]|\d{1,9}[.)]) {1,4}(?=\S)")
 _ENDS_WITH_BLANK_LINE = frozenset({"paragraph_open", "table_open", "blockquote_open"})
 _ENDS_WITH_ITS_LINE = frozenset({"heading_open", "hr"})
 _LISTS = frozenset({"bullet_list_open", "ordered_list_open"})
@@ -62,15 +69,6 @@ class Code:
 
 
 Block: TypeAlias = Prose | Code
-
-
-def parser() -> MarkdownIt:
-    """The Markdown that is read here, with tables and strike-through."""
-    return (
-        MarkdownIt("commonmark", {"html": False})
-        .enable(["table", "strikethrough"])
-        .disable(["reference", "html_block", "html_inline"])
-    )
 
 
 @dataclass(slots=True)
@@ -107,6 +105,8 @@ class Blocks:
         self._pending: list[str] = []
         self._size = 0
         self._open = ""
+        # As many lines are pending when they are read again, whatever they are.
+        self._read_again_at = 0
         self._fence: _Fence | None = None
         # Of the pending block; not the usual values only while it goes on with a list whose first items are out.
         self._gap = True
@@ -115,10 +115,11 @@ class Blocks:
     def feed(self, text: str) -> list[Block]:
         """The blocks that this text finishes."""
         finished: list[Block] = []
-        self._partial += text
-        while (end := self._line_end()) is not None:
-            line, self._partial = self._partial[:end], self._partial[end:]
-            finished += self._line(line.removesuffix("\n"))
+        text, start = self._partial + text, 0
+        while (end := _line_end(text, start)) is not None:
+            finished += self._line(text[start:end].removesuffix("\n"))
+            start = end
+        self._partial = text[start:]
         return finished
 
     def rest(self) -> Block | None:
@@ -136,12 +137,6 @@ class Blocks:
         self._take(self._pending)
         self._pending, self._fence = [], None
         return finished if rest is None else [*finished, rest]
-
-    def _line_end(self) -> int | None:
-        found = self._partial.find("\n", 0, LONGEST_BLOCK)
-        if found >= 0:
-            return found + 1
-        return LONGEST_BLOCK if len(self._partial) >= LONGEST_BLOCK else None
 
     def _line(self, line: str) -> list[Block]:
         if self._fence is not None:
@@ -168,19 +163,36 @@ class Blocks:
         return [code]
 
     def _goes_on_with(self, line: str) -> bool:
-        """Whether that is plain without reading the whole block again: a word cannot end a paragraph, nor a row a table."""
+        """Whether that is plain without reading the whole block again, or there is time to find out."""
         if len(self._pending) == 1:
             return False
+        is_blank = not line.strip()
         match self._open:
-            case "paragraph_open":
-                return line[:1].isalpha()
-            case "table_open":
-                return line.startswith("|")
+            case "paragraph_open" if not is_blank and not _INTERRUPTION.match(line):
+                return True
+            case "table_open" if line.startswith("|"):
+                return True
+            case "blockquote_open" if line.startswith(">"):
+                return True
+            case "code_block" if is_blank or line.startswith("    "):
+                return True
+            case "bullet_list_open" | "ordered_list_open" if is_blank or self._is_inside_item(line):
+                return True
             case _:
-                return False
+                return len(self._pending) < self._read_again_at and not is_blank and not _FENCE.match(line)
+
+    def _is_inside_item(self, line: str) -> bool:
+        """Whether a line stands at least as far to the right as the text of the item that is pending."""
+        item = _ITEM.match(self._pending[0])
+        return item is not None and line.startswith(" " * item.end())
 
     def _cut(self) -> list[Block]:
         """Take from the pending lines what is finished."""
+        finished = self._cut_pending()
+        self._read_again_at = len(self._pending) + len(self._pending) // _FRACTION
+        return finished
+
+    def _cut_pending(self) -> list[Block]:
         lines, tokens = self._pending, self._block_tokens()
         tops = [token for token in tokens if token.level == 0 and token.map]
         if not tops:
@@ -235,6 +247,13 @@ class Blocks:
         tokens: list[Token] = []
         self._parser.block.parse("\n".join(self._pending), self._parser, {}, tokens)
         return tokens
+
+
+def _line_end(text: str, start: int) -> int | None:
+    found = text.find("\n", start, start + LONGEST_BLOCK)
+    if found >= 0:
+        return found + 1
+    return start + LONGEST_BLOCK if len(text) - start >= LONGEST_BLOCK else None
 
 
 def _start(token: Token) -> int:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from dragoman.clock import Clock
 from dragoman.frontends.terminal.commands import Commands, Leave
-from dragoman.frontends.terminal.host import DONE, INTERRUPTED, Host
+from dragoman.frontends.terminal.host import DONE, FAILED, INTERRUPTED, Host
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.keys import quiet
 from dragoman.frontends.terminal.prompt import Interrupted
@@ -59,7 +59,7 @@ class Turns:
             with self.obeying_signals():
                 return host.exit_code(await self.run(prompt, host))
         except Interrupted:
-            return INTERRUPTED
+            return FAILED if host.is_cut else INTERRUPTED
 
     def interrupt(self) -> None:
         if self._interrupts.press() or self._source is None:

@@ -18,11 +18,11 @@ from dragoman.config import ConfigError
 from dragoman.frontends.terminal.layout import column, note
 from dragoman.frontends.terminal.prompt import Suggestion
 from dragoman.frontends.terminal.session import Session
-from dragoman.frontends.terminal.visible import visible_line
 from dragoman.lm import LanguageModelError
 from dragoman.nearest import did_you_mean
 from dragoman.store import StoreError
 from dragoman.tools.registry import RegistryError
+from dragoman.visible import visible_line
 
 __all__ = ["Commands", "Leave"]
 

@@ -18,19 +18,20 @@ from rich.text import Text
 
 from dragoman.clock import Clock
 from dragoman.frontends.terminal.blocks import Block, Blocks, Code
+from dragoman.frontends.terminal.host import NobodyToAsk
 from dragoman.frontends.terminal.keys import END, ESCAPE, INTERRUPT, KeySource
 from dragoman.frontends.terminal.layout import column, note, stacked
 from dragoman.frontends.terminal.markdown import render
 from dragoman.frontends.terminal.prompt import Interrupted
 from dragoman.frontends.terminal.screen import Row, Rows, Screen
 from dragoman.frontends.terminal.transcript import Transcript
-from dragoman.frontends.terminal.visible import visible, visible_line
 from dragoman.lm import CancellationToken
 from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Deny, Question
+from dragoman.visible import visible_exactly, visible_line
 
 __all__ = ["KEYS", "Asker", "Choice", "choose"]
 
-Choice: TypeAlias = Decision | Literal["reason", "more", "interrupt"]
+Choice: TypeAlias = Decision | Literal["reason", "more", "interrupt", "gone"]
 
 KEYS: dict[ApprovalLevel, str] = {"once": "y", "session": "s", "workspace": "w", "always": "a"}
 
@@ -65,8 +66,10 @@ def choose(key: str, levels: tuple[ApprovalLevel, ...]) -> Choice | None:
             return "more"
         case _ if key == INTERRUPT:
             return "interrupt"
-        case _ if key in (ESCAPE, END):
+        case _ if key == ESCAPE:
             return Deny()
+        case _ if key == END:
+            return "gone"
         case _:
             return None
 
@@ -102,11 +105,14 @@ class Asker:
         finally:
             self._transcript.ask(None)
         if isinstance(decision, Approve):
-            self._transcript.say(note("→", _ALLOWED[decision.level], Style(color="green")), "question")
+            allowed = _ALLOWED[decision.level]
+            if decision.level != "once":
+                allowed += f": {visible_line(question.covers)}"
+            self._transcript.say(note("→", allowed, Style(color="green")), "question")
         return decision
 
     async def _decide(self, question: Question, details: Details) -> Decision:
-        keys = _keys_line(question.levels, details.left)
+        keys = _keys_line(question, details.left)
         if not self._screen.is_live:
             self._transcript.say(keys, "question")
         with self._keys.listening() as typed_before:
@@ -124,6 +130,8 @@ class Asker:
                         return choice
                     case "reason":
                         break
+                    case "gone":
+                        raise NobodyToAsk("The terminal is gone.")
                     case "interrupt":
                         self._interrupt()
                     case "more":
@@ -131,7 +139,7 @@ class Asker:
                     case _:
                         quiet_from = now + _PAUSE_SECONDS
                         hint = "Take a moment, then press it again." if choice else "Press one of these keys."
-                self._transcript.ask(_keys_line(question.levels, details.left, hint))
+                self._transcript.ask(_keys_line(question, details.left, hint))
         self._transcript.ask(None)
         if self._screen.is_live:
             self._screen.print()
@@ -158,7 +166,7 @@ class Details:
     def __init__(self, markdown: str, screen: Screen) -> None:
         blocks = Blocks()
         self._screen = screen
-        self._blocks = [*blocks.feed(visible(markdown)), *blocks.close()]
+        self._blocks = [*blocks.feed(visible_exactly(markdown)), *blocks.close()]
         self._rows: list[Row] = []
         self._is_first = True
 
@@ -184,12 +192,19 @@ def _lines(block: Block) -> int:
     return len(block.lines) if isinstance(block, Code) else block.source.count("\n") + 1
 
 
-def _keys_line(levels: tuple[ApprovalLevel, ...], left: int, hint: str = "") -> RenderableType:
-    choices = [(KEYS[level], str(level)) for level in levels]
+def _keys_line(question: Question, left: int, hint: str = "") -> RenderableType:
+    choices = [(KEYS[level], str(level)) for level in question.levels]
     choices += [("n", "deny, with a reason"), ("Esc", "deny")]
     if left:
         choices.append(("d", f"{left} more {'line' if left == 1 else 'lines'}"))
     keys = Columns(
         [Text.assemble((key, _KEY), (f" {meaning}", _DIM)) for key, meaning in choices], padding=(0, 3, 0, 0)
     )
-    return stacked([Text(), column(keys), *([column(Text(hint, _HINT))] if hint else [])], loose=False)
+    lines = [Text(), column(keys)]
+    if lasting := [KEYS[level] for level in question.levels if level != "once"]:
+        # What they approve is more than this once, and whoever presses one of them must know how much more.
+        covered = f"{', '.join(lasting)}: for {visible_line(question.covers)}"
+        lines.append(column(Text(covered, _DIM, overflow="fold")))
+    if hint:
+        lines.append(column(Text(hint, _HINT)))
+    return stacked(lines, loose=False)

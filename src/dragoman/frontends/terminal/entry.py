@@ -27,17 +27,21 @@ from dragoman.frontends.terminal.prompt import PromptLine
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.session import Session
 from dragoman.frontends.terminal.transcript import Transcript
-from dragoman.frontends.terminal.visible import visible_line
 from dragoman.interruptible import run_interruptible
 from dragoman.lm import LanguageModelError
 from dragoman.tools.builtin import builtin_tools
 from dragoman.tools.decision import Confirmer
+from dragoman.visible import visible_line
 
-__all__ = ["ChatOptions", "interactive", "run_chat"]
+__all__ = ["ChatOptions", "NoPrompt", "interactive", "run_chat"]
 
 FROM_STDIN = "-"
 # A prompt is read whole before it is sent; what is longer than this is a mistake.
 _LONGEST_PROMPT = 4 * 1024 * 1024
+
+
+class NoPrompt(Exception):
+    """There is nothing in the prompt, and a model would be paid for answering nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class ChatOptions:
 def run_chat(options: ChatOptions) -> int:
     """Chat until the person leaves, or answer the one prompt. Returns the exit code.
 
-    `LanguageModelError` if the model cannot be had.
+    `LanguageModelError` if the model cannot be had, `NoPrompt` if the one prompt is empty.
     """
     return run_interruptible(lambda: _run(options))
 
@@ -67,6 +71,7 @@ async def _run(options: ChatOptions) -> int:
         from dragoman.demo.show import run_demo  # noqa: PLC0415 - nobody else pays for the demo
 
         return await run_demo(options, clock)
+    prompt = _prompt(options)
     with Session(
         options.config,
         options.model,
@@ -75,11 +80,12 @@ async def _run(options: ChatOptions) -> int:
         tools=builtin_tools(),
         clock=clock,
     ) as session:
+        for warning in session.warnings:
+            print(f"dragoman: {warning}", file=sys.stderr)
         try:
-            if options.prompt is None and not options.json and sys.stdin.isatty():
+            if prompt is None:
                 return await interactive(session, options.state_dir, clock, _greeting(session))
-            prompt = _read_prompt() if options.prompt in (None, FROM_STDIN) else options.prompt
-            return await (_as_json if options.json else _once)(session, prompt or "", clock)
+            return await (_as_json if options.json else _once)(session, prompt, clock)
         finally:
             await session.close()
 
@@ -150,6 +156,17 @@ def _greeting(session: Session) -> RenderableType:
     return line.append(
         "Enter sends, Alt-Enter begins a new line, Ctrl-C stops, /help tells more.\n", Style(dim=True)
     )
+
+
+def _prompt(options: ChatOptions) -> str | None:
+    """The one prompt; None if there is somebody at the terminal who will type more than one."""
+    if options.prompt is None and not options.json and sys.stdin.isatty():
+        return None
+    from_stdin = options.prompt is None or options.prompt == FROM_STDIN
+    prompt = _read_prompt() if from_stdin else options.prompt
+    if not prompt or not prompt.strip():
+        raise NoPrompt("The prompt on standard input is empty." if from_stdin else "The prompt is empty.")
+    return prompt
 
 
 def _read_prompt() -> str:

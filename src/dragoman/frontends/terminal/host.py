@@ -7,17 +7,21 @@ import sys
 from collections.abc import Callable
 from typing import Protocol, TextIO
 
-from dragoman.frontends.terminal.visible import visible_line
 from dragoman.lm import CancellationToken
 from dragoman.loop.events import EndReason, Event, ToolFinished
 from dragoman.loop.hooks import Hooks
-from dragoman.tools.decision import Confirmer, Decision, Deny, Question
+from dragoman.tools.decision import Confirmer, Decision, Question
+from dragoman.visible import visible_line
 
-__all__ = ["DONE", "FAILED", "INTERRUPTED", "Host", "Nobody", "Watcher"]
+__all__ = ["DONE", "FAILED", "INTERRUPTED", "Host", "Nobody", "NobodyToAsk", "Watcher"]
 
 DONE = 0
 FAILED = 1
 INTERRUPTED = 130
+
+
+class NobodyToAsk(Exception):
+    """There is no person who could decide: not here, or not any more. That is no denial, and not told as one."""
 
 
 class Watcher(Protocol):
@@ -29,17 +33,24 @@ class Host(Hooks):
         self._watcher = watcher
         self._confirmer = confirmer
         self._was_refused = False
+        # Nobody reads what is printed any more.
+        self.is_cut = False
         # Called when what we print to is gone: whoever read it has had enough.
         self.on_cut: Callable[[], object] = lambda: None
 
     def on_event(self, event: Event) -> None:
         if isinstance(event, ToolFinished) and event.result.outcome in {"denied", "timed_out"}:
             self._was_refused = True
+        if self.is_cut:
+            return
         try:
             self._watcher.on_event(event)
         except BrokenPipeError:
+            self.is_cut = True
             # Nothing more can be written there, also not what the interpreter writes on its way out.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
             self.on_cut()
 
     async def approve(self, question: Question, token: CancellationToken) -> Decision:
@@ -48,6 +59,8 @@ class Host(Hooks):
     def exit_code(self, reason: EndReason) -> int:
         """What a script is told: done is done, unless something that was to be done was refused."""
         match reason:
+            case _ if self.is_cut:
+                return FAILED
             case "completed":
                 return FAILED if self._was_refused else DONE
             case "cancelled":
@@ -57,7 +70,7 @@ class Host(Hooks):
 
 
 class Nobody:
-    """Decides where no person can be asked: against it. The model hears why, and the person how to change that."""
+    """Stands where no person can be asked, and says so: whoever reads the errors later learns how to change that."""
 
     def __init__(self, problems: TextIO | None = None) -> None:
         self._problems = problems or sys.stderr
@@ -65,12 +78,10 @@ class Nobody:
     async def confirm(self, question: Question, token: CancellationToken) -> Decision:
         del token
         print(
-            f"dragoman: denied: {visible_line(question.confirmation.title)} ({question.tool}). There is no terminal to "
-            "ask at. To allow it without asking, set auto_approve = true under [tools] in dragoman.toml, or approve it "
-            "for the workspace in a chat first.",
+            f"dragoman: not done: {visible_line(question.confirmation.title)} ({question.tool}). There is no terminal to "
+            "ask at. To allow it without asking, approve it for the workspace in a chat first, or set "
+            "auto_approve = true under [tools] in a configuration that --config names.",
             file=self._problems,
             flush=True,
         )
-        return Deny(
-            "Nobody can be asked here, and this needs an approval. Go on without it, or say what is needed."
-        )
+        raise NobodyToAsk("There is no terminal to ask at, and this needs an approval.")

@@ -19,21 +19,30 @@ __all__ = ["MARGIN", "Hanging", "column", "elapsed", "marked", "note", "stacked"
 
 MARGIN = "  "
 _PLAIN = Style()
+_NOTHING = Text()
 _TENTHS_BELOW = 10
 _MINUTE = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """Something behind a mark; the lines after the first stand behind another of the same width."""
+    """Something behind a mark; the lines after the first stand behind another of the same width.
+
+    Where that would leave less than `least` columns there is no mark: what does not fit would not be seen at all.
+    """
 
     first: str
     others: str
     body: RenderableType
     style: Style = _PLAIN
+    least: int = 0
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width = max(1, options.max_width - cell_len(self.first))
+        width = options.max_width - cell_len(self.first)
+        if width < self.least:
+            yield self.body
+            return
+        width = max(1, width)
         lines = console.render_lines(self.body, options.update(width=width, height=None), pad=False)
         for index, line in enumerate(lines):
             yield Segment(self.others if index else self.first, self.style)
@@ -41,16 +50,38 @@ class Hanging:
             yield Segment.line()
 
 
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    body: Text
+    kept: Text
+    rest: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        del console
+        room = max(1, options.max_width - self.kept.cell_len)
+        if self.body.cell_len > room:
+            line = self.body.copy()
+            line.truncate(room, overflow="ellipsis")
+            line += self.kept
+        else:
+            line = self.body + self.kept + self.rest
+        line.no_wrap, line.overflow = True, "ellipsis"
+        yield line
+
+
 def column(body: RenderableType) -> RenderableType:
     """In the text column."""
     return Hanging(MARGIN, MARGIN, body)
 
 
-def marked(mark: str, body: Text, style: Style = _PLAIN) -> RenderableType:
-    """A line of ours: a mark in the first column, then text that is cut where the line ends."""
-    body.no_wrap = True
-    body.overflow = "ellipsis"
-    return Hanging(f"{mark} ", MARGIN, body, style)
+def marked(
+    mark: str, body: Text, style: Style = _PLAIN, *, kept: Text = _NOTHING, rest: Text = _NOTHING
+) -> RenderableType:
+    """A line of ours: a mark in the first column, then text that is cut so that what is `kept` fits behind it.
+
+    What is left of the line is for the `rest`.
+    """
+    return Hanging(f"{mark} ", MARGIN, _Cut(body, kept, rest), style)
 
 
 def note(mark: str, text: str, style: Style = _PLAIN) -> RenderableType:

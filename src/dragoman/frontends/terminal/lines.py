@@ -8,7 +8,8 @@ else. A question is the event `asked`, with the call's id. It is answered by a l
     {"callId": "…", "decision": "deny", "reason": "…"}
 
 `level` is once (the default), session, workspace or always. A line that is no such answer, or one for another call, is
-reported on standard error and passed over. The end of input denies, and so does everything that was not offered.
+reported on standard error and passed over. After the end of input nobody can be asked: what would need an answer is
+not done, and the result of the call says why.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Literal, TextIO
 
 import msgspec
 
+from dragoman.frontends.terminal.host import NobodyToAsk
 from dragoman.lm import CancellationToken
 from dragoman.loop.events import Event, to_json
 from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Deny, Question
@@ -74,7 +76,7 @@ class Answers:
         self._complain(
             f"the input ended before there was an answer; {_example(question)} would have allowed it"
         )
-        return Deny()
+        raise NobodyToAsk("The input ended before there was an answer.")
 
     def _complain(self, text: str) -> None:
         print(f"dragoman: {text}", file=self._problems, flush=True)

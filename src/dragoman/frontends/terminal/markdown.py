@@ -1,8 +1,8 @@
 """Blocks of Markdown as the terminal shows them.
 
-Everything in the source is to be seen: the address of a link stands beside its text, HTML and references are shown as
-they are written, an image is a line that names it. Text is made visible once more here, because an entity such as
-`&#x202e;` becomes a character only when Markdown is read.
+Everything in the source is to be seen, but for what a code block says it is written in: the address of a link and its
+title stand beside its text, HTML and references are shown as they are written, an image is a line that names it. Text is made visible once more here, because an entity such as
+`&#x202e;` becomes a character only when Markdown is read; nobody needs one to write what cannot be seen.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from dragoman.frontends.terminal.blocks import Block, Code, Prose, parser
+from dragoman.frontends.terminal.blocks import Block, Code, Prose
+from dragoman.frontends.terminal.dialect import parser
 from dragoman.frontends.terminal.layout import Hanging, column, stacked
-from dragoman.frontends.terminal.visible import visible
+from dragoman.visible import visible, visible_exactly
 
 __all__ = ["render"]
 
@@ -40,6 +41,8 @@ _ADDRESS = Style(color="blue", dim=True)
 _BULLET = Style(color="cyan")
 _QUOTE = Style(dim=True)
 _BULLETS = "•◦▪"
+# Quotes and lists inside each other use up the line. What they contain keeps so many columns.
+_LEAST = 10
 
 
 def render(block: Block) -> RenderableType:
@@ -48,8 +51,12 @@ def render(block: Block) -> RenderableType:
         case Code(lines, language, before):
             return _code([*before, *lines], language, last=len(lines))
         case Prose(source, number=number):
-            tree = SyntaxTreeNode(parser().parse(source))
-            return stacked(_blocks(tree.children, number=number))
+            try:
+                tree = SyntaxTreeNode(parser().parse(source))
+                return stacked(_blocks(tree.children, number=number))
+            except RecursionError:
+                # Hundreds of emphases inside each other. Nobody misses them, but the words.
+                return Text(visible(source), overflow="fold")
 
 
 def _blocks(
@@ -67,7 +74,7 @@ def _blocks(
                 start = int(node.attrs.get("start", 1)) if number is None else number
                 yield stacked(_items(node, depth, start), loose=_is_loose(node))
             case "blockquote":
-                yield Hanging("▌ ", "▌ ", stacked(_blocks(node.children, depth=depth)), _QUOTE)
+                yield Hanging("▌ ", "▌ ", stacked(_blocks(node.children, depth=depth)), _QUOTE, _LEAST)
             case "fence" | "code_block":
                 language = (node.info.split() or [""])[0]
                 lines = visible(node.content).removesuffix("\n").split("\n")
@@ -91,7 +98,7 @@ def _items(node: SyntaxTreeNode, depth: int, start: int | None) -> Iterator[Rend
     for index, item in enumerate(node.children):
         mark = f"{_BULLETS[depth % len(_BULLETS)]} " if start is None else f"{start + index}. "
         body = stacked(_blocks(item.children, depth=depth + 1), loose=_is_loose(node))
-        yield Hanging(mark, " " * len(mark), body, _BULLET)
+        yield Hanging(mark, " " * len(mark), body, _BULLET, _LEAST)
 
 
 def _table(node: SyntaxTreeNode) -> Table:
@@ -135,8 +142,10 @@ def _inline(node: SyntaxTreeNode, style: Style = _PLAIN) -> Text:
 
 def _append(text: Text, node: SyntaxTreeNode, style: Style) -> None:
     match node.type:
-        case "text" | "text_special":
+        case "text":
             text.append(visible(node.content), style)
+        case "text_special":
+            text.append(visible_exactly(node.content), style)
         case "code_inline":
             text.append(visible(node.content), style + _INLINE["code_inline"])
         case "softbreak":
@@ -146,13 +155,13 @@ def _append(text: Text, node: SyntaxTreeNode, style: Style) -> None:
         case "image":
             text.append("▣ ", style)
             _append_children(text, node, style)
-            _append_address(text, str(node.attrs.get("src", "")), style)
+            _append_address(text, str(node.attrs.get("src", "")), node, style)
         case "link":
             address = str(node.attrs.get("href", ""))
             before = len(text)
             _append_children(text, node, style + _LINK)
-            if text.plain[before:] != address:
-                _append_address(text, address, style)
+            if text.plain[before:] != address or "title" in node.attrs:
+                _append_address(text, address, node, style)
         case kind:
             _append_children(text, node, style + _INLINE.get(kind, _PLAIN))
 
@@ -162,5 +171,6 @@ def _append_children(text: Text, node: SyntaxTreeNode, style: Style) -> None:
         _append(text, child, style)
 
 
-def _append_address(text: Text, address: str, style: Style) -> None:
-    text.append(f" ({visible(address)})", style + _ADDRESS)
+def _append_address(text: Text, address: str, node: SyntaxTreeNode, style: Style) -> None:
+    title = f' "{node.attrs["title"]}"' if "title" in node.attrs else ""
+    text.append(f" ({visible_exactly(address + title)})", style + _ADDRESS)

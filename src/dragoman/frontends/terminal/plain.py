@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TextIO
 
 from dragoman.frontends.terminal.transcript import Transcript
-from dragoman.frontends.terminal.visible import VisibleText
 from dragoman.loop.events import Ended, Event, TextReported, ToolUsed
+from dragoman.visible import VisibleText
 
 __all__ = ["PlainTranscript"]
 

@@ -20,7 +20,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from dragoman.frontends.terminal.visible import visible
+from dragoman.visible import visible
 
 __all__ = ["Row", "Rows", "Screen"]
 

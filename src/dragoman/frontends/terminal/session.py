@@ -6,14 +6,14 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from dragoman.clock import Clock
-from dragoman.config import AcpModel, Config
+from dragoman.config import AcpModel, Config, quoted
 from dragoman.lm import CancellationToken, Consumer, LanguageModel, Message, user
 from dragoman.loop.events import EndReason
 from dragoman.loop.hooks import Hooks
@@ -21,6 +21,7 @@ from dragoman.loop.run import ToolLoop
 from dragoman.loop.settings import LoopSettings
 from dragoman.loop.state import begin
 from dragoman.models import Models
+from dragoman.nearest import nearest
 from dragoman.store import ApprovalStore, Database, StoreError
 from dragoman.tools.approvals import Approvals
 from dragoman.tools.autoapproval import AutoApproval
@@ -28,6 +29,7 @@ from dragoman.tools.declaration import load_declarations
 from dragoman.tools.definition import DefinedTool
 from dragoman.tools.registry import Registry
 from dragoman.tools.runtime import ToolRuntime
+from dragoman.tools.virtual import PREFIX as GROUP_PREFIX
 
 __all__ = ["Session", "context_keys"]
 
@@ -49,6 +51,22 @@ def context_keys(
         "shellType": Path(environment.get("SHELL", "")).name,
     }
     return keys | ({"workspaceFolder": str(workspace[0])} if workspace else {})
+
+
+def _unknown(names: Iterable[str], known: Collection[str]) -> Iterator[str]:
+    """A slip of the pen here would go unnoticed until the tool that was meant runs without a question."""
+    for name in names:
+        if name not in known and not _is_there_at_times(name):
+            near = nearest(name, known)
+            meant = f" Did you mean {quoted(near)}?" if near else ""
+            yield f"{quoted(name)} under eligible in [tools] is no tool.{meant}"
+
+
+def _is_there_at_times(name: str) -> bool:
+    """Whether a name is of the tools that open a group, or of those that an agent asks through."""
+    from dragoman.backends.agent.permission import is_permission_tool  # noqa: PLC0415 - agents only
+
+    return name.startswith(GROUP_PREFIX) or is_permission_tool(name)
 
 
 class Session:
@@ -76,11 +94,17 @@ class Session:
         self.registry = Registry()
         self.use(model)
         self.registry.context.update(context_keys(workspace))
-        for path in config.tools.declarations:
-            for declaration in load_declarations(path):
-                self.registry.declare(declaration)
-        for tool in tools:
+        declared = [
+            declaration for path in config.tools.declarations for declaration in load_declarations(path)
+        ]
+        for declaration in declared:
+            self.registry.declare(declaration)
+        own = tuple(tools)
+        for tool in own:
             self.registry.add(tool)
+        known = [*(tool.declaration.name for tool in own), *(declaration.name for declaration in declared)]
+        # What the person should know before they rely on it.
+        self.warnings = tuple(_unknown(config.tools.eligible, known))
         self.approvals = Approvals(self._store(state_dir), workspace[0] if workspace else None)
         self._id, self._runtime = self._fresh()
 

@@ -22,8 +22,7 @@ from dragoman.frontends.terminal.images import Protocol, picture
 from dragoman.frontends.terminal.layout import column, elapsed, marked, note, stacked
 from dragoman.frontends.terminal.markdown import render
 from dragoman.frontends.terminal.screen import Screen
-from dragoman.frontends.terminal.visible import VisibleText, visible_line
-from dragoman.lm import ContentPart, DataPart, TextPart
+from dragoman.lm import ContentPart, DataPart, LanguageModelError, TextPart
 from dragoman.loop.events import (
     Asked,
     DataReported,
@@ -39,6 +38,7 @@ from dragoman.loop.events import (
     TurnStarted,
     Withdrawn,
 )
+from dragoman.visible import VisibleText, visible, visible_line
 
 __all__ = ["Transcript"]
 
@@ -106,7 +106,7 @@ class Transcript:
             case Withdrawn():
                 self._note("↺", "It starts again: what this answer said so far does not count.", _NOTICE)
             case Retrying(delay=delay, error=error):
-                self._note("↻", f"{visible_line(error)} Trying again in {elapsed(delay)}.", _NOTICE)
+                self._note("↻", _sentences(error, f"Trying again in {elapsed(delay)}."), _NOTICE)
             case ToolUsed(call=call):
                 self._settle()
                 self._activities[call.call_id] = Activity(call)
@@ -254,8 +254,7 @@ class Transcript:
             case "suspended":
                 self._note("⊘", "Put aside until somebody can be asked.", _NOTICE)
             case "failed":
-                told = " ".join(filter(None, (event.error or "The model failed.", event.hint)))
-                self._note("✗", visible_line(told), _FAILURE)
+                self._note("✗", _sentences(event.error or "The model failed.", event.hint), _FAILURE)
         self._screen.show(None)
         self._last = ""
 
@@ -264,10 +263,14 @@ class Transcript:
         self.say(note(mark, text, style), "note")
 
 
+def _sentences(cause: str, next_step: str | None) -> str:
+    return visible_line(LanguageModelError("internal", cause.rstrip(), hint=next_step).sentence)
+
+
 def _thinking(thought: _Thought, now: float, width: int) -> RenderableType:
     """On one line, its last words rather than its first: what a thought has come to is at its end."""
     line = Text(f"thinking · {elapsed(now - thought.since)} · ", _DIM)
-    words = visible_line(thought.words)
+    words = " ".join(visible(thought.words).split())
     room = width - line.cell_len - len("✻ …")
     while words and cell_len(words) > room:
         words = words[1:]

@@ -33,6 +33,7 @@ from dragoman.frontends.vscode.protocol import (
 from dragoman.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     REQUEST_CANCELLED,
     ConnectionClosed,
@@ -83,6 +84,7 @@ class VsCodeServer:
         self._peer: Peer | None = None
         self._consumer: Consumer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_ending = False
         self.ended = asyncio.Event()
         self._handlers: dict[str, Callable[[Incoming], Awaitable[object]]] = {
             "lm/provideLanguageModelChatInformation": self._list_models,
@@ -113,7 +115,11 @@ class VsCodeServer:
             incoming.fail(METHOD_NOT_FOUND, f"There is no method {incoming.method!r}.")
         elif self._consumer is None:
             incoming.fail(NOT_INITIALIZED, "Send `initialize` first.")
+        elif self._is_ending:
+            incoming.fail(INVALID_REQUEST, "The server is shutting down.")
         else:
+            # What comes behind a shutdown would start agents again.
+            self._is_ending = incoming.method == "shutdown"
             task = asyncio.create_task(self._serve(incoming, handler))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,74 @@
+"""What a configuration may say that only lies in the folder one is in.
+
+Such a file came with the folder: with a repository that was cloned, an archive that was unpacked. Whoever wrote it need
+not be the person who runs Dragoman there. So it may add models and may tighten, but it cannot decide that nobody is
+asked; and what it would have started is said. Naming the file is how a person says that they trust it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from dragoman.config.folders import CONFIG_VARIABLE
+from dragoman.config.loading import Config
+from dragoman.config.positions import KeyPath
+from dragoman.config.problem import Complaint, Problem, dotted, quoted
+from dragoman.config.schema import AcpModel, ModelConfig, Tools
+from dragoman.logs import one_line
+
+__all__ = ["narrowed"]
+
+
+def narrowed(config: Config) -> tuple[Config, tuple[str, ...]]:
+    """The configuration without what would spare a question, and what to tell the person, a line each."""
+    loosening = tuple(_loosening(config))
+    notices = [
+        f"{_named(keys)} is not honoured, because the file was not named but only found here."
+        for keys in loosening
+    ]
+    told = [*zip(loosening, notices, strict=True), *_programs(config)]
+    lines = [str(Problem(config.source.at(keys), text)) for keys, text in told]
+    if loosening:
+        path = shlex.quote(str(config.source.path))
+        lines.append(f"To honour it, name the file: dragoman --config {path} …, or {CONFIG_VARIABLE}={path}")
+    models = {id_: _asking(model) for id_, model in config.models.items()}
+    return replace(config, tools=_asking_tools(config.tools), models=models), tuple(lines)
+
+
+def _loosening(config: Config) -> Iterator[KeyPath]:
+    if config.tools.auto_approve:
+        yield "tools", "auto_approve"
+    for pattern, value in config.tools.urls.items():
+        if value:
+            yield "tools", "urls", pattern
+    for id_, model in config.models.items():
+        if model != _asking(model):
+            yield "models", id_, "permission"
+
+
+def _asking_tools(tools: Tools) -> Tools:
+    # Addresses that are always asked about may stay.
+    urls = {pattern: value for pattern, value in tools.urls.items() if not value}
+    return replace(tools, auto_approve=False, urls=urls)
+
+
+def _asking(model: ModelConfig) -> ModelConfig:
+    return replace(model, permission="deny") if isinstance(model, AcpModel) else model
+
+
+def _programs(config: Config) -> Iterator[Complaint]:
+    """What would be started, or started differently, because this file says so."""
+    for id_, model in config.models.items():
+        if isinstance(model, AcpModel) and (model.command or model.env or model.mode or model.options):
+            started = shlex.join(model.command) if model.command else str(model.agent)
+            changed = [*model.env, *model.options, *([f"mode {model.mode}"] if model.mode else [])]
+            with_these = f", with {', '.join(changed)}" if changed else ""
+            yield ("models", id_), f"the model {quoted(id_)} starts: {one_line(started + with_these)}"
+
+
+def _named(keys: KeyPath) -> str:
+    *table, key = keys
+    return f"{quoted(str(key))} in [{dotted(tuple(table))}]"
