@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ from dragoman.nearest import nearest
 if TYPE_CHECKING:
     from dragoman.backends.agent.grants import Grants
     from dragoman.backends.agent.model import AgentModel
+    from dragoman.store import ConversationStore, Database
 
 __all__ = ["ModelNotUsable", "Models", "build", "build_unguarded", "find"]
 
@@ -63,8 +65,11 @@ def find(config: Config, model_id: str) -> ModelConfig:
 class Models:
     """The models of a configuration, under way."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, state_dir: Path | None = None) -> None:
+        """With a state folder, conversations with agents outlive this process."""
         self._config = config
+        self._state_dir = state_dir
+        self._database: Database | None = None
         self._made: dict[str, GuardedModel] = {}
         self._grants: Grants | None = None
 
@@ -80,7 +85,9 @@ class Models:
     def get(self, model_id: str) -> GuardedModel:
         if model_id not in self._made:
             style = find(self._config, model_id).style
-            self._made[model_id] = GuardedModel(build_unguarded(self._config, model_id, self.grants), style)
+            self._made[model_id] = GuardedModel(
+                build_unguarded(self._config, model_id, self.grants, self._store()), style
+            )
         return self._made[model_id]
 
     def infos(self) -> tuple[ModelInfo, ...]:
@@ -98,6 +105,24 @@ class Models:
         made, self._made = self._made, {}
         for model in made.values():
             await model.close()
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _store(self) -> ConversationStore | None:
+        if self._state_dir is None:
+            return None
+        from dragoman.store import ConversationStore, Database, StoreError  # noqa: PLC0415 - SQLite, for agents only
+
+        try:
+            if self._database is None:
+                self._database = Database.open(self._state_dir)
+                store = ConversationStore(self._database)
+                store.forget_before(datetime.now(UTC) - timedelta(days=self._config.conversation.keep_days))
+            return ConversationStore(self._database)
+        except StoreError as error:
+            _log.warning("conversations will not survive a restart: %s", error)
+            return None
 
 
 def build(config: Config, model_id: str) -> GuardedModel:
@@ -106,21 +131,25 @@ def build(config: Config, model_id: str) -> GuardedModel:
     return GuardedModel(build_unguarded(config, model_id), style)
 
 
-def build_unguarded(config: Config, model_id: str, grants: Grants | None = None) -> LanguageModel:
+def build_unguarded(
+    config: Config, model_id: str, grants: Grants | None = None, store: ConversationStore | None = None
+) -> LanguageModel:
     """The model as its back end made it: for whoever wants to see which rules it breaks."""
     find(config, model_id)
     try:
-        return _made(model_id, resolved(config, model_id), config, grants)
+        return _made(model_id, resolved(config, model_id), config, grants, store)
     except (ConfigError, ScriptError) as error:
         raise ModelNotUsable("bad_request", str(error)) from error
 
 
-def _made(model_id: str, model: ModelConfig, config: Config, grants: Grants | None) -> LanguageModel:
+def _made(
+    model_id: str, model: ModelConfig, config: Config, grants: Grants | None, store: ConversationStore | None
+) -> LanguageModel:
     match model:
         case ScriptModel():
             return _scripted(model_id, model)
         case AcpModel():
-            return _agent(model_id, model, config, grants)
+            return _agent(model_id, model, config, grants, store)
         case ResponsesModel():
             raise ModelNotUsable(
                 "bad_request",
@@ -129,7 +158,9 @@ def _made(model_id: str, model: ModelConfig, config: Config, grants: Grants | No
             )
 
 
-def _agent(model_id: str, model: AcpModel, config: Config, grants: Grants | None) -> AgentModel:
+def _agent(
+    model_id: str, model: AcpModel, config: Config, grants: Grants | None, store: ConversationStore | None
+) -> AgentModel:
     from dragoman.backends.agent.catalogue import traits_of  # noqa: PLC0415 - only agents need it
     from dragoman.backends.agent.model import AgentModel  # noqa: PLC0415
     from dragoman.backends.agent.settings import AgentSettings, Timing  # noqa: PLC0415
@@ -174,7 +205,7 @@ def _agent(model_id: str, model: AcpModel, config: Config, grants: Grants | None
         is_byok=True,
         is_user_selectable=True,
     )
-    return AgentModel(info, settings, grants=grants)
+    return AgentModel(info, settings, grants=grants, store=store)
 
 
 def _scripted(model_id: str, model: ScriptModel) -> ScriptedModel:

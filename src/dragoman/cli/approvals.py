@@ -7,18 +7,17 @@ from collections.abc import Iterable, Sequence
 
 from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError
 from dragoman.cli.run import Surroundings
+from dragoman.cli.table import cell, table
 from dragoman.lm.json import JsonObject, encode_text
 from dragoman.logs import one_line
 from dragoman.nearest import nearest
 from dragoman.store import ApprovalStore, Database, StoreError
 from dragoman.tools.approvals import Approval, Approvals
 
-__all__ = ["run", "table"]
+__all__ = ["run"]
 
 _ACTIONS = ("list", "revoke", "reset")
 _HEADINGS = ("ID", "LEVEL", "TOOL", "WHAT", "WHERE", "WHEN")
-# A key may be a whole command; this much of it is recognised, and a line stays a line.
-_LONGEST_CELL = 60
 
 
 def run(arguments: Namespace, surroundings: Surroundings) -> int:
@@ -56,7 +55,7 @@ def _list(approvals: Approvals, *, as_json: bool) -> int:
         for approval in granted:
             print(encode_text(_as_json(approval)))
     elif granted:
-        print(table(granted))
+        print(table(_HEADINGS, map(_row, granted)))
     else:
         print("Nothing is approved beyond the session it was approved in.")
     return DONE
@@ -91,26 +90,12 @@ def _reset(approvals: Approvals) -> int:
     return DONE
 
 
-def table(approvals: Sequence[Approval]) -> str:
-    """One line for each, under headings."""
-    rows = [_HEADINGS, *map(_row, approvals)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
-
-
 def _row(approval: Approval) -> tuple[str, ...]:
     return (
         approval.id,
         approval.level,
-        _cell(approval.tool),
-        _cell(approval.key),
-        _cell(approval.workspace or "everywhere"),
+        cell(approval.tool),
+        cell(approval.key),
+        cell(approval.workspace or "everywhere"),
         approval.granted_at.astimezone().strftime("%Y-%m-%d %H:%M"),
     )
-
-
-def _cell(text: str) -> str:
-    line = one_line(text)
-    return line if len(line) <= _LONGEST_CELL else line[: _LONGEST_CELL - 1] + "…"

@@ -61,6 +61,20 @@ def _approvals(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="with list: one JSON object a line")
 
 
+def _conversations(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "action",
+        nargs="?",
+        default="list",
+        metavar="list|show|delete",
+        help="list what is kept (the default), show what was said, or delete it",
+    )
+    parser.add_argument(
+        "ids", nargs="*", metavar="ID", help="with show and delete: which, as list shows them"
+    )
+    parser.add_argument("--json", action="store_true", help="with list: one JSON object a line")
+
+
 def _doctor(parser: ArgumentParser) -> None:
     parser.add_argument(
         "model", nargs="?", metavar="MODEL", help="also start this model and send it one short prompt"
@@ -166,6 +180,22 @@ running. reset takes back everything, the approvals of running sessions too.""",
   dragoman approvals reset
       ask again for everything""",
             _approvals,
+        ),
+        Command(
+            "conversations",
+            "what is kept of conversations with agents, and getting rid of it",
+            """\
+Show what is kept of conversations with agents, so that they go on after a
+restart: what was said and called, never what a tool returned. What nobody has
+used for `keep_days` is forgotten by itself.""",
+            """\
+  dragoman conversations
+      the list, the latest first
+  dragoman conversations show abcdefghijklmnop
+      what was said in one of them
+  dragoman conversations delete abcdefghijklmnop
+      forget it""",
+            _conversations,
         ),
         Command(
             "vscode",

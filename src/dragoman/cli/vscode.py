@@ -20,7 +20,7 @@ def run(_arguments: Namespace, surroundings: Surroundings) -> int:
     config = surroundings.config()
 
     async def serve() -> None:
-        server = VsCodeServer(Models(config))
+        server = VsCodeServer(Models(config, surroundings.state_dir))
         try:
             peer = await connect_stdio(server, _OPTIONS)
             await server.ended.wait()

@@ -1,6 +1,15 @@
 """What outlives the process, in one SQLite file."""
 
 from dragoman.store.approvals import ApprovalStore, StoredApproval
+from dragoman.store.conversations import ConversationStore, StoredConversation
 from dragoman.store.database import Database, StoreError, private_folder
 
-__all__ = ["ApprovalStore", "Database", "StoreError", "StoredApproval", "private_folder"]
+__all__ = [
+    "ApprovalStore",
+    "ConversationStore",
+    "Database",
+    "StoreError",
+    "StoredApproval",
+    "StoredConversation",
+    "private_folder",
+]

@@ -55,6 +55,22 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE approval_resets (count INTEGER NOT NULL)",
         "INSERT INTO approval_resets VALUES (0)",
     ),
+    (
+        """
+        CREATE TABLE conversations (
+            id TEXT PRIMARY KEY,
+            model TEXT NOT NULL,
+            title TEXT NOT NULL,
+            workspace TEXT NOT NULL,
+            owner TEXT NOT NULL,
+            used_at TEXT NOT NULL,
+            content BLOB NOT NULL
+        )
+        """,
+        "CREATE INDEX conversations_by_model ON conversations (model)",
+        # What authenticates markers and call ids.
+        "CREATE TABLE keys (name TEXT PRIMARY KEY, key BLOB NOT NULL)",
+    ),
 )
 
 Value = str | int | float | bytes | None

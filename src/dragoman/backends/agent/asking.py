@@ -32,6 +32,7 @@ class Decided:
 
 @dataclass(slots=True)
 class _Open:
+    call_id: str
     request: PermissionRequest
     incoming: Incoming
 
@@ -57,7 +58,7 @@ class Asking:
         if PERMISSION_TOOLS[action.risk] not in offered:
             return self._by_policy(action)
         key = f"permission:{incoming.id}"
-        self._open[key] = _Open(request, incoming)
+        self._open[key] = _Open(call_id, request, incoming)
         nonce = self._grants.open(PendingPermission(call_id, action, self._conversation))
         return Pending(key, "permission", permission_call(action, call_id, nonce))
 
@@ -86,7 +87,9 @@ class Asking:
 
     def close(self) -> None:
         """The agent is gone: nothing can be answered, and nothing may be granted."""
-        self._open.clear()
+        waiting, self._open = self._open, {}
+        for each in waiting.values():
+            self._grants.close(each.call_id)
 
 
 def answer_agent(request: PermissionRequest, incoming: Incoming, answer: CallAnswer) -> str | None:

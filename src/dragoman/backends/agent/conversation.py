@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
 from dragoman.backends.agent import machine
+from dragoman.backends.agent.acp.launch import RunningAgent
 from dragoman.backends.agent.asking import Asking, verdict
 from dragoman.backends.agent.ear import Ear
 from dragoman.backends.agent.grants import Grants
 from dragoman.backends.agent.identify import Identified
+from dragoman.backends.agent.kept import Kept
 from dragoman.backends.agent.permission import is_permission_tool
 from dragoman.backends.agent.prompting import compose, split_prompt, system_text
 from dragoman.backends.agent.records import Record, Records
@@ -77,6 +79,8 @@ _log = logging.getLogger(__name__)
 
 _INTERRUPTED = "Error: The call was interrupted: nobody gave a result for it."
 _TIMED_OUT = "Error: Nobody decided about this call in time."
+# How long a prompt is held for an agent that is to list changed tools. Most do so at once, some never before a prompt.
+_LISTS_AGAIN_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +93,21 @@ class Surroundings:
     grants: Grants
     records: Records
     clock: Clock
+    # Keeps a conversation on disk: its record, the agent's name for the session, how many call ids were issued.
+    save: Callable[[Record, str | None, int], None] = lambda _record, _session, _calls: None
 
 
 class Conversation:
-    def __init__(self, record: Record, workspace: tuple[str, ...], around: Surroundings) -> None:
+    def __init__(
+        self,
+        record: Record,
+        workspace: tuple[str, ...],
+        around: Surroundings,
+        *,
+        session: str | None = None,
+        calls: int = 0,
+    ) -> None:
+        """`session` and `calls` are those of a conversation that was kept by another process."""
         self.id = record.id
         self.workspace = workspace
         self._around = around
@@ -103,16 +118,22 @@ class Conversation:
         self._busy = False
         self._session: Session | None = None
         # The agent's own name for the session, which outlives the process.
-        self._session_id: str | None = None
+        self._session_id = session
         self._epoch = 0
+        self._starting: asyncio.Task[None] | None = None
+        # Sends the prompt that waits until the agent has looked at the tools.
+        self._held: Callable[[], None] | None = None
+        # Whether the agent's requests for the consumer's own tools are taken for what they say they are.
+        self.recognises = True
         self._asking = Asking(record.id, around.grants, around.settings.policy)
-        self._kept: list[Part] = []
+        self._kept = Kept(self)
         self._replies: dict[int, Reply] = {}
         self._reply: Reply | None = None
         self._last_reply: Reply | None = None
         self._timers: dict[Timer, asyncio.Task[None]] = {}
+        self._waits: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._calls = 0
+        self._calls = calls
         # Of the latest request.
         self._tools: tuple[ToolDefinition, ...] = ()
         self._permission_tools: frozenset[str] = frozenset()
@@ -124,6 +145,12 @@ class Conversation:
     @property
     def state(self) -> machine.State:
         return self._state
+
+    @property
+    def lendable(self) -> RunningAgent | None:
+        """Its agent, for a session of somebody else's. Not while it waits: some agents then answer nobody."""
+        waits = self._state.pending or self._state.turn == "cancelling"
+        return self._session.agent if self._session is not None and not waits else None
 
     # The consumer's side.
 
@@ -156,6 +183,7 @@ class Conversation:
         turn = (last.turn if last else 0) + (0 if goes_on and last else 1)
         places = dict(found.places) if found.conversation == self.id else {}
         self._put(self._record.told(found.telling, places, digest, turn=turn))
+        self._save()
         reply_record = self._record.last
         number = reply_record.number if reply_record else 1
         reply = Reply(number, request.consumer.features, self._settings.style, self)
@@ -175,8 +203,17 @@ class Conversation:
 
     def _offer(self, tools: tuple[ToolDefinition, ...]) -> None:
         """Exactly the tools of this request, but for our own: those are for the consumer's eyes."""
-        self._tools = tuple(tool for tool in tools if not is_permission_tool(tool.name))
+        before, self._tools = self._tools, tuple(tool for tool in tools if not is_permission_tool(tool.name))
         self._permission_tools = frozenset(tool.name for tool in tools if is_permission_tool(tool.name))
+        is_idle = self._state.phase == "Idle" and not self._state.is_busy
+        if (
+            is_idle
+            and not self._settings.traits.lists_again
+            and any(tool not in before for tool in self._tools)
+        ):
+            # Such an agent sees new tools in a new process only: parked, it is started for this request, and lists them.
+            self._clear_timer("idle")
+            self.dispatch(TimerPassed("idle"))
         if self._session is not None:
             self._session.endpoint.set_tools(self._tools)
 
@@ -201,13 +238,12 @@ class Conversation:
             case Emit(part=part):
                 self._say(part)
             case Keep(part=part):
-                self._kept.append(part)
+                self._kept.add(part)
             case Release():
-                kept, self._kept = self._kept, []
-                for part in kept:
+                for part in self._kept.take():
                     self._say(part)
             case Discard():
-                self._kept.clear()
+                self._kept.take()
             case OpenReply(reply=number):
                 self._reply = self._replies.pop(number)
                 self._say(self._marker(number))
@@ -218,11 +254,15 @@ class Conversation:
             case SendPrompt(prompt=prompt):
                 self._send_prompt(prompt)
             case SendCancel():
+                self._kept.let_go()
+                if self._held is not None:
+                    # So that the agent has heard of what was cancelled.
+                    self._held()
                 if self._session is not None:
                     self._session.cancel()
             case StartAgent():
                 self._epoch += 1
-                self._spawn(self._start(self._epoch))
+                self._starting = self._spawn(self._start(self._epoch))
             case StopAgent():
                 self._stop()
             case SetTimer(timer=timer):
@@ -251,8 +291,13 @@ class Conversation:
         if record.last is not None and record.last.number == number:
             record = record.said(reply.answer)
         self._put(record.ended(end, self._around.clock.now(), pending))
+        # Before the consumer hears of the end: what it has, we can still recognise after a crash.
+        self._save()
         self._reply, self._last_reply = None, reply
         reply.finish(end, error)
+
+    def _save(self) -> None:
+        self._around.save(self._record, self._session_id, self._calls)
 
     def _put(self, record: Record) -> None:
         self._record = record
@@ -263,7 +308,8 @@ class Conversation:
     def _send_prompt(self, prompt: tuple[Message, ...]) -> None:
         session = self._session
         if session is None:
-            raise AssertionError("no session to prompt")
+            # It is gone, and how is about to be told.
+            return
         context = self._context if self._context != self._context_sent else ""
         self._context_sent = self._context
         fresh = session.is_fresh
@@ -277,7 +323,22 @@ class Conversation:
         )
         for text in (*session.take_notices(), *composed.notices):
             self.dispatch(Spoke(TextPart(notice(text))))
-        session.prompt(composed.blocks, session.ear.on_turn_end)
+
+        def send() -> None:
+            self._held = None
+            session.prompt(composed.blocks, session.ear.on_turn_end)
+
+        if not session.awaits_listing:
+            send()
+            return
+        self._held = send
+        self._wait(self._send_when_listed(session, send))
+
+    async def _send_when_listed(self, session: Session, send: Callable[[], None]) -> None:
+        """An agent that has been told of other tools looks at them first, and at them only with the next prompt."""
+        await session.endpoint.wait_listed(_LISTS_AGAIN_SECONDS)
+        if self._held is send:
+            send()
 
     def _answer(self, pending: Pending, answer: CallAnswer) -> None:
         self._put(self._record.settled((pending.call_id,)))
@@ -316,8 +377,13 @@ class Conversation:
         if epoch != self._epoch:
             await session.close()
             return
+        if session.agent.peer.closed is not None:
+            # In the moment between the last answer of its start and this one.
+            await self._bury(session, epoch)
+            return
         ear.is_up = True
         self._session, self._session_id = session, session.id
+        self._save()
         if session.is_fresh:
             self._context_sent = ""
         session.endpoint.set_tools(self._tools)
@@ -326,18 +392,29 @@ class Conversation:
     def lost(self, session: Session) -> None:
         """The agent is gone by itself. What it still said has been heard; why it went, its process knows."""
         self._epoch += 1
-        self._session = None
+        self._session = self._held = None
         self._asking.close()
-        self._spawn(self._bury(session))
+        if self._reply is None:
+            # Nobody waits to be told why, and the next request must not wait for it.
+            self.dispatch(AgentExited(LanguageModelError("agent_failed", f"{self._settings.name} ended.")))
+            self._spawn(self._bury(session, None))
+        else:
+            self._spawn(self._bury(session, self._epoch))
 
-    async def _bury(self, session: Session) -> None:
-        error = await session.agent.explain_exit()
-        self.dispatch(AgentExited(error))
-        await session.close()
+    async def _bury(self, session: Session, epoch: int | None) -> None:
+        try:
+            error = await session.agent.explain_exit()
+            _log.warning("%s", error.sentence)
+            if epoch == self._epoch:
+                self.dispatch(AgentExited(error))
+        finally:
+            await session.close()
 
     def _stop(self) -> None:
         self._epoch += 1
-        session, self._session = self._session, None
+        if self._starting is not None:
+            self._starting.cancel()
+        session, self._session, self._held = self._session, None, None
         self._asking.close()
         if session is not None:
             self._spawn(session.close())
@@ -380,10 +457,24 @@ class Conversation:
         if task is not None:
             task.cancel()
 
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+    def soon(self, seconds: float, then: Callable[[], None]) -> None:
+        async def later() -> None:
+            await self._around.clock.sleep(seconds)
+            then()
+
+        self._wait(later())
+
+    def _wait(self, work: Coroutine[object, object, None]) -> None:
+        """For something that nobody needs any more when the conversation is closed."""
+        task = asyncio.create_task(work)
+        self._waits.add(task)
+        task.add_done_callback(self._waits.discard)
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -396,6 +487,8 @@ class Conversation:
             self.dispatch(ReplyCancelled(self._reply.number))
         for timer in list(self._timers):
             self._clear_timer(timer)
+        for wait in self._waits:
+            wait.cancel()
         self._stop()
         while self._tasks:
             await asyncio.wait(self._tasks)

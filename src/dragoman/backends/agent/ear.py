@@ -37,6 +37,8 @@ __all__ = ["Ear"]
 
 _log = logging.getLogger(__name__)
 _OVER = frozenset({"completed", "failed"})
+# In which a process that has crashed is found out to be gone.
+_CRASH_SECONDS = 0.25
 
 
 class Ear:
@@ -50,7 +52,6 @@ class Ear:
         self._announced: dict[str, str] = {}
         # Calls that we allowed because they are the consumer's own. One that never arrives was something else.
         self._allowed: dict[str, str] = {}
-        self._recognises = True
 
     def _tell(self, event: Event) -> None:
         if self._conversation.hears(self._epoch):
@@ -84,7 +85,7 @@ class Ear:
             incoming.reply({"outcome": {"outcome": "cancelled"}})
             return
         known = session.narrator.known(request.tool_call)
-        own = session.own_tool((known, request.tool_call)) if self._recognises else None
+        own = session.own_tool((known, request.tool_call)) if conversation.recognises else None
         if own is not None:
             # The consumer asks about its own tools. Asking twice would teach people to say yes.
             self._allowed[request.tool_call.tool_call_id] = own
@@ -114,21 +115,21 @@ class Ear:
         self._tell(Called(pending))
 
     def on_turn_end(self, end: TurnEnd) -> None:
-        session = self.session
-        if session is not None:
-            session.narrator.end_turn()
-        words = last_words(end) if not isinstance(end, LanguageModelError) else ()
-        if self._allowed:
-            words = (TextPart(notice(self._found_out())), *words)
+        words = self.session.narrator.end_turn() if self.session is not None else ()
+        if self._allowed and self._conversation.state.turn != "cancelling":
+            words = (*words, TextPart(notice(self._found_out())))
+        if not isinstance(end, LanguageModelError):
+            words = (*words, *last_words(end))
         self._announced.clear()
+        # What was allowed in a turn that we cancelled had no time to arrive.
+        self._allowed.clear()
         self._tell(TurnEnded(words, end if isinstance(end, LanguageModelError) else None))
 
     def _found_out(self) -> str:
         """A call that was allowed as the consumer's own, and was not."""
         tools = ", ".join(sorted(set(self._allowed.values())))
         _log.warning("allowed as calls of %s, but they never arrived: %s", tools, sorted(self._allowed))
-        self._allowed.clear()
-        self._recognises = False
+        self._conversation.recognises = False
         return (
             f"The agent was allowed to call {escape(tools)}, but did not call it here. From now on it is asked about every "
             "call in this conversation."
@@ -156,7 +157,12 @@ class Ear:
         self._tell(Called(Pending(call.key, "call", part), announced))
 
     def on_withdrawn(self, key: str) -> None:
-        self._tell(Withdrawn(key))
+        """The agent gave a call up, or its connection to the tools broke.
+
+        An agent that crashes loses both connections at once, and which loss is noticed first is chance. But a call that is
+        withdrawn needs no result any more, while that of a crash goes to the next agent: so the crash is waited for.
+        """
+        self._conversation.soon(_CRASH_SECONDS, lambda: self._tell(Withdrawn(key)))
 
 
 def _without_one(allowed: dict[str, str], tool: str) -> dict[str, str]:

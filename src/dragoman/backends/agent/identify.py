@@ -1,12 +1,12 @@
 """Which conversation is this request, and what is new in it? Values in, a value out.
 
-Evidence, strongest first; the first that speaks decides *which* conversation:
+Evidence, strongest first; the first that speaks decides *which* conversation, unless a weaker one goes further:
 
  a. a marker of ours in the history;
  b. the id of a call that we issued;
- c. an id of the consumer's: it narrows the candidates for d, because an editor shares it with its sub-agents;
+ c. an id of the consumer's: it narrows the candidates for d and e, because an editor shares it with its sub-agents;
  d. the longest prefix that holds an answer of ours; a tie is nobody's;
- e. without any answer of ours: the one conversation whose first turn is not settled and that began with these words;
+ e. without any answer of ours: the one conversation that began with these words, if its first turn is not settled;
  f. otherwise nothing: a new conversation.
 
 *How far* the request follows that conversation is the last place they have in common. From there on there are two
@@ -102,6 +102,8 @@ class _Join:
     told: int
     ours: int
     evidence: Evidence
+    # Where in the telling replies were met on the way: behind so many items.
+    met: tuple[tuple[int, int], ...] = ()
 
 
 def identify(request: Request, known: Knowledge) -> Identified:
@@ -115,8 +117,6 @@ class _Identification:
         self._messages = request.messages
         self._known = known
         self._telling = tell(request.messages)
-        # Where in the telling replies were met: behind so many items.
-        self._met: dict[int, int] = {}
         self._foreign: list[str] = []
 
     def decide(self) -> Identified:
@@ -127,8 +127,7 @@ class _Identification:
                 "The history ends with an assistant message." if items else "The request says nothing.",
                 hint="End it with a user message or with tool results.",
             )
-        found = self._by_our_names() or self._by_prefix()
-        join = self._followed(found) if found else None
+        join = self._joined()
         if self._is_aside(join):
             return self._found("aside", None, "a side request of the editor's")
         if join is None:
@@ -136,6 +135,21 @@ class _Identification:
         return self._goes_on(join) if join.reply is join.record.last else self._goes_back(join)
 
     # Which conversation.
+
+    def _joined(self) -> _Join | None:
+        """By our names, unless answers follow that this conversation does not know and another of ours does.
+
+        A fork is told with the names of the conversation it came from, until it has made some of its own.
+        """
+        join = self._followed(self._by_our_names())
+        if join is not None and not any(
+            isinstance(item, Answer) for item in self._telling.items[join.told :]
+        ):
+            return join
+        other = self._followed(self._by_prefix())
+        if join is None or (other is not None and other.reply is not None and other.told > join.told):
+            return other
+        return join
 
     def _by_our_names(self) -> _Join | None:
         """By the later of the two: consumers drop markers now and then. At the same place the marker is the stronger."""
@@ -187,46 +201,41 @@ class _Identification:
         return before
 
     def _by_prefix(self) -> _Join | None:
+        """Among conversations with the consumer's id, if it gives one, and among those without any, if it does not."""
         known = self._known
-        narrowed: tuple[tuple[str | None, Evidence], ...] = (
-            (known.consumer_id, "consumer_id"),
-            (None, "prefix"),
-        )
-        for consumer_id, evidence in narrowed if known.consumer_id is not None else narrowed[1:]:
-            length, sharing = known.records.beginning_like(known.scope, consumer_id, self._telling)
-            if len(sharing) == 1:
-                return self._joined_by_prefix(sharing[0], length, evidence)
-        return None
-
-    def _joined_by_prefix(self, record: Record, length: int, evidence: Evidence) -> _Join | None:
-        reply = next((r for r in reversed(record.replies) if r.starts < r.ends <= length), None)
+        length, sharing = known.records.beginning_like(known.scope, known.consumer_id, self._telling)
+        if len(sharing) != 1:
+            return None
+        reply = next((it for it in reversed(sharing[0].replies) if it.starts < it.ends <= length), None)
+        evidence: Evidence = "prefix" if known.consumer_id is None else "consumer_id"
         if reply is None and evidence == "prefix":
             # No answer of ours in what they share: the words alone must go on.
             if length == len(self._telling.items):
                 return None
             evidence = "first_turn"
-        return _Join(record, reply, length, length, evidence)
+        return _Join(sharing[0], reply, length, length, evidence)
 
-    def _followed(self, join: _Join) -> _Join:
+    def _followed(self, join: _Join | None) -> _Join | None:
         """As far as the two stories are one. Results do not matter here: one may come late, or twice, or get lost."""
+        if join is None:
+            return None
         theirs, ours = self._telling.items, join.record.items
         replies = {reply.ends: reply for reply in join.record.replies if reply.ends > reply.starts}
         told, known, reply = join.told, join.ours, join.reply
-        if reply is not None:
-            self._met[reply.number] = told
+        met = {reply.number: told} if reply is not None else {}
         while told < len(theirs) and known < len(ours):
             if theirs[told] == ours[known]:
                 told, known = told + 1, known + 1
                 if known in replies:
                     reply = replies[known]
-                    self._met[reply.number] = told
+                    met[reply.number] = told
             elif isinstance(theirs[told], Result):
                 told += 1
             elif isinstance(ours[known], Result):
                 known += 1
             else:
                 break
-        return replace(join, told=told, ours=known, reply=reply)
+        return replace(join, told=told, ours=known, reply=reply, met=tuple(met.items()))
 
     # What is new.
 
@@ -267,8 +276,9 @@ class _Identification:
                     return self._found("retry", join, "the same request again")
                 return self._found("fork", join, "another answer is wanted")
             if _echoes(beyond[0], record, last):
-                self._met[last.number] = join.told + 1
-                return self._goes_on(replace(join, reply=last, told=join.told + 1, ours=last.ends))
+                told = join.told + 1
+                met = (*join.met, (last.number, told))
+                return self._goes_on(replace(join, reply=last, told=told, ours=last.ends, met=met))
         if _may_be_left_out(record, join.ours) and beyond and all(isinstance(item, Said) for item in beyond):
             prompt = tuple(self._words(self._new_messages(join.told), record))
             return self._found("refusal", join, "the open turn was left out", prompt=prompt)
@@ -318,7 +328,7 @@ class _Identification:
         ):
             return True
         # Words alone join nothing here: a chat that has a conversation offered tools when it began.
-        return not self._request.options.tools and (join is None or join.evidence == "first_turn")
+        return not self._request.options.tools and (join is None or join.reply is None)
 
     def _summarised(self) -> Identified | None:
         """A summary has neither markers nor answers; but the consumer's id may say whose it is."""
@@ -363,7 +373,7 @@ class _Identification:
         record = join.record
         same = _common(record.items, self._telling.items)
         places = {reply.number: reply.ends for reply in record.replies if reply.starts < reply.ends <= same}
-        places |= self._met
+        places.update(join.met)
         made = {call_id: reply.number for reply in record.replies for call_id in reply.call_ids}
         for message, count in zip(self._messages, self._telling.counts, strict=True):
             for part in message.content:

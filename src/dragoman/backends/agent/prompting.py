@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dragoman.backends.agent.acp.content import Block
+from dragoman.backends.agent.acp.content import Block, TextBlock
 from dragoman.backends.agent.acp.messages import PromptResponse
 from dragoman.backends.agent.narrator import usage_part
 from dragoman.backends.agent.replay import blocks_of, context_block, transcript
-from dragoman.lm import Message, Part, TextPart
+from dragoman.lm import Message, Part, TextPart, ToolResultPart
 from dragoman.lm.gfm import escape, notice
 
 __all__ = ["Composed", "compose", "last_words", "split_prompt", "system_text"]
@@ -21,6 +21,9 @@ _STOPS = {
     "refusal": "The agent refused to go on.",
     "cancelled": "The agent stopped this turn by itself.",
 }
+
+# To an agent that takes a turn over in its middle.
+_GO_ON = "Go on from where the conversation stopped."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,17 @@ def split_prompt(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tupl
 def compose(
     prompt: Sequence[Message], *, context: str, history: Sequence[Message], images: bool, budget: int
 ) -> Composed:
-    """`history` is what the agent has not seen; `prompt` may itself begin with turns it was no part of."""
+    """`history` is what the agent has not seen; `prompt` may itself begin with turns it was no part of.
+
+    Results in it are of calls that this agent has not made: they belong to what went before.
+    """
     before, words = split_prompt(prompt)
-    told = transcript((*history, *before), budget=budget, images=images)
-    blocks, refused = blocks_of([part for message in words for part in message.content], images=images)
+    results = [Message(message.role, message.results) for message in words if message.results]
+    told = transcript((*history, *before, *results), budget=budget, images=images)
+    said = [part for message in words for part in message.content if not isinstance(part, ToolResultPart)]
+    blocks, refused = blocks_of(said, images=images)
+    if not blocks:
+        blocks = (TextBlock(_GO_ON),)
     notices = [told.notice] if told.notice else []
     notices += [
         f"The agent cannot take {escape(mime_type)}; it was left out." for mime_type in dict.fromkeys(refused)

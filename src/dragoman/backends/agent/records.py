@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Literal, TypeAlias
 
-from dragoman.backends.agent.history import Answer, Item, PrefixIndex, Telling, chain
+from dragoman.backends.agent.history import Answer, Item, PrefixIndex, Said, Telling, chain
 
 __all__ = ["Record", "Records", "Reply", "ReplyStatus", "Scope"]
 
@@ -177,8 +177,9 @@ class Records:
     ) -> tuple[int, tuple[Record, ...]]:
         """The longest beginning of this telling that a record with this id has: how many items, and whose.
 
-        It ends behind an answer of ours, because everybody begins with "hello", or behind what opened a turn that is
-        not settled. Of several that share it two are enough to know that it is nobody's.
+        It ends behind an answer of ours, behind what opened a turn that is not settled, or among the first words; the
+        last is little, because everybody begins with "hello". Of several that share it two are enough to know that it is
+        nobody's.
         """
         for length in range(len(telling.items), 0, -1):
             found = self._prefixes.at((scope, consumer_id), telling.links[length - 1])
@@ -205,9 +206,14 @@ def _shelf(record: Record) -> _Shelf:
 
 
 def _places(record: Record) -> frozenset[tuple[_Shelf, int]]:
-    """Where a request may meet a record: behind each reply, and behind what opened a turn that is not settled."""
+    """Where a request may meet a record: behind each reply, and behind what opened a turn that is not settled.
+
+    Behind the user's first words too, whatever became of them: of two that began with the same neither is the one.
+    """
     ends = {reply.ends for reply in record.replies if reply.ends > reply.starts}
-    if record.is_unsettled and record.opening:
+    words = takewhile(lambda item: isinstance(item, Said), record.items)
+    ends.update(place + 1 for place, _ in enumerate(words))
+    if record.is_unsettled:
         ends.add(record.opening)
     shelf = _shelf(record)
-    return frozenset((shelf, record.links[end - 1]) for end in ends)
+    return frozenset((shelf, record.links[end - 1]) for end in ends if end)

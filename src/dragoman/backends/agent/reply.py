@@ -14,10 +14,12 @@ from dragoman.backends.agent.history import Answer
 from dragoman.backends.agent.vocabulary import ReplyEnd
 from dragoman.lm import Features, LanguageModelError, Part, Presentation, Response, Sink, Style
 
-__all__ = ["Flow", "Reply"]
+__all__ = ["Flow", "Reply", "size_of"]
 
 # A sink is waited for after so many bytes: often enough that little piles up, seldom enough to cost nothing a part.
 _DRAIN_BYTES = 256 * 1024
+# What a part costs beside what is in it.
+_PART_BYTES = 64
 
 
 class Flow(Protocol):
@@ -32,6 +34,15 @@ class _Listener:
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def hear(self, part: Part) -> None:
+        """A listener that cannot take a part fails by itself: the conversation and the others go on."""
+        if self.done.done():
+            return
+        try:
+            self.sink.report(part)
+        except Exception as error:
+            self.done.set_exception(error)
 
 
 class Reply:
@@ -65,8 +76,8 @@ class Reply:
         for shown in self._presentation.present(part):
             self._shown.report(shown)
         for listener in self._listeners:
-            listener.sink.report(part)
-        self._undrained += _size(part)
+            listener.hear(part)
+        self._undrained += size_of(part)
         if self._undrained > _DRAIN_BYTES and self._drain is None:
             self._undrained = 0
             self._flow.pause_reading(self)
@@ -97,8 +108,10 @@ class Reply:
                     listener.done.set_exception(error)
                 else:
                     listener.done.set_result(None)
-        if self._drain is None:
-            self._flow.resume_reading(self)
+        # Whoever is still behind takes the rest in their own time; the agent need not wait for that.
+        if self._drain is not None:
+            self._drain.cancel()
+        self._flow.resume_reading(self)
 
     async def _drain_all(self) -> None:
         try:
@@ -109,6 +122,7 @@ class Reply:
             self._flow.resume_reading(self)
 
 
-def _size(part: Part) -> int:
+def size_of(part: Part) -> int:
+    """About how many bytes of memory a part takes."""
     value = getattr(part, "value", None) or getattr(part, "data", None)
-    return len(value) if isinstance(value, str | bytes) else 64
+    return _PART_BYTES + (len(value) if isinstance(value, str | bytes) else 0)

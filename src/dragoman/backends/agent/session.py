@@ -9,24 +9,37 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dragoman.backends.agent.acp.content import Block
 from dragoman.backends.agent.acp.launch import RunningAgent, launch
-from dragoman.backends.agent.acp.link import ToolServerAddress, TurnEnd
-from dragoman.backends.agent.acp.messages import Header, HttpServer, SessionUpdate, StdioServer, ToolActivity
+from dragoman.backends.agent.acp.link import AgentLink, ToolServerAddress, TurnEnd
+from dragoman.backends.agent.acp.messages import (
+    Header,
+    HttpServer,
+    PermissionRequest,
+    SessionUpdate,
+    StdioServer,
+    ToolActivity,
+)
 from dragoman.backends.agent.catalogue import recognise
 from dragoman.backends.agent.ear import Ear
 from dragoman.backends.agent.narrator import Narrator
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.toolserver import Endpoint, ToolServer
 from dragoman.clock import Clock, DeadlinePassed, within
-from dragoman.lm import LanguageModelError, ToolDefinition
+from dragoman.jsonrpc import Incoming
+from dragoman.lm import CancellationError, LanguageModelError, ToolDefinition
 
-__all__ = ["Session", "SessionPlan", "open_session"]
+__all__ = ["Session", "SessionPlan", "configure", "open_session", "started"]
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+_WITHOUT_TOOLS = "{name} did not look at the tools it was offered; this turn may go without them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +59,8 @@ class Session:
         self.id = ""
         # The agent knows nothing of the conversation yet.
         self.is_fresh = True
+        # The agent has looked at the tools before; when they change, it will again.
+        self.has_listed = False
         self._notices: list[str] = []
         self.narrator = Narrator(lambda activity: self.own_tool((activity,)) is not None)
         self._traits = settings.traits
@@ -53,6 +68,11 @@ class Session:
     @property
     def takes_images(self) -> bool:
         return self.agent.link.info.agent_capabilities.prompt_capabilities.image
+
+    @property
+    def awaits_listing(self) -> bool:
+        """Whether the tools are others than the agent has seen, and it is about to look."""
+        return self.has_listed and self._traits.lists_again and not self.endpoint.listed.count
 
     def own_tool(self, said: tuple[ToolActivity, ...]) -> str | None:
         """The consumer's tool that a tool call of the agent's is, if what was said of it shows that."""
@@ -74,8 +94,10 @@ class Session:
         self.agent.link.cancel(self.id)
 
     async def close(self) -> None:
-        await self.endpoint.close()
-        await self.agent.stop()
+        try:
+            await self.endpoint.close()
+        finally:
+            await self.agent.stop()
 
 
 async def open_session(
@@ -85,7 +107,7 @@ async def open_session(
     agent = await launch(settings.name, settings.command, settings.env, plan.workspace[0], ear.on_closed)
     endpoint: Endpoint | None = None
     try:
-        await within(agent.link.initialize(), settings.timing.start, clock)
+        await started(agent, agent.link.initialize(), settings, clock)
         endpoint = server.endpoint(
             plan.conversation,
             # Random, so that no model can name it by chance.
@@ -97,20 +119,30 @@ async def open_session(
         )
         endpoint.set_tools(plan.tools)
         session = ear.session = Session(agent, endpoint, settings, ear)
-        await within(_enter(session, settings, plan, ear), settings.timing.start, clock)
-    except BaseException as error:
+        await started(agent, _enter(session, settings, plan, ear), settings, clock)
+    except BaseException:
         if endpoint is not None:
             await endpoint.close()
         await agent.stop()
-        if isinstance(error, DeadlinePassed):
-            raise LanguageModelError(
-                "timeout",
-                f"{settings.name} did not start within {settings.timing.start:g} seconds.",
-                hint=agent.last_words
-                or "Try again; if it happens again, start it by hand and see what it says.",
-            ) from error
         raise
     return session
+
+
+async def started(agent: RunningAgent, step: Awaitable[_T], settings: AgentSettings, clock: Clock) -> _T:
+    """A step of starting: done in time, or told why not. When the agent is gone, that is why, whatever else failed."""
+    try:
+        return await within(step, settings.timing.start, clock, agent.gone)
+    except (CancellationError, LanguageModelError) as error:
+        is_failure = isinstance(error, CancellationError) or error.kind == "agent_failed"
+        if is_failure and agent.gone.cancelled():
+            raise await agent.explain_exit() from error
+        raise
+    except DeadlinePassed as passed:
+        raise LanguageModelError(
+            "timeout",
+            f"{settings.name} did not start within {settings.timing.start:g} seconds.",
+            hint=agent.last_words or "Try again; if it happens again, start it by hand and see what it says.",
+        ) from passed
 
 
 async def _enter(session: Session, settings: AgentSettings, plan: SessionPlan, ear: Ear) -> None:
@@ -119,21 +151,25 @@ async def _enter(session: Session, settings: AgentSettings, plan: SessionPlan, e
         session.id, session.is_fresh = plan.previous, False
         link.forget_early()
         link.attach(session.id, ear)
-        if plan.tools:
-            await session.endpoint.wait_listed(settings.timing.list_tools)
+        if plan.tools and not await _listed(session, settings):
+            session.tell_later(_WITHOUT_TOOLS.format(name=settings.name))
         return
     for attempt in (1, 2):
         created = await link.new_session(plan.workspace, servers, ear)
         session.id = created.session_id
-        await _configure(session, settings)
-        if not plan.tools or await session.endpoint.wait_listed(settings.timing.list_tools):
+        await configure(link, session.id, settings)
+        if not plan.tools or await _listed(session, settings):
             return
         _log.warning("%s has not listed the tools (attempt %d)", settings.name, attempt)
         if attempt == 1:
-            await link.close_session(session.id)
-    session.tell_later(
-        f"{settings.name} did not look at the tools it was offered; this turn may go without them."
-    )
+            with suppress(LanguageModelError):
+                await link.close_session(session.id)
+    session.tell_later(_WITHOUT_TOOLS.format(name=settings.name))
+
+
+async def _listed(session: Session, settings: AgentSettings) -> bool:
+    session.has_listed = await session.endpoint.wait_listed(settings.timing.list_tools)
+    return session.has_listed
 
 
 async def _take_up(session: Session, plan: SessionPlan, servers: tuple[ToolServerAddress, ...]) -> bool:
@@ -157,22 +193,21 @@ async def _take_up(session: Session, plan: SessionPlan, servers: tuple[ToolServe
 
 
 class _Deaf:
-    """Listens to nothing."""
+    """Listens to nothing, and allows nothing."""
 
     def on_update(self, update: SessionUpdate) -> None:
         pass
 
-    def on_permission(self, request: object, incoming: object) -> None:
-        pass
+    def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:  # noqa: ARG002 - a listener
+        incoming.reply({"outcome": {"outcome": "cancelled"}})
 
 
-async def _configure(session: Session, settings: AgentSettings) -> None:
-    link = session.agent.link
+async def configure(link: AgentLink, session: str, settings: AgentSettings) -> None:
     try:
         if settings.mode is not None:
-            await link.set_mode(session.id, settings.mode)
+            await link.set_mode(session, settings.mode)
         for option, value in settings.options.items():
-            await link.set_option(session.id, option, value)
+            await link.set_option(session, option, value)
     except LanguageModelError as error:
         raise LanguageModelError(
             "bad_request",

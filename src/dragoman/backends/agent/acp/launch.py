@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dragoman.backends.agent.acp.link import AgentLink
 from dragoman.jsonrpc import Peer, PeerOptions
-from dragoman.lm import ErrorKind, LanguageModelError
+from dragoman.lm import CancellationSource, CancellationToken, ErrorKind, LanguageModelError
 from dragoman.process import Ledger, SpawnError, SupervisedProcess
 
 __all__ = ["RunningAgent", "launch"]
 
 # The end of what an agent printed to its standard error, as much of it as helps in an error message.
 _LAST_WORDS_CHARACTERS = 600
+# An agent whose connection has ended is about to exit. One that is not by then hangs, and is ended.
+_EXIT_SECONDS = 2.0
 
 
 class RunningAgent:
     """An agent's process and the link to it. `stop` ends both, and everything the agent started."""
 
-    def __init__(self, name: str, process: SupervisedProcess, link: AgentLink, peer: Peer) -> None:
+    def __init__(
+        self, name: str, process: SupervisedProcess, link: AgentLink, peer: Peer, gone: CancellationToken
+    ) -> None:
         self._name = name
         self._process = process
         self.link = link
         self.peer = peer
+        # Cancelled when the connection has ended.
+        self.gone = gone
 
     @property
     def pid(self) -> int:
@@ -38,11 +45,16 @@ class RunningAgent:
         return f"It said: {'…' if len(cut) < len(tail) else ''}{cut}"
 
     async def explain_exit(self) -> LanguageModelError:
-        """Why it is gone. Waits for the process, which may end a moment after its connection."""
-        ended = await self._process.wait()
+        """Why it is gone. Waits for the process, which ends a moment after its connection, or is ended."""
+        try:
+            async with asyncio.timeout(_EXIT_SECONDS):
+                how = f"ended unexpectedly: it {await self._process.wait()}"
+        except TimeoutError:
+            how = "closed its connection, and was ended"
+            await self._process.stop(0)
         return LanguageModelError(
             "agent_failed",
-            f"{self._name} ended unexpectedly: it {ended}.",
+            f"{self._name} {how}.",
             hint=self.last_words or "Send the message again to start it anew.",
         )
 
@@ -66,10 +78,16 @@ async def launch(
         raise LanguageModelError(
             kind, f"{name} cannot be started: {error.message}", hint=error.hint
         ) from error
-    link = AgentLink(name, lambda _reason: on_closed())
+    gone = CancellationSource()
+
+    def closed(_reason: str) -> None:
+        gone.cancel()
+        on_closed()
+
+    link = AgentLink(name, closed)
     try:
         peer = await process.connect(link, PeerOptions(name=name))
     except BaseException:
         await process.stop()
         raise
-    return RunningAgent(name, process, link, peer)
+    return RunningAgent(name, process, link, peer, gone.token)

@@ -196,15 +196,19 @@ class AgentLink:
         await self._ask("session/set_config_option", params, dict)
 
     def prompt(self, session: str, blocks: tuple[Block, ...], on_end: Callable[[TurnEnd], None]) -> None:
-        """Begin a turn. Its end is told in the order of the wire, behind everything said in it."""
+        """Begin a turn. Its end is told in the order of the wire, behind everything said in it.
+
+        A turn that the end of the connection cuts off has no end of its own: `on_closed` tells all there is to tell.
+        """
 
         def on_reply(reply: Reply) -> None:
-            on_end(self._turn_end(reply))
+            if not isinstance(reply, ConnectionClosed):
+                on_end(self._turn_end(reply))
 
         try:
             self._connection.call("session/prompt", {"sessionId": session, "prompt": blocks}, on_reply)
         except ConnectionClosed as closed:
-            on_end(self._failure(closed))
+            _log.debug("%s: gone before it could be prompted: %s", self._name, closed.reason)
 
     def cancel(self, session: str) -> None:
         try:
@@ -237,7 +241,7 @@ class AgentLink:
                 "agent_failed", f"{self._name} answered {method} in a way that cannot be read: {error}."
             ) from error
 
-    def _turn_end(self, reply: Reply) -> TurnEnd:
+    def _turn_end(self, reply: Response | ErrorResponse) -> TurnEnd:
         match reply:
             case Response(result=result):
                 try:
@@ -247,8 +251,6 @@ class AgentLink:
                     return PromptResponse("end_turn")
             case ErrorResponse(error=error):
                 return self._failure(RemoteError(error), "session/prompt")
-            case ConnectionClosed() as closed:
-                return self._failure(closed)
 
     def _failure(
         self, error: RemoteError | ConnectionClosed, method: str | None = None

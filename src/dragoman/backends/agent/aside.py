@@ -1,0 +1,108 @@
+"""Side requests: a title, a commit message, a summary.
+
+Each has a short session of its own, in a process that already runs where there is one that waits for nobody, else in one
+that is started for it. It has no tools, may do nothing, and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from dragoman.backends.agent.acp.content import Block
+from dragoman.backends.agent.acp.launch import RunningAgent, launch
+from dragoman.backends.agent.acp.link import TurnEnd
+from dragoman.backends.agent.acp.messages import PermissionRequest, SessionUpdate
+from dragoman.backends.agent.asking import answer_agent
+from dragoman.backends.agent.narrator import Narrator
+from dragoman.backends.agent.prompting import compose, last_words, split_prompt, system_text
+from dragoman.backends.agent.session import configure, started
+from dragoman.backends.agent.settings import AgentSettings
+from dragoman.backends.agent.vocabulary import Refused
+from dragoman.clock import Clock, DeadlinePassed, within
+from dragoman.jsonrpc import Incoming
+from dragoman.lm import LanguageModelError, Request, Sink
+
+__all__ = ["Aside"]
+
+
+class Aside:
+    """Answers one side request. `sink` gets what the agent says."""
+
+    def __init__(self, settings: AgentSettings, clock: Clock, request: Request, sink: Sink) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._request = request
+        self._sink = sink
+        self._narrator = Narrator(lambda _activity: False)
+        self.has_spoken = False
+        self._is_over = False
+
+    # As a listener of its session.
+
+    def on_update(self, update: SessionUpdate) -> None:
+        if self._is_over:
+            return
+        for part in self._narrator.parts(update.update):
+            self.has_spoken = True
+            self._sink.report(part)
+
+    def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
+        answer_agent(request, incoming, Refused())
+
+    async def borrow(self, agent: RunningAgent, workspace: tuple[str, ...]) -> None:
+        """In a session of a process that belongs to somebody else. Raises `LanguageModelError`; can be cancelled."""
+        link = agent.link
+        created = await started(agent, link.new_session(workspace, (), self), self._settings, self._clock)
+        session = created.session_id
+        try:
+            await configure(link, session, self._settings)
+            ended: asyncio.Future[TurnEnd | None] = asyncio.get_running_loop().create_future()
+            forget = agent.gone.on_cancel(lambda: _settle(ended, None))
+            link.prompt(session, self._composed(agent), lambda end: _settle(ended, end))
+            try:
+                end = await ended
+            except asyncio.CancelledError:
+                link.cancel(session)
+                raise
+            finally:
+                forget()
+            await self._finish(agent, end)
+        finally:
+            self._is_over = True
+            # A session that cannot be closed ends with its process.
+            with suppress(LanguageModelError, DeadlinePassed):
+                await within(link.close_session(session), self._settings.timing.grace, self._clock)
+
+    async def _finish(self, agent: RunningAgent, end: TurnEnd | None) -> None:
+        if end is None:
+            raise await agent.explain_exit()
+        if isinstance(end, LanguageModelError):
+            raise end
+        for part in (*self._narrator.end_turn(), *last_words(end)):
+            self._sink.report(part)
+
+    def _composed(self, agent: RunningAgent) -> tuple[Block, ...]:
+        before, words = split_prompt(self._request.messages)
+        return compose(
+            words,
+            context=system_text(self._request.messages),
+            history=before,
+            images=agent.link.info.agent_capabilities.prompt_capabilities.image,
+            budget=self._settings.replay_tokens,
+        ).blocks
+
+    async def start(self, workspace: tuple[str, ...]) -> None:
+        """In a process that is started for it."""
+        settings = self._settings
+        agent = await launch(settings.name, settings.command, settings.env, workspace[0], lambda: None)
+        try:
+            await started(agent, agent.link.initialize(), settings, self._clock)
+            await self.borrow(agent, workspace)
+        finally:
+            await agent.stop()
+
+
+def _settle(ended: asyncio.Future[TurnEnd | None], end: TurnEnd | None) -> None:
+    if not ended.done():
+        ended.set_result(end)

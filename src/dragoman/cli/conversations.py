@@ -1,0 +1,127 @@
+"""`dragoman conversations`: what is kept of conversations with agents, and getting rid of it."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+
+from dragoman.backends.agent.history import Answer, Item, Result, Said
+from dragoman.backends.agent.saving import SavedError, load_conversation
+from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError
+from dragoman.cli.run import Surroundings
+from dragoman.cli.table import cell, table
+from dragoman.lm.json import JsonObject, encode_text
+from dragoman.logs import one_line
+from dragoman.nearest import nearest
+from dragoman.store import ConversationStore, Database, StoredConversation, StoreError
+
+__all__ = ["run"]
+
+_ACTIONS = ("list", "show", "delete")
+_HEADINGS = ("ID", "MODEL", "LAST USED", "WHERE", "BEGINS")
+
+
+def run(arguments: Namespace, surroundings: Surroundings) -> int:
+    action: str = arguments.action
+    ids: list[str] = arguments.ids
+    _refuse_nonsense(action, ids)
+    try:
+        with Database.open(surroundings.state_dir) as database:
+            store = ConversationStore(database)
+            match action:
+                case "show":
+                    return _show(store, ids)
+                case "delete":
+                    return _delete(store, ids)
+                case _:
+                    return _list(store, as_json=arguments.json)
+    except StoreError as error:
+        raise CommandError(str(error)) from error
+
+
+def _refuse_nonsense(action: str, ids: Sequence[str]) -> None:
+    if action not in _ACTIONS:
+        meant = nearest(action, _ACTIONS)
+        hint = f'Did you mean "{meant}"?' if meant else f"There are {', '.join(_ACTIONS)}."
+        raise UsageError(f'conversations: there is no "{action}". {hint}')
+    if action != "list" and not ids:
+        raise UsageError(f"conversations {action}: which? Give the ids that `dragoman conversations` shows.")
+    if action == "list" and ids:
+        raise UsageError(f'conversations list: takes no ids. Did you mean "show {" ".join(ids)}"?')
+
+
+def _list(store: ConversationStore, *, as_json: bool) -> int:
+    kept = store.all()
+    if as_json:
+        for conversation in kept:
+            print(encode_text(_as_json(conversation)))
+    elif kept:
+        print(table(_HEADINGS, map(_row, kept)))
+    else:
+        print("No conversation is kept. Those with agents are, when an editor has them.")
+    return DONE
+
+
+def _as_json(conversation: StoredConversation) -> JsonObject:
+    return {
+        "id": conversation.id,
+        "model": conversation.model,
+        "title": conversation.title,
+        "workspace": conversation.workspace,
+        "usedAt": conversation.used_at,
+    }
+
+
+def _row(conversation: StoredConversation) -> tuple[str, ...]:
+    return (
+        conversation.id,
+        cell(conversation.model),
+        conversation.used_at.astimezone().strftime("%Y-%m-%d %H:%M"),
+        cell(conversation.workspace),
+        cell(conversation.title),
+    )
+
+
+def _show(store: ConversationStore, ids: Iterable[str]) -> int:
+    status = DONE
+    for id_ in ids:
+        kept = store.find(id_)
+        if kept is None:
+            print(_unknown(id_))
+            status = FAILED
+            continue
+        print("  ".join(_row(kept)))
+        try:
+            for item in load_conversation(kept.content).record.items:
+                print(f"  {_told(item)}")
+        except SavedError as error:
+            print(f"  It cannot be read: {one_line(str(error))}")
+            status = FAILED
+    return status
+
+
+def _told(item: Item) -> str:
+    """On one line, as it is kept: what a tool returned is not."""
+    match item:
+        case Said(text=text):
+            return f"user: {one_line(text)}"
+        case Answer(text=text, calls=calls):
+            named = "".join(f" [called {name} {arguments}]" for _, name, arguments in calls)
+            return one_line(f"assistant: {text}{named}")
+        case Result(call_id=call_id):
+            return one_line(f"result: {call_id}")
+
+
+def _delete(store: ConversationStore, ids: Iterable[str]) -> int:
+    status = DONE
+    for id_ in ids:
+        if store.delete(id_):
+            print(f"Conversation {id_} is deleted.")
+        else:
+            print(_unknown(id_))
+            status = FAILED
+    return status
+
+
+def _unknown(id_: str) -> str:
+    return f"There is no conversation {one_line(id_)}."

@@ -1,0 +1,249 @@
+"""A consumer that keeps its history the way an editor does, and the bridge it talks to, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from dragoman.backends.agent.catalogue import Traits, traits_of
+from dragoman.backends.agent.conversation import Conversation
+from dragoman.backends.agent.grants import Grants
+from dragoman.backends.agent.kept import HELD_BYTES
+from dragoman.backends.agent.model import AgentModel
+from dragoman.backends.agent.permission import PERMISSION_TOOLS
+from dragoman.backends.agent.settings import AgentSettings, Policy, Timing
+from dragoman.lm import (
+    CancellationSource,
+    Consumer,
+    DataPart,
+    Features,
+    GuardedModel,
+    JsonObject,
+    Message,
+    ModelInfo,
+    Part,
+    Request,
+    RequestOptions,
+    Response,
+    TextPart,
+    ToolCallPart,
+    ToolDefinition,
+    ToolResultPart,
+    user,
+)
+from fake_agent.steps import COMMAND, open_gate, prompt
+from process.living import all_gone
+
+__all__ = ["DEADLINE_SECONDS", "Bridge", "Chat", "Going", "result", "soon"]
+
+_T = TypeVar("_T")
+
+# Longer than anything here takes on a busy machine. Only a test that fails reaches it.
+DEADLINE_SECONDS = 30.0
+TOOLS = tuple(
+    ToolDefinition(name, f"The tool {name}.", {"type": "object"}) for name in ("look", "count", "touch")
+)
+PERMISSIONS = tuple(ToolDefinition(name) for name in PERMISSION_TOOLS.values())
+_FEATURES = Features(thinking=True, data=True)
+_TIMING = Timing()
+
+
+async def soon(work: Awaitable[_T]) -> _T:
+    return await asyncio.wait_for(work, DEADLINE_SECONDS)
+
+
+def result(call: ToolCallPart, *content: str | DataPart, is_error: bool = False) -> ToolResultPart:
+    parts = tuple(TextPart(part) if isinstance(part, str) else part for part in content)
+    return ToolResultPart(call.call_id, parts, is_error)
+
+
+class Heard(Response):
+    """What a request gets, and a way to wait for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.news = asyncio.Event()
+
+    def report(self, part: Part) -> None:
+        super().report(part)
+        self.news.set()
+
+
+@dataclass
+class Going:
+    """A request under way."""
+
+    chat: Chat
+    heard: Heard
+    source: CancellationSource
+    task: asyncio.Task[None]
+
+    async def until(self, is_so: Callable[[Heard], object]) -> None:
+        async def look() -> None:
+            while not is_so(self.heard):
+                assert not self.task.done(), self.task
+                self.heard.news.clear()
+                await self.heard.news.wait()
+
+        self.task.add_done_callback(lambda _: self.heard.news.set())
+        await soon(look())
+
+    async def end(self) -> Heard:
+        """Its answer, which the history has from now on."""
+        await soon(self.task)
+        if self.heard.parts:
+            self.chat.history.append(self.heard.message())
+        return self.heard
+
+    async def cancel(self) -> Heard:
+        self.source.cancel()
+        return await self.end()
+
+
+@dataclass
+class Chat:
+    model: GuardedModel
+    folder: Path
+    tools: tuple[ToolDefinition, ...] = (*TOOLS, *PERMISSIONS)
+    history: list[Message] = field(default_factory=list)
+    features: Features = _FEATURES
+
+    def begin(self, *messages: Message, heard: Heard | None = None) -> Going:
+        self.history += messages
+        heard, source = heard or Heard(), CancellationSource()
+        consumer = Consumer("vscode", "test", (str(self.folder),), self.features)
+        request = Request(tuple(self.history), RequestOptions(tools=self.tools), consumer)
+        task = asyncio.create_task(self.model.respond(request, heard, source.token))
+        return Going(self, heard, source, task)
+
+    async def say(self, text: str) -> Heard:
+        return await self.begin(user(text)).end()
+
+    async def do(self, *steps: object) -> Heard:
+        """Have the agent do that."""
+        return await self.say(prompt(*steps))
+
+    async def give(self, *results: ToolResultPart, also: str | None = None) -> Heard:
+        """Each in a message of its own, as an editor does it."""
+        words = () if also is None else (user(also),)
+        return await self.begin(*(user(part) for part in results), *words).end()
+
+    async def echo(self) -> list[str]:
+        """What the agent hears of another prompt: the proof that it answers this one and no other."""
+        answer = await self.say("still there?")
+        assert answer.text.startswith("echo: "), answer.text
+        heard: list[str] = json.loads(answer.text.removeprefix("echo: "))
+        assert heard[-1] == "still there?"
+        return heard
+
+
+class Bridge:
+    """A model, its fake agent's options, and what the agents have noted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.grants = Grants()
+        self.model: GuardedModel | None = None
+
+    def chat(
+        self,
+        *,
+        timing: Timing = _TIMING,
+        policy: Policy = "deny",
+        traits: Traits | None = None,
+        command: tuple[str, ...] | None = None,
+        tools: tuple[ToolDefinition, ...] | None = None,
+        **options: object,
+    ) -> Chat:
+        if self.model is None:
+            arguments = json.dumps({"folder": str(self.folder), **options})
+            settings = AgentSettings(
+                "fake",
+                "Fake",
+                command or (*COMMAND, arguments),
+                {},
+                self.folder,
+                traits or traits_of("demo"),
+                timing,
+                policy=policy,
+            )
+            info = ModelInfo("fake", "Fake", "fake", "1", 100_000, 10_000)
+            self.model = GuardedModel(AgentModel(info, settings, grants=self.grants))
+        chat = Chat(self.model, self.folder)
+        if tools is not None:
+            chat.tools = tools
+        return chat
+
+    def open_gate(self, name: str) -> None:
+        open_gate(self.folder, name)
+
+    def approve(self, call: ToolCallPart) -> ToolResultPart:
+        """What the extension does when the person has allowed it."""
+        token = self.grants.issue(call.input.get("nonce"), call.name)
+        return result(call, token or "This request is no longer open.")
+
+    def noted(self, method: str) -> list[JsonObject]:
+        """What the agents were sent, or did, by its name."""
+        return [params for name, params in self.journal if name == method]
+
+    @property
+    def journal(self) -> list[tuple[str, JsonObject]]:
+        journal = self.folder / "journal"
+        # The last line may be half written.
+        lines = journal.read_text().split("\n")[:-1] if journal.exists() else []
+        entries = [json.loads(line) for line in lines]
+        return [(entry["method"], entry["params"]) for entry in entries]
+
+    async def until_noted(self, method: str, times: int = 1) -> None:
+        async def look() -> None:
+            while len(self.noted(method)) < times:  # noqa: ASYNC110 - a file of another process tells nobody that it grows
+                await asyncio.sleep(0.01)
+
+        await soon(look())
+
+    @property
+    def pids(self) -> set[int]:
+        return {int(str(entry["pid"])) for entry in self.noted("started")}
+
+    async def _until(self, is_so: Callable[[Conversation], object]) -> None:
+        """Until one of the conversations is so."""
+        assert self.model is not None
+        model = self.model._model
+        assert isinstance(model, AgentModel)
+
+        async def look() -> None:
+            while not any(map(is_so, model._conversations.values())):  # noqa: ASYNC110 - a state tells nobody
+                await asyncio.sleep(0.01)
+
+        await soon(look())
+
+    async def until_gone(self) -> None:
+        """Until every agent so far has ended, and the bridge has seen it."""
+        await soon(all_gone(self.pids))
+        await self._until(lambda each: each.state.phase == "Dead")
+
+    async def until_idle(self) -> None:
+        await self._until(lambda each: each.state.phase == "Idle")
+
+    async def until_streaming(self) -> None:
+        await self._until(lambda each: each.state.phase == "Streaming")
+
+    async def until_parked(self) -> None:
+        await self._until(lambda each: each.state.phase == "Parked")
+
+    async def until_kept(self, text: str) -> None:
+        await self._until(lambda each: TextPart(text) in each._kept._parts)
+
+    async def until_held(self) -> None:
+        await self._until(lambda each: each._kept._bytes > HELD_BYTES)
+
+    async def until_pending(self, count: int) -> None:
+        await self._until(lambda each: len(each.state.pending) == count)
+
+    async def close(self) -> None:
+        if self.model is not None:
+            await soon(self.model.close())

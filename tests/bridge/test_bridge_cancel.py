@@ -1,0 +1,68 @@
+"""C: whoever stops has stopped, and the next prompt gets its own answer."""
+
+from bridge.consumer import Bridge, soon
+from dragoman.backends.agent.settings import Timing
+from dragoman.lm import user
+from fake_agent.steps import prompt
+
+
+async def test_c1_cancel_while_the_agent_starts(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    going = chat.begin(user("never heard"))
+    await bridge.until_noted("started")
+    answer = await going.cancel()
+    assert answer.text == ""
+    heard = await chat.echo()
+    # It was said, and the agent was never told to stop anything.
+    assert "never heard" in " ".join(heard)
+    assert bridge.noted("session/cancel") == []
+    assert len(bridge.pids) == 1
+
+
+async def test_c7_an_agent_that_ignores_the_cancel_is_replaced(bridge: Bridge) -> None:
+    chat = bridge.chat(timing=Timing(grace=0.2))
+    going = chat.begin(user(prompt(["say", "forever "], ["deaf"])))
+    await going.until(lambda heard: heard.text)
+    answer = await going.cancel()
+    assert answer.text == "forever "
+    heard = await chat.echo()
+    assert "forever" in " ".join(heard)
+    assert len(bridge.pids) == 2
+    assert len(bridge.noted("session/cancel")) == 1
+
+
+async def test_c8_a_prompt_before_the_cancelled_turn_has_stopped_waits_for_its_stop(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    going = chat.begin(user(prompt(["slow_stop", "stopped"], ["say", "old "], ["hang"])))
+    await going.until(lambda heard: heard.text)
+    await going.cancel()
+    following = chat.begin(user("the new one"))
+    await bridge.until_noted("session/cancel")
+    assert len(bridge.noted("session/prompt")) == 1
+    bridge.open_gate("stopped")
+    answer = await following.end()
+    assert answer.text == 'echo: ["the new one"]'
+    assert len(bridge.noted("session/cancel")) == 1
+
+
+async def test_c9_words_of_the_old_turn_are_not_credited_to_the_new_one(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    late = ["row", [["gate", "late"], ["say", "old news"], ["note", "said"]]]
+    going = chat.begin(user(prompt(["slow_stop", "stopped"], ["say", "old "], late, ["hang"])))
+    await going.until(lambda heard: heard.text)
+    await going.cancel()
+    following = chat.begin(user("the new one"))
+    await bridge.until_noted("session/cancel")
+    bridge.open_gate("late")
+    await bridge.until_noted("said")
+    bridge.open_gate("stopped")
+    answer = await following.end()
+    assert answer.text == 'echo: ["the new one"]'
+
+
+async def test_i7_closing_while_an_agent_starts_does_not_wait_for_it(bridge: Bridge) -> None:
+    chat = bridge.chat(start="hang")
+    going = chat.begin(user("hello"))
+    await bridge.until_noted("initialize")
+    await bridge.close()
+    await soon(going.task)

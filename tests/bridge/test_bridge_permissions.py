@@ -1,0 +1,101 @@
+"""P: the agent asks, a person decides, and nothing else allows anything."""
+
+import pytest
+
+from bridge.consumer import TOOLS, Bridge, result
+from dragoman.backends.agent.settings import Timing
+from dragoman.lm import user
+from fake_agent.steps import prompt
+
+_BOTH = ["allow_once", "reject_once"]
+
+
+def _ask(name: str = "p", kinds: list[str] = _BOTH, **call: object) -> list[object]:
+    return ["ask", {"toolCallId": name, "title": "Run it", "kind": "execute", **call}, kinds]
+
+
+async def test_p5_an_agent_that_offers_only_always_is_refused_with_a_notice(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    asked = await chat.do(_ask(kinds=["allow_always", "reject_once"]), ["say", "well"])
+    answer = await chat.give(bridge.approve(asked.calls[0]))
+    assert "<p: the-reject_once>" in answer.text
+    assert "only to be allowed always" in answer.text
+
+
+async def test_p5_with_nothing_to_refuse_by_either_the_request_is_cancelled(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    asked = await chat.do(_ask(kinds=["allow_always"]))
+    answer = await chat.give(bridge.approve(asked.calls[0]))
+    assert "<p: cancelled>" in answer.text
+
+
+async def test_p7_a_tool_of_the_consumers_is_asked_about_by_the_consumer_only(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    own = _ask("c1", rawInput={"server": "{server}", "tool": "look"})
+    asked = await chat.do(["announce", "c1", "look"], own, ["call", "look", {"n": 1}])
+    # What the consumer is handed is the call itself, with the agent allowed to make it.
+    assert [call.name for call in asked.calls] == ["look"]
+    assert asked.text == "<c1: the-allow_once>"
+    answer = await chat.give(result(asked.calls[0], "seen"))
+    assert answer.text == "<look returned: seen>"
+
+
+async def test_p23_an_action_under_the_name_of_an_offered_tool_is_found_out(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    own = _ask("c1", rawInput={"server": "{server}", "tool": "look"})
+    answer = await chat.do(own, ["say", " ran it"])
+    assert "did not call it here" in answer.text
+    # Recognition is over for this conversation, whatever the agent says, and whichever process it is.
+    again = await chat.do(own, ["exit", 1])
+    assert [call.name for call in again.calls] == ["dragoman-agent-action-execute"]
+    await chat.give(result(again.calls[0], "no"))
+    once_more = await chat.do(own)
+    assert [call.name for call in once_more.calls] == ["dragoman-agent-action-execute"]
+
+
+async def test_p23_a_turn_that_the_user_stops_in_between_accuses_nobody(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    own = _ask("c1", rawInput={"server": "{server}", "tool": "look"})
+    going = chat.begin(user(prompt(own, ["hang"])))
+    await going.until(lambda heard: "allow_once" in heard.text)
+    await going.cancel()
+    answer = await chat.do(own, ["call", "look", {}])
+    assert [call.name for call in answer.calls] == ["look"]
+    assert "did not call" not in answer.text
+
+
+async def test_p6_without_a_permission_tool_the_policy_decides_and_is_told(bridge: Bridge) -> None:
+    chat = bridge.chat(tools=TOOLS)
+    answer = await chat.do(_ask(), ["say", "on"])
+    assert "<p: the-reject_once>" in answer.text
+    assert 'permission = "deny"' in answer.text
+    assert answer.text.endswith("on")
+
+
+async def test_p22_silence_until_the_deadline_ends_the_turn_as_timed_out(bridge: Bridge) -> None:
+    chat = bridge.chat(timing=Timing(human=0.2, gather=0.05))
+    asked = await chat.do(["all", [["call", "look", {}], _ask()]])
+    assert len(asked.calls) == 2
+    await bridge.until_idle()
+    assert len(bridge.noted("session/cancel")) == 1
+    # ACP's order: the cancel, then `cancelled` for what was open. Nobody was refused.
+    assert bridge.noted("outcome") in ([], [{"outcome": "cancelled"}])
+    permission = next(call for call in asked.calls if call.name.startswith("dragoman-"))
+    assert "no longer open" in bridge.approve(permission).text
+    await chat.echo()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_p24_a_request_that_the_agent_withdraws_cannot_be_granted(bridge: Bridge, when: str) -> None:
+    chat = bridge.chat()
+    asked = await chat.do(["until", "enough", _ask()], ["say", "never mind"])
+    [call] = asked.calls
+    early = bridge.approve(call) if when == "before" else None
+    bridge.open_gate("enough")
+    await bridge.until_idle()
+    late = bridge.approve(call)
+    assert "no longer open" in late.text
+    answer = await chat.give(early or late)
+    assert "never mind" in answer.text
+    assert "allow_once" not in answer.text
+    await chat.echo()

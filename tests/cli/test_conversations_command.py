@@ -1,0 +1,108 @@
+"""`dragoman conversations`: the list, one of them, and deleting it."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from dragoman.backends.agent.history import Answer, Item, Result, Said, chain
+from dragoman.backends.agent.records import Record, Scope
+from dragoman.backends.agent.saving import save_conversation
+from dragoman.cli import main
+from dragoman.store import ConversationStore, Database, StoredConversation
+
+_WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+_ID = "abcdefghijklmnop"
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state folder with one conversation that can be read, and one that cannot."""
+    folder = tmp_path / "state"
+    monkeypatch.setenv("DRAGOMAN_STATE_DIR", str(folder))
+    items: tuple[Item, ...] = (
+        Said("Hello\n\x1b[2Jworld"),
+        Answer("Let me look.", (("dg_1", "read_file", '{"path":"a"}'),)),
+        Result("dg_1"),
+    )
+    record = Record(_ID, Scope("agent", ("/folder",), "stdio:editor"), items, tuple(chain(items)))
+    with Database.open(folder) as database:
+        store = ConversationStore(database)
+        content = save_conversation(record, "session", 1)
+        store.save(StoredConversation(_ID, "agent", "Hello\nworld", "/folder", "", _WHEN, content))
+        store.save(StoredConversation("broken", "agent", "?", "/folder", "", _WHEN, b"{}"))
+    return folder
+
+
+@pytest.mark.usefixtures("state")
+def test_the_list_is_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conversations"]) == 0
+    first, *rows = capsys.readouterr().out.splitlines()
+    assert first.split("  ")[0] == "ID"
+    assert [row.split()[0] for row in rows] == [_ID, "broken"]
+    assert "Hello\\nworld" in rows[0]
+
+
+@pytest.mark.usefixtures("state")
+def test_the_list_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conversations", "list", "--json"]) == 0
+    first = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert first == {
+        "id": _ID,
+        "model": "agent",
+        "title": "Hello\nworld",
+        "workspace": "/folder",
+        "usedAt": "2026-01-02T03:04:05Z",
+    }
+
+
+@pytest.mark.usefixtures("state")
+def test_one_is_shown_line_by_line_and_nothing_in_it_acts_on_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["conversations", "show", _ID]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "  user: Hello\\n\\x1b[2Jworld",
+        '  assistant: Let me look. [called read_file {"path":"a"}]',
+        "  result: dg_1",
+    ]
+
+
+@pytest.mark.usefixtures("state")
+def test_what_cannot_be_read_and_what_is_not_there_fail(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conversations", "show", "broken", "none"]) == 1
+    shown = capsys.readouterr().out
+    assert "It cannot be read" in shown
+    assert "There is no conversation none." in shown
+
+
+def test_one_is_deleted(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conversations", "delete", _ID, _ID]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"Conversation {_ID} is deleted.",
+        f"There is no conversation {_ID}.",
+    ]
+    with Database.open(state) as database:
+        assert [each.id for each in ConversationStore(database).all()] == ["broken"]
+
+
+def test_without_any_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conversations"]) == 0
+    assert capsys.readouterr().out.startswith("No conversation is kept.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["shwo"], 'Did you mean "show"?'),
+        (["show"], "which?"),
+        (["delete"], "which?"),
+        (["list", "abc"], 'Did you mean "show abc"?'),
+    ],
+)
+def test_nonsense_is_refused_with_what_to_write(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["conversations", *arguments]) == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,406 @@
+"""An agent that does what a test tells it to, however bad: a process of its own that speaks real ACP.
+
+It is made of our own JSON-RPC peer, because the official SDK cannot misbehave. `steps.py` has the words of a prompt; its
+one argument is a JSON object of options:
+
+    folder          where its journal, its sessions and the gates are
+    http            whether it takes tool servers over HTTP
+    load, resume    whether it can take sessions up again
+    close           whether it can close them
+    images          whether it takes pictures
+    relists         whether it lists the tools again when they have changed
+    lists           which of its sessions look at the tools: "all", "none", or "second"
+    refuse          {METHOD: [CODE, TEXT]}: errors
+    start           "exit": the process ends instead of answering `initialize`; "hang": it never answers
+    authentication  the methods of `initialize`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dragoman.backends.agent.acp.messages import HttpServer, StdioServer
+from dragoman.demo.agent.mcp import McpClient, connect
+from dragoman.jsonrpc import (
+    METHOD_NOT_FOUND,
+    Incoming,
+    Notification,
+    Peer,
+    PeerOptions,
+    Reply,
+    Response,
+    connect_stdio,
+)
+
+# Between two looks whether a gate is open.
+_LOOK_SECONDS = 0.01
+_STDERR_LINE = "this agent talks a lot about nothing at all, line "
+
+
+class TurnOver(Exception):
+    """The turn ends here, with a stop reason or an error."""
+
+    def __init__(self, reason: str, code: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.code = code
+
+
+class Session:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.tools: McpClient | None = None
+        self.server = ""
+        self.turn: asyncio.Task[None] | None = None
+        self.deaf = False
+        self.stops_at: str | None = None
+        self.after: list[Any] = []
+
+
+class Agent:
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        self.folder = Path(options["folder"])
+        self.sessions: dict[str, Session] = {}
+        self.ended = asyncio.Event()
+        self.lives_on = False
+        self.made = 0
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._peer: Peer | None = None
+        self.note("started", {"pid": os.getpid()})
+
+    def note(self, what: str, params: object) -> None:
+        with (self.folder / "journal").open("a") as journal:
+            journal.write(json.dumps({"method": what, "params": params}) + "\n")
+
+    @property
+    def peer(self) -> Peer:
+        assert self._peer is not None
+        return self._peer
+
+    # As a receiver.
+
+    def connected(self, peer: Peer) -> None:
+        self._peer = peer
+
+    def closed(self, reason: str) -> None:
+        self.ended.set()
+
+    def notification(self, notification: Notification) -> None:
+        params = json.loads(notification.params)
+        self.note(notification.method, params)
+        session = self.sessions.get(params.get("sessionId", ""))
+        if notification.method == "session/cancel" and session is not None:
+            self.spawn(self.stop(session))
+
+    def request(self, incoming: Incoming) -> None:
+        params = json.loads(incoming.params)
+        self.note(incoming.method, params)
+        refused = self.options.get("refuse", {}).get(incoming.method)
+        if refused is not None:
+            incoming.fail(*refused)
+        elif incoming.method == "initialize":
+            self.initialize(incoming)
+        elif incoming.method == "session/prompt":
+            session = self.sessions[params["sessionId"]]
+            session.turn = self.spawn(self.take_turn(session, params["prompt"], incoming))
+        elif incoming.method in ("session/new", "session/load", "session/resume"):
+            self.spawn(self.open(incoming, params))
+        elif incoming.method == "session/close":
+            incoming.reply({})
+        else:
+            incoming.fail(METHOD_NOT_FOUND, f"no {incoming.method} here")
+
+    def spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    # Sessions.
+
+    def initialize(self, incoming: Incoming) -> None:
+        match self.options.get("start"):
+            case "exit":
+                print("no licence was found", file=sys.stderr, flush=True)
+                os._exit(3)
+            case "hang":
+                return
+        can: dict[str, object] = {name: {} for name in ("resume", "close") if self.options.get(name)}
+        incoming.reply(
+            {
+                "protocolVersion": 1,
+                "agentCapabilities": {
+                    "loadSession": bool(self.options.get("load")),
+                    "promptCapabilities": {"image": bool(self.options.get("images"))},
+                    "mcpCapabilities": {"http": self.options.get("http", True)},
+                    "sessionCapabilities": can,
+                },
+                "authMethods": self.options.get("authentication", []),
+            }
+        )
+
+    async def open(self, incoming: Incoming, params: dict[str, Any]) -> None:
+        self.made += 1
+        name = params.get("sessionId") or f"s{os.getpid()}-{self.made}"
+        told = self.folder / name
+        if incoming.method != "session/new" and not told.exists():
+            incoming.fail(-32002, "there is no such session")
+            return
+        session = self.sessions[name] = Session(name)
+        if incoming.method == "session/load":
+            for line in told.read_text().splitlines():
+                self.tell(name, {"sessionUpdate": "agent_message_chunk", "content": json.loads(line)})
+        told.touch()
+        lists = self.options.get("lists", "all")
+        if lists == "all" or (lists == "second" and self.made == 2):
+            await self.connect(session, params["mcpServers"])
+        incoming.reply({"sessionId": name} if incoming.method == "session/new" else {})
+
+    async def connect(self, session: Session, servers: list[dict[str, Any]]) -> None:
+        for server in servers:
+            kind: Any = HttpServer if server.get("type") == "http" else StdioServer
+            self.note("transport", {"kind": kind.__name__})
+            address = msgspec.convert(server, kind)
+            session.server = server["name"]
+            session.tools = await connect(address, self.folder, lambda: self.on_change(session))
+            await self.list_tools(session)
+
+    def on_change(self, session: Session) -> None:
+        if self.options.get("relists", True):
+            self.spawn(self.list_tools(session))
+
+    async def list_tools(self, session: Session) -> None:
+        if session.tools is not None:
+            self.note("lists", {})
+            names = [tool.name for tool in await session.tools.tools()]
+            self.note("listed", {"tools": names})
+
+    async def stop(self, session: Session) -> None:
+        if session.stops_at is not None:
+            await self.gate(session, session.stops_at)
+        if session.turn is not None and not session.deaf:
+            session.turn.cancel()
+
+    async def take_turn(self, session: Session, blocks: list[dict[str, Any]], incoming: Incoming) -> None:
+        session.deaf, session.stops_at, session.after = False, None, []
+        with (self.folder / session.name).open("a") as told:
+            told.write("".join(json.dumps(block) + "\n" for block in blocks))
+        try:
+            await self.perform(session, blocks)
+        except TurnOver as over:
+            if over.code is not None:
+                incoming.fail(over.code, over.reason)
+            else:
+                incoming.reply({"stopReason": over.reason})
+        except asyncio.CancelledError:
+            incoming.reply({"stopReason": "cancelled"})
+        else:
+            incoming.reply({"stopReason": "end_turn"})
+        session.turn = None
+        for step in session.after:
+            await self.do(session, step)
+
+    async def perform(self, session: Session, blocks: list[dict[str, Any]]) -> None:
+        try:
+            steps = json.loads(blocks[-1].get("text", ""))
+        except ValueError:
+            steps = None
+        if isinstance(steps, list):
+            for step in steps:
+                await self.do(session, step)
+        else:
+            heard = [block.get("text") or f"[{block['type']}]" for block in blocks]
+            self.say(session, f"echo: {json.dumps(heard)}")
+
+    # Steps.
+
+    async def do(self, session: Session, step: list[Any]) -> None:
+        name, *words = step
+        done = getattr(self, f"do_{name}")(session, *words)
+        if done is not None:
+            await done
+
+    def tell(self, session: str, update: dict[str, Any]) -> None:
+        self.peer.notify("session/update", {"sessionId": session, "update": update})
+
+    def say(self, session: Session, text: str, kind: str = "agent_message_chunk") -> None:
+        self.tell(session.name, {"sessionUpdate": kind, "content": {"type": "text", "text": text}})
+
+    def do_say(self, session: Session, text: str) -> None:
+        self.say(session, text)
+
+    def do_think(self, session: Session, text: str) -> None:
+        self.say(session, text, "agent_thought_chunk")
+
+    def do_update(self, session: Session, update: dict[str, Any]) -> None:
+        self.tell(session.name, update)
+
+    def do_halves(self, session: Session, *texts: list[int]) -> None:
+        for codes in texts:
+            content = {"type": "text", "text": "".join(map(chr, codes))}
+            params = {
+                "sessionId": session.name,
+                "update": {"sessionUpdate": "agent_message_chunk", "content": content},
+            }
+            line = json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params})
+            self.peer.stream.write(line.encode() + b"\n")
+
+    def do_raw(self, _session: Session, data: str) -> None:
+        self.peer.stream.write(base64.b64decode(data))
+
+    def do_long(self, _session: Session, size: int) -> None:
+        self.peer.stream.write(b"x" * size + b"\n")
+
+    def do_stderr(self, _session: Session, lines: int) -> None:
+        for number in range(lines):
+            sys.stderr.write(f"{_STDERR_LINE}{number}\n")
+        sys.stderr.flush()
+
+    async def do_flood(self, session: Session, count: int) -> None:
+        for number in range(count):
+            self.say(session, f"{number} ")
+            await self.peer.drain()
+        self.note("flooded", count)
+
+    async def do_repeat(self, session: Session, count: int, size: int) -> None:
+        for _ in range(count):
+            self.say(session, "y" * size)
+            await self.peer.drain()
+
+    async def do_tools(self, session: Session) -> None:
+        assert session.tools is not None
+        names = [tool.name for tool in await session.tools.tools()]
+        self.say(session, f"tools: {json.dumps(names)}")
+
+    def do_announce(self, session: Session, call: str, tool: str) -> None:
+        self.tell(
+            session.name,
+            {
+                "sessionUpdate": "tool_call",
+                "toolCallId": call,
+                "title": tool,
+                "status": "pending",
+                "rawInput": {"server": session.server, "tool": tool},
+            },
+        )
+
+    async def do_call(self, session: Session, tool: str, arguments: dict[str, Any]) -> None:
+        assert session.tools is not None
+        params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": self.made}}
+        result = json.loads(await session.tools._request("tools/call", params))
+        said = "".join(map(_shown, result["content"]))
+        failed = " as an error" if result.get("isError") else ""
+        self.say(session, f"<{tool} returned{failed}: {said}>")
+
+    async def do_ask(self, session: Session, call: dict[str, Any], kinds: list[str]) -> None:
+        call = {**call, "rawInput": _filled(call.get("rawInput"), session.server)}
+        options = [{"optionId": f"the-{kind}", "kind": kind, "name": kind} for kind in kinds]
+        replied: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        identity = self.peer.call(
+            "session/request_permission",
+            {"sessionId": session.name, "toolCall": call, "options": options},
+            lambda reply: None if replied.done() else replied.set_result(reply),
+        )
+        try:
+            reply = await replied
+        except asyncio.CancelledError:
+            self.peer.withdraw(identity)
+            raise
+        outcome = json.loads(reply.result)["outcome"] if isinstance(reply, Response) else {"outcome": "none"}
+        self.note("outcome", outcome)
+        self.say(session, f"<{call['toolCallId']}: {outcome.get('optionId', outcome['outcome'])}>")
+
+    def do_note(self, _session: Session, name: str) -> None:
+        self.note(name, None)
+
+    async def do_all(self, session: Session, steps: list[Any]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for step in steps:
+                group.create_task(self.do(session, step))
+
+    async def do_row(self, session: Session, steps: list[Any]) -> None:
+        for step in steps:
+            await self.do(session, step)
+
+    async def gate(self, _session: Session, name: str) -> None:
+        while not (self.folder / name).exists():  # noqa: ASYNC110 - a file tells nobody that it is there
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    do_gate = gate
+
+    async def do_until(self, session: Session, name: str, step: list[Any]) -> None:
+        work = asyncio.create_task(self.do(session, step))
+        await self.gate(session, name)
+        work.cancel()
+        await asyncio.wait({work})
+
+    def do_after(self, session: Session, steps: list[Any]) -> None:
+        session.after = steps
+
+    async def do_hang(self, _session: Session) -> None:
+        await asyncio.Event().wait()
+
+    async def do_deaf(self, session: Session) -> None:
+        session.deaf = True
+        await asyncio.Event().wait()
+
+    def do_slow_stop(self, session: Session, name: str) -> None:
+        session.stops_at = name
+
+    def do_stop(self, _session: Session, reason: str) -> None:
+        raise TurnOver(reason)
+
+    def do_error(self, _session: Session, code: int, text: str) -> None:
+        raise TurnOver(text, code)
+
+    async def do_exit(self, _session: Session, code: int) -> None:
+        # What was said is on its way first.
+        await asyncio.sleep(0)
+        print("the disk of this agent is on fire", file=sys.stderr, flush=True)
+        os._exit(code)
+
+    async def do_close(self, _session: Session) -> None:
+        self.lives_on = True
+        self.peer.close()
+
+
+def _shown(part: dict[str, Any]) -> str:
+    match part["type"]:
+        case "text":
+            return str(part["text"])
+        case "resource":
+            return f"[{part['resource']['mimeType']}: {part['resource'].get('text')}]"
+        case kind:
+            return f"[{kind}]"
+
+
+def _filled(value: Any, server: str) -> Any:
+    """The raw input of a tool call: a test does not know the random name of its tool server."""
+    if not isinstance(value, dict):
+        return value
+    return {name: server if inner == "{server}" else inner for name, inner in value.items()}
+
+
+async def main() -> None:
+    agent = Agent(json.loads(sys.argv[1]))
+    await connect_stdio(agent, PeerOptions(name="client"))
+    await agent.ended.wait()
+    if agent.lives_on:
+        await asyncio.Event().wait()
+    for session in agent.sessions.values():
+        if session.tools is not None:
+            await session.tools.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

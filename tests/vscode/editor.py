@@ -1,0 +1,253 @@
+"""The extension's side of `dragoman vscode`, over real pipes: what VS Code and its chat would send."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dragoman.jsonrpc import (
+    METHOD_NOT_FOUND,
+    ErrorResponse,
+    Incoming,
+    Notification,
+    Peer,
+    PeerOptions,
+    Reply,
+    Response,
+)
+from dragoman.process import SupervisedProcess
+from fake_agent.steps import COMMAND
+
+__all__ = [
+    "DEADLINE_SECONDS",
+    "PERMISSIONS",
+    "TOOLS",
+    "Answer",
+    "Chat",
+    "Editor",
+    "editor_in",
+    "soon",
+    "tool",
+]
+
+_T = TypeVar("_T")
+
+# Longer than anything here takes on a busy machine. Only a test that fails reaches it.
+DEADLINE_SECONDS = 30.0
+
+
+def tool(name: str) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {"word": {"type": "string"}}}
+    return {"name": name, "description": f"The tool {name}.", "inputSchema": schema}
+
+
+TOOLS = [tool("look_up"), tool("count"), tool("show")]
+PERMISSIONS = [
+    {"name": f"dragoman-agent-action-{risk}", "description": ""}
+    for risk in ("read", "edit", "delete", "execute", "fetch", "other")
+]
+
+
+async def soon(work: Awaitable[_T]) -> _T:
+    return await asyncio.wait_for(work, DEADLINE_SECONDS)
+
+
+@dataclass
+class Answer:
+    """A request for a response, from its sending to its result."""
+
+    editor: Editor
+    id: int = 0
+    parts: list[dict[str, Any]] = field(default_factory=list)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    reply: Reply | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(part["value"] for part in self.parts if part["type"] == "text")
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        return [part for part in self.parts if part["type"] == "tool_call"]
+
+    @property
+    def error(self) -> ErrorResponse:
+        assert isinstance(self.reply, ErrorResponse), self.reply
+        return self.reply
+
+    @property
+    def kind(self) -> object:
+        """The kind of error, in our own words."""
+        data = self.error.error.data
+        return data.get("kind") if isinstance(data, dict) else None
+
+    async def until(self, is_so: Callable[[Answer], object]) -> None:
+        async def look() -> None:
+            while not is_so(self):
+                assert self.reply is None, self
+                self.news.clear()
+                await self.news.wait()
+
+        await soon(look())
+
+    async def settled(self) -> Answer:
+        async def look() -> None:
+            while self.reply is None:
+                self.news.clear()
+                await self.news.wait()
+
+        await soon(look())
+        return self
+
+    def cancel(self) -> None:
+        self.editor.peer.notify("lm/cancel", {"requestId": self.id})
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """As the chat gives it back: the last marker first, all text in one part, then the calls."""
+        markers = [part for part in self.parts if part.get("mimeType") == "stateful_marker"]
+        text = [{"type": "text", "value": self.text}] if self.text else []
+        return {"role": "assistant", "content": [*markers[-1:], *text, *self.calls]}
+
+
+class Editor:
+    def __init__(self) -> None:
+        self._peer: Peer | None = None
+        self.answers: dict[int, Answer] = {}
+        self.closed_because: str | None = None
+
+    @property
+    def peer(self) -> Peer:
+        assert self._peer is not None
+        return self._peer
+
+    # As a receiver.
+
+    def connected(self, peer: Peer) -> None:
+        self._peer = peer
+
+    def request(self, incoming: Incoming) -> None:
+        incoming.fail(METHOD_NOT_FOUND, "the editor is asked nothing")
+
+    def notification(self, notification: Notification) -> None:
+        params = json.loads(notification.params)
+        if notification.method == "lm/responsePart":
+            answer = self.answers[params["requestId"]]
+            assert answer.reply is None, "a part behind its result"
+            answer.parts.append(params["part"])
+            answer.news.set()
+
+    def closed(self, reason: str) -> None:
+        self.closed_because = reason
+
+    # Asking.
+
+    async def ask(self, method: str, params: object) -> Any:
+        return json.loads(await soon(self.peer.request(method, params)))
+
+    async def initialize(self, folder: Path) -> Any:
+        return await self.ask(
+            "initialize",
+            {
+                "protocolVersion": 1,
+                "client": {"name": "test", "version": "1"},
+                "workspaceFolders": [str(folder)],
+                "features": {"thinking": True, "data": True},
+            },
+        )
+
+    def respond(self, model: str, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> Answer:
+        answer = Answer(self)
+
+        def on_reply(reply: Reply) -> None:
+            answer.reply = reply
+            answer.news.set()
+
+        params = {"modelId": model, "messages": messages, "options": {"tools": tools}}
+        identity = self.peer.call("lm/provideLanguageModelChatResponse", params, on_reply)
+        assert isinstance(identity, int)
+        answer.id = identity
+        self.answers[identity] = answer
+        return answer
+
+    async def approve(self, call: dict[str, Any], **edited: object) -> dict[str, Any]:
+        """The person has said yes: what VS Code does then, and the result it puts into the history."""
+        asked = {"name": call["name"], "input": {**call["input"], **edited}}
+        invoked = await self.ask("tools/invoke", asked)
+        return {"type": "tool_result", "callId": call["callId"], "content": invoked["content"]}
+
+
+@dataclass
+class Chat:
+    """A chat in the editor: its history is all that identifies it."""
+
+    editor: Editor
+    model: str = "demo"
+    tools: list[dict[str, Any]] = field(default_factory=lambda: [*TOOLS, *PERMISSIONS])
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def begin(self, *contents: dict[str, Any] | str) -> Answer:
+        """Each in a message of its own."""
+        for part in contents:
+            content = {"type": "text", "value": part} if isinstance(part, str) else part
+            self.history.append({"role": "user", "content": [content]})
+        return self.editor.respond(self.model, list(self.history), self.tools)
+
+    async def end(self, answer: Answer) -> Answer:
+        await answer.settled()
+        assert isinstance(answer.reply, Response), answer.reply
+        assert json.loads(answer.reply.result) == {}
+        if answer.text or answer.calls:
+            self.history.append(answer.message)
+        return answer
+
+    async def say(self, *contents: dict[str, Any] | str) -> Answer:
+        return await self.end(self.begin(*contents))
+
+
+def returned(call: dict[str, Any], *content: dict[str, Any] | str, **more: object) -> dict[str, Any]:
+    """The result of a call."""
+    parts = [{"type": "text", "value": part} if isinstance(part, str) else part for part in content]
+    return {"type": "tool_result", "callId": call["callId"], "content": parts, **more}
+
+
+def image(data: bytes) -> dict[str, Any]:
+    return {"type": "data", "mimeType": "image/png", "data": base64.b64encode(data).decode()}
+
+
+@asynccontextmanager
+async def editor_in(
+    folder: Path, *, initialized: bool = True, **options: object
+) -> AsyncIterator[tuple[Editor, SupervisedProcess]]:
+    """`dragoman vscode` with two models: the demo agent, and the fake agent with these options."""
+    arguments = json.dumps({"folder": str(folder), **options})
+    demo = ["dragoman", "demo-agent", "--pace", "instant", "--sessions", str(folder / "sessions")]
+    config = folder / "dragoman.toml"
+    # A JSON string is a TOML string, too.
+    config.write_text(
+        f'[models.demo]\nkind = "acp"\nagent = "demo"\ncommand = {json.dumps(demo)}\n'
+        f'[models.fake]\nkind = "acp"\nagent = "demo"\ncommand = {json.dumps([*COMMAND, arguments])}\n'
+    )
+    command = (
+        sys.executable,
+        "-m",
+        "dragoman",
+        "vscode",
+        "--config",
+        str(config),
+        "--state-dir",
+        str(folder),
+    )
+    async with await SupervisedProcess.start(command, cwd=folder) as process:
+        editor = Editor()
+        await process.connect(editor, PeerOptions(name="dragoman"))
+        if initialized:
+            await editor.initialize(folder)
+        yield editor, process

@@ -1,0 +1,133 @@
+"""The protocol of `dragoman vscode`: its forms, its errors, its end."""
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from dragoman.jsonrpc import RemoteError, Reply, Response
+from process.living import all_gone
+from vscode.editor import Chat, Editor, editor_in, soon
+
+
+def _agents(folder: Path) -> set[int]:
+    entries = map(json.loads, (folder / "journal").read_text().splitlines())
+    return {entry["params"]["pid"] for entry in entries if entry["method"] == "started"}
+
+
+async def test_the_handshake_and_everything_that_is_wrong_before_and_after_it(tmp_path: Path) -> None:
+    async with editor_in(tmp_path, initialized=False) as (editor, process):
+        with pytest.raises(RemoteError) as early:
+            await editor.ask("lm/provideLanguageModelChatInformation", {"silent": True})
+        assert early.value.code == -32002
+        with pytest.raises(RemoteError) as newer:
+            await editor.ask("initialize", {"protocolVersion": 2})
+        assert newer.value.code == -32602
+        assert newer.value.data == {"supported": [1]}
+        assert "1" in newer.value.message
+
+        hello = await editor.initialize(tmp_path)
+        assert hello["protocolVersion"] == 1
+        assert hello["server"]["name"] == "dragoman"
+        assert "dragoman-agent-action-execute" in hello["permissionTools"]
+        assert len(hello["permissionTools"]) == 6
+
+        with pytest.raises(RemoteError) as unknown:
+            await editor.ask("lm/somethingNew", {})
+        assert unknown.value.code == -32601
+        with pytest.raises(RemoteError) as unreadable:
+            await editor.ask("lm/provideLanguageModelChatResponse", {"messages": "none"})
+        assert unreadable.value.code == -32602
+
+        # A malformed line is answered or logged, and the next one served.
+        editor.peer.stream.write(b"{not json}\n[]\n\xff\xff\n")
+        models = (await editor.ask("lm/provideLanguageModelChatInformation", {"silent": True}))["models"]
+        described = {model["id"]: model for model in models}
+        assert set(described) >= {"demo", "fake"}
+        demo = described["demo"]
+        assert demo["capabilities"] == {"toolCalling": True, "imageInput": True}
+        assert demo["maxInputTokens"] > 0
+        assert demo["isBYOK"] is True
+        assert "\\" not in demo["id"]
+
+        await _counts_tokens(editor)
+        await _fails_by_kind(editor)
+
+        assert await editor.ask("shutdown", {}) == {}
+        assert (await soon(process.wait())).code == 0
+
+
+async def _counts_tokens(editor: Editor) -> None:
+    words = {"modelId": "demo", "text": "some words to count"}
+    count = await editor.ask("lm/provideTokenCount", words)
+    assert isinstance(count, int)
+    assert count > 0
+    message = {"role": "user", "content": [{"type": "text", "value": "some words to count"}]}
+    assert await editor.ask("lm/provideTokenCount", {"modelId": "demo", "message": message}) >= count
+
+
+async def _fails_by_kind(editor: Editor) -> None:
+    nobody = await editor.respond("nobody", [{"role": "user", "content": []}], []).settled()
+    assert nobody.error.error.code == -32000
+    assert nobody.kind == "not_found"
+    # H18: a history that ends with an assistant message.
+    said = {"role": "assistant", "content": [{"type": "text", "value": "I am done."}]}
+    over = await editor.respond("demo", [said], []).settled()
+    assert over.kind == "bad_request"
+    # A permission tool without a request behind it.
+    asked = {"name": "dragoman-agent-action-execute", "input": {"nonce": "made up", "title": "rm -rf /"}}
+    prepared = await editor.ask("tools/prepareInvocation", asked)
+    assert "no longer open" in prepared["confirmationMessages"]["message"]
+    assert "rm -rf" not in json.dumps(prepared)
+    invoked = await editor.ask("tools/invoke", asked)
+    assert "nothing was allowed" in invoked["content"][0]["value"]
+
+
+async def test_i7_shutdown_with_work_under_way_settles_it_and_leaves_no_process(tmp_path: Path) -> None:
+    async with editor_in(tmp_path) as (editor, process):
+        chat = Chat(editor, "fake")
+        answer = chat.begin(json.dumps([["say", "working"], ["hang"]]))
+        await answer.until(lambda answer: answer.text)
+        agents = _agents(tmp_path)
+        ended: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        editor.peer.call("shutdown", {}, ended.set_result)
+        late = chat.begin("too late")
+        assert isinstance(await soon(ended), Response)
+        await chat.end(answer)
+        assert (await late.settled()).error.error.code == -32600
+        assert (await soon(process.wait())).code == 0
+        assert len(agents) == 1
+        await soon(all_gone(agents))
+
+
+async def _agent_at_work(editor: Editor, folder: Path) -> set[int]:
+    chat = Chat(editor, "fake")
+    answer = chat.begin(json.dumps([["say", "working"], ["deaf"]]))
+    await answer.until(lambda answer: answer.text)
+    agents = _agents(folder)
+    assert len(agents) == 1
+    return agents
+
+
+async def test_f13_two_seconds_after_we_are_killed_no_agent_lives(tmp_path: Path) -> None:
+    async with editor_in(tmp_path) as (editor, process):
+        agents = await _agent_at_work(editor, tmp_path)
+        os.kill(process.pid, signal.SIGKILL)
+        assert await soon(all_gone(agents)) < 2
+
+
+async def test_f15_when_the_editor_is_gone_agents_are_ended_and_so_are_we(tmp_path: Path) -> None:
+    async with editor_in(tmp_path) as (editor, process):
+        agents = await _agent_at_work(editor, tmp_path)
+        editor.peer.close("the window was closed")
+        assert (await soon(process.wait())).code == 0
+        await soon(all_gone(agents))
+
+
+async def test_f15_the_end_of_our_input_is_an_end_with_status_0(tmp_path: Path) -> None:
+    async with editor_in(tmp_path) as (editor, process):
+        editor.peer.close_writing()
+        assert (await soon(process.wait())).code == 0
