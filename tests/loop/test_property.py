@@ -479,10 +479,7 @@ async def tell(plan: Plan) -> None:
             if state.ended not in (None, "suspended"):
                 break
             continue
-        if process.task.cancelled():
-            state = process.last_state
-            break
-        state = process.task.result()
+        state = process.last_state if process.task.cancelled() else process.task.result()
         assert state == process.last_state
         if state.ended != "suspended":
             break

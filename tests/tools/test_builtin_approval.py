@@ -104,6 +104,18 @@ async def test_p17_a_command_allowed_in_one_session_is_asked_in_another(tmp_path
         assert await process.is_asked("run_command", command="true")
 
 
+async def test_a_command_that_is_always_approved_is_so_in_its_folder_only(
+    tmp_path: Path, folder: Path, other_folder: Path
+) -> None:
+    (folder / "check.sh").write_text("true\n")
+    (other_folder / "check.sh").write_text("echo something else\n")
+    with Database.open(tmp_path / "state") as database:
+        process = _Process(database, folder)
+        assert await process.is_asked("run_command", command="sh check.sh", level="always")
+        assert not await process.is_asked("run_command", command="sh check.sh")
+        assert await _Process(database, other_folder).is_asked("run_command", command="sh check.sh")
+
+
 @pytest.mark.parametrize("level", ["workspace", "always"])
 async def test_p18_a_path_approved_for_longer_is_not_asked_again(
     tmp_path: Path, folder: Path, other_folder: Path, level: ApprovalLevel

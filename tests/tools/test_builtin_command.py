@@ -1,18 +1,21 @@
 import asyncio
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from dragoman.lm import CancellationError, CancellationSource
-from dragoman.tools.builtin import group as group_module
+from dragoman.tools.builtin import child as child_module
+from dragoman.tools.builtin.child import run_child, run_module
 from dragoman.tools.builtin.command import DEFAULT_SECONDS, OUTPUT_BYTES, run_command
-from dragoman.tools.builtin.group import process_group, run_module
 from dragoman.tools.builtin.output import HeadAndTail
+from dragoman.tools.builtin.pace import PACE_SECONDS, paced
 from dragoman.tools.builtin.workspace import WorkspaceError
 from dragoman.tools.tool import ToolResult
 from tool_calls import DEADLINE, Deadline, Lifeline, Workbench, text
+from virtual_clock import VirtualClock
 
 
 @pytest.fixture
@@ -33,6 +36,22 @@ def _real(path: Path) -> str:
 _FAMILY = "exec 3>alive; sleep 1000 & (sleep 1000; true) & echo started >&3; wait"
 # One that does not want to go.
 _STUBBORN = f"trap '' TERM INT HUP; {_FAMILY}"
+# One that makes itself a session of its own, and whose parent has gone. (`setsid` is not on every system.)
+_STRAY = (
+    f"exec 3>alive; mkfifo ready; ({sys.executable} -I -S -c"
+    """ 'import os; os.setsid(); open("ready", "w").close(); os.execvp("sleep", ["sleep", "1000"])' &)"""
+    "; cat ready; echo started >&3"
+)
+# A program that runs one command, for as long as it lives itself.
+_ONE_COMMAND = """
+import asyncio, sys
+from pathlib import Path
+from dragoman.lm import CancellationSource
+from dragoman.tools.builtin.command import run_command
+from dragoman.tools.tool import Invocation
+invocation = Invocation({"command": sys.argv[1], "timeout_seconds": 60}, (Path.cwd(),))
+asyncio.run(run_command().invoke(invocation, CancellationSource().token))
+"""
 
 
 class TestQuestion:
@@ -50,9 +69,16 @@ class TestQuestion:
         assert "echo safe\\x1b[2K\\rrm -rf .\\u202e" in prepared.confirmation.message
         assert prepared.invocation_message == "Running echo safe\\x1b[2K\\rrm -rf .\\u202e"
 
-    async def test_an_approval_that_lasts_is_for_the_exact_command(self, running: Workbench) -> None:
-        keys = [(await running.ask(command=command)).approval_key for command in ("make", "make ", "MAKE")]
-        assert keys == ["make", "make ", "MAKE"]
+    async def test_an_approval_that_lasts_is_for_the_exact_command_in_its_folder(
+        self, running: Workbench, tmp_path: Path
+    ) -> None:
+        prepared = [await running.ask(command=command) for command in ("make", "make ", "MAKE")]
+        assert [each.approval_key for each in prepared] == [
+            f"in '{_real(tmp_path)}': make",
+            f"in '{_real(tmp_path)}': make ",
+            f"in '{_real(tmp_path)}': MAKE",
+        ]
+        assert {each.covers for each in prepared} == {"this command in this folder"}
 
     async def test_without_a_workspace(self) -> None:
         bench = Workbench(run_command())
@@ -100,6 +126,13 @@ class TestRunning:
         await running.said(command="echo one; echo; printf '\\033two\\n'")
         assert running.progress[-1] == "\\x1btwo"
 
+    async def test_progress_is_not_faster_than_an_eye(self, tmp_path: Path) -> None:
+        # A clock that stands still: there is one line at first, and the last at the end.
+        bench = Workbench(run_command(VirtualClock()), tmp_path)
+        await bench.said(command="head -c 5000000 /dev/zero | tr '\\0' '\\n' | sed 's/^/x/'; echo last")
+        assert len(bench.progress) == 2
+        assert bench.progress[-1] == "last"
+
     async def test_a_nul_in_the_command(self, running: Workbench) -> None:
         assert "could not be started" in await running.complaint(command="echo\0")
 
@@ -113,7 +146,7 @@ class TestTheEnd:
     async def test_time_is_over(
         self, running: Workbench, lifeline: Lifeline, command: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(group_module, "END_SECONDS", 0.2)
+        monkeypatch.setattr(child_module, "END_SECONDS", 0.2)
         deadline = Deadline(DEFAULT_SECONDS, monkeypatch)
         call = asyncio.create_task(running.complaint(command=f"echo before; {command}"))
         assert await lifeline.first_line() == "started"
@@ -127,7 +160,7 @@ class TestTheEnd:
     async def test_cancelled_by_the_token(
         self, running: Workbench, lifeline: Lifeline, command: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(group_module, "END_SECONDS", 0.2)
+        monkeypatch.setattr(child_module, "END_SECONDS", 0.2)
         source = CancellationSource()
         call = asyncio.create_task(running.invoke(running.invocation(command=command), source.token))
         assert await lifeline.first_line() == "started"
@@ -149,43 +182,58 @@ class TestTheEnd:
         with pytest.raises(asyncio.CancelledError):
             await call
         await lifeline.end()
+        # Nobody waits for the supervisor any more, but the loop must not close before it is buried.
+        async with asyncio.timeout(DEADLINE):
+            await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
 
-    async def test_processes_left_behind_are_ended_and_told(
-        self, running: Workbench, lifeline: Lifeline
+    @pytest.mark.parametrize("output", ["", ">/dev/null 2>&1"])
+    async def test_processes_left_behind_are_ended(
+        self, running: Workbench, lifeline: Lifeline, output: str
     ) -> None:
         call = asyncio.create_task(
-            running.said(command="exec 3>alive; sleep 1000 >/dev/null 2>&1 & echo started >&3")
+            running.said(command=f"exec 3>alive; sleep 1000 {output} & echo started >&3")
         )
         assert await lifeline.first_line() == "started"
-        assert await call == "[Exit code 0.] [It had left processes behind; they were ended.]"
+        assert await call == "[Exit code 0.]"
         await lifeline.end()
 
-    async def test_processes_left_behind_that_hold_the_output(
-        self, running: Workbench, lifeline: Lifeline, monkeypatch: pytest.MonkeyPatch
+    async def test_processes_that_left_the_group_are_ended(
+        self, running: Workbench, lifeline: Lifeline
     ) -> None:
-        monkeypatch.setattr(group_module, "LINGER_SECONDS", 0.05)
-        call = asyncio.create_task(running.said(command="exec 3>alive; sleep 1000 & echo started >&3"))
+        if not sys.platform.startswith("linux"):
+            pytest.skip("only Linux lets a process adopt the orphans among its descendants")
+        call = asyncio.create_task(running.said(command=_STRAY))
         assert await lifeline.first_line() == "started"
-        assert "left processes behind" in await call
+        assert await call == "[Exit code 0.]"
         await lifeline.end()
+
+    @pytest.mark.parametrize("command", [_FAMILY, _STUBBORN, f"{_STRAY}; sleep 1000"])
+    async def test_nothing_is_left_two_seconds_after_we_were_killed(
+        self, tmp_path: Path, lifeline: Lifeline, command: str
+    ) -> None:
+        us = await asyncio.create_subprocess_exec(sys.executable, "-c", _ONE_COMMAND, command, cwd=tmp_path)
+        assert await lifeline.first_line() == "started"
+        us.kill()
+        await us.wait()
+        killed = time.monotonic()
+        await lifeline.end()
+        assert time.monotonic() - killed < 2
 
     @pytest.mark.parametrize("turns", range(4))
     async def test_cancelled_while_it_starts(self, tmp_path: Path, lifeline: Lifeline, turns: int) -> None:
         async def start() -> None:
-            async with process_group(
+            await run_child(
                 ["/bin/sh", "-c", _STUBBORN],
+                seconds=DEADLINE,
                 folder=tmp_path,
                 environment=os.environ,
                 receive=lambda _data: None,
-            ) as group:
-                await group.finished()
+            )
 
         starting = asyncio.create_task(start())
         for _ in range(turns):
             await asyncio.sleep(0)
-        # All of them, as a loop does that is about to close.
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
+        starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             async with asyncio.timeout(DEADLINE):
                 await starting
@@ -193,13 +241,6 @@ class TestTheEnd:
         lifeline.path.write_text("nobody\n")
         await lifeline.first_line()
         await lifeline.end()
-
-    async def test_a_program_that_cannot_be_started(self, tmp_path: Path) -> None:
-        with pytest.raises(FileNotFoundError):
-            async with process_group(
-                ["/nowhere"], folder=tmp_path, environment={}, receive=lambda _data: None
-            ):
-                pytest.fail("there is no such program")
 
     def test_a_loop_that_closes_with_a_command_in_it(self, running: Workbench, lifeline: Lifeline) -> None:
         async def run_and_leave() -> None:
@@ -234,6 +275,34 @@ class TestOurOwnModules:
                 "json.tool", "--help", seconds=DEADLINE, receive=lambda _data: None, given=b" " * 10**6
             )
         assert status == 0
+
+
+class TestPace:
+    async def test_the_first_line_at_once_and_then_the_last_of_each_while(self) -> None:
+        clock = VirtualClock()
+        passed_on: list[str] = []
+        async with paced(passed_on.append, clock) as progress:
+            for line in "abc":
+                progress(line)
+            await _settled()
+            assert passed_on == ["c"]
+            progress("d")
+            progress("e")
+            await _settled()
+            assert passed_on == ["c"]
+            clock.advance(PACE_SECONDS)
+            await _settled()
+            assert passed_on == ["c", "e"]
+            clock.advance(PACE_SECONDS)
+            await _settled()
+            assert passed_on == ["c", "e"]
+            progress("f")
+        assert passed_on == ["c", "e", "f"]
+
+
+async def _settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 class TestHeadAndTail:

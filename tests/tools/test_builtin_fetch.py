@@ -5,10 +5,13 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
-from dragoman.lm import CancellationError, CancellationSource, DataPart
+from dragoman.lm import CancellationError, CancellationSource, CancellationToken, DataPart
+from dragoman.store import ApprovalStore, Database
+from dragoman.tools.approvals import Approvals
 from dragoman.tools.autoapproval import AutoApproval
 from dragoman.tools.builtin import download as download_module, fetch as fetch_module
 from dragoman.tools.builtin.download import (
@@ -16,12 +19,16 @@ from dragoman.tools.builtin.download import (
     MAX_BODY_BYTES,
     LedToLocal,
     _ConnectionWatch,
-    _is_same_place,
+    _is_same_address,
 )
 from dragoman.tools.builtin.fetch import MAX_LOCAL_HOSTS, MAX_TEXT, fetch_url
 from dragoman.tools.builtin.page import main, page_text
+from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Question
+from dragoman.tools.registry import Registry
+from dragoman.tools.runtime import ToolRuntime
+from dragoman.tools.tool import ToolResult
 from dragoman.tools.urls import Url, UrlError
-from tool_calls import Deadline, Workbench, text
+from tool_calls import DEADLINE, Deadline, Workbench, text
 
 _PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
@@ -90,6 +97,28 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
 @pytest.fixture
 def fetching() -> Workbench:
     return Workbench(fetch_url())
+
+
+def _runtime(auto: AutoApproval, approvals: Approvals | None = None) -> ToolRuntime:
+    registry = Registry()
+    registry.add(fetch_url())
+    return ToolRuntime(registry, approvals or Approvals(), auto, session="one")
+
+
+class _Person:
+    """Agrees to everything, as far as can be, and remembers what was asked."""
+
+    def __init__(self, level: ApprovalLevel = "once") -> None:
+        self._level: ApprovalLevel = level
+        self.asked: list[Question] = []
+
+    async def confirm(self, question: Question, token: CancellationToken) -> Decision:
+        self.asked.append(question)
+        return Approve(self._level)
+
+    async def fetch(self, runtime: ToolRuntime, url: str) -> ToolResult:
+        async with asyncio.timeout(DEADLINE):
+            return await runtime.invoke("fetch_url", {"url": url}, self, CancellationSource().token)
 
 
 @pytest.fixture
@@ -245,11 +274,22 @@ class TestContent:
 
 
 class TestRedirections:
-    async def test_on_the_same_host(self, fetching: Workbench, server: _Server) -> None:
-        server.answers["/a"] = _Answer(status=302, headers={"Location": "b"})
-        server.answers["/b"] = _Answer(status=301, headers={"Location": f"{server.origin}/c"})
-        server.answers["/c"] = _Answer(b"here")
+    async def test_to_the_same_address_with_a_slash(self, fetching: Workbench, server: _Server) -> None:
+        server.answers["/a"] = _Answer(status=301, headers={"Location": "/a/"})
+        server.answers["/a/"] = _Answer(b"here")
         assert await fetching.said(url=f"{server.origin}/a") == "here"
+
+    async def test_a_pattern_for_one_path_does_not_lead_to_another(self, server: _Server) -> None:
+        server.answers["/open/x"] = _Answer(status=302, headers={"Location": "/admin/delete?all=1"})
+        server.answers["/admin/delete?all=1"] = _Answer(b"deleted")
+        auto = AutoApproval(urls={f"{server.origin}/open/*": True, f"{server.origin}/admin/*": False})
+        person = _Person()
+        result = await person.fetch(_runtime(auto), f"{server.origin}/open/x")
+        assert f"redirects to {server.origin}/admin/delete?all=1, which nobody was asked about" in text(
+            result
+        )
+        assert [path for path, _ in server.asked] == ["/open/x"]
+        assert person.asked == []
 
     @pytest.mark.parametrize(
         "location",
@@ -260,6 +300,10 @@ class TestRedirections:
             "http://127.0.0.1:1/",
             "https://127.0.0.1:{port}/",
             "http://127.0.0.1/",
+            "/b",
+            "/a?b",
+            "/a/b",
+            "/a//",
         ],
     )
     async def test_to_another_place(self, fetching: Workbench, server: _Server, location: str) -> None:
@@ -283,18 +327,21 @@ class TestRedirections:
     @pytest.mark.parametrize(
         ("target", "same"),
         [
-            ("http://good.example/b", True),
-            ("https://good.example/b", True),
-            ("http://good.example:8080/", False),
-            ("https://good.example:8443/", False),
-            ("https://www.good.example/", False),
+            ("http://good.example/a?b", True),
+            ("https://good.example/a?b", True),
+            ("https://good.example/a/?b", True),
+            ("https://good.example/a", False),
+            ("https://good.example/b?b", False),
+            ("http://good.example:8080/a?b", False),
+            ("https://good.example:8443/a?b", False),
+            ("https://www.good.example/a?b", False),
         ],
     )
-    def test_what_is_the_same_place(self, target: str, *, same: bool) -> None:
-        assert _is_same_place(Url.parse("http://good.example/a"), Url.parse(target)) is same
+    def test_what_is_the_same_address(self, target: str, *, same: bool) -> None:
+        assert _is_same_address(Url.parse("http://good.example/a?b"), Url.parse(target)) is same
 
     def test_the_way_back_to_an_open_line_is_not(self) -> None:
-        assert not _is_same_place(Url.parse("https://good.example/"), Url.parse("http://good.example/"))
+        assert not _is_same_address(Url.parse("https://good.example/"), Url.parse("http://good.example/"))
 
 
 class TestLocalAddresses:
@@ -315,7 +362,50 @@ class TestLocalAddresses:
         assert aware.confirmation is not None
         assert "This leads to `127.0.0.1`, on this machine" in aware.confirmation.message
         assert aware.urls == ()
+        assert aware.always_ask
+        assert aware.approval_key == f"{url} at 127.0.0.1"
+        assert aware.covers == "this address, as long as it leads to 127.0.0.1"
         assert await fetching.said(url=url) == "here"
+
+    @pytest.mark.parametrize("level", ["session", "workspace", "always"])
+    async def test_what_was_approved_for_the_name_is_not_for_where_it_leads(
+        self, server: _Server, public_name: str, tmp_path: Path, level: ApprovalLevel
+    ) -> None:
+        server.answers["/a"] = _Answer(b"here")
+        url = f"http://{public_name}:{server.port}/a"
+        with Database.open(tmp_path / "state") as database:
+            runtime = _runtime(AutoApproval(), Approvals(ApprovalStore(database), tmp_path))
+            person = _Person(level)
+            assert (await person.fetch(runtime, url)).is_error
+            assert server.asked == []
+            # From now on they are asked about each call, and can agree to no more than that.
+            for asked in (2, 3):
+                assert text(await person.fetch(runtime, url)) == "here"
+                assert len(person.asked) == asked
+        assert person.asked[-1].levels == ("once",)
+        assert "This leads to `127.0.0.1`" in person.asked[-1].confirmation.message
+
+    @pytest.mark.parametrize("by_pattern", [True, False])
+    async def test_no_setting_covers_where_a_name_leads(
+        self, server: _Server, public_name: str, *, by_pattern: bool
+    ) -> None:
+        origin = f"http://{public_name}:{server.port}"
+        auto = AutoApproval(urls={f"{origin}/*": True}) if by_pattern else AutoApproval(all=True)
+        server.answers["/a"] = _Answer(b"here")
+        runtime, person = _runtime(auto), _Person()
+        assert (await person.fetch(runtime, f"{origin}/a")).is_error
+        assert person.asked == []
+        assert text(await person.fetch(runtime, f"{origin}/a")) == "here"
+        assert len(person.asked) == 1
+
+    async def test_a_name_may_lead_to_the_address_that_was_shown_and_to_no_other(self) -> None:
+        watch = _ConnectionWatch("good.example", local_allowed="127.0.0.1")
+        await watch("connection.connect_tcp.started", {"host": "good.example"})
+        await watch("connection.connect_tcp.complete", {"return_value": _Stream(("127.0.0.1", 80))})
+        other = _Stream(("169.254.169.254", 80))
+        with pytest.raises(LedToLocal, match=r"169\.254"):
+            await watch("connection.connect_tcp.complete", {"return_value": other})
+        assert other.is_closed
 
     async def test_a_call_that_was_asked_about_before_is_not_made(
         self, fetching: Workbench, server: _Server, public_name: str
@@ -346,7 +436,7 @@ class TestLocalAddresses:
         self, peer: object, told: str
     ) -> None:
         stream = _Stream(peer)
-        watch = _ConnectionWatch("good.example", local_allowed=False)
+        watch = _ConnectionWatch("good.example", local_allowed=None)
         await watch("connection.connect_tcp.started", {"host": "good.example"})
         with pytest.raises(LedToLocal, match=told):
             await watch("connection.connect_tcp.complete", {"return_value": stream})
@@ -354,7 +444,7 @@ class TestLocalAddresses:
 
     async def test_a_connection_to_the_internet_stays(self) -> None:
         stream = _Stream(("8.8.8.8", 80))
-        watch = _ConnectionWatch("good.example", local_allowed=False)
+        watch = _ConnectionWatch("good.example", local_allowed=None)
         await watch("connection.connect_tcp.started", {"host": "good.example"})
         await watch("connection.connect_tcp.complete", {"return_value": stream})
         assert not stream.is_closed

@@ -7,7 +7,7 @@ import pytest
 
 from dragoman.lm import CancellationError, CancellationSource
 from dragoman.tools.builtin import search as search_module, searcher
-from dragoman.tools.builtin.group import run_module
+from dragoman.tools.builtin.child import run_module
 from dragoman.tools.builtin.search import SEARCH_SECONDS, search_files
 from dragoman.tools.builtin.searcher import EXCERPT, MAX_FILE_BYTES, UNUSABLE, main
 from tool_calls import Deadline, Workbench

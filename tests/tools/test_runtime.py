@@ -406,6 +406,42 @@ class TestStandingApproval:
         runtime.remember(prepared, Approve("session"))
         assert runtime.standing_approval(prepared) is None
 
+    @pytest.mark.parametrize("read_only", [True, False])
+    async def test_a_call_that_must_always_be_asked_about_is_covered_by_nothing(
+        self, *, read_only: bool
+    ) -> None:
+        always_ask = False
+
+        async def prepare(_invocation: Invocation, _token: CancellationToken) -> PreparedInvocation:
+            return PreparedInvocation(
+                approval_key="same", always_ask=always_ask, urls=("https://good.example/",)
+            )
+
+        auto = AutoApproval(all=True, urls={"https://good.example/*": True})
+        runtime = runtime_of(Preparing(prepare), auto=auto, read_only=read_only)
+        runtime.remember(await runtime.prepare(call(), token()), Approve("session"))
+        always_ask = True
+        prepared = await runtime.prepare(call(), token())
+        assert runtime.standing_approval(prepared) is None
+        assert prepared.question.levels == ("once",)
+
+    @pytest.mark.parametrize(
+        ("prepared", "covers"),
+        [
+            (PreparedInvocation(), "exactly this input"),
+            (PreparedInvocation(approval_key="x"), "every call that the tool counts as the same"),
+            (PreparedInvocation(approval_key="x", covers="any x"), "any x"),
+        ],
+    )
+    async def test_the_question_says_what_an_approval_covers(
+        self, prepared: PreparedInvocation, covers: str
+    ) -> None:
+        async def prepare(_invocation: Invocation, _token: CancellationToken) -> PreparedInvocation:
+            return prepared
+
+        runtime = runtime_of(Preparing(prepare))
+        assert (await runtime.prepare(call(), token())).question.covers == covers
+
     async def test_the_question_offers_the_levels_that_can_be_promised(self) -> None:
         prepared = await runtime_of(Recorder()).prepare(call(), token())
         assert prepared.question.levels == Approvals().levels

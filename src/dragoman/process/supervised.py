@@ -67,6 +67,8 @@ class SupervisedProcess:
         self._close_input: Callable[[], None] = launched.stdin.close
         self._exited: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
         self._watching = asyncio.create_task(self._watch(), name=f"watch {command[0]}")
+        # A task that is cancelled before its first step runs nothing of itself, not even its `finally`.
+        self._watching.add_done_callback(self._settle_unwatched)
         self._stopping: asyncio.Task[None] | None = None
 
     @classmethod
@@ -212,6 +214,11 @@ class SupervisedProcess:
             await self._control.closed.wait()
         finally:
             await self._bury()
+
+    def _settle_unwatched(self, _watching: asyncio.Task[None]) -> None:
+        if not self._exited.done():
+            self._control.abandon()
+            self._exited.set_result(Exit())
 
     async def _bury(self) -> None:
         """Also when the event loop ends before we were stopped: then the channel is closed here."""

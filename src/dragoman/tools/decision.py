@@ -41,6 +41,8 @@ class Question:
     confirmation: Confirmation
     # The levels that may be chosen here: no workspace level without a workspace.
     levels: tuple[ApprovalLevel, ...] = LEVELS
+    # What an approval that lasts would be for, in a few plain words.
+    covers: str = "exactly this input"
 
 
 class Confirmer(Protocol):

@@ -32,6 +32,10 @@ PREPARE_SECONDS = 30
 # What a person reads before deciding. A tool whose inputs are larger prepares its own message.
 _MAX_SHOWN = 20_000
 
+# What an approval covers, where the tool has no words for it: its key is missing, or is its own affair.
+_EXACTLY_THIS = "exactly this input"
+_THE_SAME_TO_THE_TOOL = "every call that the tool counts as the same"
+
 
 class ToolProblem(Exception):
     """A call that was not made, and why, in words for the model."""
@@ -52,6 +56,8 @@ class PreparedCall:
     question: Question
     approval_key: str
     urls: tuple[str, ...] = ()
+    # Nothing but a person's word for this very call will do.
+    always_ask: bool = False
 
 
 async def prepare(
@@ -87,10 +93,12 @@ async def prepare(
             display_name=display_name,
             input=completed,
             confirmation=prepared.confirmation or Confirmation(display_name, _shown(completed)),
-            levels=levels,
+            levels=("once",) if prepared.always_ask else levels,
+            covers=prepared.covers or (_EXACTLY_THIS if key is None else _THE_SAME_TO_THE_TOOL),
         ),
         approval_key=json.canonical(completed) if key is None else key,
         urls=prepared.urls,
+        always_ask=prepared.always_ask,
     )
 
 

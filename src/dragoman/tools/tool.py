@@ -64,6 +64,10 @@ class PreparedInvocation:
     confirmation: Confirmation | None = None
     # What an approval that lasts is for. Without it: this tool with exactly this input.
     approval_key: str | None = None
+    # The same for a person, in a few plain words: "any change to notes.txt". Without it: exactly this input.
+    covers: str | None = None
+    # No approval that lasts covers it and none is offered, no setting does: a person decides about this very call.
+    always_ask: bool = False
     # Addresses the invocation will contact: covered by URL patterns that are approved beforehand.
     urls: tuple[str, ...] = ()
 

@@ -13,6 +13,7 @@ from dragoman.backends.agent.acp.messages import Location, ToolActivity
 from dragoman.demo.agent.tools import ConsumerTool, Toolbox
 from dragoman.demo.agent.updates import DiffContent
 from dragoman.lm import ToolCallPart
+from dragoman.tools.builtin.command import approval_key
 from dragoman.tools.builtin.files import MAX_FILE_BYTES, text_or_none
 from dragoman.tools.builtin.workspace import Place, Workspace, WorkspaceError
 from dragoman.tools.schema import SchemaProblem, complete
@@ -45,7 +46,7 @@ def describe(call: ToolCallPart, toolbox: Toolbox) -> Action:
                 status="pending",
                 raw_input={"command": command, "cwd": str(workspace[0])},
             )
-            return Action(activity, command)
+            return Action(activity, approval_key(workspace[0], command))
         case ToolCallPart(name="write_file", input={"path": str(path), "content": str(content)}):
             return _writing(call, path, content, workspace)
         case _:

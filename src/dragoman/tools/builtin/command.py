@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
+from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
 
+from dragoman.clock import Clock, SystemClock
 from dragoman.lm import CancellationToken, gfm, until_cancelled
+from dragoman.process import Exit, SpawnError
+from dragoman.tools.builtin.child import run_child
 from dragoman.tools.builtin.files import FILES_WHEN
-from dragoman.tools.builtin.group import process_group
 from dragoman.tools.builtin.output import HeadAndTail
+from dragoman.tools.builtin.pace import paced
 from dragoman.tools.builtin.visible import visible
 from dragoman.tools.builtin.workspace import Workspace, WorkspaceError
 from dragoman.tools.definition import DefinedTool, tool
 from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, ToolResult
 
-__all__ = ["DEFAULT_SECONDS", "MAX_COMMAND_LENGTH", "MAX_SECONDS", "OUTPUT_BYTES", "run_command"]
+__all__ = [
+    "DEFAULT_SECONDS",
+    "MAX_COMMAND_LENGTH",
+    "MAX_SECONDS",
+    "OUTPUT_BYTES",
+    "approval_key",
+    "run_command",
+]
 
 DEFAULT_SECONDS = 60
 # Builds and test suites; what takes longer is better started by the person.
@@ -27,6 +37,8 @@ MAX_SECONDS = 600
 OUTPUT_BYTES = 20_000
 # A person must be able to read all of it before they say yes.
 MAX_COMMAND_LENGTH = 10_000
+# A line of progress is short; a piece of output may be long and have no ends of lines.
+_PROGRESS_BYTES = 1_000
 
 # Programs that would ask for a key press, draw a screen or colour their output are told that nobody is there.
 _NOBODY_THERE = {
@@ -38,12 +50,14 @@ _NOBODY_THERE = {
 }
 
 
-def run_command() -> DefinedTool:
+def run_command(clock: Clock | None = None) -> DefinedTool:
+    pace_clock = clock or SystemClock()
+
     @tool(
         name="run_command",
         description=(
             "Runs a shell command (sh) in the workspace folder and returns its output, standard output and error"
-            " together, and its exit code. There is no input, and everything it starts ends with it."
+            " together, and its exit code. There is no input. When it ends, what it has left running in the background is ended too."
             f" At most the first and the last {OUTPUT_BYTES:,} bytes of output are returned."
         ),
         display_name="Run command",
@@ -64,12 +78,12 @@ def run_command() -> DefinedTool:
         token: CancellationToken,
     ) -> ToolResult:
         try:
-            return await until_cancelled(_run(command, timeout_seconds, invocation), token)
+            return await until_cancelled(_run(command, timeout_seconds, invocation, pace_clock), token)
         except WorkspaceError as error:
             return ToolResult.error(str(error))
-        except (OSError, ValueError) as error:
+        except SpawnError as error:
             # No such folder any more; a NUL in the command.
-            return ToolResult.error(f"The command could not be started: {error}.")
+            return ToolResult.error(f"The command could not be started. {error}")
 
     @run.prepare
     def ask(command: str, timeout_seconds: float, *, invocation: Invocation) -> PreparedInvocation:
@@ -81,49 +95,44 @@ def run_command() -> DefinedTool:
                 f"{gfm.fence(visible(command), 'sh')}\n\n"
                 f"In {gfm.code(visible(str(folder)))}, for at most {timeout_seconds:g} seconds.",
             ),
-            approval_key=command,
+            approval_key=approval_key(folder, command),
+            covers="this command in this folder",
         )
 
     return run
 
 
-async def _run(command: str, seconds: float, invocation: Invocation) -> ToolResult:
+async def _run(command: str, seconds: float, invocation: Invocation, clock: Clock) -> ToolResult:
     folder = Workspace.of(invocation.workspace).folders[0]
     output = HeadAndTail(OUTPUT_BYTES)
+    async with paced(invocation.progress, clock) as progress:
 
-    def receive(data: bytes) -> None:
-        output.receive(data)
-        last_line = data.decode(errors="replace").rstrip().rpartition("\n")[2]
-        if last_line:
-            invocation.progress(visible(last_line))
+        def receive(data: bytes) -> None:
+            output.receive(data)
+            last_line = data[-_PROGRESS_BYTES:].decode(errors="replace").rstrip().rpartition("\n")[2]
+            if last_line:
+                progress(visible(last_line))
 
-    async with process_group(
-        ["/bin/sh", "-c", command],
-        folder=folder,
-        environment={**os.environ, **_NOBODY_THERE},
-        receive=receive,
-    ) as group:
-        try:
-            async with asyncio.timeout(seconds):
-                status: int | None = await group.finished()
-        except TimeoutError:
-            status = None
-        left_behind = await group.end()
-    match status:
+        ended = await run_child(
+            ["/bin/sh", "-c", command],
+            seconds=seconds,
+            folder=folder,
+            environment={**os.environ, **_NOBODY_THERE},
+            receive=receive,
+        )
+    match ended:
         case None:
             end = f"[Ended after {seconds:g} seconds, with everything it had started. What it did until then is done.]"
-        case 0:
-            end = "[Exit code 0.]"
-        case _ if status < 0:
-            end = f"[Ended by the signal {_signal_name(-status)}.]"
+        case Exit(code=int(code)):
+            end = f"[Exit code {code}.]"
+        case Exit(signal=int(number)):
+            end = f"[Ended by the signal {_signal_name(number)}.]"
         case _:
-            end = f"[Exit code {status}.]"
-    if left_behind and status is not None:
-        end += " [It had left processes behind; they were ended.]"
+            end = "[Ended, and nobody knows how.]"
     said = output.text()
     separator = "" if not said or said.endswith("\n") else "\n"
     text = f"{said}{separator}{end}"
-    return ToolResult.text(text) if status == 0 else ToolResult.error(text)
+    return ToolResult.text(text) if ended is not None and ended.succeeded else ToolResult.error(text)
 
 
 def _signal_name(number: int) -> str:
@@ -131,3 +140,8 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return str(number)
+
+
+def approval_key(folder: Path, command: str) -> str:
+    """The same words mean something else in another folder: `./check.sh` is whatever lies there."""
+    return f"in {str(folder)!r}: {command}"

@@ -1,7 +1,8 @@
 """Getting an address over HTTP: one that was agreed to, and nothing else on the way.
 
-Redirections are followed on the same host only; one that leads elsewhere is told, and can be asked for. An address may
-lead to this machine or the local network although its name does not say so. That is found when the connection stands
+A redirection is followed when it leads to the same address over a safe line, or with or without a slash at its end. Any
+other is told and can be asked for, also one on the same host: what was agreed to may have been one address, or those of
+a pattern, and whoever is asked next time knows. An address may lead to this machine or the local network although its name does not say so. That is found when the connection stands
 and nothing has been sent yet.
 """
 
@@ -9,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 from urllib.parse import urljoin
 
 from dragoman import __version__
@@ -24,6 +25,7 @@ __all__ = [
     "MAX_BODY_BYTES",
     "MAX_REDIRECTIONS",
     "LedToLocal",
+    "LocalAllowed",
     "NotFetched",
     "Page",
     "download",
@@ -33,6 +35,9 @@ FETCH_SECONDS = 30.0
 # A long page of text has some hundred kilobytes.
 MAX_BODY_BYTES = 5 * 1024 * 1024
 MAX_REDIRECTIONS = 5
+
+# Which address on this machine or the local network may be contacted: any, this one, or none.
+LocalAllowed: TypeAlias = str | None
 
 
 class NotFetched(Exception):
@@ -58,7 +63,7 @@ class Page:
     is_cut: bool
 
 
-async def download(url: Url, *, local_allowed: bool) -> Page:
+async def download(url: Url, *, local_allowed: LocalAllowed) -> Page:
     import httpx2  # noqa: PLC0415 - takes a while to import, and most sessions fetch nothing
 
     try:
@@ -70,7 +75,7 @@ async def download(url: Url, *, local_allowed: bool) -> Page:
         raise NotFetched(f"{url} could not be fetched: {str(error) or type(error).__name__}.") from error
 
 
-async def _get(url: Url, *, local_allowed: bool) -> Page:
+async def _get(url: Url, *, local_allowed: LocalAllowed) -> Page:
     import httpx2  # noqa: PLC0415 - as above
 
     headers = {
@@ -91,7 +96,7 @@ async def _get(url: Url, *, local_allowed: bool) -> Page:
                     return await _read(response, url)
             finally:
                 await response.aclose()
-            if not _is_same_place(url, target):
+            if not _is_same_address(url, target):
                 raise NotFetched(
                     f"{url} redirects to {target}, which nobody was asked about. To follow it, fetch that address."
                 )
@@ -110,7 +115,7 @@ class _Stream(Protocol):
 class _ConnectionWatch:
     """Looks at where a connection leads, when it stands and before anything goes over it."""
 
-    def __init__(self, host: str, *, local_allowed: bool) -> None:
+    def __init__(self, host: str, *, local_allowed: LocalAllowed) -> None:
         self._host = host
         self._local_allowed = local_allowed
         self._connecting_to: object = None
@@ -128,7 +133,9 @@ class _ConnectionWatch:
     async def _check(self, stream: _Stream) -> None:
         peer = stream.get_extra_info("server_addr")
         address = ipaddress.ip_address(peer[0]) if isinstance(peer, tuple) else None
-        if not self._local_allowed and (address is None or is_local_address(address)):
+        if self._local_allowed in ("any", str(address)):
+            return
+        if address is None or is_local_address(address):
             await stream.aclose()
             raise LedToLocal(str(address))
 
@@ -143,11 +150,15 @@ def _redirection(response: httpx2.Response, url: Url) -> Url | None:
         raise NotFetched(f"{url} redirects to {location!r}, which is no address to follow.") from error
 
 
-def _is_same_place(url: Url, target: Url) -> bool:
-    """Whether a redirection stays on the host that was agreed to, or only makes the connection to it safe."""
-    if target.origin == url.origin:
-        return True
-    return target.host == url.host and url.origin.startswith("http:") and (url.port, target.port) == (80, 443)
+def _is_same_address(url: Url, target: Url) -> bool:
+    """Whether a redirection only makes the line safe, or adds or takes away a slash at the end."""
+    if (url.scheme, url.port, target.scheme, target.port) == ("http", 80, "https", 443):
+        url = replace(url, scheme="https", port=443)
+    return replace(url, path=_without_slash(url.path)) == replace(target, path=_without_slash(target.path))
+
+
+def _without_slash(path: str) -> str:
+    return path.removesuffix("/")
 
 
 async def _read(response: httpx2.Response, url: Url) -> Page:

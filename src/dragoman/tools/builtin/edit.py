@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import difflib
 import hashlib
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Meta
 
 from dragoman.lm import CancellationToken, gfm, until_cancelled
-from dragoman.tools.builtin.files import FILES_WHEN, MAX_FILE_BYTES, lines_of, text_or_none
+from dragoman.tools.builtin.difference import MAX_HIDDEN, difference
+from dragoman.tools.builtin.files import FILES_WHEN, MAX_FILE_BYTES
 from dragoman.tools.builtin.shown import Shown
 from dragoman.tools.builtin.visible import visible
 from dragoman.tools.builtin.workspace import MAX_PATH_LENGTH, Place, Workspace, WorkspaceError, explained
 from dragoman.tools.definition import DefinedTool, tool
 from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, ToolResult
 
-__all__ = ["MAX_CONTENT", "MAX_DIFFED_LINES", "MAX_DIFF_CHARACTERS", "write_file"]
+__all__ = ["MAX_CONTENT", "write_file"]
 
 # More than any model writes at once.
 MAX_CONTENT = 1_000_000
-# Comparing takes time that grows with the square of this, in the worst case.
-MAX_DIFFED_LINES = 5_000
-# More than anybody reads; what is not shown is said.
-MAX_DIFF_CHARACTERS = 30_000
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -97,12 +94,15 @@ def write_file() -> DefinedTool:
         path: str, content: str, *, invocation: Invocation, token: CancellationToken
     ) -> PreparedInvocation:
         def work() -> tuple[_Seen, PreparedInvocation]:
+            if "\0" in content:
+                # Programs stop reading there, or take the file for no text: nobody could be shown what it does.
+                raise WorkspaceError("The content has a NUL character. Only text can be written.")
             place = Workspace.of(invocation.workspace).place(path)
             try:
                 old = _content(place)
             except OSError as error:
                 raise WorkspaceError(explained(error, place.label)) from error
-            return _Seen.with_content(place, old), _question(place, old, content.encode())
+            return _Seen.with_content(place, old), _question(place, old, content)
 
         seen, question = await until_cancelled(asyncio.to_thread(work), token)
         shown.note(invocation, seen)
@@ -122,48 +122,32 @@ def _content(place: Place) -> bytes | None:
 # --- What a person is shown. -----------------------------------------------------------------------------------------
 
 
-def _question(place: Place, old: bytes | None, new: bytes) -> PreparedInvocation:
+def _question(place: Place, old: bytes | None, content: str) -> PreparedInvocation:
     label = visible(place.label)
+    change = difference(label, old, content)
     return PreparedInvocation(
         invocation_message=f"Writing {label}",
         confirmation=Confirmation(
             f"Make {label}?" if old is None else f"Change {label}?",
-            f"{gfm.code(label)}\n\n{_difference(place, old, new)}",
+            "\n\n".join((gfm.code(label), *_surprises(place), change.message)),
         ),
         approval_key=str(place.path),
+        covers=f"any change to {label}",
+        always_ask=change.hidden > MAX_HIDDEN,
     )
 
 
-def _difference(place: Place, old: bytes | None, new: bytes) -> str:
-    if old == new:
-        return "Its content stays the same."
-    before, after = _lines(old or b""), _lines(new)
-    if before is None or after is None:
-        return f"{len(old or b''):,} bytes, not all of them text, are replaced by {len(new):,}."
-    if max(len(before), len(after)) > MAX_DIFFED_LINES:
-        return (
-            f"{len(before):,} lines are replaced by {len(after):,}, too many to compare. They begin:\n\n"
-            + _fenced("".join(after), "")
-        )
-    label = visible(place.label)
-    lines = difflib.unified_diff(before, after, "/dev/null" if old is None else f"a/{label}", f"b/{label}")
-    return _fenced("".join(map(_ended, lines)), "diff")
-
-
-def _lines(data: bytes) -> list[str] | None:
-    text = text_or_none(data)
-    return None if text is None else lines_of(text)
-
-
-def _ended(line: str) -> str:
-    return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-
-
-def _fenced(text: str, language: str) -> str:
-    shown = visible(text[:MAX_DIFF_CHARACTERS])
-    hidden = text.count("\n", MAX_DIFF_CHARACTERS)
-    cut = f"\n\nThe last {hidden:,} lines of it are not shown." if len(text) > MAX_DIFF_CHARACTERS else ""
-    return gfm.fence(shown, language) + cut
+def _surprises(place: Place) -> Iterator[str]:
+    """What the person would not expect of a file that is written: a new one takes its place."""
+    try:
+        with place.open_file() as file:
+            found = os.fstat(file.fileno())
+    except FileNotFoundError:
+        return
+    if not found.st_mode & stat.S_IWUSR:
+        yield f"It is write-protected (mode {stat.S_IMODE(found.st_mode):o}), and would be replaced all the same."
+    if found.st_nlink > 1:
+        yield f"It has {found.st_nlink} names (hard links); the others would keep the old content."
 
 
 # --- Writing. --------------------------------------------------------------------------------------------------------
@@ -173,11 +157,8 @@ def _write(path: str, content: str, invocation: Invocation, seen: _Seen) -> Tool
     data = content.encode()
     try:
         place = Workspace.of(invocation.workspace).place(path)
-        parent = place.open_parent(missing_made=True)
-        try:
-            written = _replace(parent, place, data, seen)
-        finally:
-            os.close(parent)
+        # Before anything is made for it, and once more when it is about to be replaced.
+        written = _Seen.now(place) == seen and _put(place, data, seen)
     except OSError as error:
         return ToolResult.error(f"Not written. {explained(error, path)}")
     except WorkspaceError as error:
@@ -189,6 +170,14 @@ def _write(path: str, content: str, invocation: Invocation, seen: _Seen) -> Tool
     return ToolResult.text(
         f"{'Made' if seen.digest is None else 'Wrote'} {place.label}, {len(data):,} bytes."
     )
+
+
+def _put(place: Place, data: bytes, seen: _Seen) -> bool:
+    parent = place.open_parent(missing_made=True)
+    try:
+        return _replace(parent, place, data, seen)
+    finally:
+        os.close(parent)
 
 
 def _replace(parent: int, place: Place, data: bytes, seen: _Seen) -> bool:

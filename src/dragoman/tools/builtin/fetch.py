@@ -1,7 +1,8 @@
 """Fetching an address that the person or the settings agreed to, and making text of what is there.
 
 A host that turns out to be local, although its name does not say so, ends the call. The next one for that host says so
-to the person, and is covered by no pattern.
+to the person, whatever was approved before: nobody who allowed the name allowed what it leads to. And it may lead to
+the very address that the person was shown, not to another.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from msgspec import Meta
 
 from dragoman.lm import CancellationToken, DataPart, TextPart, gfm, until_cancelled
 from dragoman.tools.builtin import page as page_reader
+from dragoman.tools.builtin.child import run_module
 from dragoman.tools.builtin.download import MAX_BODY_BYTES, LedToLocal, NotFetched, Page, download
 from dragoman.tools.builtin.files import MAX_IMAGE_BYTES, image_type, text_or_none
-from dragoman.tools.builtin.group import run_module
 from dragoman.tools.builtin.shown import Shown
 from dragoman.tools.definition import DefinedTool, tool
 from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, ToolResult
@@ -44,8 +45,8 @@ _CHARSET = re.compile(
 def fetch_url() -> DefinedTool:
     # Hosts whose names do not say that they are local, and the address that each led to.
     local: dict[str, str] = {}
-    # Whether the question said that the address is local.
-    shown: Shown[bool] = Shown()
+    # The local address that the question said the host leads to.
+    shown: Shown[str] = Shown()
 
     @tool(
         name="fetch_url",
@@ -67,13 +68,14 @@ def fetch_url() -> DefinedTool:
         invocation: Invocation,
         token: CancellationToken,
     ) -> ToolResult:
-        was_told = shown.take(invocation) or False
+        led_to = shown.take(invocation)
         try:
             address = Url.parse(url)
         except UrlError as error:
             return ToolResult.error(str(error))
         try:
-            page = await until_cancelled(download(address, local_allowed=was_told or address.is_local), token)
+            local_allowed = "any" if address.is_local else led_to
+            page = await until_cancelled(download(address, local_allowed=local_allowed), token)
             return await until_cancelled(_result(page, start), token)
         except LedToLocal as found:
             _remember(local, address.host, found.address)
@@ -88,18 +90,22 @@ def fetch_url() -> DefinedTool:
     def ask(url: str, *, invocation: Invocation) -> PreparedInvocation:
         address = Url.parse(url)
         led_to = local.get(address.host)
-        shown.note(invocation, led_to is not None)
         where = ""
+        covers, key = "this address", str(address)
         if led_to is not None:
+            shown.note(invocation, led_to)
+            covers, key = f"this address, as long as it leads to {led_to}", f"{address} at {led_to}"
             where = f"\n\nThis leads to {gfm.code(led_to)}, on this machine or the local network."
         elif address.is_local:
             where = "\n\nThis is on this machine or the local network."
         return PreparedInvocation(
             invocation_message=f"Fetching {address}",
             confirmation=Confirmation("Fetch this address?", f"{gfm.fence(str(address))}{where}"),
-            approval_key=str(address),
+            approval_key=key,
+            covers=covers,
             # A pattern was written for what the name says. Where it leads, only the person can allow.
             urls=(str(address),) if led_to is None else (),
+            always_ask=led_to is not None,
         )
 
     return fetch

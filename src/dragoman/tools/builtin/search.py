@@ -9,9 +9,9 @@ from msgspec import Meta
 
 from dragoman.lm import CancellationToken, until_cancelled
 from dragoman.tools.builtin import searcher
+from dragoman.tools.builtin.child import run_module
 from dragoman.tools.builtin.files import FILES_WHEN
 from dragoman.tools.builtin.globs import MAX_GLOB_LENGTH
-from dragoman.tools.builtin.group import run_module
 from dragoman.tools.builtin.output import HeadAndTail
 from dragoman.tools.builtin.visible import visible
 from dragoman.tools.builtin.workspace import MAX_PATH_LENGTH, Workspace, WorkspaceError

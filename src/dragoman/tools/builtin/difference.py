@@ -1,0 +1,147 @@
+"""What a person is shown before a file is written: all of the change, or how much of it is missing.
+
+Where everything fits, everything is shown. Where it does not, long lines lose their middle first, then the whole loses
+lines from its middle. Each gap says how large it is, and the end says how much is missing altogether. A gap of lines
+stands on a line that no content can imitate: every line of content begins with a sign.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from dragoman.lm import gfm
+from dragoman.tools.builtin.files import lines_of, text_or_none
+from dragoman.tools.builtin.visible import visible
+
+__all__ = [
+    "LINE_HEAD",
+    "LINE_TAIL",
+    "MAX_DIFFED_LINES",
+    "MAX_DIFF_CHARACTERS",
+    "MAX_HIDDEN",
+    "Difference",
+    "difference",
+]
+
+# Comparing takes time that grows with the square of this, in the worst case.
+MAX_DIFFED_LINES = 5_000
+# More than anybody reads.
+MAX_DIFF_CHARACTERS = 30_000
+# Of a line that has to be shortened: enough to see what it is, and what was put at its end.
+LINE_HEAD = 1_500
+LINE_TAIL = 500
+# Data may be longer than what is shown. Beyond this, nobody can be said to have agreed to it beforehand.
+MAX_HIDDEN = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A change as Markdown, and how many characters of it are not in there."""
+
+    message: str
+    hidden: int = 0
+
+
+def difference(label: str, old: bytes | None, new: str) -> Difference:
+    """From what is there to what is to be; `label` is how the file is called, fit to be shown."""
+    if old == new.encode():
+        return Difference("Its content stays the same.")
+    notes: list[str] = []
+    lost = 0
+    before = text_or_none(old or b"")
+    if before is None:
+        lost = len(old or b"")
+        notes.append(f"What it replaces, {lost:,} bytes, is not text in UTF-8 and is not shown.")
+    removed, added = lines_of(before or ""), lines_of(new)
+    header = [f"--- {'/dev/null' if old is None else f'a/{label}'}\n", f"+++ b/{label}\n"]
+    if max(len(removed), len(added)) > MAX_DIFFED_LINES:
+        at, removed, added = _apart(removed, added)
+        notes.append(
+            f"Too many lines to compare one by one: from line {at + 1:,} on, {len(removed):,} lines are removed"
+            f" and {len(added):,} added."
+        )
+        fitted = _fitted_apart(
+            [_ended(f"-{line}") for line in removed], [_ended(f"+{line}") for line in added]
+        )
+    else:
+        compared = list(difflib.unified_diff(removed, added))[len(header) :]
+        fitted = _fitted([_ended(line) for line in compared], MAX_DIFF_CHARACTERS)
+    notes.append(gfm.fence(visible("".join(header) + fitted.text), "diff"))
+    if fitted.hidden:
+        notes.append(f"{fitted.hidden:,} of the {fitted.total:,} characters of this are not shown.")
+    return Difference("\n\n".join(notes), fitted.hidden + lost)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    text: str
+    hidden: int
+    total: int
+
+
+def _fitted_apart(removed: Sequence[str], added: Sequence[str]) -> _Fitted:
+    """Some of both, where one would leave no room for the other."""
+    first = _fitted(removed, MAX_DIFF_CHARACTERS // 2)
+    second = _fitted(added, MAX_DIFF_CHARACTERS - len(first.text))
+    return _Fitted(first.text + second.text, first.hidden + second.hidden, first.total + second.total)
+
+
+def _fitted(lines: Sequence[str], room: int) -> _Fitted:
+    """The beginning and the end of `lines`, in about as many characters as there is room for."""
+    total = sum(map(len, lines))
+    if total <= room:
+        return _Fitted("".join(lines), 0, total)
+    short = [_shortened(line) for line in lines]
+    head = _how_many(short, room // 2)
+    tail = _how_many(short[: head - 1 if head else None : -1], room // 2)
+    end = len(lines) - tail
+    kept = sum(len(line.whole) - line.hidden for line in (*short[:head], *short[end:]))
+    gap = ""
+    if head < end:
+        left_out = sum(map(len, lines[head:end]))
+        gap = f"[… {end - head:,} lines with {left_out:,} characters are not shown here …]\n"
+    shown = "".join(line.text for line in short[:head]) + gap + "".join(line.text for line in short[end:])
+    return _Fitted(shown, total - kept, total)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    whole: str
+    text: str
+    hidden: int = 0
+
+
+def _shortened(line: str) -> _Line:
+    hidden = len(line) - LINE_HEAD - LINE_TAIL
+    if hidden <= 0:
+        return _Line(line, line)
+    gap = f"[… {hidden:,} characters are not shown here …]"
+    return _Line(line, f"{line[:LINE_HEAD]}{gap}{line[-LINE_TAIL:]}", hidden)
+
+
+def _how_many(lines: Sequence[_Line], room: int) -> int:
+    """How many of the first lines there is room for."""
+    for number, line in enumerate(lines):
+        room -= len(line.text)
+        if room < 0:
+            return number
+    return len(lines)
+
+
+def _apart(removed: list[str], added: list[str]) -> tuple[int, list[str], list[str]]:
+    """Where two texts begin to differ, and what they have from there until they are the same again."""
+    start = sum(1 for _ in takewhile(_same, zip(removed, added, strict=False)))
+    removed, added = removed[start:], added[start:]
+    end = sum(1 for _ in takewhile(_same, zip(reversed(removed), reversed(added), strict=False)))
+    return start, removed[: len(removed) - end], added[: len(added) - end]
+
+
+def _same(pair: tuple[str, str]) -> bool:
+    return pair[0] == pair[1]
+
+
+def _ended(line: str) -> str:
+    return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
