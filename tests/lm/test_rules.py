@@ -219,7 +219,19 @@ def test_visible(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", " ", "\n\r\t\x0b\x0c", "\xa0\u2003", "\u200b\u200d", "\ufeff", "\x00\x1b", "\xad", "\u3164\u2800", "\u115f\ufe0f"]
+    "text",
+    [
+        "",
+        " ",
+        "\n\r\t\x0b\x0c",
+        "\xa0\u2003",
+        "\u200b\u200d",
+        "\ufeff",
+        "\x00\x1b",
+        "\xad",
+        "\u3164\u2800",
+        "\u115f\ufe0f",
+    ],
 )
 def test_invisible(text: str) -> None:
     assert not is_visible(text)

@@ -94,25 +94,22 @@ def tell(messages: Iterable[Message]) -> Telling:
 
 
 def _items(message: Message) -> Iterator[Item]:
-    match message.role:
-        case "system":
-            return
-        case "assistant":
-            answer = Answer.of(message)
-            if answer.text or answer.calls:
-                yield answer
-        case "user":
-            for part in message.content:
-                if isinstance(part, ToolResultPart):
-                    yield Result(part.call_id)
-            text = _text(message)
-            data = tuple(
-                _digest(part)
-                for part in message.content
-                if isinstance(part, DataPart) and not part.is_internal
-            )
-            if text or data:
-                yield Said(text, data)
+    if message.role == "system":
+        return
+    if message.role == "assistant":
+        answer = Answer.of(message)
+        if answer.text or answer.calls:
+            yield answer
+        return
+    for part in message.content:
+        if isinstance(part, ToolResultPart):
+            yield Result(part.call_id)
+    text = _text(message)
+    data = tuple(
+        _digest(part) for part in message.content if isinstance(part, DataPart) and not part.is_internal
+    )
+    if text or data:
+        yield Said(text, data)
 
 
 def _digest(part: DataPart) -> str:
@@ -150,7 +147,7 @@ def chain(items: Iterable[Item], link: int = 0) -> list[int]:
     """The running hash after each item, going on from `link`."""
     links: list[int] = []
     for item in items:
-        link = hash((link, item))
+        link = hash((link, type(item), item))
         links.append(link)
     return links
 

@@ -191,14 +191,13 @@ class _Identification:
 
     def _told_with(self, reply: Reply) -> int:
         """How many items are told up to a reply with calls; where the history is partial, up to its first result."""
-        before = 0
-        for message, count in zip(self._messages, self._telling.counts, strict=True):
-            if any(call.call_id in reply.call_ids for call in message.calls):
-                return count
-            if any(result.call_id in reply.call_ids for result in message.results):
-                break
-            before = count
-        return before
+        ids, counts = set(reply.call_ids), (0, *self._telling.counts)
+        made = [{call.call_id for call in message.calls} for message in self._messages]
+        given = [{result.call_id for result in message.results} for message in self._messages]
+        first = next(
+            index for index, named in enumerate(zip(made, given, strict=True)) if ids & set.union(*named)
+        )
+        return counts[first + 1] if ids & made[first] else counts[first]
 
     def _by_prefix(self) -> _Join | None:
         """Among conversations with the consumer's id, if it gives one, and among those without any, if it does not."""
@@ -292,10 +291,11 @@ class _Identification:
             not known.digest or last.digest != known.digest
         ):
             return False
-        if last.ended_at is None:
+        if last.status == "streaming":
             return True
         # An answer of which nothing was said is none: it is tried anew.
-        return last.ends > last.starts and known.now - last.ended_at <= known.retry_seconds
+        is_recent = last.ended_at is not None and known.now - last.ended_at <= known.retry_seconds
+        return is_recent and last.ends > last.starts
 
     def _new_messages(self, told: int) -> list[Message]:
         return [

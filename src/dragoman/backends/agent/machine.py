@@ -50,7 +50,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from dragoman.backends.agent.replay import lost_results
 from dragoman.backends.agent.vocabulary import (
@@ -93,9 +93,10 @@ from dragoman.backends.agent.vocabulary import (
 from dragoman.lm import LanguageModelError, TextPart
 from dragoman.lm.gfm import error_text, notice
 
-__all__ = ["TABLE", "IllegalEvent", "Phase", "Row", "State", "Step", "handle"]
+__all__ = ["PHASES", "TABLE", "IllegalEvent", "Phase", "Row", "State", "Step", "handle"]
 
-Phase: TypeAlias = Literal["Starting", "Idle", "Streaming", "Awaiting", "Cancelling", "Parked", "Dead"]
+Phase: TypeAlias = Literal["Parked", "Starting", "Idle", "Streaming", "Awaiting", "Cancelling", "Dead"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
 # The consumer brings results, and nobody waits for them any more.
 _TOO_LATE = TextPart(notice("The agent ended its turn before these results arrived."))
 
@@ -256,14 +257,18 @@ def _fitting(call: Pending, answer: CallAnswer | None) -> CallAnswer:
 
 
 def _ignore(do: _Doing, event: Event) -> None:
-    """It can happen here, and nothing follows from it."""
+    """Nothing follows from it."""
 
 
 def _start(do: _Doing, event: Requested) -> None:
-    """Calls of an agent that is gone get their results through the next one's prompt."""
-    is_told = do.state.kept
+    """The agent is started. Calls of one that is gone get their results through the next one's prompt."""
+    is_told, orphaned = do.state.kept, do.state.orphaned
+    for call in orphaned:
+        # Nobody is there to hear it, but it is settled; and no permission outlives the agent that asked for it.
+        answer = Refused() if call.kind == "permission" else _fitting(call, event.answers.get(call.call_id))
+        do.then(Answer(call, answer))
     do.open_reply(event.reply)
-    lost = (lost_results(do.state.orphaned, event.answers),) if event.answers and not event.cancels else ()
+    lost = (lost_results(orphaned, event.answers),) if event.answers and not event.cancels else ()
     do.then(orphaned=())
     do.enqueue(lost + event.prompt, is_answered=is_told)
     if do.state.queue:
@@ -323,6 +328,7 @@ def _cancel(do: _Doing, event: ReplyCancelled) -> None:
 
 
 def _started(do: _Doing, _event: AgentStarted) -> None:
+    """What was queued in the meantime is sent."""
     do.then(agent="up", turn="none")
     if do.state.reply is None:
         do.then(SetTimer("idle"))
@@ -356,6 +362,7 @@ def _restart_if_wanted(do: _Doing) -> None:
 
 
 def _emit(do: _Doing, event: Spoke) -> None:
+    """Into the open reply."""
     do.then(Emit(event.part))
 
 
@@ -365,6 +372,7 @@ def _keep(do: _Doing, event: Spoke) -> None:
 
 
 def _announce(do: _Doing, event: Announced) -> None:
+    """A call to wait for, or no longer."""
     do.then(announced=do.state.announced - {event.key} if event.over else do.state.announced | {event.key})
 
 

@@ -223,10 +223,6 @@ def blocks_of(parts: Sequence[Part], *, images: bool) -> tuple[tuple[Block, ...]
                 else:
                     blocks.append(TextBlock(f"[{mime_type}, {len(part.data):,} bytes: left out]"))
                     refused.append(mime_type)
-            case ToolResultPart():
-                # Of a call that another model made, or an agent that is forgotten.
-                entry = _result(part, None, images=images)
-                blocks += TextBlock(entry.text), *entry.images
             case _:
                 pass
     return tuple(blocks), tuple(refused)

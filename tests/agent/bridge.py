@@ -1,0 +1,272 @@
+"""A bridge without agents, and a consumer without a screen: what `identify` stands between.
+
+`Bridge` does with records what a conversation does: it takes a request in, says something, and ends the reply.
+`Chat` is a consumer that keeps a history the way an editor does, and tells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from dragoman.backends.agent.history import Answer
+from dragoman.backends.agent.identify import Identified, Knowledge, identify
+from dragoman.backends.agent.records import Record, Records, ReplyStatus, Scope
+from dragoman.backends.agent.tokens import CallName, MarkerName, Tokens
+from dragoman.lm import (
+    Consumer,
+    DataPart,
+    Message,
+    Part,
+    Request,
+    RequestOptions,
+    Response,
+    TextPart,
+    ToolCallPart,
+    ToolDefinition,
+    ToolResultPart,
+    assistant,
+    system,
+    user,
+)
+
+__all__ = ["MODEL", "SCOPE", "Bridge", "Chat", "Reply", "crowded", "result", "text_of"]
+
+MODEL = "claude"
+SCOPE = Scope(MODEL, ("/work",), "editor")
+TOOLS = (ToolDefinition("look"), ToolDefinition("touch"))
+_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+
+
+def result(call_id: str, text: str = "done") -> ToolResultPart:
+    return ToolResultPart(call_id, (TextPart(text),))
+
+
+def text_of(messages: Iterable[Message]) -> list[str]:
+    return [message.text for message in messages]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the bridge answered, as the consumer got it."""
+
+    found: Identified
+    conversation: str
+    number: int
+    parts: tuple[Part, ...]
+
+    @property
+    def call_ids(self) -> tuple[str, ...]:
+        return tuple(part.call_id for part in self.parts if isinstance(part, ToolCallPart))
+
+
+@dataclass
+class Bridge:
+    tokens: Tokens = field(default_factory=lambda: Tokens(b"k" * 32))
+    records: Records = field(default_factory=Records)
+    now: float = 1_000.0
+    _made: int = 0
+    _calls: int = 0
+
+    def identify(
+        self,
+        messages: Iterable[Message],
+        *,
+        tools: bool = True,
+        scope: Scope = SCOPE,
+        consumer: str = "vscode",
+        consumer_id: str | None = None,
+        digest: bytes = b"",
+    ) -> Identified:
+        request = Request(
+            tuple(messages), RequestOptions(tools=TOOLS if tools else ()), Consumer(name=consumer)
+        )
+        known = Knowledge(
+            self.records, self.tokens, scope, digest=digest, now=self.now, consumer_id=consumer_id
+        )
+        return identify(request, known)
+
+    def take(
+        self,
+        found: Identified,
+        *,
+        scope: Scope = SCOPE,
+        consumer_id: str | None = None,
+        digest: bytes = b"",
+    ) -> Record:
+        """The request is committed, and a reply begins: in its conversation, or in a new one."""
+        goes_on = found.kind in ("prompt", "results", "results_and_prompt", "refusal")
+        known = self.records.get(found.conversation, scope) if goes_on and found.conversation else None
+        record = known or Record(self.new_id(), scope, consumer_id=consumer_id)
+        same_turn = found.kind in ("results", "results_and_prompt")
+        turn = (record.last.turn if record.last else 0) + (0 if same_turn else 1)
+        # Whatever was pending has been answered, one way or the other.
+        record = record.settled(record.pending)
+        record = record.told(found.telling, dict(found.places) if known else {}, digest, turn=turn)
+        self.records.put(record)
+        return record
+
+    def new_id(self) -> str:
+        self._made += 1
+        number, letters = self._made, []
+        for _ in range(16):
+            number, digit = divmod(number, len(_LETTERS))
+            letters.append(_LETTERS[digit])
+        return "".join(reversed(letters))
+
+    def say(
+        self, record: Record, text: str, calls: int = 0, status: ReplyStatus | None = "complete"
+    ) -> tuple[Record, tuple[Part, ...]]:
+        """The open reply, from its first marker to its end. Without a status it goes on streaming."""
+        last = record.last
+        assert last is not None
+        marker = self.tokens.marker(MODEL, MarkerName(record.id, last.turn, last.number))
+        said: list[Part] = [TextPart(text)] if text else []
+        for _ in range(calls):
+            self._calls += 1
+            call_id = self.tokens.call_id(CallName(record.id, self._calls))
+            said.append(ToolCallPart(call_id, "look", {"n": self._calls}))
+        response = Response()
+        for part in said:
+            response.report(part)
+        answer = Answer.of(response.message())
+        record = record.said(answer)
+        if status is not None:
+            record = record.ended(status, self.now, answer.call_ids)
+        self.records.put(record)
+        return record, (marker, *said, *((marker,) if status == "complete" else ()))
+
+    def remember(self, record: Record, message: Message) -> None:
+        """That message was our reply, all of it."""
+        answer = Answer.of(message)
+        self.records.put(record.said(answer).ended("complete", self.now, answer.call_ids))
+
+    def respond(
+        self,
+        messages: Iterable[Message],
+        text: str = "",
+        calls: int = 0,
+        status: ReplyStatus | None = "complete",
+        *,
+        tools: bool = True,
+        scope: Scope = SCOPE,
+        consumer: str = "vscode",
+        consumer_id: str | None = None,
+        digest: bytes = b"",
+    ) -> Reply:
+        found = self.identify(
+            messages, tools=tools, scope=scope, consumer=consumer, consumer_id=consumer_id, digest=digest
+        )
+        record = self.take(found, scope=scope, consumer_id=consumer_id, digest=digest)
+        record, parts = self.say(record, text, calls, status)
+        assert record.last is not None
+        return Reply(found, record.id, record.last.number, parts)
+
+    def record(self, conversation: str, scope: Scope = SCOPE) -> Record:
+        found = self.records.get(conversation, scope)
+        assert found is not None
+        return found
+
+
+@dataclass
+class Chat:
+    """An editor's chat. It merges text, puts it before the calls, keeps one marker, and drops thinking and usage."""
+
+    bridge: Bridge
+    keeps_markers: bool = True
+    consumer_id: str | None = None
+    scope: Scope = SCOPE
+    consumer: str = "vscode"
+    history: list[Message] = field(default_factory=list)
+
+    def ask(
+        self, text: str, answer: str = "", calls: int = 0, status: ReplyStatus | None = "complete"
+    ) -> Reply:
+        self.history.append(user(text))
+        return self.send(answer, calls, status)
+
+    def give(
+        self, results: Mapping[str, str], answer: str = "", calls: int = 0, *, says: str | None = None
+    ) -> Reply:
+        self.history += [user(result(call_id, text)) for call_id, text in results.items()]
+        if says is not None:
+            self.history.append(user(says))
+        return self.send(answer, calls)
+
+    def send(self, answer: str = "", calls: int = 0, status: ReplyStatus | None = "complete") -> Reply:
+        reply = self.bridge.respond(
+            self.history,
+            answer,
+            calls,
+            status,
+            scope=self.scope,
+            consumer=self.consumer,
+            consumer_id=self.consumer_id,
+        )
+        self.hear(reply.parts)
+        return reply
+
+    def hear(self, parts: Iterable[Part]) -> None:
+        response = Response()
+        markers: list[DataPart] = []
+        for part in parts:
+            if isinstance(part, DataPart):
+                markers = [part] if self.keeps_markers else []
+            else:
+                response.report(part)
+        content = sorted(response.message().content, key=lambda part: isinstance(part, ToolCallPart))
+        if markers or content:
+            self.history.append(assistant(*markers, *content))
+
+    def identify(self, *, tools: bool = True, digest: bytes = b"") -> Identified:
+        return self.bridge.identify(
+            self.history,
+            tools=tools,
+            scope=self.scope,
+            consumer=self.consumer,
+            consumer_id=self.consumer_id,
+            digest=digest,
+        )
+
+    def then(self, *messages: Message | str) -> Chat:
+        """The same chat with more in its history, which is not sent yet."""
+        more = [user(message) if isinstance(message, str) else message for message in messages]
+        return replace(self, history=[*self.history, *more])
+
+
+@cache
+def _crowd(others: int) -> Bridge:
+    bridge = Bridge()
+    for number in range(others):
+        first = ("hello", "hi", "good morning", f"question {number}")[number % 4]
+        chat = Chat(
+            bridge, keeps_markers=bool(number % 3), consumer_id=f"chat {number}" if number % 5 == 0 else None
+        )
+        chat.history += [
+            system("You are an editor."),
+            user("instructions"),
+            user(f"environment {number % 2}"),
+        ]
+        kind = number % 7
+        reply = chat.ask(
+            first,
+            "Hello!" if kind < 4 else "",
+            calls=int(kind > 3),
+            status="cut" if kind == 1 else "complete",
+        )
+        if kind in (2, 3):
+            chat.ask(f"and {number % 10}?", f"That is {number % 10}.", calls=kind - 2)
+        if kind == 5:
+            chat.give(dict.fromkeys(reply.call_ids, "found"), "I see.")
+    assert len(bridge.records) >= others
+    return bridge
+
+
+def crowded(others: int = 1_000) -> Bridge:
+    """Many other conversations of the same scope: finished, pending and cut, and most of them begin alike."""
+    crowd = _crowd(others)
+    bridge = replace(crowd, records=Records())
+    for record in crowd.records:
+        bridge.records.put(record)
+    return bridge

@@ -1,0 +1,911 @@
+"""Group H, as far as `identify` decides it: always in the presence of a thousand other conversations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agent.bridge import MODEL, SCOPE, Bridge, Chat, crowded, result, text_of
+from dragoman.backends.agent.records import Record, Records
+from dragoman.backends.agent.tokens import CallName, MarkerName, Tokens
+from dragoman.lm import (
+    DataPart,
+    LanguageModelError,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    assistant,
+    decode_messages,
+    system,
+    user,
+)
+from dragoman.lm.json import encode
+from dragoman.lm.parts import CACHE_CONTROL, STATEFUL_MARKER, USAGE
+
+CACHE = DataPart(CACHE_CONTROL, b"{}")
+
+
+@pytest.fixture
+def bridge() -> Bridge:
+    return crowded()
+
+
+@pytest.fixture(params=[True, False], ids=["with markers", "without"])
+def chat(bridge: Bridge, request: pytest.FixtureRequest) -> Chat:
+    """A chat whose consumer gives our markers back, or does not."""
+    return Chat(bridge, keeps_markers=request.param)
+
+
+def evidence_of(chat: Chat, otherwise: str = "prefix") -> str:
+    return "marker" if chat.keeps_markers else otherwise
+
+
+# The history goes on.
+
+
+def test_h1_one_more_message_is_all_that_is_prompted(chat: Chat) -> None:
+    first = chat.ask("what is new?", "Nothing much.")
+    found = chat.then("and now?").identify()
+    assert (found.kind, found.conversation, found.evidence) == (
+        "prompt",
+        first.conversation,
+        evidence_of(chat),
+    )
+    assert (text_of(found.prompt), found.joins, found.results, found.meanwhile) == (["and now?"], 1, (), ())
+    assert found.foreign == ()
+
+
+def test_h1_instructions_that_come_with_every_request_are_not_prompted_again(chat: Chat) -> None:
+    chat.history += [system("Be brief."), user("instructions"), user("environment")]
+    first = chat.ask("what is new?", "Nothing much.")
+    chat.ask("and now?", "Still nothing.")
+    found = chat.then("really?").identify()
+    assert (found.conversation, text_of(found.prompt), found.joins) == (first.conversation, ["really?"], 2)
+
+
+def test_h1_several_new_messages_are_all_prompted_but_empty_ones(chat: Chat) -> None:
+    chat.ask("what is new?", "Nothing much.")
+    found = chat.then("a reminder", user(""), user(CACHE), "and now?", user(" ")).identify()
+    assert text_of(found.prompt) == ["a reminder", "and now?"]
+
+
+def test_h2_forty_parts_come_back_as_one(bridge: Bridge) -> None:
+    pieces = [f"{number} " for number in range(40)]
+    first = bridge.respond([user("count")], "".join(pieces))
+    for echo in (assistant(*pieces), assistant("".join(pieces))):
+        assert bridge.identify([user("count"), echo, user("on")]).conversation == first.conversation
+
+
+@pytest.mark.parametrize(
+    "echo",
+    [
+        pytest.param(assistant("", "Here it is."), id="an empty part before"),
+        pytest.param(assistant("Here", "", " it is.", ""), id="empty parts between and behind"),
+        pytest.param(
+            assistant(ThinkingPart("hm"), "Here it is.", DataPart(USAGE, b"{}")), id="internal parts"
+        ),
+    ],
+)
+def test_h3_empty_parts_come_and_go(bridge: Bridge, echo: Message) -> None:
+    first = bridge.respond([user("", "where?")], "Here it is.")
+    found = bridge.identify([user("where?", ""), user(""), echo, assistant(""), user("thanks")])
+    assert (found.kind, found.conversation, text_of(found.prompt)) == (
+        "prompt",
+        first.conversation,
+        ["thanks"],
+    )
+
+
+def test_h3_half_of_an_answer_in_a_message_of_its_own_is_not_another_models_turn(chat: Chat) -> None:
+    first = chat.ask("look", "I look.", calls=1)
+    answer = chat.history.pop()
+    *before, call = answer.content
+    chat.history += [assistant(*before), assistant(ThinkingPart("so")), assistant(call)]
+    found = chat.then(user(result(first.call_ids[0])), "well?").identify()
+    assert (found.kind, found.conversation, found.meanwhile) == ("results_and_prompt", first.conversation, ())
+    assert text_of(found.prompt) == ["well?"]
+
+
+def test_h4_a_trimmed_answer_with_its_text_before_its_calls(bridge: Bridge) -> None:
+    for calls in (0, 2):
+        first = bridge.respond([user(f"look {calls}")], "\nI look.\n\n", calls)
+        echo = assistant("I look.", *(part for part in first.parts if isinstance(part, ToolCallPart)))
+        given = [user(result(call_id)) for call_id in first.call_ids]
+        found = bridge.identify([user(f"look {calls}"), echo, *given, user("so?")])
+        assert found.conversation == first.conversation
+        assert [part.call_id for part in found.results] == list(first.call_ids)
+
+
+@pytest.mark.parametrize("arguments", [b"{}", b"null"])
+def test_h5_a_call_without_arguments(bridge: Bridge, arguments: bytes) -> None:
+    record = bridge.take(bridge.identify([user("go")]))
+    call_id = bridge.tokens.call_id(CallName(record.id, 1))
+    asked = assistant("I go.", ToolCallPart(call_id, "look", {}))
+    bridge.remember(record, asked)
+    echo = encode(asked).replace(b'"input":{}', b'"input":' + arguments)
+    messages = [user("go"), *decode_messages(b"[" + echo + b"]"), user(result(call_id))]
+    found = bridge.identify(messages)
+    assert (found.kind, found.conversation) == ("results", record.id)
+    # The same without the help of its id: what the two have in common goes up to the call.
+    assert dict(found.places) == {1: 2}
+
+
+def test_h6_internal_parts_come_and_go(chat: Chat) -> None:
+    first = chat.ask("look", "I look.", calls=1)
+    noise = [CACHE, DataPart(STATEFUL_MARKER, b"gpt\\other"), DataPart(USAGE, b"{}")]
+    told = [Message(message.role, (*noise, *message.content, CACHE)) for message in chat.history]
+    noisy = ToolResultPart(first.call_ids[0], (*noise, TextPart("seen"), CACHE))
+    found = chat.bridge.identify([*told, user(CACHE), user(noisy, CACHE), user(CACHE)])
+    assert (found.kind, found.conversation, found.prompt) == ("results", first.conversation, ())
+    assert set(found.foreign) <= {"marker"}
+
+
+def test_h7_a_new_system_message_changes_nothing(chat: Chat) -> None:
+    chat.history.append(system("Today is Monday."))
+    first = chat.ask("what day is it?", "Monday.")
+    chat.history[0] = system("Today is Tuesday.")
+    chat.history.insert(1, system("Be brief."))
+    found = chat.then("and now?", system("The user looks away.")).identify()
+    assert (found.kind, found.conversation, text_of(found.prompt)) == (
+        "prompt",
+        first.conversation,
+        ["and now?"],
+    )
+
+
+def test_h8_rendered_anew_with_a_marker(bridge: Bridge) -> None:
+    chat = Chat(bridge)
+    first = chat.ask("where is it?", "There.")
+    chat.ask("and the other?", "Here.")
+    chat.history = [
+        user(f"<context>now</context>{message.text}") if message.role == "user" else message
+        for message in chat.history
+    ]
+    found = chat.then("thanks").identify()
+    assert (found.kind, found.conversation, found.evidence, found.joins) == (
+        "prompt",
+        first.conversation,
+        "marker",
+        2,
+    )
+    assert text_of(found.prompt) == ["thanks"]
+    assert dict(found.places) == {1: 2, 2: 4}
+
+
+def test_h8_rendered_anew_with_call_ids_only(bridge: Bridge) -> None:
+    chat = Chat(bridge, keeps_markers=False)
+    first = chat.ask("where is it?", "I look.", calls=1)
+    second = chat.give({first.call_ids[0]: "there"}, "There. And more:", calls=1)
+    chat.history[0] = user("<context>now</context> where is it?")
+    found = chat.then(user(result(second.call_ids[0]))).identify()
+    assert (found.kind, found.conversation, found.evidence, found.joins) == (
+        "results",
+        first.conversation,
+        "call_id",
+        2,
+    )
+    assert dict(found.places) == {1: 2, 2: 4}
+    # The history grew longer than what the marker of an earlier reply tells of: its calls tell the rest.
+    chat.history[1] = assistant(first.parts[0], *chat.history[1].content)
+    assert chat.then(user(result(second.call_ids[0]))).identify().joins == 2
+
+
+# Other chats.
+
+
+def test_h9_a_new_chat_beside_a_finished_turn_is_new(chat: Chat) -> None:
+    chat.ask("hello there", "Hello!")
+    before = chat.bridge.record(chat.bridge.respond([*chat.history, user("so?")], "So.").conversation)
+    found = Chat(chat.bridge, chat.keeps_markers).then("hello there").identify()
+    assert (found.kind, found.conversation, found.evidence, found.places) == ("fresh", None, "none", ())
+    assert chat.bridge.record(before.id) is before
+
+
+@pytest.mark.parametrize("consumer_id", [None, "its own"])
+def test_h10_a_new_chat_beside_a_streaming_one_is_new(bridge: Bridge, consumer_id: str | None) -> None:
+    streaming = Chat(bridge, consumer_id="another" if consumer_id else None)
+    streaming.ask("tell me a story", "Once upon", status=None)
+    found = Chat(bridge, consumer_id=consumer_id).then("tell me a story").identify()
+    assert (found.kind, found.conversation) == ("fresh", None)
+    # Nor does it lose its way later.
+    other = Chat(bridge, keeps_markers=False, consumer_id=consumer_id)
+    told = other.ask("tell me a story", "There was a king.")
+    assert other.then("go on").identify().conversation == told.conversation
+
+
+def test_h11_a_title_during_a_tool_turn_is_answered_apart(chat: Chat) -> None:
+    chat.ask("look", "I look.", calls=1)
+    found = chat.bridge.identify(
+        [system("You write titles."), user("Write a title for: look")], tools=False, consumer_id="x"
+    )
+    assert (found.kind, found.conversation, found.places) == ("aside", None, ())
+
+
+def test_h11_words_that_begin_like_a_pending_chat_do_not_refuse_its_call(bridge: Bridge) -> None:
+    chat = Chat(bridge, keeps_markers=False)
+    chat.ask("tidy up", calls=1)
+    request = [user("tidy up"), user("Write a commit message for the changes above.")]
+    assert bridge.identify(request, tools=False).kind == "aside"
+    # A person's second message comes with tools.
+    assert bridge.identify(request).kind == "refusal"
+
+
+def test_h11_without_tools_but_going_on_is_no_side_request(chat: Chat) -> None:
+    first = chat.ask("look", "I look.", calls=1)
+    found = chat.then(user(result(first.call_ids[0]))).identify(tools=False)
+    assert (found.kind, found.conversation) == ("results", first.conversation)
+    # Other consumers have no side requests.
+    assert chat.bridge.identify([user("name it")], tools=False, consumer="http").kind == "fresh"
+
+
+@pytest.mark.parametrize("tools", [True, False])
+@pytest.mark.parametrize("place", ["system", "user"])
+def test_h11_a_request_for_a_summary_is_answered_apart(chat: Chat, place: str, tools: bool) -> None:  # noqa: FBT001
+    first = chat.ask("look", "I look.", calls=1)
+    told = [*chat.history, user(result(first.call_ids[0]))]
+    task = "\nYour task is to create a comprehensive, detailed summary of the entire conversation."
+    if place == "system":
+        messages = [system(task), *told, user("Summarize the conversation history so far.")]
+    else:
+        messages = [system("You are an editor."), *told, user(task)]
+    found = chat.bridge.identify(messages, tools=tools)
+    assert (found.kind, found.conversation, found.results) == ("aside", None, ())
+    assert chat.bridge.identify(messages, tools=tools, consumer="http").kind != "aside"
+
+
+def test_h12_the_longest_prefix_wins(bridge: Bridge) -> None:
+    long = Chat(bridge, keeps_markers=False)
+    told = long.ask("twin", "Yes?")
+    for number in range(4):
+        long.ask(f"step {number}", f"Done {number}.")
+    short = _twin(bridge)
+    bridge.records.put(short)
+    assert len(bridge.record(told.conversation).items) == 10
+    found = long.then("on").identify()
+    assert (found.kind, found.conversation, found.evidence) == ("prompt", told.conversation, "prefix")
+    # In what both have in common they are a tie.
+    assert bridge.identify([*long.history[:2], user("on")]).kind == "fresh"
+
+
+def test_h12_a_tie_is_nobodys(bridge: Bridge) -> None:
+    for _ in range(2):
+        bridge.records.put(_twin(bridge))
+    messages = [user("twin"), assistant("Yes?"), user("which?")]
+    assert bridge.identify(messages).kind == "fresh"
+    # With the consumer's own id it is none.
+    mine = replace(_twin(bridge), consumer_id="mine")
+    bridge.records.put(mine)
+    found = bridge.identify(messages, consumer_id="mine")
+    assert (found.conversation, found.evidence) == (mine.id, "consumer_id")
+
+
+def _twin(bridge: Bridge) -> Record:
+    """Of a chat that began with the same words and was given the same answer."""
+    scratch = replace(bridge, records=Records())
+    reply = scratch.respond([user("twin")], "Yes?")
+    record = scratch.record(reply.conversation)
+    return replace(record, id=bridge.new_id())
+
+
+def test_h12_a_conversation_with_another_id_of_the_consumers_is_another(bridge: Bridge) -> None:
+    theirs = Chat(bridge, keeps_markers=False, consumer_id="theirs")
+    theirs.ask("only once", "Said once.")
+    found = bridge.identify([*theirs.history, user("more")], consumer_id="mine")
+    assert (found.kind, found.conversation) == ("fresh", None)
+    # Nor is one that gives an id found among those that give none, or the other way round.
+    assert bridge.identify([*theirs.history, user("more")]).kind == "fresh"
+    anonymous = Chat(bridge, keeps_markers=False)
+    anonymous.ask("only once more", "Said once more.")
+    assert bridge.identify([*anonymous.history, user("more")], consumer_id="mine").kind == "fresh"
+
+
+def test_h13_a_refusal_stays_in_the_long_chat(chat: Chat) -> None:
+    first = chat.ask("one", "First.")
+    chat.ask("two", "Second.")
+    chat.history.append(user("three"))
+    pending = chat.bridge.respond(chat.history, calls=1)
+    Chat(chat.bridge, chat.keeps_markers).ask("one", "First.")
+    found = chat.then("no, four").identify()
+    assert (found.kind, found.conversation) == ("refusal", first.conversation)
+    assert pending.conversation == first.conversation
+    assert (text_of(found.prompt), found.joins, found.results) == (["no, four"], 2, ())
+
+
+def test_h13_several_rounds_of_a_refused_turn_vanish(chat: Chat) -> None:
+    chat.ask("one", "First.")
+    kept = list(chat.history)
+    round_one = chat.ask("two", "I look.", calls=1)
+    round_two = chat.give({round_one.call_ids[0]: "seen"}, "Again.", calls=1)
+    pending = chat.give({round_two.call_ids[0]: "seen"}, "And touch.", calls=2)
+    for told in (
+        [*kept, user("two")],
+        chat.history[: len(kept) + 2],
+        chat.history[: len(kept) + 3],
+        chat.history[: len(kept) + 5],
+    ):
+        found = chat.bridge.identify([*told, user("stop that")])
+        assert (found.kind, found.conversation) == ("refusal", pending.conversation), told
+        assert text_of(found.prompt) == ["stop that"]
+    # A turn that vanishes with the words that opened it cannot be told from words that were edited.
+    found = chat.bridge.identify([*kept, user("stop that")])
+    assert (found.kind, found.conversation, found.joins) == ("fork", pending.conversation, 1)
+
+
+# The same request again.
+
+
+def test_h14_again_while_it_streams_with_evidence(bridge: Bridge) -> None:
+    chat = Chat(bridge)
+    chat.ask("one", "First.")
+    chat.history.append(user("two"))
+    streaming = bridge.respond(chat.history, "Sec", status=None)
+    bridge.now += 3_600
+    found = chat.identify()
+    assert (found.kind, found.conversation, found.prompt) == ("retry", streaming.conversation, ())
+
+
+@pytest.mark.parametrize("status", ["cut", "failed", "complete"])
+def test_h14_again_right_after_its_end_but_not_later(bridge: Bridge, status: str) -> None:
+    chat = Chat(bridge)
+    chat.ask("one", "First.")
+    chat.history.append(user("two"))
+    ended = bridge.respond(chat.history, "Second.", status=status)  # type: ignore[arg-type]
+    bridge.now += 10
+    assert (chat.identify().kind, chat.identify().conversation) == ("retry", ended.conversation)
+    bridge.now += 0.1
+    later = chat.identify()
+    assert (later.kind, later.conversation, later.joins) == ("fork", ended.conversation, 1)
+
+
+def test_h14_nothing_was_said_so_it_is_tried_anew(bridge: Bridge) -> None:
+    chat = Chat(bridge)
+    chat.ask("one", "First.")
+    chat.history.append(user("two"))
+    bridge.respond(chat.history, "", status="failed")
+    assert chat.identify().kind == "fork"
+
+
+def test_h14_nobody_knows_when_it_ended_so_it_is_not_repeated(bridge: Bridge) -> None:
+    """As after a restart of ours."""
+    chat = Chat(bridge)
+    chat.ask("one", "First.")
+    chat.history.append(user("two"))
+    record = bridge.record(bridge.respond(chat.history, "Second.").conversation)
+    last = record.replies[-1]
+    bridge.records.put(replace(record, replies=(*record.replies[:-1], replace(last, ended_at=None))))
+    assert chat.identify().kind == "fork"
+
+
+def test_h14_the_same_bytes_on_the_same_connection(bridge: Bridge) -> None:
+    chat = Chat(bridge, keeps_markers=False)
+    chat.ask("one", "First.")
+    chat.history.append(user("two"))
+    bridge.respond(chat.history, "Sec", status=None, digest=b"same")
+    assert chat.identify(digest=b"same").kind == "retry"
+    assert chat.identify(digest=b"different").kind == "fork"
+    # Bytes nobody knows are not the same bytes.
+    assert chat.identify().kind == "fork"
+
+
+def test_h14_a_first_request_is_a_retry_only_with_the_consumers_id(bridge: Bridge) -> None:
+    for consumer_id in (None, "chat"):
+        chat = Chat(bridge, consumer_id=consumer_id)
+        chat.history.append(user("begin anew"))
+        streaming = bridge.respond(chat.history, "Be", status=None, consumer_id=consumer_id, digest=b"same")
+        again = chat.identify(digest=b"same")
+        assert again.kind == ("retry" if consumer_id else "fresh")
+        assert again.conversation == (streaming.conversation if consumer_id else None)
+    # In another chat that begins with the same words it is none.
+    assert Chat(bridge, consumer_id="another").then("begin anew").identify(digest=b"same").kind == "fresh"
+    # After a first answer that failed, the same words are asked anew.
+    bridge.now += 60
+    assert Chat(bridge, consumer_id="chat").then("begin anew").identify().kind == "retry"
+
+
+def test_h14_again_in_mid_round(chat: Chat) -> None:
+    first = chat.ask("look", "I look.", calls=1)
+    chat.history.append(user(result(first.call_ids[0])))
+    streaming = chat.bridge.respond(chat.history, "I s", status=None)
+    found = chat.identify()
+    assert (found.kind, found.conversation, found.results) == ("retry", streaming.conversation, ())
+
+
+# Going back.
+
+
+def test_h15_regenerate_forks_before_the_answer(chat: Chat) -> None:
+    first = chat.ask("one", "First.")
+    chat.ask("two", "Second.")
+    chat.bridge.now += 60
+    chat.history.pop()
+    found = chat.identify()
+    assert (found.kind, found.conversation, found.joins) == ("fork", first.conversation, 1)
+    assert found.reason == "another answer is wanted"
+
+
+def test_h15_regenerate_a_turn_of_several_rounds(chat: Chat) -> None:
+    first = chat.ask("one", "First.")
+    kept = [*chat.history, user("two")]
+    looked = chat.ask("two", "I look.", calls=1)
+    chat.give({looked.call_ids[0]: "seen"}, "Seen.")
+    chat.bridge.now += 60
+    found = chat.bridge.identify(kept)
+    assert (found.kind, found.conversation, found.joins) == ("fork", first.conversation, 1)
+
+
+def test_h16_an_edited_message_forks_before_it(chat: Chat) -> None:
+    first = chat.ask("one", "First.")
+    for number in ("two", "three"):
+        chat.ask(number, f"{number}.")
+    edited = [*chat.history[:2], user("two, but different")]
+    found = chat.bridge.identify(edited)
+    assert (found.kind, found.conversation, found.joins) == ("fork", first.conversation, 1)
+    # With what followed still in the history, it is told how far it is the same.
+    found = chat.bridge.identify([*edited, *chat.history[3:], user("four")])
+    if chat.keeps_markers:
+        assert (found.kind, found.joins) == ("prompt", 3)
+    else:
+        assert (found.kind, found.joins) == ("fork", 1)
+
+
+@pytest.mark.parametrize("calls", [0, 1])
+def test_h16_a_fork_is_found_again_by_its_own_answers(chat: Chat, calls: int) -> None:
+    """Its history is full of names of the conversation it came from."""
+    first = chat.ask("one", "First.", calls)
+    if calls:
+        chat.give(dict.fromkeys(first.call_ids, "seen"), "I see.")
+    chat.ask("two", "Second.")
+    del chat.history[-2:]
+    fork = chat.ask("two, but different", "Otherwise.")
+    assert (fork.found.kind, fork.found.conversation) == ("fork", first.conversation)
+    for number in range(3):
+        again = chat.ask(f"and {number}", f"Done {number}.")
+        assert (again.found.kind, again.conversation) == ("prompt", fork.conversation)
+
+
+def test_h16_the_first_message_edited_is_a_new_conversation(bridge: Bridge) -> None:
+    chat = Chat(bridge, keeps_markers=False)
+    chat.ask("one", "First.")
+    assert bridge.identify([user("one, but different")]).kind == "fresh"
+
+
+def test_h16_another_models_answer_in_place_of_ours(chat: Chat) -> None:
+    first = chat.ask("one", "First.")
+    chat.ask("two", "Second.")
+    chat.history[-1] = assistant("Somebody else's second.")
+    found = chat.then("three").identify()
+    assert (found.kind, found.conversation, found.joins) == ("fork", first.conversation, 1)
+
+
+def test_h17_summarised_and_known_by_marker_or_call(chat: Chat) -> None:
+    chat.ask("one", "First.")
+    last = chat.ask("two", "I look.", calls=1)
+    summary = [user("<conversation-summary>\nMuch was said.\n</conversation-summary>"), chat.history[-1]]
+    found = chat.bridge.identify([*summary, user(result(last.call_ids[0]))])
+    assert (found.kind, found.conversation, found.joins) == ("results", last.conversation, 2)
+    assert dict(found.places) == {2: 2}
+
+
+def test_h17_summarised_and_known_by_the_consumers_id(bridge: Bridge) -> None:
+    chat = Chat(bridge, consumer_id="mine")
+    first = chat.ask("one", "First.")
+    summary = [user("environment"), user("<conversation-summary>Much.</conversation-summary>"), user("two")]
+    found = bridge.identify(summary, consumer_id="mine")
+    assert (found.kind, found.conversation, found.evidence, found.joins) == (
+        "fork",
+        first.conversation,
+        "consumer_id",
+        None,
+    )
+    assert bridge.identify(summary).kind == "fresh"
+    assert bridge.identify([user("environment"), user("two")], consumer_id="mine").kind == "fresh"
+    # Whose summary it is cannot be told when a sub-agent shares the id.
+    Chat(bridge, consumer_id="mine").ask("a task", "Done.")
+    assert bridge.identify(summary, consumer_id="mine").kind == "fresh"
+
+
+@pytest.mark.parametrize(
+    ("messages", "says"),
+    [
+        pytest.param([user("one"), assistant("First.")], "ends with an assistant", id="an answer"),
+        pytest.param(
+            [user("one"), assistant("First."), user("", CACHE)], "ends with an assistant", id="nothing"
+        ),
+        pytest.param([system("Be brief."), user(" ")], "says nothing", id="no words at all"),
+    ],
+)
+def test_h18_nothing_to_answer_is_a_bad_request(bridge: Bridge, messages: list[Message], says: str) -> None:
+    bridge.respond([user("one")], "First.")
+    with pytest.raises(LanguageModelError, match=says) as caught:
+        bridge.identify(messages)
+    assert caught.value.kind == "bad_request"
+    assert caught.value.hint
+
+
+# Several models, places and kinds of content.
+
+
+def test_h19_another_models_turns_are_told_when_we_are_back(chat: Chat) -> None:
+    first = chat.ask("one", "First.")
+    other = [user("two"), assistant("B's second."), user("three"), assistant("B's third.", _foreign_call())]
+    found = chat.then(*other, user(result("call_9")), assistant("B's end."), "four").identify()
+    assert (found.kind, found.conversation, found.joins) == ("prompt", first.conversation, 1)
+    assert text_of(found.prompt) == ["four"]
+    assert text_of(found.meanwhile) == ["two", "B's second.", "three", "B's third.", "", "B's end."]
+    # What B was told by its tools is part of it.
+    assert [part.call_id for message in found.meanwhile for part in message.results] == ["call_9"]
+
+
+def test_h19_back_and_forth_again(chat: Chat) -> None:
+    first = chat.ask("one", "First.")
+    chat.history += [user("two"), assistant("B's second.")]
+    chat.ask("three", "Third.")
+    chat.history += [user("four"), assistant("B's fourth.")]
+    found = chat.then("five").identify()
+    assert (found.kind, found.conversation, found.joins) == ("prompt", first.conversation, 2)
+    assert (text_of(found.meanwhile), text_of(found.prompt)) == (["four", "B's fourth."], ["five"])
+    # An edit behind B's answer forks, and is no other conversation.
+    found = chat.bridge.identify([*chat.history[:4], user("three, but different")])
+    assert (found.kind, found.conversation, found.joins) == ("fork", first.conversation, 1)
+
+
+def test_h19_in_the_middle_of_another_models_turn(chat: Chat) -> None:
+    """The person changes models while a tool of the other one's runs: its result is for us to go on with."""
+    first = chat.ask("one", "First.")
+    found = chat.then(
+        "two", assistant("B looks.", _foreign_call()), user(result("call_9", "seen"))
+    ).identify()
+    assert (found.kind, found.conversation) == ("prompt", first.conversation)
+    assert text_of(found.meanwhile) == ["two", "B looks."]
+    assert [given.text for message in found.prompt for given in message.results] == ["seen"]
+
+
+def test_h19_our_open_call_was_left_to_another_model(chat: Chat) -> None:
+    first = chat.ask("one", "I look.", calls=1)
+    found = chat.then(user(result(first.call_ids[0], "seen")), assistant("B: seen."), "two").identify()
+    assert (found.kind, found.conversation) == ("refusal", first.conversation)
+    assert [given.text for given in found.results] == ["seen"]
+    assert (text_of(found.meanwhile)[-1], text_of(found.prompt)) == ("B: seen.", ["two"])
+
+
+def test_h19_a_model_sees_no_conversation_of_another(chat: Chat) -> None:
+    chat.ask("one", "First.")
+    found = chat.bridge.identify(chat.then("two").history, scope=replace(SCOPE, model="codex"))
+    assert (found.kind, found.conversation) == ("fresh", None)
+
+
+def _foreign_call() -> ToolCallPart:
+    return ToolCallPart("call_9", "look", {})
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [replace(SCOPE, workspace=("/elsewhere",)), replace(SCOPE, connection="a server")],
+    ids=["workspace", "connection"],
+)
+def test_h20_the_same_history_elsewhere_is_another_conversation(chat: Chat, scope: object) -> None:
+    chat.ask("one", "I look.", calls=1)
+    chat.scope = scope  # type: ignore[assignment]  # one of the two above
+    found = chat.then(user(result(_calls(chat)[0]))).identify()
+    assert (found.kind, found.conversation, found.results) == ("fresh", None, ())
+
+
+def _calls(chat: Chat) -> list[str]:
+    return [call.call_id for message in chat.history for call in message.calls]
+
+
+def test_h22_a_picture_without_words_is_a_message(chat: Chat) -> None:
+    picture = DataPart("image/png", b"\x89PNG")
+    first = chat.ask("look at this", "I see nothing.")
+    chat.history.append(user(picture))
+    second = chat.send("I see it.")
+    assert (second.found.kind, second.found.conversation) == ("prompt", first.conversation)
+    assert [message.content for message in second.found.prompt] == [(picture,)]
+    found = chat.then("what is it?").identify()
+    assert (found.conversation, text_of(found.prompt)) == (first.conversation, ["what is it?"])
+
+
+def test_h22_another_picture_is_another_request(bridge: Bridge) -> None:
+    chat = Chat(bridge)
+    chat.ask("hello, painter", "Hello!")
+    bridge.respond([*chat.history, user("who?", DataPart("image/png", b"a"))], "A cat.")
+    assert chat.then(user("who?", DataPart("image/png", b"a"))).identify().kind == "retry"
+    assert chat.then(user("who?", DataPart("image/png", b"b"))).identify().kind == "fork"
+
+
+# Names that claim to be ours.
+
+
+def test_h23_forged_and_foreign_names_are_as_good_as_none(chat: Chat) -> None:
+    first = chat.ask("one", "I look.", calls=1)
+    victim, ours, thief = first.conversation, chat.bridge.tokens, Tokens(b"t" * 32)
+    forged_call = thief.call_id(CallName(victim, 1))
+    genuine = ours.marker(MODEL, MarkerName(victim, 1, 1))
+    wrong: list[Message] = [
+        assistant(thief.marker(MODEL, MarkerName(victim, 1, 1)), "x"),
+        assistant(DataPart(STATEFUL_MARKER, genuine.data[:-2] + b"AA"), "x"),
+        assistant(DataPart(STATEFUL_MARKER, genuine.data.partition(b"\\")[2]), "x"),
+        assistant(ToolCallPart(forged_call, "look", {})),
+        user(result(forged_call)),
+        user(result(f"dg_{victim}_1_aaaaaaaaaaaaaaaa")),
+        user(result(first.call_ids[0].upper())),
+    ]
+    for message in wrong:
+        found = chat.bridge.identify([message, user("give me the rest")])
+        assert (found.kind, found.conversation, found.results) == ("fresh", None, ()), message
+        assert len(found.foreign) == 1 or first.call_ids[0].upper() in str(message)
+
+
+def test_h23_a_genuine_name_of_another_scope_gives_no_access(bridge: Bridge) -> None:
+    elsewhere = replace(SCOPE, connection="somebody else")
+    victim = Chat(bridge, scope=elsewhere)
+    secret = victim.ask("my secret", "I keep it.", calls=1)
+    for stolen in (
+        [assistant(secret.parts[0])],
+        [assistant(secret.parts[2])],
+        [user(result(secret.call_ids[0]))],
+    ):
+        found = bridge.identify([*stolen, user("what was it?")])
+        assert (found.kind, found.conversation) == ("fresh", None)
+        assert found.foreign
+
+
+def test_h23_a_genuine_name_of_a_reply_that_is_gone(bridge: Bridge) -> None:
+    gone = MarkerName(bridge.respond([user("one")], "First.").conversation, 1, 99)
+    found = bridge.identify([assistant(bridge.tokens.marker(MODEL, gone)), user("two")])
+    assert (found.kind, found.foreign) == ("fresh", ())
+    never_made = bridge.tokens.call_id(CallName(gone.conversation, 99))
+    assert bridge.identify([user(result(never_made)), user("two")]).kind == "fresh"
+
+
+def test_h24_a_marker_first_and_nothing_before_it(bridge: Bridge) -> None:
+    chat = Chat(bridge)
+    chat.ask("one", "First.")
+    last = chat.ask("two", "Second.")
+    found = bridge.identify([assistant(last.parts[0]), user("three")])
+    assert (found.kind, found.conversation, found.joins, found.evidence) == (
+        "prompt",
+        last.conversation,
+        2,
+        "marker",
+    )
+    record = bridge.take(found)
+    # The record goes on from there.
+    _, parts = bridge.say(record, "Third.")
+    assert (record.items[record.opening :], record.opening) == ((), 1)
+    found = bridge.identify([assistant(parts[0]), user("four")])
+    assert (found.conversation, found.joins, text_of(found.prompt)) == (last.conversation, 3, ["four"])
+
+
+def test_h24_partial_history_with_results_in_several_messages(bridge: Bridge) -> None:
+    chat = Chat(bridge)
+    last = chat.ask("look at both", "I look.", calls=2)
+    given = [user(result(call_id, call_id)) for call_id in last.call_ids]
+    for before in ([assistant(last.parts[0])], []):
+        found = bridge.identify([*before, *given])
+        assert (found.kind, found.conversation) == ("results", last.conversation)
+        assert [part.call_id for part in found.results] == list(last.call_ids)
+    earlier = bridge.identify([assistant(last.parts[0]), *given]).places
+    assert dict(earlier) == {1: 0}
+
+
+def test_h24_an_earlier_marker_and_nothing_before_it(bridge: Bridge) -> None:
+    chat = Chat(bridge)
+    first = chat.ask("one", "First.")
+    chat.ask("two", "Second.")
+    bridge.now += 60
+    other = bridge.identify([assistant(first.parts[0]), user("two, but different")])
+    assert (other.kind, other.joins) == ("fork", 1)
+    again = bridge.identify([assistant(first.parts[0]), user("two")])
+    assert (again.kind, again.joins) == ("fork", 1)
+
+
+# Refused, stopped, and shared.
+
+
+@pytest.mark.parametrize("status", ["complete", "cut", "failed", None])
+def test_h25_rejected_in_the_first_turn(bridge: Bridge, status: str | None) -> None:
+    chat = Chat(bridge)
+    chat.history += [system("x"), user("instructions"), user("tidy up")]
+    pending = bridge.respond(chat.history, "I will", calls=int(status == "complete"), status=status)  # type: ignore[arg-type]
+    found = chat.then("do not").identify()
+    assert (found.kind, found.conversation, found.evidence) == ("refusal", pending.conversation, "first_turn")
+    assert (text_of(found.prompt), found.joins) == (["do not"], None)
+
+
+def test_h25_two_that_began_so_are_one_too_many(bridge: Bridge) -> None:
+    for _ in range(2):
+        bridge.respond([user("tidy up")], calls=1)
+    found = bridge.identify([user("tidy up"), user("do not")])
+    assert (found.kind, found.conversation) == ("fresh", None)
+
+
+def test_h25_a_settled_first_turn_is_not_refused(bridge: Bridge) -> None:
+    bridge.respond([user("tidy up")], "Tidied.")
+    assert bridge.identify([user("tidy up"), user("do not")]).kind == "fresh"
+
+
+def test_h25_begins_alike_and_goes_on_differently(bridge: Bridge) -> None:
+    bridge.respond([user("tidy up")], "I will", status="cut")
+    found = bridge.identify([user("tidy up"), assistant("Somebody else's answer."), user("do not")])
+    assert (found.kind, found.conversation, found.evidence) == ("fresh", None, "none")
+    # Not even with the consumer's id.
+    bridge.respond([user("clean up")], "I will", status="cut", consumer_id="mine")
+    messages = [user("clean up"), assistant("Somebody else's answer."), user("do not")]
+    assert bridge.identify(messages, consumer_id="mine").kind == "fresh"
+
+
+def test_h26_a_sub_agent_with_its_parents_id(bridge: Bridge) -> None:
+    parent = Chat(bridge, consumer_id="chat")
+    parent.history += [user("instructions"), user("environment")]
+    waiting = parent.ask("do it all", "I delegate.", calls=1)
+    before = bridge.record(waiting.conversation)
+    child = Chat(bridge, consumer_id="chat")
+    child.history += [user("instructions"), user("environment")]
+    done = child.ask("do a part", "I look.", calls=1)
+    assert (done.found.kind, done.found.conversation) == ("fresh", None)
+    given = child.give({done.call_ids[0]: "seen"}, "Done.")
+    assert (given.found.kind, given.conversation) == ("results", done.conversation)
+    # Without our names in its history it is still nobody else's.
+    child.keeps_markers = False
+    assert bridge.record(waiting.conversation) is before
+    found = parent.then(user(result(waiting.call_ids[0]))).identify()
+    assert (found.kind, found.conversation) == ("results", waiting.conversation)
+
+
+@pytest.mark.parametrize("status", ["cut", "failed"])
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_h27_stopped_in_mid_answer(chat: Chat, rounds: int, status: str) -> None:
+    """In the first reply of a turn, or after rounds of calls; with the first marker only, or none."""
+    chat.ask("one", "First.")
+    chat.history.append(user("two"))
+    for _ in range(rounds):
+        looked = chat.send("I look.", calls=1)
+        chat.history.append(user(result(looked.call_ids[0])))
+    cut = chat.bridge.respond(chat.history, "Second, and very long.", status=status)  # type: ignore[arg-type]
+    for heard in ("Sec", "Second, and very long.", "Second, "):
+        told = replace(chat, history=list(chat.history))
+        told.hear([cut.parts[0], TextPart(heard)])
+        found = told.then("three").identify()
+        assert (found.kind, found.conversation) == ("prompt", cut.conversation), heard
+        assert (found.joins, text_of(found.prompt), found.meanwhile) == (cut.number, ["three"], ())
+        assert dict(found.places)[cut.number] == len(found.telling.items) - 1
+
+
+def test_h27_stopped_in_the_first_answer_without_any_marker(bridge: Bridge) -> None:
+    cut = bridge.respond([user("a story, please")], "Once upon a time", status="cut")
+    found = bridge.identify([user("a story, please"), assistant("Once upon"), user("shorter")])
+    assert (found.kind, found.conversation, found.evidence) == ("prompt", cut.conversation, "first_turn")
+    assert text_of(found.prompt) == ["shorter"]
+
+
+def test_h27_stopped_before_a_word_was_said(bridge: Bridge) -> None:
+    chat = Chat(bridge)
+    chat.ask("one", "First.")
+    cut = chat.ask("two", "", status="cut")
+    marker = chat.history.pop()
+    assert marker.content == (cut.parts[0],)
+    # The editor drops the empty message: then it is a turn that was left out.
+    found = chat.then("three").identify()
+    assert (found.kind, found.conversation, text_of(found.prompt)) == ("refusal", cut.conversation, ["three"])
+    found = chat.then(marker, "three").identify()
+    assert (found.kind, found.conversation, text_of(found.prompt)) == ("prompt", cut.conversation, ["three"])
+    kept = bridge.take(found).reply(cut.number)
+    assert kept is not None
+    assert (kept.starts, kept.ends) == (3, 3)
+
+
+def test_h27_a_complete_answer_that_is_told_in_part_was_edited(bridge: Bridge) -> None:
+    chat = Chat(bridge, keeps_markers=False)
+    chat.ask("one", "First.")
+    chat.ask("two", "Second, and very long.")
+    chat.history[-1] = assistant("Second")
+    assert chat.then("three").identify().kind == "fork"
+
+
+def test_h27_an_echo_with_calls_we_never_made_is_none(bridge: Bridge) -> None:
+    chat = Chat(bridge, keeps_markers=False)
+    chat.ask("one", "First.")
+    bridge.respond([*chat.history, user("two")], "Second, and", status="cut")
+    echo = assistant("Second", _foreign_call())
+    found = chat.then("two", echo, user(result("call_9")), "three").identify()
+    assert found.kind == "fork"
+
+
+# Results.
+
+
+def test_t4_results_in_any_order_are_each_their_own_calls(chat: Chat) -> None:
+    asked = chat.ask("look thrice", calls=3)
+    told = chat.then(*(user(result(call_id, call_id)) for call_id in reversed(asked.call_ids)))
+    found = told.identify()
+    assert (found.kind, found.reason) == ("results", "3 of 3 calls answered")
+    assert [(given.call_id, given.text) for given in found.results] == [
+        (call_id, call_id) for call_id in reversed(asked.call_ids)
+    ]
+
+
+def test_t5_one_of_three_results(chat: Chat) -> None:
+    asked = chat.ask("look thrice", calls=3)
+    found = chat.then(user(result(asked.call_ids[1]))).identify()
+    assert (found.kind, found.reason) == ("results", "1 of 3 calls answered")
+    assert [given.call_id for given in found.results] == [asked.call_ids[1]]
+
+
+def test_t6_a_result_that_comes_late_changes_nothing(chat: Chat) -> None:
+    asked = chat.ask("look twice", calls=2)
+    chat.give({asked.call_ids[0]: "seen"}, "Half of it.")
+    late = user(result(asked.call_ids[1], "late"))
+    # In the place where it belongs, with the answer behind it: the history goes on all the same.
+    chat.history.insert(-1, late)
+    found = chat.then("so?").identify()
+    assert (found.kind, found.conversation, found.results) == ("prompt", asked.conversation, ())
+    assert (text_of(found.prompt), found.joins) == (["so?"], 2)
+
+
+def test_t6_a_late_result_alone(chat: Chat) -> None:
+    asked = chat.ask("look", "I look.", calls=1)
+    # Nobody decided in time.
+    chat.bridge.records.put(chat.bridge.record(asked.conversation).settled(asked.call_ids))
+    found = chat.then(user(result(asked.call_ids[0], "late"))).identify()
+    assert (found.kind, found.conversation, found.results) == ("results", asked.conversation, ())
+    found = chat.then(user(result(asked.call_ids[0], "late")), "and?").identify()
+    assert (found.kind, text_of(found.prompt)) == ("prompt", ["and?"])
+    assert [message.results for message in found.prompt] == [()]
+
+
+def test_t7_the_first_of_two_results_wins(chat: Chat) -> None:
+    asked = chat.ask("look", calls=1)
+    (call_id,) = asked.call_ids
+    for told in (
+        chat.then(user(result(call_id, "first"), result(call_id, "second"))),
+        chat.then(user(result(call_id, "first")), user(result(call_id, "second"))),
+    ):
+        assert [given.text for given in told.identify().results] == ["first"]
+
+
+def test_t9_a_result_and_more_to_say(chat: Chat) -> None:
+    asked = chat.ask("look", calls=2)
+    given = [result(call_id) for call_id in asked.call_ids]
+    for told in (
+        chat.then(user(*given), "and hurry"),
+        chat.then(user(given[0]), "and hurry", user(given[1])),
+        chat.then(user(*given, TextPart("and hurry"))),
+        chat.then(user(TextPart("and hurry"), *given)),
+    ):
+        found = told.identify()
+        assert (found.kind, found.conversation, len(found.results)) == (
+            "results_and_prompt",
+            asked.conversation,
+            2,
+        )
+        assert text_of(found.prompt) == ["and hurry"]
+        assert all(not message.results for message in found.prompt)
+
+
+def test_p4_words_instead_of_an_answer(chat: Chat) -> None:
+    asked = chat.ask("look", "I look.", calls=2)
+    found = chat.then("leave it").identify()
+    assert (found.kind, found.conversation, found.results) == ("refusal", asked.conversation, ())
+    assert text_of(found.prompt) == ["leave it"]
+
+
+def test_p25_the_stop_text_cancels_the_turn(chat: Chat) -> None:
+    asked = chat.ask("look", calls=2)
+    ran, stopped = asked.call_ids
+    stop = "The user cancelled the tool call.\n"
+    found = chat.then(user(result(ran, "seen")), user(result(stopped, stop)), "do this instead").identify()
+    assert (found.kind, found.conversation) == ("refusal", asked.conversation)
+    assert text_of(found.prompt) == ["do this instead"]
+    # What ran has run.
+    assert [(given.call_id, given.text) for given in found.results] == [(ran, "seen")]
+
+
+def test_p25_the_stop_text_in_a_longer_result_is_only_a_text(chat: Chat) -> None:
+    asked = chat.ask("read the source", calls=1)
+    source = '_STOPPED = "The user cancelled the tool call."'
+    found = chat.then(user(result(asked.call_ids[0], source)), "well?").identify()
+    assert (found.kind, len(found.results)) == ("results_and_prompt", 1)

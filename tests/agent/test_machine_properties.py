@@ -1,0 +1,339 @@
+"""The machine of a conversation, searched: a world that obeys its commands, and checks that they make sense.
+
+The world is a simple model of the truth: what the agent was asked and what it still waits for, what the consumer was
+given, which prompts were heard. After every step the invariants hold.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+from hypothesis import settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from dragoman.backends.agent.machine import State, handle
+from dragoman.backends.agent.vocabulary import (
+    AgentExited,
+    AgentStarted,
+    Announced,
+    Answer,
+    Answered,
+    CallAnswer,
+    Called,
+    ClearTimer,
+    Command,
+    Discard,
+    Emit,
+    EndReply,
+    Event,
+    Granted,
+    Keep,
+    OpenReply,
+    Pending,
+    Refused,
+    Release,
+    ReplyCancelled,
+    Requested,
+    SendCancel,
+    SendPrompt,
+    SetTimer,
+    Spoke,
+    StartAgent,
+    StopAgent,
+    Timer,
+    TimerPassed,
+    TurnCancelled,
+    TurnEnded,
+    Withdrawn,
+)
+from dragoman.lm import LanguageModelError, Message, Part, TextPart, ToolCallPart, user
+
+_GONE = LanguageModelError("agent_failed", "The agent is gone.")
+
+
+class World(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = State()
+        self.numbers = count(1)
+        # The consumer's side.
+        self.open_reply: int | None = None
+        self.ended: dict[int, str] = {}
+        self.opened: list[int] = []
+        self.given: dict[str, Pending] = {}
+        # Of those, the ones whose agent is gone.
+        self.orphaned: dict[str, Pending] = {}
+        self.heard_by_consumer: list[str] = []
+        # The agent's side.
+        self.agent = "none"
+        self.turn = False
+        self.cancel_sent = False
+        self.waits_for: dict[str, Pending] = {}
+        self.announced: set[str] = set()
+        self.prompts_heard: list[str] = []
+        self.prompts_said: list[str] = []
+        # Text that must reach the consumer, in order: said in a turn that was not cancelled.
+        self.due: list[str] = []
+        self.kept: list[str] = []
+        self.unsettled_text: list[str] = []
+        self.timers: set[Timer] = set()
+        self.approved: set[str] = set()
+
+    # The one place where events go in and commands are obeyed.
+
+    def event(self, event: Event) -> None:
+        before = self.state
+        self.state, commands = handle(before, event)
+        for command in commands:
+            self.obey(command)
+
+    def obey(self, command: Command) -> None:
+        match command:
+            case StartAgent():
+                assert self.agent == "none", "started twice"
+                self.agent = "starting"
+            case StopAgent():
+                assert self.agent == "up"
+                self.agent, self.turn, self.cancel_sent = "none", False, False
+                self.waits_for.clear()
+                self.announced.clear()
+            case SendPrompt(prompt=prompt):
+                assert self.agent == "up"
+                assert not self.turn, "prompted while a turn runs"
+                assert self.open_reply is not None, "prompted for nobody"
+                assert prompt
+                self.turn = True
+                self.prompts_heard += [_as_said(message.text) for message in prompt]
+            case SendCancel():
+                assert self.turn, "cancelled what does not run"
+                assert not self.cancel_sent, "cancelled twice"
+                self.cancel_sent = True
+            case Answer(pending=pending, answer=answer):
+                self.answered(pending, answer)
+            case OpenReply(reply=reply):
+                assert self.open_reply is None, "two replies open"
+                self.open_reply = reply
+                self.opened.append(reply)
+            case Emit(part=part):
+                assert self.open_reply is not None, "emitted into nothing"
+                self.emitted(part)
+            case Keep(part=part):
+                assert isinstance(part, TextPart)
+                self.kept.append(part.value)
+            case Release():
+                assert self.open_reply is not None
+                self.heard_by_consumer += [text for text in self.kept if text.startswith("text")]
+                self.kept = []
+            case Discard():
+                self.kept = []
+            case EndReply(reply=reply, end=end, error=error):
+                assert reply == self.open_reply, "ended a reply that is not open"
+                assert reply not in self.ended, "ended twice"
+                assert (error is not None) == (end == "failed")
+                self.ended[reply] = end
+                self.open_reply = None
+            case SetTimer(timer=timer):
+                self.timers.add(timer)
+            case ClearTimer(timer=timer):
+                self.timers.discard(timer)
+
+    def answered(self, pending: Pending, answer: CallAnswer) -> None:
+        if self.orphaned.pop(pending.call_id, None) is None:
+            known = self.waits_for.pop(pending.key, None)
+            assert known is not None, f"answered {pending.key}, which nobody waits for"
+        else:
+            assert not isinstance(answer, Granted), "a permission outlived its agent"
+        self.given.pop(pending.call_id, None)
+        if pending.kind == "permission":
+            assert isinstance(answer, Granted | Refused | TurnCancelled)
+            if isinstance(answer, Granted):
+                assert pending.call_id in self.approved, "granted what nobody approved"
+            if isinstance(answer, TurnCancelled):
+                assert self.cancel_sent or not self.turn, "a permission cancelled while its turn goes on"
+        else:
+            assert not isinstance(answer, Granted | Refused | TurnCancelled)
+
+    def emitted(self, part: Part) -> None:
+        if isinstance(part, ToolCallPart):
+            pending = next(call for call in self.waits_for.values() if call.call_id == part.call_id)
+            assert part.call_id not in self.given, "a call was handed over twice"
+            self.given[part.call_id] = pending
+        elif isinstance(part, TextPart) and part.value.startswith("text"):
+            self.heard_by_consumer.append(part.value)
+
+    # The consumer.
+
+    @rule(says=st.booleans(), cancels=st.booleans(), data=st.data())
+    def request(self, says: bool, cancels: bool, data: st.DataObject) -> None:  # noqa: FBT001
+        answers: dict[str, CallAnswer] = {}
+        known = self.given | self.orphaned
+        if known:
+            for call_id in data.draw(st.lists(st.sampled_from(sorted(known)), unique=True)):
+                if known[call_id].kind == "permission":
+                    granted = data.draw(st.booleans())
+                    if granted:
+                        self.approved.add(call_id)
+                    answers[call_id] = Granted() if granted else Refused()
+                else:
+                    answers[call_id] = Answered((TextPart("result"),))
+        if self.orphaned and answers and not cancels:
+            self.prompts_said.append("restarted")
+        prompt: tuple[Message, ...] = ()
+        if says:
+            text = f"prompt {next(self.numbers)}"
+            self.prompts_said.append(text)
+            prompt = (user(text),)
+        self.event(Requested(next(self.numbers), answers, prompt, cancels=cancels))
+
+    @precondition(lambda self: self.opened)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        reply = data.draw(st.sampled_from(self.opened[-2:]))
+        was_open = reply == self.open_reply
+        self.event(ReplyCancelled(reply))
+        if was_open:
+            assert self.ended[reply] == "cut", "a cancelled reply settles at once"
+
+    # The agent.
+
+    @precondition(lambda self: self.agent == "starting")
+    @rule(succeeds=st.booleans())
+    def start(self, succeeds: bool) -> None:  # noqa: FBT001
+        if succeeds:
+            self.agent = "up"
+            self.event(AgentStarted())
+        else:
+            self.agent = "none"
+            self.event(AgentExited(_GONE))
+
+    @precondition(lambda self: self.agent == "up")
+    @rule()
+    def speak(self) -> None:
+        text = f"text {next(self.numbers)}"
+        if not self.cancel_sent:
+            self.unsettled_text.append(text)
+        self.event(Spoke(TextPart(text)))
+
+    @precondition(lambda self: self.turn and not self.cancel_sent)
+    @rule()
+    def announce(self) -> None:
+        key = f"key{next(self.numbers)}"
+        self.announced.add(key)
+        self.event(Announced(key))
+
+    @precondition(lambda self: self.turn and self.announced)
+    @rule(data=st.data())
+    def think_better_of_it(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.announced)))
+        self.announced.discard(key)
+        self.event(Announced(key, over=True))
+
+    @precondition(lambda self: self.agent == "up" and len(self.waits_for) < 5)
+    @rule(permission=st.booleans(), expected=st.booleans(), data=st.data())
+    def call(self, permission: bool, expected: bool, data: st.DataObject) -> None:  # noqa: FBT001
+        number = next(self.numbers)
+        key = f"key{number}"
+        announced = None
+        if expected and self.announced:
+            announced = data.draw(st.sampled_from(sorted(self.announced)))
+            self.announced.discard(announced)
+        kind = "permission" if permission else "call"
+        pending = Pending(key, kind, ToolCallPart(f"dg_{number}", "tool", {}))  # type: ignore[arg-type]
+        self.waits_for[key] = pending
+        self.event(Called(pending, announced))
+        if self.cancel_sent:
+            assert key not in self.waits_for, "a call of a cancelled turn was left waiting"
+
+    @precondition(lambda self: self.waits_for)
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.waits_for)))
+        pending = self.waits_for.pop(key)
+        self.given.pop(pending.call_id, None)
+        self.event(Withdrawn(key))
+
+    @precondition(lambda self: self.turn)
+    @rule(fails=st.booleans())
+    def end_turn(self, fails: bool) -> None:  # noqa: FBT001
+        cancelled = self.cancel_sent
+        self.turn, self.cancel_sent = False, False
+        self.announced.clear()
+        if cancelled:
+            self.unsettled_text = []
+        self.event(TurnEnded(error=_GONE if fails and not cancelled else None))
+
+    @precondition(lambda self: self.agent == "up")
+    @rule()
+    def crash(self) -> None:
+        if self.cancel_sent:
+            self.unsettled_text = []
+        self.agent, self.turn, self.cancel_sent = "none", False, False
+        self.waits_for.clear()
+        self.orphaned |= self.given
+        self.given.clear()
+        self.announced.clear()
+        self.event(AgentExited(_GONE))
+
+    # Time.
+
+    @precondition(lambda self: self.timers)
+    @rule(data=st.data())
+    def time_passes(self, data: st.DataObject) -> None:
+        timer = data.draw(st.sampled_from(sorted(self.timers)))
+        self.timers.discard(timer)
+        if timer == "grace" and self.cancel_sent:
+            self.unsettled_text = []
+            self.given.clear()
+        self.event(TimerPassed(timer))
+
+    # What must hold after every step.
+
+    @invariant()
+    def the_machine_and_the_world_agree(self) -> None:
+        state = self.state
+        assert (state.reply is not None) == (self.open_reply is not None)
+        assert {call.key for call in state.pending} == set(self.waits_for)
+        assert {call.call_id for call in state.pending if call.handed_over} == set(self.given)
+        assert {call.call_id for call in state.orphaned} == set(self.orphaned)
+        assert (state.turn == "running") == (self.turn and not self.cancel_sent)
+        assert (state.turn == "cancelling") == self.cancel_sent
+
+    @invariant()
+    def every_prompt_is_heard_once_and_in_order(self) -> None:
+        waiting = [message.text for message in self.state.queue]
+        heard = self.prompts_heard + [_as_said(text) for text in waiting]
+        assert heard == self.prompts_said
+
+    @invariant()
+    def nobody_waits_for_nothing(self) -> None:
+        """I1: an open reply has something under way that can end it."""
+        if self.open_reply is not None:
+            assert self.agent == "starting" or self.turn
+
+    @invariant()
+    def what_waits_has_a_timer(self) -> None:
+        if self.state.gathering:
+            assert {"gather", "gather_limit"} & self.timers
+        if self.state.phase == "Awaiting" or self.given:
+            assert "human" in self.timers
+        if self.state.turn == "cancelling":
+            assert "grace" in self.timers
+        if self.state.phase == "Idle":
+            # Whatever it is that nobody comes for, the agent does not wait for ever.
+            assert {"idle", "human"} & self.timers
+
+    @invariant()
+    def nothing_said_is_lost_or_said_twice(self) -> None:
+        """I5: what the agent said is with the consumer or kept for it, once and in order."""
+        have = self.heard_by_consumer + [text for text in self.kept if text.startswith("text")]
+        assert len(have) == len(set(have))
+        wanted = [text for text in self.unsettled_text if text not in have]
+        assert not wanted, f"lost: {wanted}"
+
+
+def _as_said(text: str) -> str:
+    return "restarted" if text.startswith("You were restarted") else text
+
+
+World.TestCase.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
+TestI1TheMachineSearched = World.TestCase

@@ -1,0 +1,787 @@
+"""Scenarios as lists of events: what the machine does with each, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from dragoman.backends.agent.machine import Phase, State, handle
+from dragoman.backends.agent.vocabulary import (
+    AgentExited,
+    AgentStarted,
+    Announced,
+    Answer,
+    Answered,
+    CallAnswer,
+    Called,
+    ClearTimer,
+    Command,
+    Discard,
+    Emit,
+    EndReply,
+    Event,
+    Granted,
+    Interrupted,
+    Keep,
+    OpenReply,
+    Pending,
+    Refused,
+    Release,
+    ReplyCancelled,
+    Requested,
+    SendCancel,
+    SendPrompt,
+    SetTimer,
+    Spoke,
+    StartAgent,
+    StopAgent,
+    TimedOut,
+    TimerPassed,
+    TurnCancelled,
+    TurnEnded,
+    Withdrawn,
+)
+from dragoman.lm import LanguageModelError, Message, TextPart, ToolCallPart, user
+
+GONE = LanguageModelError("agent_failed", "The agent is gone.", hint="Try again.")
+LOOK = Pending("k1", "call", ToolCallPart("dg_1", "look", {}))
+TOUCH = Pending("k2", "call", ToolCallPart("dg_2", "touch", {}))
+SMELL = Pending("k3", "call", ToolCallPart("dg_3", "smell", {}))
+MAY_I = Pending("p1", "permission", ToolCallPart("dg_p1", "dragoman-agent-action-execute", {}))
+MAY_WE = Pending("p2", "permission", ToolCallPart("dg_p2", "dragoman-agent-action-edit", {}))
+SEEN = Answered((TextPart("seen"),))
+FELT = Answered((TextPart("felt"),))
+TOO_LATE = Emit(TextPart("\n\n*The agent ended its turn before these results arrived.*\n\n"))
+
+
+def says(*texts: str) -> tuple[Message, ...]:
+    return tuple(user(text) for text in texts)
+
+
+def given(pending: Pending) -> Pending:
+    return Pending(pending.key, pending.kind, pending.part, handed_over=True)
+
+
+def text(value: str) -> Spoke:
+    return Spoke(TextPart(value))
+
+
+def emit(value: str) -> Emit:
+    return Emit(TextPart(value))
+
+
+class Machine:
+    def __init__(self, *events: Event) -> None:
+        self.state = State()
+        for event in events:
+            self(event)
+
+    def __call__(self, event: Event) -> list[Command]:
+        self.state, commands = handle(self.state, event)
+        return list(commands)
+
+    @property
+    def phase(self) -> Phase:
+        return self.state.phase
+
+
+def streaming() -> Machine:
+    return Machine(Requested(1, prompt=says("one")), AgentStarted())
+
+
+def awaiting(*calls: Pending) -> Machine:
+    machine = streaming()
+    for call in calls:
+        machine(Called(call))
+    machine(TimerPassed("gather"))
+    assert machine.phase == "Awaiting"
+    return machine
+
+
+def idle() -> Machine:
+    machine = streaming()
+    machine(TurnEnded())
+    return machine
+
+
+def test_a_turn_from_its_prompt_to_its_end() -> None:
+    machine = Machine()
+    phases = [machine.phase]
+    assert machine(Requested(1, prompt=says("one"))) == [OpenReply(1), StartAgent()]
+    phases.append(machine.phase)
+    assert machine(AgentStarted()) == [SendPrompt(says("one"))]
+    phases.append(machine.phase)
+    assert phases == ["Parked", "Starting", "Streaming"]
+    assert machine(text("First.")) == [emit("First.")]
+    assert machine(TurnEnded((TextPart("\nThat is all."),))) == [
+        emit("\nThat is all."),
+        EndReply(1, "complete"),
+        SetTimer("idle"),
+    ]
+    assert machine.phase == "Idle"
+    assert machine(Requested(2, prompt=says("two"))) == [
+        ClearTimer("idle"),
+        ClearTimer("human"),
+        OpenReply(2),
+        SendPrompt(says("two")),
+    ]
+    assert machine.state == State(agent="up", turn="running", reply=2)
+
+
+# Tools.
+
+
+def test_t1_a_call_ends_the_response_and_its_result_goes_on() -> None:
+    machine = streaming()
+    assert machine(Called(LOOK)) == [SetTimer("gather_limit"), SetTimer("gather")]
+    assert machine(TimerPassed("gather")) == [
+        ClearTimer("gather"),
+        ClearTimer("gather_limit"),
+        Emit(LOOK.part),
+        SetTimer("human"),
+        EndReply(1, "complete"),
+    ]
+    assert (machine.phase, machine.state.pending) == ("Awaiting", (given(LOOK),))
+    assert machine(Requested(2, {"dg_1": SEEN})) == [
+        ClearTimer("human"),
+        Answer(given(LOOK), SEEN),
+        OpenReply(2),
+    ]
+    assert machine(text("I see.")) == [emit("I see.")]
+    assert machine(TurnEnded()) == [EndReply(2, "complete"), SetTimer("idle")]
+
+
+def test_t2_text_in_the_gather_window_goes_before_the_calls_and_later_text_leads_the_next_response() -> None:
+    machine = streaming()
+    machine(text("Before. "))
+    machine(Called(LOOK))
+    assert machine(text("Between.")) == [emit("Between.")]
+    machine(TimerPassed("gather"))
+    assert machine(text("Behind.")) == [Keep(TextPart("Behind."))]
+    assert machine(Requested(2, {"dg_1": SEEN})) == [
+        ClearTimer("human"),
+        Answer(given(LOOK), SEEN),
+        OpenReply(2),
+        Release(),
+    ]
+    assert machine(text("And on.")) == [emit("And on.")]
+    assert not machine.state.kept
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_t3_two_calls_within_the_window_go_into_one_response(announced: bool) -> None:  # noqa: FBT001
+    machine = streaming()
+    if announced:
+        machine(Announced("a"))
+        machine(Announced("b"))
+        assert machine(Called(LOOK, "a")) == [SetTimer("gather_limit"), SetTimer("gather")]
+        last = machine(Called(TOUCH, "b"))
+    else:
+        machine(Called(LOOK))
+        # The window begins anew with each; the limit does not.
+        assert machine(Called(TOUCH)) == [SetTimer("gather")]
+        last = machine(TimerPassed("gather_limit"))
+    assert last == [
+        ClearTimer("gather"),
+        ClearTimer("gather_limit"),
+        Emit(LOOK.part),
+        Emit(TOUCH.part),
+        SetTimer("human"),
+        EndReply(1, "complete"),
+    ]
+    assert machine(Requested(2, {"dg_1": SEEN, "dg_2": FELT}))[1:3] == [
+        Answer(given(LOOK), SEEN),
+        Answer(given(TOUCH), FELT),
+    ]
+
+
+def test_t3_everything_announced_has_come_so_nobody_is_waited_for() -> None:
+    machine = streaming()
+    machine(Announced("a"))
+    assert machine(Called(LOOK, "a")) == [Emit(LOOK.part), SetTimer("human"), EndReply(1, "complete")]
+
+
+def test_t3_a_call_that_was_announced_and_thought_better_of_is_not_waited_for() -> None:
+    machine = streaming()
+    machine(Announced("a"))
+    machine(Announced("b"))
+    machine(Announced("b", over=True))
+    assert machine(Called(LOOK, "a"))[-1] == EndReply(1, "complete")
+
+
+def test_t4_results_in_any_order_each_to_its_own_call() -> None:
+    machine = awaiting(LOOK, TOUCH)
+    commands = machine(Requested(2, {"dg_2": FELT, "dg_1": SEEN}))
+    assert commands == [
+        ClearTimer("human"),
+        Answer(given(LOOK), SEEN),
+        Answer(given(TOUCH), FELT),
+        OpenReply(2),
+    ]
+
+
+def test_t5_calls_without_a_result_end_as_interrupted_and_the_turn_goes_on() -> None:
+    machine = awaiting(LOOK, TOUCH, SMELL)
+    commands = machine(Requested(2, {"dg_2": FELT}))
+    assert commands == [
+        ClearTimer("human"),
+        Answer(given(LOOK), Interrupted()),
+        Answer(given(TOUCH), FELT),
+        Answer(given(SMELL), Interrupted()),
+        OpenReply(2),
+    ]
+    assert (machine.phase, machine.state.pending) == ("Streaming", ())
+
+
+def test_t6_a_result_for_a_call_that_is_settled_goes_nowhere() -> None:
+    machine = awaiting(LOOK)
+    machine(Requested(2, {"dg_1": SEEN}))
+    machine(Called(TOUCH))
+    machine(TimerPassed("gather"))
+    assert Answer(given(LOOK), SEEN) not in machine(Requested(3, {"dg_1": FELT, "dg_2": FELT}))
+
+
+def test_t9_text_with_a_result_is_prompted_once_when_the_turn_ends() -> None:
+    machine = awaiting(LOOK)
+    assert machine(Requested(2, {"dg_1": SEEN}, says("and hurry"))) == [
+        ClearTimer("human"),
+        Answer(given(LOOK), SEEN),
+        OpenReply(2),
+    ]
+    # In whichever request is open then.
+    machine(Called(TOUCH))
+    machine(TimerPassed("gather"))
+    machine(Requested(3, {"dg_2": FELT}))
+    assert machine(TurnEnded()) == [SendPrompt(says("and hurry"))]
+    assert (machine.phase, machine.state.reply, machine.state.queue) == ("Streaming", 3, ())
+    assert machine(TurnEnded()) == [EndReply(3, "complete"), SetTimer("idle")]
+
+
+def test_t16_a_withdrawn_call_is_closed_and_its_late_result_goes_nowhere() -> None:
+    machine = awaiting(LOOK, TOUCH)
+    assert machine(Withdrawn("k1")) == []
+    assert machine.state.pending == (given(TOUCH),)
+    assert machine(Requested(2, {"dg_1": SEEN, "dg_2": FELT})) == [
+        ClearTimer("human"),
+        Answer(given(TOUCH), FELT),
+        OpenReply(2),
+    ]
+
+
+def test_t16_withdrawn_before_it_was_handed_over_it_is_never_seen() -> None:
+    machine = streaming()
+    machine(Called(LOOK))
+    machine(Called(TOUCH))
+    assert machine(Withdrawn("k1")) == []
+    assert machine(Withdrawn("k2")) == [ClearTimer("gather"), ClearTimer("gather_limit")]
+    assert machine(TurnEnded()) == [EndReply(1, "complete"), SetTimer("idle")]
+
+
+def test_t16_all_withdrawn_while_nobody_listens_still_has_a_limit() -> None:
+    machine = awaiting(LOOK)
+    assert machine(Withdrawn("k1")) == []
+    machine(Called(TOUCH))
+    assert machine(TimerPassed("human")) == [
+        SendCancel(),
+        SetTimer("grace"),
+        Answer(TOUCH, TimedOut()),
+    ]
+
+
+def test_t24_calls_and_permissions_with_no_request_open_lead_the_next_response() -> None:
+    machine = awaiting(LOOK)
+    assert machine(text("Meanwhile.")) == [Keep(TextPart("Meanwhile."))]
+    assert machine(Called(TOUCH)) == []
+    assert machine(Called(MAY_I)) == []
+    assert machine(Requested(2, {"dg_1": SEEN})) == [
+        ClearTimer("human"),
+        Answer(given(LOOK), SEEN),
+        OpenReply(2),
+        Release(),
+        Emit(TOUCH.part),
+        Emit(MAY_I.part),
+        SetTimer("human"),
+        EndReply(2, "complete"),
+    ]
+    assert machine.phase == "Awaiting"
+
+
+def test_t24_a_call_outside_any_turn_waits_for_somebody_but_not_for_ever() -> None:
+    machine = idle()
+    assert machine(Called(LOOK)) == []
+    assert machine(TimerPassed("idle")) == [SetTimer("human")]
+    assert machine.phase == "Idle"
+    assert machine(TimerPassed("human")) == [Answer(LOOK, TimedOut()), SetTimer("idle")]
+    assert machine(TimerPassed("idle")) == [StopAgent()]
+    # Somebody comes in time.
+    machine = idle()
+    machine(Called(LOOK))
+    assert machine(Requested(2, prompt=says("two"))) == [
+        ClearTimer("idle"),
+        ClearTimer("human"),
+        OpenReply(2),
+        Emit(LOOK.part),
+        SetTimer("human"),
+        EndReply(2, "complete"),
+    ]
+    assert machine(Requested(3, {"dg_1": SEEN}))[2:] == [
+        Answer(given(LOOK), SEEN),
+        OpenReply(3),
+        SendPrompt(says("two")),
+    ]
+    # Or brings its result, and has nothing to say.
+    machine = idle()
+    machine(Called(LOOK))
+    machine(Requested(2))
+    assert machine(Requested(3, {"dg_1": SEEN}))[2:] == [
+        Answer(given(LOOK), SEEN),
+        OpenReply(3),
+        EndReply(3, "complete"),
+        SetTimer("idle"),
+    ]
+
+
+# Permissions.
+
+
+@pytest.mark.parametrize("answer", [Granted(), Refused("no")])
+def test_p1_p2_a_decision_goes_to_the_agent_and_the_turn_goes_on(answer: CallAnswer) -> None:
+    machine = awaiting(MAY_I)
+    assert machine.state.awaits_permission
+    assert machine(Requested(2, {"dg_p1": answer})) == [
+        ClearTimer("human"),
+        Answer(given(MAY_I), answer),
+        OpenReply(2),
+    ]
+    assert machine.state == State(agent="up", turn="running", reply=2)
+
+
+@pytest.mark.parametrize("answer", [SEEN, Interrupted(), TimedOut(), TurnCancelled(), None])
+def test_p3_anything_but_a_grant_is_a_refusal(answer: CallAnswer | None) -> None:
+    answers: Mapping[str, CallAnswer] = {} if answer is None else {"dg_p1": answer}
+    assert Answer(given(MAY_I), Refused()) in awaiting(MAY_I)(Requested(2, answers))
+
+
+@pytest.mark.parametrize("answer", [Granted(), Refused(), TurnCancelled(), TimedOut()])
+def test_p3_a_decision_is_no_result(answer: CallAnswer) -> None:
+    assert Answer(given(LOOK), Interrupted()) in awaiting(LOOK)(Requested(2, {"dg_1": answer}))
+
+
+def test_p4_a_new_message_instead_of_an_answer() -> None:
+    machine = awaiting(MAY_I)
+    assert machine(Requested(2, prompt=says("no, this"), cancels=True)) == [
+        ClearTimer("human"),
+        SendCancel(),
+        SetTimer("grace"),
+        Answer(given(MAY_I), TurnCancelled()),
+        OpenReply(2),
+    ]
+    assert machine.phase == "Cancelling"
+    assert machine(TurnEnded((TextPart("Stopped."),))) == [
+        ClearTimer("grace"),
+        Discard(),
+        SendPrompt(says("no, this")),
+    ]
+    assert (machine.phase, machine.state.reply) == ("Streaming", 2)
+
+
+def test_p8_two_permissions_and_a_call_at_once() -> None:
+    machine = streaming()
+    for call in (MAY_I, LOOK, MAY_WE):
+        machine(Called(call))
+    assert machine(TimerPassed("gather"))[2:] == [
+        Emit(MAY_I.part),
+        Emit(LOOK.part),
+        Emit(MAY_WE.part),
+        SetTimer("human"),
+        EndReply(1, "complete"),
+    ]
+    assert machine(Requested(2, {"dg_p1": Refused(), "dg_1": SEEN, "dg_p2": Granted()}))[1:4] == [
+        Answer(given(MAY_I), Refused()),
+        Answer(given(LOOK), SEEN),
+        Answer(given(MAY_WE), Granted()),
+    ]
+
+
+def test_p22_silence_until_the_deadline_is_no_denial() -> None:
+    machine = awaiting(LOOK, MAY_I)
+    assert machine(TimerPassed("human")) == [
+        SendCancel(),
+        SetTimer("grace"),
+        Answer(given(LOOK), TimedOut()),
+        Answer(given(MAY_I), TurnCancelled()),
+    ]
+    assert machine.phase == "Cancelling"
+    # Whoever comes now is told that it is too late.
+    assert machine(Requested(2, {"dg_1": SEEN})) == [OpenReply(2), TOO_LATE]
+    assert machine(TurnEnded()) == [ClearTimer("grace"), Discard(), EndReply(2, "complete"), SetTimer("idle")]
+
+
+@pytest.mark.parametrize("phase", ["Idle", "Parked", "Dead"])
+def test_p22_a_result_after_the_deadline_is_told_to_be_too_late(phase: Phase) -> None:
+    machine = awaiting(LOOK)
+    machine(TimerPassed("human"))
+    machine(TurnEnded())
+    if phase == "Parked":
+        machine(TimerPassed("idle"))
+    if phase == "Dead":
+        machine(AgentExited(GONE))
+    assert machine.phase == phase
+    answers: Mapping[str, CallAnswer] = {} if phase == "Dead" else {"dg_1": SEEN}
+    commands = machine(Requested(2, {} if phase == "Parked" else answers))
+    assert [it for it in commands if not isinstance(it, ClearTimer | SetTimer)] == [
+        OpenReply(2),
+        TOO_LATE,
+        EndReply(2, "complete"),
+    ]
+    assert machine.phase == phase
+
+
+def test_p24_a_withdrawn_permission_grants_nothing() -> None:
+    machine = awaiting(MAY_I)
+    machine(Withdrawn("p1"))
+    assert machine(Requested(2, {"dg_p1": Granted()})) == [ClearTimer("human"), OpenReply(2)]
+
+
+def test_p25_what_ran_before_the_stop_has_run() -> None:
+    machine = awaiting(LOOK, TOUCH, MAY_I)
+    answers: dict[str, CallAnswer] = {"dg_1": SEEN, "dg_p1": Granted()}
+    assert machine(Requested(2, answers, says("instead"), cancels=True)) == [
+        ClearTimer("human"),
+        SendCancel(),
+        SetTimer("grace"),
+        Answer(given(LOOK), SEEN),
+        Answer(given(TOUCH), Interrupted()),
+        # A turn that is cancelled has no use for a permission.
+        Answer(given(MAY_I), TurnCancelled()),
+        OpenReply(2),
+    ]
+
+
+# Cancel.
+
+
+def test_c1_while_the_agent_starts() -> None:
+    machine = Machine(Requested(1, prompt=says("one")))
+    assert machine(ReplyCancelled(1)) == [EndReply(1, "cut")]
+    assert machine.phase == "Starting"
+    assert machine(AgentStarted()) == [SetTimer("idle")]
+    # What was not heard yet is heard with the next prompt.
+    assert machine(Requested(2, prompt=says("two")))[-1] == SendPrompt(says("one", "two"))
+
+
+def test_c1_and_a_new_prompt_while_it_still_starts() -> None:
+    machine = Machine(Requested(1, prompt=says("one")))
+    machine(ReplyCancelled(1))
+    assert machine(Requested(2, prompt=says("two"))) == [OpenReply(2)]
+    assert machine(AgentStarted()) == [SendPrompt(says("one", "two"))]
+
+
+def test_c1_a_newer_request_wins_while_the_agent_starts() -> None:
+    machine = Machine(Requested(1, prompt=says("one")))
+    assert machine(Requested(2, prompt=says("two"))) == [EndReply(1, "cut"), OpenReply(2)]
+
+
+@pytest.mark.parametrize("words", [(), ("Fir",)], ids=["C2 before the first token", "C3 in mid-stream"])
+def test_c2_c3_the_response_settles_at_once(words: tuple[str, ...]) -> None:
+    machine = streaming()
+    for word in words:
+        machine(text(word))
+    assert machine(ReplyCancelled(1)) == [EndReply(1, "cut"), SendCancel(), SetTimer("grace")]
+    assert machine.phase == "Cancelling"
+    # Once is enough.
+    assert machine(ReplyCancelled(1)) == []
+    assert machine(TurnEnded()) == [ClearTimer("grace"), Discard(), SetTimer("idle")]
+    assert machine(Requested(2, prompt=says("two")))[-1] == SendPrompt(says("two"))
+
+
+def test_c3_cancelling_what_has_ended_cancels_nothing() -> None:
+    machine = idle()
+    assert machine(ReplyCancelled(1)) == []
+    machine(Requested(2, prompt=says("two")))
+    assert machine(ReplyCancelled(1)) == []
+    assert machine.phase == "Streaming"
+
+
+@pytest.mark.parametrize("call", [LOOK, MAY_I], ids=["C4 a result", "C5 a permission"])
+def test_c4_c5_stopped_while_something_is_awaited(call: Pending) -> None:
+    """The reply ended with the call, so the stop shows in the next request only."""
+    machine = awaiting(call)
+    assert machine(ReplyCancelled(1)) == []
+    commands = machine(Requested(2, prompt=says("two"), cancels=True))
+    assert commands[1:3] == [SendCancel(), SetTimer("grace")]
+    assert commands[3] == Answer(given(call), Interrupted() if call is LOOK else TurnCancelled())
+    assert machine(TurnEnded())[-1] == SendPrompt(says("two"))
+
+
+def test_c6_in_the_gather_window_no_call_follows() -> None:
+    machine = streaming()
+    machine(Called(LOOK))
+    machine(Called(MAY_I))
+    assert machine(ReplyCancelled(1)) == [
+        EndReply(1, "cut"),
+        SendCancel(),
+        SetTimer("grace"),
+        ClearTimer("gather"),
+        ClearTimer("gather_limit"),
+        Answer(LOOK, Interrupted()),
+        Answer(MAY_I, TurnCancelled()),
+    ]
+    assert machine(TimerPassed("gather")) == []
+    # A sibling that comes late is turned away.
+    assert machine(Called(TOUCH)) == [Answer(TOUCH, Interrupted())]
+    assert machine(Called(MAY_WE)) == [Answer(MAY_WE, TurnCancelled())]
+
+
+def test_c7_an_agent_that_does_not_stop_is_replaced() -> None:
+    machine = streaming()
+    machine(ReplyCancelled(1))
+    machine(Requested(2, prompt=says("two")))
+    assert machine(TimerPassed("grace")) == [StopAgent(), Discard(), StartAgent()]
+    assert machine.phase == "Starting"
+    assert machine(AgentStarted()) == [SendPrompt(says("two"))]
+    # Nobody waits: it is only stopped.
+    machine = streaming()
+    machine(ReplyCancelled(1))
+    assert machine(TimerPassed("grace")) == [StopAgent(), Discard()]
+    assert machine.phase == "Parked"
+    assert machine(Requested(2, prompt=says("two"))) == [OpenReply(2), StartAgent()]
+
+
+def test_c8_a_new_prompt_waits_for_the_old_turns_end() -> None:
+    machine = streaming()
+    assert machine(Requested(2, prompt=says("two"))) == [
+        EndReply(1, "cut"),
+        SendCancel(),
+        SetTimer("grace"),
+        OpenReply(2),
+    ]
+    assert machine(Requested(3, prompt=says("three"))) == [EndReply(2, "cut"), OpenReply(3)]
+    assert machine(TurnEnded()) == [ClearTimer("grace"), Discard(), SendPrompt(says("two", "three"))]
+    assert machine.state.reply == 3
+
+
+def test_c9_nothing_of_the_old_turn_is_credited_to_the_new_one() -> None:
+    machine = awaiting(LOOK)
+    machine(text("Kept of the old turn."))
+    machine(Requested(2, prompt=says("two"), cancels=True))
+    for event in (text("Old."), Called(TOUCH), Announced("old"), Withdrawn("k1"), TimerPassed("gather")):
+        commands = machine(event)
+        assert not any(isinstance(command, Emit | Keep | Release) for command in commands), event
+    assert machine(TurnEnded((TextPart("Old words."),), GONE)) == [
+        ClearTimer("grace"),
+        Discard(),
+        SendPrompt(says("two")),
+    ]
+    assert machine.state == State(agent="up", turn="running", reply=2)
+    assert machine(text("New.")) == [emit("New.")]
+
+
+# Faults.
+
+
+def test_f2_exit_during_the_start() -> None:
+    machine = Machine(Requested(1, prompt=says("one")))
+    assert machine(AgentExited(GONE)) == [ClearTimer("human"), EndReply(1, "failed", GONE)]
+    assert machine.phase == "Dead"
+    assert machine(Requested(2, prompt=says("two"))) == [OpenReply(2), StartAgent()]
+    assert machine(AgentStarted()) == [SendPrompt(says("one", "two"))]
+
+
+def test_f2_exit_during_a_start_that_nobody_waits_for() -> None:
+    machine = Machine(Requested(1, prompt=says("one")), ReplyCancelled(1))
+    assert machine(AgentExited(GONE)) == [ClearTimer("human")]
+    assert machine.phase == "Dead"
+
+
+@pytest.mark.parametrize("words", [(), ("Fir",)], ids=["F3 in the first turn", "F5 in mid-stream"])
+def test_f3_f5_a_crash_fails_the_reply_and_the_next_prompt_starts_anew(words: tuple[str, ...]) -> None:
+    machine = streaming()
+    for word in words:
+        assert machine(text(word)) == [emit(word)]
+    machine(Called(LOOK))
+    assert machine(AgentExited(GONE)) == [
+        ClearTimer("gather"),
+        ClearTimer("gather_limit"),
+        ClearTimer("human"),
+        EndReply(1, "failed", GONE),
+    ]
+    assert machine.state == State(agent="dead")
+    assert machine(Requested(2, prompt=says("two"))) == [OpenReply(2), StartAgent()]
+
+
+def test_f4_a_crash_while_idle_is_nobodys_failure() -> None:
+    machine = idle()
+    machine(text("Late words."))
+    assert machine(AgentExited(GONE)) == [ClearTimer("human")]
+    assert machine(Requested(2, prompt=says("two"))) == [OpenReply(2), Release(), StartAgent()]
+
+
+def test_f4_late_words_and_nothing_to_say() -> None:
+    machine = idle()
+    machine(text("Late words."))
+    machine(AgentExited(GONE))
+    assert machine(Requested(2)) == [OpenReply(2), Release(), EndReply(2, "complete")]
+
+
+def test_f6_a_crash_while_a_result_is_awaited() -> None:
+    machine = awaiting(LOOK, TOUCH)
+    machine(Called(SMELL))
+    assert machine(AgentExited(GONE)) == [ClearTimer("human")]
+    assert machine.state == State(agent="dead", orphaned=(given(LOOK), given(TOUCH)))
+    assert machine(Requested(2, {"dg_1": SEEN})) == [
+        Answer(given(LOOK), SEEN),
+        Answer(given(TOUCH), Interrupted()),
+        OpenReply(2),
+        StartAgent(),
+    ]
+    (sent,) = machine(AgentStarted())
+    assert isinstance(sent, SendPrompt)
+    (message,) = sent.prompt
+    assert message.text == (
+        "You were restarted while you waited. The tool look returned:\n\nseen\n\n"
+        "The call of the tool touch was interrupted.\n\nGo on from there."
+    )
+    assert machine.state.orphaned == ()
+
+
+def test_f6_the_history_went_on_without_the_orphans() -> None:
+    machine = awaiting(LOOK)
+    machine(AgentExited(GONE))
+    machine(Requested(2, {"dg_1": SEEN}, says("two"), cancels=True))
+    assert machine(AgentStarted()) == [SendPrompt(says("two"))]
+
+
+def test_f6_a_second_crash_loses_no_result_and_tells_none_twice() -> None:
+    machine = awaiting(LOOK)
+    machine(AgentExited(GONE))
+    machine(Requested(2, {"dg_1": SEEN}))
+    assert machine(AgentExited(GONE)) == [ClearTimer("human"), EndReply(2, "failed", GONE)]
+    assert machine(Requested(3)) == [OpenReply(3), StartAgent()]
+    (sent,) = machine(AgentStarted())
+    assert isinstance(sent, SendPrompt)
+    assert [message.text.count("seen") for message in sent.prompt] == [1]
+
+
+def test_f6_results_of_calls_that_we_have_forgotten_are_told_too() -> None:
+    machine = Machine(Requested(1, {"dg_1": SEEN, "dg_p1": Granted()}), AgentStarted())
+    assert machine.phase == "Streaming"
+    assert "The call dg_1 returned:" in Machine(Requested(1, {"dg_1": SEEN})).state.queue[0].text
+    assert "dg_p1" not in Machine(Requested(1, {"dg_1": SEEN, "dg_p1": Granted()})).state.queue[0].text
+
+
+def test_f7_a_crash_while_a_permission_is_awaited_uses_no_approval() -> None:
+    machine = awaiting(MAY_I)
+    machine(AgentExited(GONE))
+    assert machine(Requested(2, {"dg_p1": Granted()})) == [
+        Answer(given(MAY_I), Refused()),
+        OpenReply(2),
+        StartAgent(),
+    ]
+    (sent,) = machine(AgentStarted())
+    assert isinstance(sent, SendPrompt)
+    assert sent.prompt[0].text == (
+        "You were restarted while you waited. A permission was asked for; if it is still needed, ask again.\n\n"
+        "Go on from there."
+    )
+    # It is asked for again.
+    machine(Called(MAY_WE))
+    assert Emit(MAY_WE.part) in machine(TimerPassed("gather"))
+
+
+def test_f8_a_failed_prompt_fails_its_turn_and_the_session_lives() -> None:
+    machine = streaming()
+    machine(Called(LOOK))
+    assert machine(TurnEnded(error=GONE)) == [
+        ClearTimer("gather"),
+        ClearTimer("gather_limit"),
+        Answer(LOOK, Interrupted()),
+        EndReply(1, "failed", GONE),
+        SetTimer("idle"),
+    ]
+    assert machine.phase == "Idle"
+    assert machine(Requested(2, prompt=says("two")))[-1] == SendPrompt(says("two"))
+
+
+def test_f8_a_prompt_that_fails_with_nobody_listening_is_told_in_the_next_reply() -> None:
+    machine = awaiting(LOOK)
+    assert machine(TurnEnded(error=GONE)) == [
+        ClearTimer("human"),
+        Answer(given(LOOK), Interrupted()),
+        Keep(TextPart("\n\n**Error:** The agent is gone. Try again.\n\n")),
+        SetTimer("idle"),
+    ]
+    assert machine(Requested(2, {"dg_1": SEEN})) == [
+        ClearTimer("idle"),
+        ClearTimer("human"),
+        OpenReply(2),
+        Release(),
+        EndReply(2, "complete"),
+        SetTimer("idle"),
+    ]
+
+
+def test_f8_a_crash_while_cancelling_is_a_stop() -> None:
+    machine = streaming()
+    machine(ReplyCancelled(1))
+    assert machine(AgentExited(GONE)) == [ClearTimer("grace"), Discard()]
+    assert machine.phase == "Dead"
+    machine = streaming()
+    machine(Requested(2, prompt=says("two")))
+    assert machine(AgentExited(GONE)) == [ClearTimer("grace"), Discard(), StartAgent()]
+    assert machine(AgentStarted()) == [SendPrompt(says("two"))]
+
+
+# Buffering and lifetime.
+
+
+def test_b1_text_between_requests_is_first_in_the_next_response() -> None:
+    machine = awaiting(LOOK)
+    for word in ("One. ", "Two."):
+        assert machine(text(word)) == [Keep(TextPart(word))]
+    commands = machine(Requested(2, {"dg_1": SEEN}))
+    assert commands[-2:] == [OpenReply(2), Release()]
+    machine = idle()
+    assert machine(text("Late.")) == [Keep(TextPart("Late."))]
+    assert machine(Requested(2, prompt=says("two")))[-3:] == [
+        OpenReply(2),
+        Release(),
+        SendPrompt(says("two")),
+    ]
+
+
+def test_b2_a_turn_that_ended_between_requests_does_not_answer_the_next_prompt() -> None:
+    machine = awaiting(LOOK)
+    machine(Withdrawn("k1"))
+    machine(text("I did without."))
+    assert machine(TurnEnded((TextPart("Bye."),))) == [
+        ClearTimer("human"),
+        Keep(TextPart("Bye.")),
+        SetTimer("idle"),
+    ]
+    assert machine.phase == "Idle"
+    commands = machine(Requested(2, {}, says("two")))
+    assert commands[-3:] == [OpenReply(2), Release(), SendPrompt(says("two"))]
+    assert machine.state.reply == 2
+    assert machine(TurnEnded()) == [EndReply(2, "complete"), SetTimer("idle")]
+
+
+def test_b4_idle_for_long_is_parked_and_a_later_request_starts_again() -> None:
+    machine = idle()
+    assert machine(TimerPassed("human")) == [SetTimer("idle")]
+    assert machine(TimerPassed("idle")) == [StopAgent()]
+    assert machine.phase == "Parked"
+    assert machine(Requested(2, prompt=says("two"))) == [OpenReply(2), StartAgent()]
+
+
+def test_b5_waiting_for_a_person_is_not_idleness() -> None:
+    machine = awaiting(MAY_I)
+    assert machine.state.is_busy
+    assert machine(TimerPassed("idle")) == []
+    assert machine.phase == "Awaiting"
+    assert not idle().state.is_busy
+    # A timer that passes late is no reason either.
+    machine = streaming()
+    assert machine(TimerPassed("idle")) == []
+    assert machine(TimerPassed("human")) == []

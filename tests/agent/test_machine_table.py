@@ -1,0 +1,163 @@
+"""The table of the machine, walked: every row, every phase it leads to, and everything that is not in it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from dragoman.backends.agent import diagram
+from dragoman.backends.agent.machine import PHASES, TABLE, IllegalEvent, Phase, State, handle
+from dragoman.backends.agent.vocabulary import (
+    AgentExited,
+    AgentStarted,
+    Announced,
+    Answered,
+    Called,
+    Event,
+    Granted,
+    Pending,
+    ReplyCancelled,
+    Requested,
+    Spoke,
+    Timer,
+    TimerPassed,
+    TurnEnded,
+    Withdrawn,
+)
+from dragoman.lm import LanguageModelError, TextPart, ToolCallPart, user
+
+PAGE = Path(__file__).parents[2] / "docs/machine.md"
+GONE = LanguageModelError("agent_failed", "The agent is gone.")
+CALL = Pending("k1", "call", ToolCallPart("dg_1", "look", {}))
+ASK = Pending("p1", "permission", ToolCallPart("dg_p1", "dragoman-agent-action-read", {}))
+SAYS = (user("so"),)
+EVENTS: tuple[Event, ...] = (
+    Requested(1),
+    Requested(1, prompt=SAYS),
+    Requested(1, {"dg_1": Answered((TextPart("seen"),)), "dg_p1": Granted()}),
+    Requested(1, {}, SAYS, cancels=True),
+    ReplyCancelled(1),
+    ReplyCancelled(9),
+    AgentStarted(),
+    AgentExited(GONE),
+    Spoke(TextPart("word")),
+    Announced("a"),
+    Announced("a", over=True),
+    Called(CALL),
+    Called(CALL, "a"),
+    Called(ASK),
+    Withdrawn("k1"),
+    Withdrawn("unknown"),
+    TurnEnded(),
+    TurnEnded((TextPart("bye"),), GONE),
+    *(TimerPassed(timer) for timer in get_args(Timer)),
+)
+# Enough for every combination of what the state is made of; more of the same changes nothing.
+MANY = 2
+
+
+@cache
+def reachable() -> tuple[State, ...]:
+    """All states that a conversation can come to, up to the lengths of its lists."""
+    found = {repr(State()): State()}
+    edge = [State()]
+    while edge:
+        state = edge.pop()
+        for event in EVENTS:
+            if (state.phase, type(event)) not in TABLE:
+                continue
+            after, _ = handle(state, event)
+            sizes = (after.pending, after.orphaned, after.queue)
+            if repr(after) not in found and all(len(size) <= MANY for size in sizes):
+                found[repr(after)] = after
+                edge.append(after)
+    return tuple(found.values())
+
+
+def test_every_row_is_walked_and_leads_to_every_phase_it_names() -> None:
+    led: dict[tuple[Phase, type[Event]], set[Phase]] = defaultdict(set)
+    for state in reachable():
+        for event in EVENTS:
+            if (state.phase, type(event)) in TABLE:
+                after, _ = handle(state, event)
+                led[state.phase, type(event)].add(after.phase)
+    assert dict(led) == {row: set(TABLE[row].leads_to) for row in TABLE}
+
+
+def test_every_illegal_pair_raises_and_changes_nothing() -> None:
+    illegal = {(phase, type(event)) for phase in PHASES for event in EVENTS} - TABLE.keys()
+    tried = set()
+    for state in reachable():
+        before = repr(state)
+        for event in EVENTS:
+            if (state.phase, type(event)) in illegal:
+                with pytest.raises(
+                    IllegalEvent, match=f"{type(event).__name__} cannot happen while {state.phase}"
+                ) as caught:
+                    handle(state, event)
+                assert (caught.value.phase, caught.value.event, repr(state)) == (state.phase, event, before)
+                tried.add((state.phase, type(event)))
+    assert tried == illegal
+
+
+def test_every_phase_and_event_is_decided() -> None:
+    assert set(PHASES) == {phase for phase, _ in TABLE}
+    assert set(get_args(Event)) == {event for _, event in TABLE} == {type(event) for event in EVENTS}
+
+
+def test_what_only_a_running_agent_can_do_is_legal_only_while_it_runs() -> None:
+    for phase in ("Parked", "Dead"):
+        assert {event for where, event in TABLE if where == phase} == {
+            Requested,
+            ReplyCancelled,
+            TimerPassed,
+            Withdrawn,
+        }
+    assert {phase for phase, event in TABLE if event is TurnEnded} == {"Streaming", "Awaiting", "Cancelling"}
+    assert {phase for phase, event in TABLE if event is AgentStarted} == {"Starting"}
+
+
+def test_a_reply_is_open_where_the_prose_says_so() -> None:
+    for state in reachable():
+        match state.phase:
+            case "Idle" | "Awaiting" | "Parked" | "Dead":
+                assert state.reply is None
+            case "Streaming":
+                assert state.reply is not None
+        assert state.gathering <= (state.phase == "Streaming")
+        assert not state.pending or state.phase in ("Idle", "Streaming", "Awaiting")
+        assert not state.orphaned or state.phase == "Dead"
+
+
+def test_a_row_that_led_astray_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = TABLE["Parked", Requested]
+    monkeypatch.setitem(TABLE, ("Parked", Requested), type(row)(row.handler, frozenset({"Dead"})))
+    with pytest.raises(AssertionError, match="Requested led from Parked to Starting"):
+        handle(State(), Requested(1, prompt=SAYS))
+
+
+def test_the_page_is_drawn_from_the_table() -> None:
+    """If this fails: `python -m dragoman.backends.agent.diagram docs/machine.md`."""
+    assert PAGE.read_text("utf-8") == diagram.drawn()
+
+
+def test_the_page_has_every_row_and_every_arrow() -> None:
+    page = diagram.drawn()
+    assert page.count("\n| `") == len(TABLE)
+    arrows = {
+        (before, after) for (before, _), row in TABLE.items() for after in row.leads_to if before != after
+    }
+    assert page.count(" --> ") == len(arrows) + 1
+    assert "    Awaiting --> Cancelling: Requested, TimerPassed\n" in page
+    assert all(row.handler.__doc__ for row in TABLE.values())
+
+
+def test_the_page_is_written_where_it_is_wanted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert diagram.main([str(tmp_path / "page.md")]) == 0
+    assert (tmp_path / "page.md").read_text("utf-8") == diagram.drawn()
+    assert diagram.main([]) == 2
+    assert "usage" in capsys.readouterr().err

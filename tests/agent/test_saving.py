@@ -1,0 +1,63 @@
+"""A conversation on its way to disk and back: recognised as before, and true to what can still be true."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from dragoman.backends.agent.history import Answer, Item, Result, Said, chain
+from dragoman.backends.agent.records import Record, Reply, Scope
+from dragoman.backends.agent.saving import SavedError, load_conversation, save_conversation
+
+_TEXT = st.text(max_size=20)
+_ITEMS: st.SearchStrategy[Item] = st.one_of(
+    st.builds(Said, _TEXT),
+    st.builds(Answer, _TEXT, st.lists(st.tuples(_TEXT, _TEXT, _TEXT), max_size=2).map(tuple)),
+    st.builds(Result, _TEXT),
+)
+
+
+def _record(items: list[Item], status: str = "complete", pending: frozenset[str] = frozenset()) -> Record:
+    size = len(items)
+    reply = Reply(1, 1, size, size, status, b"\x00digest", 12.5, ("a",))  # type: ignore[arg-type]
+    scope = Scope("agent", ("/one", "/two"), "stdio:editor")
+    return Record("a" * 16, scope, tuple(items), tuple(chain(items)), (reply,), pending, "chat-1")
+
+
+@given(items=st.lists(_ITEMS, max_size=6), pending=st.frozensets(_TEXT, max_size=3))
+def test_what_was_kept_is_recognised_as_before(items: list[Item], pending: frozenset[str]) -> None:
+    record = _record(items, pending=pending)
+    saved = load_conversation(save_conversation(record, "session-1", 7))
+    assert (saved.session, saved.calls) == ("session-1", 7)
+    loaded = saved.record
+    assert (loaded.id, loaded.scope, loaded.items, loaded.pending, loaded.consumer_id) == (
+        record.id,
+        record.scope,
+        record.items,
+        record.pending,
+        record.consumer_id,
+    )
+    assert loaded.links == record.links
+    [reply] = loaded.replies
+    assert (reply.number, reply.turn, reply.digest, reply.call_ids) == (1, 1, b"\x00digest", ("a",))
+
+
+def test_what_was_under_way_is_cut_and_times_no_longer_count() -> None:
+    loaded = load_conversation(save_conversation(_record([Said("hi")], "streaming"), None, 0)).record
+    [reply] = loaded.replies
+    assert (reply.status, reply.ended_at) == ("cut", None)
+
+
+@given(data=st.binary(max_size=60))
+def test_arbitrary_bytes_are_refused_and_nothing_worse(data: bytes) -> None:
+    with pytest.raises(SavedError):
+        load_conversation(data)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(b'"version":1', b'"version":2'), (b"[1,1,1,1,", b"[1,1,5,1,"), (b'["said",', b'["sung",')],
+)
+def test_what_no_version_of_ours_could_have_written_is_refused(before: bytes, after: bytes) -> None:
+    data = save_conversation(_record([Said("hi")]), None, 0)
+    assert before in data
+    with pytest.raises(SavedError):
+        load_conversation(data.replace(before, after))
