@@ -195,7 +195,9 @@ class _Identification:
         made = [{call.call_id for call in message.calls} for message in self._messages]
         given = [{result.call_id for result in message.results} for message in self._messages]
         first = next(
-            index for index, named in enumerate(zip(made, given, strict=True)) if ids & set.union(*named)
+            index
+            for index, (calls, results) in enumerate(zip(made, given, strict=True))
+            if ids & (calls | results)
         )
         return counts[first + 1] if ids & made[first] else counts[first]
 
