@@ -21,14 +21,14 @@ def store(database: Database) -> ApprovalStore:
 
 
 def test_what_is_added_is_found_by_all_of_its_subject(store: ApprovalStore) -> None:
-    added = store.add("run", "make", "/work", _NOON)
-    assert store.find("run", "make", "/work") == added
+    added = store.add("run", "make", "/folder", _NOON)
+    assert store.find("run", "make", "/folder") == added
     assert added.granted_at == _NOON
     for tool, key, workspace in (
-        ("walk", "make", "/work"),
-        ("run", "make all", "/work"),
-        ("run", "MAKE", "/work"),
-        ("run", "make", "/work/below"),
+        ("walk", "make", "/folder"),
+        ("run", "make all", "/folder"),
+        ("run", "MAKE", "/folder"),
+        ("run", "make", "/folder/below"),
         ("run", "make", "/"),
         ("run", "make", None),
     ):
@@ -37,16 +37,16 @@ def test_what_is_added_is_found_by_all_of_its_subject(store: ApprovalStore) -> N
 
 def test_one_for_everywhere_is_found_everywhere(store: ApprovalStore) -> None:
     added = store.add("run", "make", None, _NOON)
-    assert store.find("run", "make", "/work") == store.find("run", "make", None) == added
+    assert store.find("run", "make", "/folder") == store.find("run", "make", None) == added
 
 
 def test_the_nearer_one_is_found_first(store: ApprovalStore) -> None:
     store.add("run", "make", None, _NOON)
-    near = store.add("run", "make", "/work", _NOON)
-    assert store.find("run", "make", "/work") == near
+    near = store.add("run", "make", "/folder", _NOON)
+    assert store.find("run", "make", "/folder") == near
 
 
-@pytest.mark.parametrize("workspace", ["/work", None])
+@pytest.mark.parametrize("workspace", ["/folder", None])
 def test_adding_again_keeps_the_first(store: ApprovalStore, workspace: str | None) -> None:
     first = store.add("run", "make", workspace, _NOON)
     assert store.add("run", "make", workspace, _NOON + timedelta(days=1)) == first

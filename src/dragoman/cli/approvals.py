@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError
+from dragoman.cli.actions import check_action
+from dragoman.cli.errors import DONE, FAILED, CommandError
 from dragoman.cli.run import Surroundings
 from dragoman.cli.table import cell, table
 from dragoman.lm.json import JsonObject, encode_text
 from dragoman.logs import one_line
-from dragoman.nearest import nearest
 from dragoman.store import ApprovalStore, Database, StoreError
 from dragoman.tools.approvals import Approval, Approvals
 
 __all__ = ["run"]
 
-_ACTIONS = ("list", "revoke", "reset")
 _HEADINGS = ("ID", "LEVEL", "TOOL", "WHAT", "WHERE", "WHEN")
 
 
 def run(arguments: Namespace, surroundings: Surroundings) -> int:
     action: str = arguments.action
     ids: list[str] = arguments.ids
-    _refuse_nonsense(action, ids)
+    check_action("approvals", action, ids, alone=("list", "reset"), with_ids=("revoke",))
     try:
         with Database.open(surroundings.state_dir) as database:
             approvals = Approvals(ApprovalStore(database))
@@ -36,17 +35,6 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
                     return _list(approvals, as_json=arguments.json)
     except StoreError as error:
         raise CommandError(str(error)) from error
-
-
-def _refuse_nonsense(action: str, ids: Sequence[str]) -> None:
-    if action not in _ACTIONS:
-        meant = nearest(action, _ACTIONS)
-        hint = f'Did you mean "{meant}"?' if meant else f"There are {', '.join(_ACTIONS)}."
-        raise UsageError(f'approvals: there is no "{action}". {hint}')
-    if action == "revoke" and not ids:
-        raise UsageError("approvals revoke: which? Give the ids that `dragoman approvals` shows.")
-    if action != "revoke" and ids:
-        raise UsageError(f'approvals {action}: takes no ids. Did you mean "revoke {" ".join(ids)}"?')
 
 
 def _list(approvals: Approvals, *, as_json: bool) -> int:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from dragoman.backends.agent.history import Answer, Item, Result, Said
 from dragoman.backends.agent.saving import SavedError, load_conversation
-from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError
+from dragoman.cli.actions import check_action
+from dragoman.cli.errors import DONE, FAILED, CommandError
 from dragoman.cli.run import Surroundings
 from dragoman.cli.table import cell, table
 from dragoman.lm.json import JsonObject, encode_text
 from dragoman.logs import one_line
-from dragoman.nearest import nearest
 from dragoman.store import ConversationStore, Database, StoredConversation, StoreError
 
 __all__ = ["run"]
 
-_ACTIONS = ("list", "show", "delete")
 _HEADINGS = ("ID", "MODEL", "LAST USED", "WHERE", "BEGINS")
 
 
 def run(arguments: Namespace, surroundings: Surroundings) -> int:
     action: str = arguments.action
     ids: list[str] = arguments.ids
-    _refuse_nonsense(action, ids)
+    check_action("conversations", action, ids, alone=("list",), with_ids=("show", "delete"))
     try:
         with Database.open(surroundings.state_dir) as database:
             store = ConversationStore(database)
@@ -37,17 +36,6 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
                     return _list(store, as_json=arguments.json)
     except StoreError as error:
         raise CommandError(str(error)) from error
-
-
-def _refuse_nonsense(action: str, ids: Sequence[str]) -> None:
-    if action not in _ACTIONS:
-        meant = nearest(action, _ACTIONS)
-        hint = f'Did you mean "{meant}"?' if meant else f"There are {', '.join(_ACTIONS)}."
-        raise UsageError(f'conversations: there is no "{action}". {hint}')
-    if action != "list" and not ids:
-        raise UsageError(f"conversations {action}: which? Give the ids that `dragoman conversations` shows.")
-    if action == "list" and ids:
-        raise UsageError(f'conversations list: takes no ids. Did you mean "show {" ".join(ids)}"?')
 
 
 def _list(store: ConversationStore, *, as_json: bool) -> int:

@@ -1,0 +1,25 @@
+"""Commands that have actions of their own: `dragoman approvals revoke 3`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman.cli.errors import UsageError
+from dragoman.nearest import nearest
+
+__all__ = ["check_action"]
+
+
+def check_action(
+    command: str, action: str, ids: Sequence[str], *, alone: tuple[str, ...], with_ids: tuple[str, ...]
+) -> None:
+    """Refuse an action that there is not, ids where none belong, and none where some do."""
+    actions = (*alone, *with_ids)
+    if action not in actions:
+        meant = nearest(action, actions)
+        hint = f'Did you mean "{meant}"?' if meant else f"There are {', '.join(actions)}."
+        raise UsageError(f'{command}: there is no "{action}". {hint}')
+    if action in with_ids and not ids:
+        raise UsageError(f"{command} {action}: which? Give the ids that `dragoman {command}` shows.")
+    if action in alone and ids:
+        raise UsageError(f'{command} {action}: takes no ids. Did you mean "{with_ids[0]} {" ".join(ids)}"?')
