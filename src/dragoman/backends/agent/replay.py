@@ -67,8 +67,8 @@ class _Entry:
 
     @property
     def text(self) -> str:
-        # Every character that a reader may take for the end of a line.
-        return f"{self.head}: " + "\n  ".join(self.body.splitlines())
+        # Every character that a reader may take for the end of a line; names of tools and calls are anybody's too.
+        return f"{' '.join(self.head.split())}: " + "\n  ".join(self.body.splitlines())
 
     @property
     def tokens(self) -> int:

@@ -1,0 +1,106 @@
+"""What is known of agents: above all, how a call of ours is recognised, and that no other is."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.recorded import PERMISSIONS, UPDATES, Recorded
+from dragoman.backends.agent.acp.messages import ToolActivity, decode_permission, decode_update
+from dragoman.backends.agent.catalogue import CATALOGUE, Traits, recognise, traits_of
+
+TOOLS = ("look", "touch")
+# The names that the recorded agents have here, and the probe they were recorded with.
+NAMES = {
+    "claude": "claude",
+    "claude20": "claude",
+    "codex": "codex",
+    "copilot": "copilot",
+    "fast": "fast-agent",
+}
+PROBE = ("probe_alpha", "probe_beta", "probe_gamma", "probe_grow", "probe_slow")
+
+
+def said(agent: str, tool: str, server: str) -> ToolActivity:
+    match agent:
+        case "claude":
+            return ToolActivity("t", meta={"claudeCode": {"toolName": f"mcp__{server}__{tool}"}})
+        case "copilot":
+            return ToolActivity("t", f"{server}-{tool}")
+        case "fast-agent":
+            return ToolActivity("t", f"{server}/{tool}")
+        case _:
+            return ToolActivity("t", raw_input={"server": server, "tool": tool, "arguments": {}})
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "copilot", "fast-agent", "demo"])
+def test_p7_a_call_of_ours_is_recognised_by_server_and_tool(agent: str) -> None:
+    traits = traits_of(agent)
+    assert recognise(traits, [said(agent, "touch", "dg-1")], "dg-1", TOOLS) == "touch"
+    assert recognise(traits, [ToolActivity("t"), said(agent, "look", "dg-1")], "dg-1", TOOLS) == "look"
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "copilot", "fast-agent", "demo"])
+def test_p23_a_call_under_the_name_of_a_tool_of_ours_is_not_recognised_by_that_alone(agent: str) -> None:
+    traits = traits_of(agent)
+    assert recognise(traits, [said(agent, "look", "another")], "dg-1", TOOLS) is None
+    assert recognise(traits, [said(agent, "not offered", "dg-1")], "dg-1", TOOLS) is None
+    assert recognise(traits, [ToolActivity("t", "look", name="look")], "dg-1", TOOLS) is None
+    assert recognise(traits, [], "dg-1", TOOLS) is None
+    assert recognise(traits, [said(agent, "look", "dg-1")], "dg-1", ()) is None
+
+
+def test_p23_a_command_with_the_right_words_in_it_is_not_recognised() -> None:
+    activity = ToolActivity(
+        "t", "look", raw_input={"command": "dg-1 look"}, meta={"claudeCode": "mcp__dg-1__look"}
+    )
+    for traits in CATALOGUE.values():
+        assert recognise(traits, [activity], "dg-1", TOOLS) is None
+    # Half of what must agree is nothing.
+    half = ToolActivity("t", raw_input={"server": "dg-1", "tool": {"look": 1}})
+    assert recognise(traits_of("codex"), [half], "dg-1", TOOLS) is None
+
+
+@pytest.mark.parametrize("agent", ["opencode", "gemini", "unknown", None])
+def test_an_agent_that_does_not_show_it_is_always_asked_about(agent: str | None) -> None:
+    everything = [said(kind, "look", "dg-1") for kind in ("claude", "codex", "copilot", "fast-agent")]
+    assert recognise(traits_of(agent), everything, "dg-1", TOOLS) is None
+
+
+def test_an_unknown_agent_gets_the_careful_defaults() -> None:
+    assert traits_of("unknown") == traits_of(None) == Traits()
+
+
+def test_a_field_that_is_nowhere_has_no_value() -> None:
+    traits = Traits(recognised_by=((("nowhere.at.all", "{tool}"),),))
+    assert recognise(traits, [ToolActivity("t", "look")], "dg-1", TOOLS) is None
+
+
+def recognised(recorded: Recorded, server: str) -> tuple[str | None, str]:
+    """Which tool of that server a recorded agent asks for, and all that it said of it.
+
+    Some name the server only before they ask, others only when they do.
+    """
+    request = decode_permission(recorded.data).tool_call
+    told = [decode_update(it.data).update for it in UPDATES if it.source == recorded.source]
+    said = [it for it in told if isinstance(it, ToolActivity) and it.tool_call_id == request.tool_call_id]
+    said.append(request)
+    return recognise(traits_of(NAMES[recorded.agent]), said, server, PROBE), str(said)
+
+
+@pytest.mark.parametrize(
+    "recorded", [it for it in PERMISSIONS if it.agent in NAMES], ids=lambda it: it.source
+)
+def test_p7_p23_real_agents_that_ask_for_a_tool_of_ours_are_recognised_and_no_others(
+    recorded: Recorded,
+) -> None:
+    """Recorded with a server called `probe`."""
+    found, words = recognised(recorded, "probe")
+    assert (found is not None) == ("probe" in words)
+    assert found is None or found in words
+    assert recognised(recorded, "dg-1")[0] is None
+
+
+def test_p7_each_of_them_has_asked_for_one() -> None:
+    assert {
+        it.agent for it in PERMISSIONS if it.agent in NAMES and recognised(it, "probe")[0]
+    } == NAMES.keys()

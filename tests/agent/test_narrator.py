@@ -1,0 +1,324 @@
+"""What the user sees of the agent: everything once, and nothing that would do more than be seen."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agent.recorded import UPDATES, Recorded
+from dragoman.backends.agent.acp.content import ImageBlock, TextBlock
+from dragoman.backends.agent.acp.messages import (
+    ChunkUpdate,
+    OtherUpdate,
+    PlanEntry,
+    PlanUpdate,
+    ToolActivity,
+    Update,
+    UsageUpdate,
+    decode_update,
+)
+from dragoman.backends.agent.narrator import Narrator, usage_part
+from dragoman.lm import DataPart, JsonObject, Part, TextPart, ThinkingPart
+from dragoman.lm.json import decode
+from lm.rendering import hostile_text, inline_tokens, tokens
+
+
+def narrator() -> Narrator:
+    return Narrator(lambda _: False)
+
+
+def thoughts(narrates: Narrator, *updates: Update) -> str:
+    parts = [part for update in updates for part in narrates.parts(update)]
+    assert all(isinstance(part, ThinkingPart) for part in parts)
+    return "".join(part.text for part in parts if isinstance(part, ThinkingPart))
+
+
+def output(text: str) -> tuple[object, ...]:
+    return ({"type": "content", "content": {"type": "text", "text": text}},)
+
+
+def code_in(markdown: str) -> str:
+    return "".join(token.content for token in tokens(markdown) if token.type == "code_block")
+
+
+# What real agents say.
+
+
+@pytest.mark.parametrize(
+    "session",
+    [list(group) for _, group in groupby(UPDATES, lambda it: it.source)],
+    ids=lambda group: group[0].source,
+)
+def test_whatever_real_agents_send_is_told(session: list[Recorded]) -> None:
+    narrates = narrator()
+    told: list[Part] = []
+    wanted = ""
+    for recorded in session:
+        update = decode_update(recorded.data).update
+        if isinstance(update, ChunkUpdate) and update.role == "agent":
+            assert isinstance(update.content, TextBlock)
+            wanted += update.content.text
+        told += narrates.parts(update)
+        if isinstance(update, ToolActivity):
+            assert narrates.known(update).tool_call_id == update.tool_call_id
+        # All of it again says nothing new.
+        if not isinstance(update, ChunkUpdate):
+            assert list(narrates.parts(update)) == []
+    assert "".join(part.value for part in told if isinstance(part, TextPart)) == wanted
+    thought = "".join(part.text for part in told if isinstance(part, ThinkingPart))
+    assert thought.count("✓") <= sum("completed" in str(recorded.params) for recorded in session)
+    assert narrates.end_turn() == ()
+
+
+# Words, thoughts and pictures.
+
+
+def test_words_are_text_and_thoughts_are_thinking() -> None:
+    narrates = narrator()
+    assert list(narrates.parts(ChunkUpdate("agent", TextBlock("Hello")))) == [TextPart("Hello")]
+    assert list(narrates.parts(ChunkUpdate("thought", TextBlock("hm")))) == [ThinkingPart("hm")]
+    assert list(narrates.parts(ChunkUpdate("agent", ImageBlock("aGk=", "image/png")))) == [
+        DataPart("image/png", b"hi")
+    ]
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        ChunkUpdate("user", TextBlock("my own words")),
+        ChunkUpdate("thought", ImageBlock("aGk=", "image/png")),
+        ChunkUpdate("agent", TextBlock("")),
+        UsageUpdate(1, 2),
+        OtherUpdate("available_commands_update", {}),
+        PlanUpdate(()),
+        ToolActivity("t"),
+        ToolActivity("t", content=()),
+    ],
+)
+def test_what_is_nothing_new_is_not_told(update: Update) -> None:
+    assert list(narrator().parts(update)) == []
+
+
+def test_f16_an_emoji_in_two_halves_is_one() -> None:
+    narrates = narrator()
+    halves = ["a\ud83d", "\ude00b", "\ude00", "c\ud83d"]
+    told = [part for half in halves for part in narrates.parts(ChunkUpdate("agent", TextBlock(half)))]
+    assert told == [TextPart("a"), TextPart("😀b"), TextPart("\ufffd"), TextPart("c")]
+    # Thoughts are a stream of their own.
+    list(narrates.parts(ChunkUpdate("thought", TextBlock("\ud83d"))))
+    assert narrates.end_turn() == (ThinkingPart("\ufffd"), TextPart("\ufffd"))
+    assert narrates.end_turn() == ()
+
+
+# Tool calls.
+
+
+def test_each_state_of_a_tool_call_is_told_once() -> None:
+    narrates = narrator()
+    begun = thoughts(narrates, ToolActivity("t", "Run it", status="pending"))
+    assert begun == "\n\n▸ Run it\n"
+    assert thoughts(narrates, ToolActivity("t", "Run it", status="in_progress"), ToolActivity("t")) == ""
+    assert thoughts(narrates, ToolActivity("t", content=output("one\ntwo"))) == "\n    one\n    two"
+    assert thoughts(narrates, ToolActivity("t", status="completed")) == "\n\n✓ Run it\n"
+    assert thoughts(narrates, ToolActivity("t", status="completed"), ToolActivity("t", status="failed")) == ""
+    assert thoughts(narrates, ToolActivity("u", name="Look", status="failed")) == "\n\n▸ Look\n\n\n✗ Look\n"
+
+
+def test_a_title_that_changes_is_told_again() -> None:
+    narrates = narrator()
+    assert thoughts(narrates, ToolActivity("t", "Terminal"), ToolActivity("t", "rm *x*")) == (
+        "\n\n▸ Terminal\n\n\n▸ rm \\*x\\*\n"
+    )
+    assert len(thoughts(narrates, ToolActivity("u", "x" * 10_000))) < 600
+
+
+def test_the_consumers_own_calls_are_not_told_here() -> None:
+    narrates = Narrator(lambda activity: activity.raw_input == {"server": "ours"})
+    assert (
+        thoughts(narrates, ToolActivity("t", "look", raw_input={"server": "ours"}, status="completed")) == ""
+    )
+    # It may show later that it is one.
+    assert thoughts(narrates, ToolActivity("u", "look")) == "\n\n▸ look\n"
+    assert (
+        thoughts(
+            narrates, ToolActivity("u", raw_input={"server": "ours"}), ToolActivity("u", status="failed")
+        )
+        == ""
+    )
+
+
+def test_a_diff_is_told_as_a_diff_once() -> None:
+    narrates = narrator()
+    diff = {"type": "diff", "path": "/a`b", "oldText": "one\n", "newText": "two\n"}
+    told = thoughts(narrates, ToolActivity("t", "Edit", content=(diff,)))
+    assert told == "\n\n▸ Edit\n\n\n``/a`b``\n\n```diff\n@@ -1 +1 @@\n-one\n+two\n```\n"
+    assert (
+        thoughts(narrates, ToolActivity("t", content=(diff,)), ToolActivity("t", status="in_progress")) == ""
+    )
+
+
+def test_what_was_said_of_a_call_is_known_until_the_turn_ends() -> None:
+    narrates = narrator()
+    thoughts(narrates, ToolActivity("t", "Run", kind="execute", raw_input={"command": "ls"}))
+    asked = ToolActivity("t", kind="other", status="pending")
+    assert narrates.known(asked) == ToolActivity(
+        "t", "Run", kind="other", status="pending", raw_input={"command": "ls"}
+    )
+    assert narrates.known(ToolActivity("u", "New")) == ToolActivity("u", "New")
+    narrates.end_turn()
+    assert narrates.known(asked) == asked
+
+
+def test_an_agent_that_never_ends_its_calls_is_not_followed_for_ever() -> None:
+    narrates = narrator()
+    for number in range(1_500):
+        thoughts(narrates, ToolActivity(f"t{number}", "Run", kind="execute"))
+    assert narrates.known(ToolActivity("t0")).kind is None
+    assert narrates.known(ToolActivity("t1499")).kind == "execute"
+
+
+# Output.
+
+
+def test_an_output_that_is_sent_again_in_full_costs_what_is_new() -> None:
+    """An agent that repeats 280 KB of output 3,000 times: what we say is no longer than what it has."""
+    narrates = narrator()
+    lines = [f"line {number:>5} of a build that goes on and on, as builds do\n" for number in range(1_000)]
+    told = thoughts(narrates, ToolActivity("t", "make"))
+    text = ""
+    for number in range(3_000):
+        if number % 3 == 0:
+            text += lines[number // 3]
+        told += thoughts(narrates, ToolActivity("t", content=output(text)))
+    assert len(told) <= 1.2 * len(text)
+    assert code_in(told) == text
+
+
+def test_beyond_a_limit_output_is_not_shown() -> None:
+    narrates = narrator()
+    told = thoughts(narrates, ToolActivity("t", "cat", content=output("x" * 60_000)))
+    told += thoughts(narrates, ToolActivity("t", content=output("x" * 70_000)))
+    assert told.count("x") == 64_000
+    assert told.endswith("\n\n… and more\n")
+    assert thoughts(narrates, ToolActivity("t", content=output("x" * 80_000))) == ""
+    assert thoughts(narrates, ToolActivity("t", status="completed")) == "\n\n✓ cat\n"
+
+
+def test_a_window_is_shown_as_it_moves_on() -> None:
+    narrates = narrator()
+    lines = [f"line {number} of the output\n" for number in range(100)]
+    thoughts(narrates, ToolActivity("t", "tail"))
+    told = ""
+    for end in range(10, 101):
+        told += thoughts(narrates, ToolActivity("t", content=output("".join(lines[end - 10 : end]))))
+    assert code_in(f"x\n{told}") == "".join(lines)
+
+
+@pytest.mark.parametrize("now", ["one two three", "one", "two", "", "three"])
+def test_what_was_there_before_is_not_new(now: str) -> None:
+    narrates = narrator()
+    thoughts(narrates, ToolActivity("t", "Run", content=output("one two three")))
+    assert thoughts(narrates, ToolActivity("t", content=output(now))) == ""
+    assert thoughts(narrates, ToolActivity("t", content=output("one two three, four"))) == ", four"
+
+
+def test_another_output_in_its_place_is_shown_whole() -> None:
+    narrates = narrator()
+    thoughts(narrates, ToolActivity("t", "Run", content=output("Running…")))
+    assert thoughts(narrates, ToolActivity("t", content=output("Runs no more"))) == "Runs no more"
+
+
+def test_output_after_something_else_stands_under_its_name_again() -> None:
+    narrates = narrator()
+    first = thoughts(narrates, ToolActivity("t", "make", content=output("one\n")))
+    assert first == "\n\n▸ make\n\n    one\n    "
+    for between in (
+        ChunkUpdate("thought", TextBlock("- a list")),
+        ToolActivity("u", "other", content=output("x")),
+        PlanUpdate((PlanEntry("plan it"),)),
+    ):
+        text = first = f"{first}two\n"
+        list(narrates.parts(between))
+        told = thoughts(narrates, ToolActivity("t", content=output(_all_output(text))))
+        assert told == "\n\n▸ make …\n\n    two\n    "
+
+
+def _all_output(told: str) -> str:
+    return told.removeprefix("\n\n▸ make\n\n    ").replace("\n    ", "\n")
+
+
+@given(
+    st.lists(hostile_text, max_size=5),
+    hostile_text,
+    st.sampled_from(["", "- list\n", "1. list\n", "> quote\n", "a\n\n- b"]),
+)
+def test_output_is_code_whatever_is_in_it(pieces: list[str], title: str, before: str) -> None:
+    """Also after a list or a quotation in the agent's own thoughts."""
+    narrates = narrator()
+    told = thoughts(narrates, ToolActivity("t", f"T{title}"))
+    text = "begin\n"
+    for piece in pieces:
+        told += thoughts(narrates, ToolActivity("t", content=output(text)))
+        told += thoughts(narrates, ChunkUpdate("thought", TextBlock(f"\n\n{before}"))) if before else ""
+        text += piece
+    told += thoughts(narrates, ToolActivity("t", content=output(text), status="completed"))
+    seen = {token.type for token in tokens(told) if token.type != "inline"}
+    assert not any(kind.startswith(("html", "table", "heading", "fence")) for kind in seen)
+    kinds = {token.type for token in inline_tokens(told)}
+    assert kinds <= {"text", "softbreak", "hardbreak", "text_special", "code_inline"}
+    if not before:
+        assert "".join(text.split()) == "".join(code_in(told).split())
+
+
+# Plans.
+
+
+def test_only_what_changes_of_a_plan_is_told() -> None:
+    narrates = narrator()
+    one, two = PlanEntry("one"), PlanEntry("*two*")
+    assert thoughts(narrates, PlanUpdate((one, two))) == "\n\n☐ one  \n☐ \\*two\\*  \n\n"
+    assert thoughts(narrates, PlanUpdate((one, two))) == ""
+    begun = PlanEntry("one", status="in_progress")
+    assert thoughts(narrates, PlanUpdate((begun, two))) == "\n\n◐ one  \n\n"
+    assert thoughts(
+        narrates, PlanUpdate((PlanEntry("one", status="completed"), PlanEntry("3", status="new")))
+    ) == ("\n\n☑ one  \n· 3  \n\n")
+    # The plan outlives its turn.
+    narrates.end_turn()
+    assert thoughts(narrates, PlanUpdate((PlanEntry("3", status="new"),))) == ""
+
+
+def test_two_steps_of_the_same_name_do_not_change_all_the_time() -> None:
+    narrates = narrator()
+    plan = PlanUpdate((PlanEntry("test", status="completed"), PlanEntry("test")))
+    assert thoughts(narrates, plan).count("test") == 2
+    assert thoughts(narrates, plan, plan) == ""
+
+
+# Usage.
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [
+        ({"inputTokens": 10, "outputTokens": 5, "totalTokens": 20}, (10, 5, 20)),
+        ({"inputTokens": 10, "outputTokens": 5}, (10, 5, 15)),
+        ({"totalTokens": 7}, (0, 0, 7)),
+        ({"inputTokens": True, "outputTokens": -5, "totalTokens": "many"}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_tokens_fill_the_editors_indicator(
+    usage: JsonObject | None, counted: tuple[int, int, int] | None
+) -> None:
+    part = usage_part(usage)
+    if counted is None:
+        assert part is None
+        return
+    assert part is not None
+    assert part.mime_type == "usage"
+    names = ("prompt_tokens", "completion_tokens", "total_tokens")
+    assert decode(part.data) == dict(zip(names, counted, strict=True))
