@@ -32,7 +32,7 @@ $(VENV)/dev.stamp: requirements/dev.txt $(VENV)/run.stamp
 demo: $(VENV)/run.stamp ## a chat with the built-in demo; without a terminal, its tour
 	@$(BIN)/dragoman demo
 
-test: $(VENV)/dev.stamp ## all tests that need nothing but Python and Node
+test: $(VENV)/dev.stamp ## all tests that need nothing but Python
 	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(VENV)/dev.stamp ## ruff and a strict type check
