@@ -269,7 +269,8 @@ def test_output_is_code_whatever_is_in_it(pieces: list[str], title: str, before:
     kinds = {token.type for token in inline_tokens(told)}
     assert kinds <= {"text", "softbreak", "hardbreak", "text_special", "code_inline"}
     if not before:
-        assert "".join(text.split()) == "".join(code_in(told).split())
+        # A renderer shows a null character as the replacement character: CommonMark wants it so.
+        assert "".join(text.replace("\0", "\ufffd").split()) == "".join(code_in(told).split())
 
 
 # Plans.
