@@ -193,6 +193,22 @@ def test_h8_rendered_anew_with_call_ids_only(bridge: Bridge) -> None:
     assert chat.then(user(result(second.call_ids[0]))).identify().joins == 2
 
 
+def test_h8_a_call_tells_more_than_a_marker_before_it(bridge: Bridge) -> None:
+    chat = Chat(bridge)
+    first = chat.ask("one", "First.")
+    chat.keeps_markers = False
+    second = chat.ask("two", "I look.", calls=1)
+    assert second.conversation == first.conversation
+    chat.history[2] = user("<context>now</context> two")
+    found = chat.then(user(result(second.call_ids[0]))).identify()
+    assert (found.kind, found.conversation, found.evidence, found.joins) == (
+        "results",
+        first.conversation,
+        "call_id",
+        2,
+    )
+
+
 # Other chats.
 
 
@@ -535,8 +551,18 @@ def test_h19_another_models_turns_are_told_when_we_are_back(chat: Chat) -> None:
     assert (found.kind, found.conversation, found.joins) == ("prompt", first.conversation, 1)
     assert text_of(found.prompt) == ["four"]
     assert text_of(found.meanwhile) == ["two", "B's second.", "three", "B's third.", "", "B's end."]
+    assert (found.evidence, found.foreign) == (evidence_of(chat), ())
     # What B was told by its tools is part of it.
     assert [part.call_id for message in found.meanwhile for part in message.results] == ["call_9"]
+
+
+def test_h19_another_models_turns_and_everything_rendered_anew(bridge: Bridge) -> None:
+    chat = Chat(bridge)
+    first = chat.ask("one", "First.")
+    chat.history[0] = user("<context>now</context> one")
+    found = chat.then("two", assistant("B's second."), "three").identify()
+    assert (found.kind, found.conversation, found.evidence) == ("prompt", first.conversation, "marker")
+    assert (text_of(found.meanwhile), text_of(found.prompt)) == (["two", "B's second."], ["three"])
 
 
 def test_h19_back_and_forth_again(chat: Chat) -> None:
@@ -606,6 +632,7 @@ def test_h22_a_picture_without_words_is_a_message(chat: Chat) -> None:
     assert [message.content for message in second.found.prompt] == [(picture,)]
     found = chat.then("what is it?").identify()
     assert (found.conversation, text_of(found.prompt)) == (first.conversation, ["what is it?"])
+    assert found.foreign == ()
 
 
 def test_h22_another_picture_is_another_request(bridge: Bridge) -> None:
@@ -798,6 +825,15 @@ def test_h27_stopped_before_a_word_was_said(bridge: Bridge) -> None:
     assert (kept.starts, kept.ends) == (3, 3)
 
 
+def test_h27_stopped_before_a_word_was_said_and_no_markers(bridge: Bridge) -> None:
+    chat = Chat(bridge, keeps_markers=False)
+    chat.ask("one", "First.")
+    cut = chat.ask("two", "", status="cut")
+    found = chat.then("three").identify()
+    assert (found.kind, found.conversation, found.joins) == ("refusal", cut.conversation, 1)
+    assert text_of(found.prompt) == ["three"]
+
+
 def test_h27_a_complete_answer_that_is_told_in_part_was_edited(bridge: Bridge) -> None:
     chat = Chat(bridge, keeps_markers=False)
     chat.ask("one", "First.")
@@ -826,6 +862,7 @@ def test_t4_results_in_any_order_are_each_their_own_calls(chat: Chat) -> None:
     assert [(given.call_id, given.text) for given in found.results] == [
         (call_id, call_id) for call_id in reversed(asked.call_ids)
     ]
+    assert found.evidence == evidence_of(chat, "call_id")
 
 
 def test_t5_one_of_three_results(chat: Chat) -> None:

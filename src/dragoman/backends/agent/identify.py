@@ -159,8 +159,8 @@ class _Identification:
         return call if call.told > marker.told else marker
 
     def _by_marker(self) -> _Join | None:
-        for index in range(len(self._messages) - 1, -1, -1):
-            for part in reversed(self._messages[index].content):
+        for message, count in self._backwards():
+            for part in reversed(message.content):
                 if not isinstance(part, DataPart) or part.mime_type != STATEFUL_MARKER:
                     continue
                 name = self._known.tokens.read_marker(part)
@@ -170,12 +170,12 @@ class _Identification:
                     continue
                 reply = record.reply(name.response)
                 if reply is not None:
-                    return _Join(record, reply, self._telling.counts[index], reply.ends, "marker")
+                    return _Join(record, reply, count, reply.ends, "marker")
         return None
 
     def _by_call_id(self) -> _Join | None:
-        for index in range(len(self._messages) - 1, -1, -1):
-            for part in reversed(self._messages[index].content):
+        for message, _ in self._backwards():
+            for part in reversed(message.content):
                 if not isinstance(part, ToolResultPart | ToolCallPart):
                     continue
                 name = self._known.tokens.read_call_id(part.call_id)
@@ -188,6 +188,10 @@ class _Identification:
                 if reply is not None:
                     return _Join(record, reply, self._told_with(reply), reply.ends, "call_id")
         return None
+
+    def _backwards(self) -> Iterator[tuple[Message, int]]:
+        """The messages from the last to the first, each with how many items there are up to and with it."""
+        return zip(reversed(self._messages), reversed(self._telling.counts), strict=True)
 
     def _told_with(self, reply: Reply) -> int:
         """How many items are told up to a reply with calls; where the history is partial, up to its first result."""
