@@ -7,10 +7,10 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format coverage pins picture clean
+.PHONY: help demo test test-long mutants lint format coverage pins picture clean model-server
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -29,11 +29,17 @@ $(VENV)/dev.stamp: requirements/dev.txt $(VENV)/run.stamp
 	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@touch $@
 
-demo: $(VENV)/run.stamp ## a chat with the built-in demo; without a terminal, its tour
+demo: $(VENV)/run.stamp ## a chat with the built-in demo agent; without a terminal, its tour
 	@$(BIN)/dragoman demo
 
-test: $(VENV)/dev.stamp ## all tests that need nothing but Python
-	@$(BIN)/python -m pytest -n 2 $(ARGS)
+test: $(VENV)/dev.stamp ## the tests that need nothing but Python and Node, without the long ones
+	@$(BIN)/python -m pytest -n 3 -m "not long" $(ARGS)
+
+test-long: $(VENV)/dev.stamp ## the long ones: end to end, through many processes
+	@$(BIN)/python -m pytest -n 3 -m long $(ARGS)
+
+mutants: $(VENV)/dev.stamp ## which small changes of the core no test notices (takes an hour)
+	@$(BIN)/python tests/mutation/mutants.py $(ARGS)
 
 lint: $(VENV)/dev.stamp ## ruff and a strict type check
 	$(BIN)/ruff check .
@@ -43,6 +49,9 @@ lint: $(VENV)/dev.stamp ## ruff and a strict type check
 format: $(VENV)/dev.stamp ## let ruff put the layout right
 	$(BIN)/ruff check --fix-only --exit-zero .
 	$(BIN)/ruff format .
+
+model-server: $(VENV)/dev.stamp ## a scripted model on loopback, to try an agent without an account
+	@PYTHONPATH=tests $(BIN)/python -m model_server $(ARGS)
 
 coverage: $(VENV)/dev.stamp ## branch coverage of the whole package
 	$(BIN)/python -m pytest --cov --cov-branch --cov-report=term-missing:skip-covered $(ARGS)

@@ -6,11 +6,13 @@ made when it is first asked for, and all of them ended together.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
@@ -24,6 +26,7 @@ from dragoman.config import (
     ScriptModel,
     quoted,
     resolved,
+    user_config_file,
 )
 from dragoman.lm import (
     Capabilities,
@@ -38,9 +41,11 @@ from dragoman.nearest import nearest
 if TYPE_CHECKING:
     from dragoman.backends.agent.grants import Grants
     from dragoman.backends.agent.model import AgentModel
+    from dragoman.backends.responses.model import EndpointModel
+    from dragoman.process import Ledger
     from dragoman.store import ConversationStore, Database
 
-__all__ = ["ModelNotUsable", "Models", "build", "build_unguarded", "find"]
+__all__ = ["ModelNotUsable", "Models", "Shared", "build", "build_unguarded", "find"]
 
 _log = logging.getLogger(__name__)
 
@@ -58,8 +63,28 @@ def find(config: Config, model_id: str) -> ModelConfig:
         return config.models[model_id]
     meant = nearest(model_id, config.models)
     known = ", ".join(quoted(each) for each in config.models)
-    hint = f"Did you mean {quoted(meant)}?" if meant else f"Configured: {known}."
+    file = config.source.path or user_config_file()
+    to_add = f'To add one, put [models.NAME] with kind = "acp" and the command of an agent into {file}.'
+    hint = f"Did you mean {quoted(meant)}?" if meant else f"Configured: {known}. {to_add}"
     raise ModelNotUsable("not_found", f"There is no model {quoted(model_id)}.", hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the models of one process have in common."""
+
+    grants: Grants | None = None
+    store: ConversationStore | None = None
+    ledger: Ledger | None = None
+
+
+@runtime_checkable
+class Learning(Protocol):
+    """A model that somebody else knows more about. What it learns is in its `info`."""
+
+    async def learn(self) -> None:
+        """Ask, if nobody has. Never fails, and never takes long."""
+        ...
 
 
 class Models:
@@ -72,6 +97,7 @@ class Models:
         self._database: Database | None = None
         self._made: dict[str, GuardedModel] = {}
         self._grants: Grants | None = None
+        self._learning: list[Learning] = []
 
     @property
     def grants(self) -> Grants:
@@ -85,9 +111,11 @@ class Models:
     def get(self, model_id: str) -> GuardedModel:
         if model_id not in self._made:
             style = find(self._config, model_id).style
-            self._made[model_id] = GuardedModel(
-                build_unguarded(self._config, model_id, self.grants, self._store()), style
-            )
+            shared = Shared(self.grants, self._store(), self._ledger())
+            model = build_unguarded(self._config, model_id, shared)
+            if isinstance(model, Learning):
+                self._learning.append(model)
+            self._made[model_id] = GuardedModel(model, style)
         return self._made[model_id]
 
     def infos(self) -> tuple[ModelInfo, ...]:
@@ -100,14 +128,25 @@ class Models:
                 _log.warning("model %s cannot be used: %s", model_id, error.sentence)
         return tuple(found)
 
+    async def learn(self) -> None:
+        """Let every model find out what it can only be told, so that its `info` is right. Takes some seconds at most."""
+        self.infos()
+        await asyncio.gather(*(model.learn() for model in self._learning))
+
     async def close(self) -> None:
         """End what was started for any of them."""
+        self._learning.clear()
         made, self._made = self._made, {}
         for model in made.values():
             await model.close()
         if self._database is not None:
             self._database.close()
             self._database = None
+
+    def _ledger(self) -> Ledger | None:
+        from dragoman.process import Ledger  # noqa: PLC0415 - for models that are agents
+
+        return Ledger(self._state_dir / "run" / "processes") if self._state_dir is not None else None
 
     def _store(self) -> ConversationStore | None:
         if self._state_dir is None:
@@ -118,7 +157,10 @@ class Models:
             if self._database is None:
                 self._database = Database.open(self._state_dir)
                 store = ConversationStore(self._database)
-                store.forget_before(datetime.now(UTC) - timedelta(days=self._config.conversation.keep_days))
+                now = datetime.now(UTC)
+                store.forget_before(
+                    now - timedelta(days=self._config.conversation.keep_days), now.timestamp()
+                )
             return ConversationStore(self._database)
         except StoreError as error:
             _log.warning("conversations will not survive a restart: %s", error)
@@ -131,39 +173,30 @@ def build(config: Config, model_id: str) -> GuardedModel:
     return GuardedModel(build_unguarded(config, model_id), style)
 
 
-def build_unguarded(
-    config: Config, model_id: str, grants: Grants | None = None, store: ConversationStore | None = None
-) -> LanguageModel:
+def build_unguarded(config: Config, model_id: str, shared: Shared | None = None) -> LanguageModel:
     """The model as its back end made it: for whoever wants to see which rules it breaks."""
     find(config, model_id)
     try:
-        return _made(model_id, resolved(config, model_id), config, grants, store)
+        return _made(model_id, resolved(config, model_id), config, shared or Shared())
     except (ConfigError, ScriptError) as error:
         raise ModelNotUsable("bad_request", str(error)) from error
 
 
-def _made(
-    model_id: str, model: ModelConfig, config: Config, grants: Grants | None, store: ConversationStore | None
-) -> LanguageModel:
+def _made(model_id: str, model: ModelConfig, config: Config, shared: Shared) -> LanguageModel:
     match model:
         case ScriptModel():
             return _scripted(model_id, model)
         case AcpModel():
-            return _agent(model_id, model, config, grants, store)
+            return _agent(model_id, model, config, shared)
         case ResponsesModel():
-            raise ModelNotUsable(
-                "bad_request",
-                f"{quoted(model_id)} is an Open Responses endpoint, which is not in this version yet.",
-                hint='This version has agents (kind = "acp") and scripts (kind = "script").',
-            )
+            return _endpoint(model_id, model, config)
 
 
-def _agent(
-    model_id: str, model: AcpModel, config: Config, grants: Grants | None, store: ConversationStore | None
-) -> AgentModel:
+def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> AgentModel:
     from dragoman.backends.agent.catalogue import traits_of  # noqa: PLC0415 - only agents need it
     from dragoman.backends.agent.model import AgentModel  # noqa: PLC0415
     from dragoman.backends.agent.settings import AgentSettings, Timing  # noqa: PLC0415
+    from dragoman.store import StoreError  # noqa: PLC0415
 
     if model.command is None:
         raise ModelNotUsable(
@@ -192,6 +225,10 @@ def _agent(
         model.permission,
         model.style,
         conversation.replay_tokens,
+        model.fs,
+        model.auth,
+        ledger=shared.ledger,
+        max_agents=conversation.max_agents,
     )
     info = ModelInfo(
         id=model_id,
@@ -205,7 +242,50 @@ def _agent(
         is_byok=True,
         is_user_selectable=True,
     )
-    return AgentModel(info, settings, grants=grants, store=store)
+    try:
+        return AgentModel(info, settings, grants=shared.grants, store=shared.store)
+    except StoreError as error:
+        _log.warning("conversations with %s will not survive a restart: %s", quoted(model_id), error)
+        return AgentModel(info, settings, grants=shared.grants)
+
+
+def _endpoint(model_id: str, model: ResponsesModel, config: Config) -> EndpointModel:
+    from dragoman.backends.responses.listing import Listed  # noqa: PLC0415 - only endpoints need it
+    from dragoman.backends.responses.model import EndpointModel  # noqa: PLC0415
+    from dragoman.backends.responses.settings import EndpointSettings  # noqa: PLC0415
+
+    key = getattr(config.models[model_id], "api_key", None)
+    of_model = f"`api_key` of {quoted(model_id)}"
+    settings = EndpointSettings(
+        model_id,
+        model.name or model_id,
+        model.base_url,
+        model.model,
+        model.api_key,
+        model.headers,
+        None
+        if key is None
+        else f"the environment variable {key[1:]} ({of_model})"
+        if key.startswith("$")
+        else of_model,
+        model.options,
+        model.silence_seconds,
+    )
+    told = Listed(model.model, model.max_input_tokens, model.max_output_tokens, image_input=model.image_input)
+    info = ModelInfo(
+        id=model_id,
+        name=model.name or model_id,
+        family=model.model,
+        version="1",
+        max_input_tokens=1_000_000,
+        max_output_tokens=64_000,
+        capabilities=Capabilities(tool_calling=True, image_input=True),
+        required_calls=True,
+        detail=f"{model.model}, through Dragoman.",
+        is_byok=True,
+        is_user_selectable=True,
+    )
+    return EndpointModel(info, settings, told)
 
 
 def _scripted(model_id: str, model: ScriptModel) -> ScriptedModel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from agent.recorded import PERMISSIONS, UPDATES, Recorded
@@ -25,21 +26,23 @@ def said(agent: str, tool: str, server: str) -> ToolActivity:
         case "claude":
             return ToolActivity("t", meta={"claudeCode": {"toolName": f"mcp__{server}__{tool}"}})
         case "copilot":
-            return ToolActivity("t", f"{server}-{tool}")
+            return ToolActivity("t", f"{server}-{tool}", kind="other")
+        case "opencode":
+            return ToolActivity("t", f"{server}_{tool}", kind="other")
         case "fast-agent":
             return ToolActivity("t", f"{server}/{tool}")
         case _:
             return ToolActivity("t", raw_input={"server": server, "tool": tool, "arguments": {}})
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex", "copilot", "fast-agent", "demo"])
+@pytest.mark.parametrize("agent", ["claude", "codex", "copilot", "fast-agent", "opencode", "demo"])
 def test_p7_a_call_of_ours_is_recognised_by_server_and_tool(agent: str) -> None:
     traits = traits_of(agent)
     assert recognise(traits, [said(agent, "touch", "dg-1")], "dg-1", TOOLS) == "touch"
     assert recognise(traits, [ToolActivity("t"), said(agent, "look", "dg-1")], "dg-1", TOOLS) == "look"
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex", "copilot", "fast-agent", "demo"])
+@pytest.mark.parametrize("agent", ["claude", "codex", "copilot", "fast-agent", "opencode", "demo"])
 def test_p23_a_call_under_the_name_of_a_tool_of_ours_is_not_recognised_by_that_alone(agent: str) -> None:
     traits = traits_of(agent)
     assert recognise(traits, [said(agent, "look", "another")], "dg-1", TOOLS) is None
@@ -60,7 +63,13 @@ def test_p23_a_command_with_the_right_words_in_it_is_not_recognised() -> None:
     assert recognise(traits_of("codex"), [half], "dg-1", TOOLS) is None
 
 
-@pytest.mark.parametrize("agent", ["opencode", "gemini", "unknown", None])
+@pytest.mark.parametrize("agent", ["copilot", "opencode"])
+def test_p23_a_command_that_the_model_calls_like_a_tool_of_ours_is_not_recognised(agent: str) -> None:
+    command = msgspec.structs.replace(said(agent, "look", "dg-1"), kind="execute")
+    assert recognise(traits_of(agent), [command], "dg-1", TOOLS) is None
+
+
+@pytest.mark.parametrize("agent", ["gemini", "unknown", None])
 def test_an_agent_that_does_not_show_it_is_always_asked_about(agent: str | None) -> None:
     everything = [said(kind, "look", "dg-1") for kind in ("claude", "codex", "copilot", "fast-agent")]
     assert recognise(traits_of(agent), everything, "dg-1", TOOLS) is None

@@ -765,19 +765,26 @@ def test_h25_begins_alike_and_goes_on_differently(bridge: Bridge) -> None:
     assert bridge.identify(messages, consumer_id="mine").kind == "fresh"
 
 
-def test_h26_a_sub_agent_with_its_parents_id(bridge: Bridge) -> None:
-    parent = Chat(bridge, consumer_id="chat")
+@pytest.mark.parametrize("keeps_markers", [True, False])
+def test_h26_a_sub_agent_with_its_parents_id(bridge: Bridge, keeps_markers: bool) -> None:  # noqa: FBT001
+    parent = Chat(bridge, keeps_markers, consumer_id="chat")
     parent.history += [user("instructions"), user("environment")]
     waiting = parent.ask("do it all", "I delegate.", calls=1)
     before = bridge.record(waiting.conversation)
-    child = Chat(bridge, consumer_id="chat")
+    child = Chat(bridge, keeps_markers, consumer_id="chat")
     child.history += [user("instructions"), user("environment")]
     done = child.ask("do a part", "I look.", calls=1)
     assert (done.found.kind, done.found.conversation) == ("fresh", None)
     given = child.give({done.call_ids[0]: "seen"}, "Done.")
     assert (given.found.kind, given.conversation) == ("results", done.conversation)
-    # Without our names in its history it is still nobody else's.
-    child.keeps_markers = False
+    # A second one, without calls, is told from both by what was said.
+    other = Chat(bridge, keeps_markers, consumer_id="chat")
+    other.history += [user("instructions"), user("environment")]
+    said = other.ask("do another part", "Done, too.")
+    assert (said.found.kind, said.found.conversation) == ("fresh", None)
+    for chat, conversation in ((child, done.conversation), (other, said.conversation)):
+        found = chat.then("more").identify()
+        assert (found.kind, found.conversation) == ("prompt", conversation)
     assert bridge.record(waiting.conversation) is before
     found = parent.then(user(result(waiting.call_ids[0]))).identify()
     assert (found.kind, found.conversation) == ("results", waiting.conversation)
@@ -881,6 +888,10 @@ def test_t6_a_result_that_comes_late_changes_nothing(chat: Chat) -> None:
     found = chat.then("so?").identify()
     assert (found.kind, found.conversation, found.results) == ("prompt", asked.conversation, ())
     assert (text_of(found.prompt), found.joins) == (["so?"], 2)
+    assert found.unwanted == (asked.call_ids[1],)
+    # It is said once, not with every request that tells it again.
+    chat.ask("so?", "So.")
+    assert chat.then("and?").identify().unwanted == ()
 
 
 def test_t6_a_late_result_alone(chat: Chat) -> None:
@@ -889,6 +900,7 @@ def test_t6_a_late_result_alone(chat: Chat) -> None:
     chat.bridge.records.put(chat.bridge.record(asked.conversation).settled(asked.call_ids))
     found = chat.then(user(result(asked.call_ids[0], "late"))).identify()
     assert (found.kind, found.conversation, found.results) == ("results", asked.conversation, ())
+    assert found.unwanted == asked.call_ids
     found = chat.then(user(result(asked.call_ids[0], "late")), "and?").identify()
     assert (found.kind, text_of(found.prompt)) == ("prompt", ["and?"])
     assert [message.results for message in found.prompt] == [()]
@@ -901,7 +913,10 @@ def test_t7_the_first_of_two_results_wins(chat: Chat) -> None:
         chat.then(user(result(call_id, "first"), result(call_id, "second"))),
         chat.then(user(result(call_id, "first")), user(result(call_id, "second"))),
     ):
-        assert [given.text for given in told.identify().results] == ["first"]
+        found = told.identify()
+        assert [given.text for given in found.results] == ["first"]
+        assert found.unwanted == (call_id,)
+    assert chat.then(user(result(call_id, "only"))).identify().unwanted == ()
 
 
 def test_t9_a_result_and_more_to_say(chat: Chat) -> None:

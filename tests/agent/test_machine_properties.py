@@ -26,6 +26,7 @@ from dragoman.backends.agent.vocabulary import (
     Emit,
     EndReply,
     Event,
+    Forget,
     Granted,
     Keep,
     OpenReply,
@@ -39,6 +40,8 @@ from dragoman.backends.agent.vocabulary import (
     SetTimer,
     Spoke,
     StartAgent,
+    Steer,
+    Steered,
     StopAgent,
     Timer,
     TimerPassed,
@@ -72,6 +75,12 @@ class World(RuleBasedStateMachine):
         self.announced: set[str] = set()
         self.prompts_heard: list[str] = []
         self.prompts_said: list[str] = []
+        # What an agent that was idle was given, and has shown no sign of.
+        self.unheard: list[str] = []
+        self.is_asking = False
+        # Words that it was given in mid-turn, and has not said what became of.
+        self.steers = False
+        self.steered: dict[int, list[str]] = {}
         # Text that must reach the consumer, in order: said in a turn that was not cancelled.
         self.due: list[str] = []
         self.kept: list[str] = []
@@ -103,13 +112,21 @@ class World(RuleBasedStateMachine):
                 assert self.open_reply is not None, "prompted for nobody"
                 assert prompt
                 self.turn = True
-                self.prompts_heard += [_as_said(message.text) for message in prompt]
+                texts = [_as_said(message.text) for message in prompt]
+                self.prompts_heard += texts
+                self.unheard = texts if self.is_asking else []
+            case Steer(steering=steering):
+                assert self.steers
+                assert self.turn, "steered what does not run"
+                self.steered[steering.reply] = [message.text for message in steering.prompt]
             case SendCancel():
                 assert self.turn, "cancelled what does not run"
                 assert not self.cancel_sent, "cancelled twice"
                 self.cancel_sent = True
             case Answer(pending=pending, answer=answer):
                 self.answered(pending, answer)
+            case Forget(pending=pending):
+                del self.given[pending.call_id]
             case OpenReply(reply=reply):
                 assert self.open_reply is None, "two replies open"
                 self.open_reply = reply
@@ -183,7 +200,9 @@ class World(RuleBasedStateMachine):
             text = f"prompt {next(self.numbers)}"
             self.prompts_said.append(text)
             prompt = (user(text),)
+        self.is_asking = self.state.phase == "Idle" and not self.kept and not self.given
         self.event(Requested(next(self.numbers), answers, prompt, cancels=cancels))
+        self.is_asking = False
 
     @precondition(lambda self: self.opened)
     @rule(data=st.data())
@@ -197,11 +216,13 @@ class World(RuleBasedStateMachine):
     # The agent.
 
     @precondition(lambda self: self.agent == "starting")
-    @rule(succeeds=st.booleans())
-    def start(self, succeeds: bool) -> None:  # noqa: FBT001
+    @rule(succeeds=st.booleans(), steers=st.booleans())
+    def start(self, succeeds: bool, steers: bool) -> None:  # noqa: FBT001
+        self.steered.clear()
+        self.steers = steers
         if succeeds:
             self.agent = "up"
-            self.event(AgentStarted())
+            self.event(AgentStarted(steers))
         else:
             self.agent = "none"
             self.event(AgentExited(_GONE))
@@ -210,6 +231,7 @@ class World(RuleBasedStateMachine):
     @rule()
     def speak(self) -> None:
         text = f"text {next(self.numbers)}"
+        self.unheard = []
         if not self.cancel_sent:
             self.unsettled_text.append(text)
         self.event(Spoke(TextPart(text)))
@@ -218,6 +240,7 @@ class World(RuleBasedStateMachine):
     @rule()
     def announce(self) -> None:
         key = f"key{next(self.numbers)}"
+        self.unheard = []
         self.announced.add(key)
         self.event(Announced(key))
 
@@ -232,6 +255,7 @@ class World(RuleBasedStateMachine):
     @rule(permission=st.booleans(), expected=st.booleans(), data=st.data())
     def call(self, permission: bool, expected: bool, data: st.DataObject) -> None:  # noqa: FBT001
         number = next(self.numbers)
+        self.unheard = []
         key = f"key{number}"
         announced = None
         if expected and self.announced:
@@ -249,13 +273,23 @@ class World(RuleBasedStateMachine):
     def withdraw(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(sorted(self.waits_for)))
         pending = self.waits_for.pop(key)
-        self.given.pop(pending.call_id, None)
         self.event(Withdrawn(key))
+        assert pending.call_id not in self.given, "a call that nobody waits for is still taken for open"
+
+    @precondition(lambda self: self.agent == "up" and self.steered)
+    @rule(taken=st.booleans(), data=st.data())
+    def take_words(self, taken: bool, data: st.DataObject) -> None:  # noqa: FBT001
+        reply = data.draw(st.sampled_from(sorted(self.steered)))
+        texts = self.steered.pop(reply)
+        if taken and self.state.steering is not None and self.state.steering.reply == reply:
+            self.prompts_heard += texts
+        self.event(Steered(reply, taken))
 
     @precondition(lambda self: self.turn)
     @rule(fails=st.booleans())
     def end_turn(self, fails: bool) -> None:  # noqa: FBT001
         cancelled = self.cancel_sent
+        self.unheard = []
         self.turn, self.cancel_sent = False, False
         self.announced.clear()
         if cancelled:
@@ -267,12 +301,18 @@ class World(RuleBasedStateMachine):
     def crash(self) -> None:
         if self.cancel_sent:
             self.unsettled_text = []
-        self.agent, self.turn, self.cancel_sent = "none", False, False
+        cancelled, reply, unheard = self.cancel_sent, self.open_reply, self.unheard
+        if unheard and not cancelled:
+            # It is said again, to the next one, and to that one only once.
+            del self.prompts_heard[-len(unheard) :]
+        self.agent, self.turn, self.cancel_sent, self.unheard = "none", False, False, []
         self.waits_for.clear()
         self.orphaned |= self.given
         self.given.clear()
         self.announced.clear()
         self.event(AgentExited(_GONE))
+        if reply is not None and not cancelled:
+            assert self.ended.get(reply) == (None if unheard else "failed")
 
     # Time.
 
@@ -300,7 +340,8 @@ class World(RuleBasedStateMachine):
 
     @invariant()
     def every_prompt_is_heard_once_and_in_order(self) -> None:
-        waiting = [message.text for message in self.state.queue]
+        steering = self.state.steering.prompt if self.state.steering is not None else ()
+        waiting = [message.text for message in (*steering, *self.state.queue)]
         heard = self.prompts_heard + [_as_said(text) for text in waiting]
         assert heard == self.prompts_said
 

@@ -21,6 +21,7 @@ from dragoman.backends.agent.vocabulary import (
     Emit,
     EndReply,
     Event,
+    Forget,
     Granted,
     Interrupted,
     Keep,
@@ -35,6 +36,9 @@ from dragoman.backends.agent.vocabulary import (
     SetTimer,
     Spoke,
     StartAgent,
+    Steer,
+    Steered,
+    Steering,
     StopAgent,
     TimedOut,
     TimerPassed,
@@ -126,6 +130,8 @@ def test_a_turn_from_its_prompt_to_its_end() -> None:
         OpenReply(2),
         SendPrompt(says("two")),
     ]
+    assert machine.state == State(agent="up", turn="running", reply=2, unheard=says("two"))
+    machine(text("Second."))
     assert machine.state == State(agent="up", turn="running", reply=2)
 
 
@@ -260,7 +266,7 @@ def test_t9_text_with_a_result_is_prompted_once_when_the_turn_ends() -> None:
 
 def test_t16_a_withdrawn_call_is_closed_and_its_late_result_goes_nowhere() -> None:
     machine = awaiting(LOOK, TOUCH)
-    assert machine(Withdrawn("k1")) == []
+    assert machine(Withdrawn("k1")) == [Forget(given(LOOK))]
     assert machine.state.pending == (given(TOUCH),)
     assert machine(Requested(2, {"dg_1": SEEN, "dg_2": FELT})) == [
         ClearTimer("human"),
@@ -280,7 +286,7 @@ def test_t16_withdrawn_before_it_was_handed_over_it_is_never_seen() -> None:
 
 def test_t16_all_withdrawn_while_nobody_listens_still_has_a_limit() -> None:
     machine = awaiting(LOOK)
-    assert machine(Withdrawn("k1")) == []
+    assert machine(Withdrawn("k1")) == [Forget(given(LOOK))]
     machine(Called(TOUCH))
     assert machine(TimerPassed("human")) == [
         SendCancel(),
@@ -785,3 +791,114 @@ def test_b5_waiting_for_a_person_is_not_idleness() -> None:
     machine = streaming()
     assert machine(TimerPassed("idle")) == []
     assert machine(TimerPassed("human")) == []
+
+
+# An idle agent that is gone when it is prompted.
+
+
+def test_f4_an_idle_agent_that_is_gone_when_it_is_prompted_is_replaced_and_nobody_is_told() -> None:
+    machine = idle()
+    machine(Requested(2, prompt=says("two")))
+    assert machine(AgentExited(GONE)) == [StartAgent()]
+    assert machine.state == State(agent="starting", reply=2, queue=says("two"))
+    assert machine(AgentStarted()) == [SendPrompt(says("two"))]
+    assert machine(text("Second.")) == [emit("Second.")]
+
+
+def test_f3_the_agent_that_replaces_it_has_no_excuse() -> None:
+    machine = idle()
+    machine(Requested(2, prompt=says("two")))
+    machine(AgentExited(GONE))
+    machine(AgentStarted())
+    assert EndReply(2, "failed", GONE) in machine(AgentExited(GONE))
+    assert machine.phase == "Dead"
+
+
+def test_f3_nor_has_one_that_was_started_for_the_prompt() -> None:
+    machine = streaming()
+    assert EndReply(1, "failed", GONE) in machine(AgentExited(GONE))
+
+
+@pytest.mark.parametrize("sign", [text("Well"), Announced("a"), Called(LOOK), Called(MAY_I)])
+def test_f5_after_a_sign_of_the_turn_its_crash_is_told(sign: Event) -> None:
+    machine = idle()
+    machine(Requested(2, prompt=says("two")))
+    machine(sign)
+    assert EndReply(2, "failed", GONE) in machine(AgentExited(GONE))
+
+
+def test_f4_what_the_reply_began_with_is_not_said_to_an_agent_that_does_not_know_of_it() -> None:
+    """The words kept from before are in this reply and in no history yet: another agent could not go on from them."""
+    machine = idle()
+    machine(text("By the way."))
+    machine(Requested(2, prompt=says("two")))
+    assert EndReply(2, "failed", GONE) in machine(AgentExited(GONE))
+
+
+def test_f4_a_request_that_is_cancelled_meanwhile_is_not_prompted_again() -> None:
+    machine = idle()
+    machine(Requested(2, prompt=says("two")))
+    machine(ReplyCancelled(2))
+    assert machine.phase == "Cancelling"
+    assert StartAgent() not in machine(AgentExited(GONE))
+    assert machine.state.queue == ()
+
+
+def test_f4_a_newer_request_while_the_replacement_starts_wins_and_takes_the_prompt_along() -> None:
+    machine = idle()
+    machine(Requested(2, prompt=says("two")))
+    machine(AgentExited(GONE))
+    assert EndReply(2, "cut") in machine(Requested(3, prompt=says("three")))
+    assert machine(AgentStarted()) == [SendPrompt(says("two", "three"))]
+
+
+# Words in mid-turn, for an agent that can be steered.
+
+
+def steered() -> Machine:
+    machine = Machine(Requested(1, prompt=says("one")), AgentStarted(steers=True), Called(LOOK))
+    machine(TimerPassed("gather"))
+    assert machine(Requested(2, {"dg_1": SEEN}, says("and hurry"))) == [
+        ClearTimer("human"),
+        Answer(given(LOOK), SEEN),
+        OpenReply(2),
+        Steer(Steering(2, says("and hurry"))),
+    ]
+    return machine
+
+
+def test_t9_an_agent_that_can_be_steered_has_the_text_at_once_and_never_again() -> None:
+    machine = steered()
+    assert machine(Steered(2, taken=True)) == []
+    assert machine(TurnEnded()) == [EndReply(2, "complete"), SetTimer("idle")]
+
+
+def test_t9_what_it_does_not_take_is_prompted_when_the_turn_ends() -> None:
+    machine = steered()
+    assert machine(Steered(2, taken=False)) == []
+    assert machine(TurnEnded()) == [SendPrompt(says("and hurry"))]
+
+
+def test_t9_a_turn_that_ends_before_it_said_what_became_of_the_text_leaves_it_to_the_next() -> None:
+    machine = steered()
+    assert machine(TurnEnded()) == [SendPrompt(says("and hurry"))]
+    # The answer comes late, and is about nothing any more.
+    assert machine(Steered(2, taken=False)) == []
+    assert machine(TurnEnded()) == [EndReply(2, "complete"), SetTimer("idle")]
+
+
+def test_t9_more_text_while_the_first_is_on_its_way_waits_behind_it() -> None:
+    machine = steered()
+    machine(Called(TOUCH))
+    machine(TimerPassed("gather"))
+    machine(Requested(3, {"dg_2": FELT}, says("really")))
+    assert (machine.state.steering, machine.state.queue) == (Steering(2, says("and hurry")), says("really"))
+    machine(Steered(2, taken=False))
+    assert machine(TurnEnded()) == [SendPrompt(says("and hurry", "really"))]
+
+
+def test_t9_text_of_a_turn_that_is_cancelled_or_crashes_is_not_lost() -> None:
+    for event in (ReplyCancelled(2), AgentExited(GONE)):
+        machine = steered()
+        machine(event)
+        assert (machine.state.steering, machine.state.queue) == (None, says("and hurry"))

@@ -23,6 +23,7 @@ from dragoman.backends.agent.vocabulary import (
     ReplyCancelled,
     Requested,
     Spoke,
+    Steered,
     Timer,
     TimerPassed,
     TurnEnded,
@@ -43,6 +44,7 @@ EVENTS: tuple[Event, ...] = (
     ReplyCancelled(1),
     ReplyCancelled(9),
     AgentStarted(),
+    AgentStarted(steers=True),
     AgentExited(GONE),
     Spoke(TextPart("word")),
     Announced("a"),
@@ -52,6 +54,9 @@ EVENTS: tuple[Event, ...] = (
     Called(ASK),
     Withdrawn("k1"),
     Withdrawn("unknown"),
+    Steered(1, taken=True),
+    Steered(1, taken=False),
+    Steered(9, taken=True),
     TurnEnded(),
     TurnEnded((TextPart("bye"),), GONE),
     *(TimerPassed(timer) for timer in get_args(Timer)),
@@ -131,6 +136,8 @@ def test_a_reply_is_open_where_the_prose_says_so() -> None:
         assert state.gathering <= (state.phase == "Streaming")
         assert not state.pending or state.phase in ("Idle", "Streaming", "Awaiting")
         assert not state.orphaned or state.phase == "Dead"
+        assert not state.unheard or state.phase == "Streaming"
+        assert state.steering is None or (state.steers and state.phase in ("Streaming", "Awaiting"))
 
 
 def test_a_row_that_led_astray_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

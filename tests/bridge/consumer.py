@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dragoman.backends.agent.catalogue import Traits, traits_of
 from dragoman.backends.agent.conversation import Conversation
@@ -35,6 +35,7 @@ from dragoman.lm import (
     ToolResultPart,
     user,
 )
+from dragoman.store import ConversationStore
 from fake_agent.steps import COMMAND, open_gate, prompt
 from process.living import all_gone
 
@@ -148,6 +149,8 @@ class Bridge:
         self.folder = folder
         self.grants = Grants()
         self.model: GuardedModel | None = None
+        # Where conversations are kept, if anywhere.
+        self.store: ConversationStore | None = None
 
     def chat(
         self,
@@ -157,6 +160,8 @@ class Bridge:
         traits: Traits | None = None,
         command: tuple[str, ...] | None = None,
         tools: tuple[ToolDefinition, ...] | None = None,
+        fs: bool = False,
+        configured: Mapping[str, Any] | None = None,
         **options: object,
     ) -> Chat:
         if self.model is None:
@@ -170,9 +175,11 @@ class Bridge:
                 traits or traits_of("demo"),
                 timing,
                 policy=policy,
+                fs=fs,
+                **(configured or {}),
             )
             info = ModelInfo("fake", "Fake", "fake", "1", 100_000, 10_000)
-            self.model = GuardedModel(AgentModel(info, settings, grants=self.grants))
+            self.model = GuardedModel(AgentModel(info, settings, grants=self.grants, store=self.store))
         chat = Chat(self.model, self.folder)
         if tools is not None:
             chat.tools = tools
@@ -216,7 +223,7 @@ class Bridge:
         assert isinstance(model, AgentModel)
 
         async def look() -> None:
-            while not any(map(is_so, model._conversations.values())):  # noqa: ASYNC110 - a state tells nobody
+            while not any(map(is_so, model._directory._here.values())):  # noqa: ASYNC110 - a state tells nobody
                 await asyncio.sleep(0.01)
 
         await soon(look())
@@ -243,6 +250,9 @@ class Bridge:
 
     async def until_pending(self, count: int) -> None:
         await self._until(lambda each: len(each.state.pending) == count)
+
+    async def until_settled(self, call: ToolCallPart) -> None:
+        await self._until(lambda each: call.call_id not in each._record.pending)
 
     async def close(self) -> None:
         if self.model is not None:

@@ -1,11 +1,14 @@
 """B and H: what is said between requests, agents that are parked, and sessions taken up again."""
 
+import os
+import signal
+
 import pytest
 
 from bridge.consumer import Bridge, result
 from dragoman.backends.agent.kept import HELD_BYTES
 from dragoman.backends.agent.settings import Timing
-from dragoman.lm import user
+from dragoman.lm import LanguageModelError, user
 from fake_agent.steps import prompt
 from process.living import all_gone
 
@@ -140,3 +143,59 @@ async def test_b6_a_side_request_can_be_cancelled_and_its_agents_crash_is_told(b
     assert (await going.cancel()).text == "A "
     crashed = await bridge.chat(tools=()).do(["say", "B "], ["exit", 4])
     assert "exited with code 4" in crashed.text
+
+
+async def test_b6_a_side_request_waits_for_the_agent_that_starts_and_borrows_it(bridge: Bridge) -> None:
+    chat = bridge.chat(close=True, slow="opened")
+    going = chat.begin(user("hello"))
+    await bridge.until_noted("session/new")
+    title = bridge.chat(tools=()).begin(user("a title, please"))
+    bridge.open_gate("opened")
+    assert (await title.end()).text == 'echo: ["a title, please"]'
+    assert (await going.end()).text == 'echo: ["hello"]'
+    assert len(bridge.pids) == 1
+
+
+async def test_b6_a_side_request_whose_agent_does_not_come_up_has_one_of_its_own(bridge: Bridge) -> None:
+    chat = bridge.chat(slow="opened")
+    going = chat.begin(user("hello"))
+    await bridge.until_noted("session/new")
+    title = bridge.chat(tools=()).begin(user("a title, please"))
+    [pid] = bridge.pids
+    os.kill(pid, signal.SIGKILL)
+    bridge.open_gate("opened")
+    assert (await title.end()).text == 'echo: ["a title, please"]'
+    with pytest.raises(LanguageModelError):
+        await going.end()
+
+
+async def test_i7_b3_an_agent_that_is_held_is_seen_to_end_and_nothing_it_said_is_lost(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    size = HELD_BYTES // 8
+    flood = ["row", [["gate", "later"], ["say", "first "], ["repeat", 24, size]]]
+    asked = await chat.do(["all", [["call", "look", {}], flood, ["row", [["gate", "end"], ["exit", 3]]]]])
+    bridge.open_gate("later")
+    await bridge.until_held()
+    bridge.open_gate("end")
+    await bridge.until_gone()
+    answer = await chat.give(result(asked.calls[0], "seen"))
+    assert answer.text.startswith("first yyy")
+    assert answer.text.count("y" * size) >= HELD_BYTES // size
+    await chat.echo()
+
+
+async def test_t16_a_call_that_the_agent_gave_up_is_not_taken_for_open_any_more(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    asked = await chat.do(
+        ["until", "enough", ["call", "look", {}]], ["note", "gave up"], ["gate", "go on"], ["say", "done"]
+    )
+    [call] = asked.calls
+    bridge.open_gate("enough")
+    await bridge.until_noted("gave up")
+    await bridge.until_settled(call)
+    # So this is no refusal of it: the turn goes on, and the words are for when it ends.
+    going = chat.begin(user("and then?"))
+    bridge.open_gate("go on")
+    answer = await going.end()
+    assert answer.text == 'doneecho: ["and then?"]'
+    assert bridge.noted("session/cancel") == []

@@ -1,12 +1,15 @@
 """`dragoman conversations`: the list, one of them, and deleting it."""
 
 import json
+import os
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from dragoman.backends.agent.history import Answer, Item, Result, Said, chain
+from dragoman.backends.agent.owner import own
 from dragoman.backends.agent.records import Record, Scope
 from dragoman.backends.agent.saving import save_conversation
 from dragoman.cli import main
@@ -85,6 +88,22 @@ def test_one_is_deleted(state: Path, capsys: pytest.CaptureFixture[str]) -> None
     ]
     with Database.open(state) as database:
         assert [each.id for each in ConversationStore(database).all()] == ["broken"]
+
+
+@pytest.mark.parametrize(
+    ("leased_until", "is_deleted"),
+    [(time.time() + 600, False), (time.time() - 1, True)],
+    ids=["held", "expired"],
+)
+def test_one_that_is_under_way_is_not_deleted(
+    state: Path, capsys: pytest.CaptureFixture[str], leased_until: float, *, is_deleted: bool
+) -> None:
+    with Database.open(state) as database:
+        store = ConversationStore(database)
+        store.save(StoredConversation("busy", "agent", "", "/folder", own(), _WHEN, b"", leased_until))
+        assert main(["conversations", "delete", "busy"]) == (0 if is_deleted else 1)
+        assert (store.find("busy") is None) == is_deleted
+    assert (f"is under way in process {os.getpid()}" in capsys.readouterr().out) != is_deleted
 
 
 def test_without_any_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:

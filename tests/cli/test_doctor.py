@@ -33,7 +33,7 @@ def test_a_fresh_installation_is_fine(home: Path, capsys: pytest.CaptureFixture[
     assert found["no configuration file: everything as it comes"] == (
         f"ok\n→ Write one to {home}/.config/dragoman/dragoman.toml for models of your own."
     )
-    assert any(what.startswith("model demo (kind script): ") for what in found)
+    assert any(what.startswith("model demo (kind acp): ") for what in found)
 
 
 def test_every_dependency_of_the_package_is_looked_at(

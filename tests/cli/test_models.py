@@ -45,10 +45,11 @@ def test_a_script_that_is_not_there(tmp_path: Path) -> None:
         build(config, "tape")
 
 
-def test_a_kind_that_is_to_come_says_so() -> None:
-    model = ResponsesModel(base_url="http://127.0.0.1/v1", model="m")
-    with pytest.raises(ModelNotUsable, match="which is not in this version yet"):
-        build(Config(models={"m": model}), "m")
+def test_an_endpoint_is_a_model_with_what_its_configuration_says() -> None:
+    model = ResponsesModel(base_url="http://127.0.0.1/v1", model="some/model", max_output_tokens=5)
+    info = build(Config(models={"m": model}), "m").info
+    assert (info.id, info.family, info.max_output_tokens) == ("m", "some/model", 5)
+    assert info.required_calls
 
 
 def test_an_agent_without_a_command_says_what_to_add() -> None:

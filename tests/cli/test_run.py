@@ -85,7 +85,6 @@ def test_demo_is_the_built_in_one_whatever_the_configuration_says(starts: Starts
     ("line", "problem"),
     [
         ("chat dmeo", 'dragoman: There is no model "dmeo". Did you mean "demo"?\n'),
-        ("chat xyzzy", 'dragoman: There is no model "xyzzy". Configured: "demo".\n'),
         ("check dmeo", 'dragoman: There is no model "dmeo". Did you mean "demo"?\n'),
         (
             "chat --config none.toml",
@@ -96,6 +95,34 @@ def test_demo_is_the_built_in_one_whatever_the_configuration_says(starts: Starts
 def test_a_wrong_name_is_wrong_usage(line: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(line.split()) == 2
     assert capsys.readouterr().err == problem
+
+
+def test_a_name_like_no_other_is_told_how_to_add_a_model(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["chat", "xyzzy"]) == 2
+    assert capsys.readouterr().err == (
+        'dragoman: There is no model "xyzzy". Configured: "demo". To add one, put [models.NAME] with kind = "acp" '
+        f"and the command of an agent into {home}/.config/dragoman/dragoman.toml.\n"
+    )
+    Path("dragoman.toml").write_text("")
+    assert main(["chat", "xyzzy"]) == 2
+    assert capsys.readouterr().err.endswith(" into dragoman.toml.\n")
+
+
+def test_what_a_found_file_starts_is_told_by_the_command_that_starts_it(
+    starts: Starts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starts(_keeps([]))
+    Path("dragoman.toml").write_text(
+        '[models.tape]\nkind = "script"\npath = "t.jsonl"\n[models.agent]\nkind = "acp"\ncommand = ["some-agent"]\n'
+    )
+    told = 'dragoman.toml:4: the model "agent" starts: some-agent\n'
+    for line, expected in {"chat tape": "", "chat": "", "demo": "", "chat agent": told}.items():
+        main(line.split())
+        assert capsys.readouterr().err == expected, line
+    assert main(["doctor"]) == 0
+    assert "starts:" not in capsys.readouterr().err
 
 
 def test_a_wrong_configuration_is_told_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:

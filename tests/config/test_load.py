@@ -280,6 +280,17 @@ def test_the_text_of_the_file_is_not_shown_with_the_configuration(tmp_path: Path
             '1: "my model" in [models]: expected a name of at most 64 letters, digits, dots and dashes as the key.',
         ),
         (
+            '[models.a]\nkind = "acp"\nagent = "dmeo"\ncommand = ["x"]\n',
+            '3: "agent" in [models.a]: "dmeo" is not in the catalogue. Did you mean "demo"?',
+        ),
+        (
+            '[models.a]\nkind = "acp"\nagent = "zzz"\n',
+            (
+                '3: "agent" in [models.a]: "zzz" is not in the catalogue. There are demo, claude, claude-node20, codex, copilot, '
+                'fast-agent, gemini, opencode, qwen; for any other agent leave "agent" out and give its "command".'
+            ),
+        ),
+        (
             '[models.a]\nkind = "acp"\n',
             '1: [models.a] has neither "agent" nor "command". Add the one that starts it.',
         ),

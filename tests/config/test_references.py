@@ -95,10 +95,27 @@ def test_a_variable_that_is_not_set_is_told_with_its_place(config: Config, tmp_p
     ]
 
 
+def test_headers_of_an_endpoint_are_looked_up_and_secret() -> None:
+    model = ResponsesModel(
+        base_url="http://a", model="m", headers={"X-Team": "$TEAM", "X-Plain": "plain-value"}
+    )
+    config = Config(models={"gateway": model})
+    with pytest.raises(ConfigError, match="TEAM is not set"):
+        resolved(config, "gateway", {})
+    ready = resolved(config, "gateway", {"TEAM": "team-secret"})
+    assert isinstance(ready, ResponsesModel)
+    assert ready.headers == {"X-Team": "team-secret", "X-Plain": "plain-value"}
+    assert secrets(config, {"TEAM": "team-secret"}) == {"team-secret", "plain-value"}
+    assert "plain-value" not in repr(ready)
+    assert "team-secret" not in repr(ready)
+
+
 def test_a_variable_that_is_not_set_for_one_model_does_not_break_another(config: Config) -> None:
     assert isinstance(resolved(config, "gateway", {"GATEWAY_KEY": "k"}), ResponsesModel)
     assert resolved(config, "open", {}) == config.models["open"]
-    assert resolved(config, "demo", {}) == config.models["demo"]
+    demo = resolved(config, "demo", {})
+    assert isinstance(demo, AcpModel)
+    assert demo.command == (sys.executable, "-m", "dragoman", "demo-agent")
 
 
 def test_the_variables_of_a_table(config: Config) -> None:

@@ -46,9 +46,25 @@ def test_the_person_is_told_what_was_left_out_and_how_to_honour_it(loose: Config
         f'dragoman.toml:2: "auto_approve" in [tools] {why}',
         f'dragoman.toml:4: "https://docs.example/*" in [tools.urls] {why}',
         f'dragoman.toml:11: "permission" in [models.helper] {why}',
-        "dragoman.toml:6: the model \"helper\" starts: sh -c 'echo \\x1b[2J', with LD_PRELOAD, mode bypass",
         "To honour it, name the file: dragoman --config dragoman.toml …, or DRAGOMAN_CONFIG=dragoman.toml",
     )
+
+
+def test_what_a_model_starts_is_said_of_that_model_only(loose: Config) -> None:
+    config, _ = narrowed(loose)
+    told = "dragoman.toml:6: the model \"helper\" starts: sh -c 'echo \\x1b[2J', with LD_PRELOAD, mode bypass"
+    assert config.announcements == {"helper": told}
+    assert loose.announcements == {}, "a file that was named says it by itself"
+
+
+def test_where_an_endpoint_sends_what_is_said_and_which_key_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text(
+        '[models.far]\nkind = "responses"\nbase_url = "https://far.example/v1"\nmodel = "m"\napi_key = "$MY_KEY"\n'
+    )
+    config, _ = narrowed(load(file))
+    told = 'the model "far" sends all that is said to: https://far.example/v1, with $MY_KEY'
+    assert config.announcements["far"] == f"{file}:1: {told}"
 
 
 def test_what_loosens_nothing_is_as_it_was() -> None:

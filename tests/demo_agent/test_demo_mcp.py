@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from demo_agent.harness import soon
 from dragoman.backends.agent.acp.messages import Header, HttpServer, StdioServer
-from dragoman.demo.agent.mcp import McpClient, McpError, connect
-from dragoman.demo.agent.mcp.content import tool_result
+from dragoman.demo.mcp import McpClient, McpError, connect
+from dragoman.demo.mcp.content import tool_result
 from dragoman.jsonrpc import Notification
 from dragoman.lm import DataPart, TextPart
 from dragoman.tools.tool import ToolResult
@@ -260,13 +260,13 @@ async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.Monke
         raise AssertionError
 
     async with _connected(_Odd(handle)) as client:
-        monkeypatch.setattr("dragoman.demo.agent.mcp.client._PATIENCE_SECONDS", 0.05)
+        monkeypatch.setattr("dragoman.demo.mcp.client._PATIENCE_SECONDS", 0.05)
         with pytest.raises(McpError, match="did not answer within"):
             await soon(client.tools())
 
 
 async def test_a_message_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.demo.agent.mcp.over_http.MAX_MESSAGE_BYTES", 1000)
+    monkeypatch.setattr("dragoman.demo.mcp.over_http.MAX_MESSAGE_BYTES", 1000)
     answers = [
         lambda message: _reply(message, {"tools": [], "padding": "x" * 2000}),
         lambda message: _events({"jsonrpc": "2.0", "id": message["id"], "result": {"padding": "x" * 2000}}),

@@ -111,8 +111,21 @@ async def test_each_has_its_own_answer(editor: Editor, folder: Path) -> None:
     )
     said = await editor.say(session, "!permission")
     assert "You refused" in said
-    assert "hello from the demo agent" in said
+    assert "- I did not write `demo-agent.txt`.\n- I ran `echo hello from the demo agent`.\n" in said
     assert not (folder / "demo-agent.txt").exists()
+
+
+async def test_a_refusal_with_a_reason_is_heard(editor: Editor, folder: Path) -> None:
+    session = await editor.start(folder)
+    selected = {"outcome": "selected", "optionId": "demo-never"}
+    remark = {"dragoman": {"reason": "Not *today*."}}
+    editor.decide = lambda permission: permission.incoming.reply({"outcome": selected, "_meta": remark})
+    said = await editor.say(session, "write a file")
+    assert said.endswith(
+        "You refused. I did not write `demo-agent.txt`. I will not try it another way. "
+        "You said: *Not \\*today\\*.*\n\n"
+    )
+    assert _files(folder) == []
 
 
 async def test_always_is_for_this_session_and_this_command(editor: Editor, folder: Path) -> None:

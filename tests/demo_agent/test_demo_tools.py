@@ -58,7 +58,7 @@ async def test_one_call(
     answering = asyncio.ensure_future(editor.say(session, "read notes/today.txt, please"))
     call = await _called(bridge, "Buy bread.")
     assert (call.name, call.arguments) == ("read_file", {"path": "notes/today.txt"})
-    assert (await answering).endswith("It says:\n\nBuy bread.\n")
+    assert (await answering).endswith("It says:\n\n~~~~\nBuy bread.\n~~~~\n")
     [permission] = editor.asked
     given = {"server": _NAME, "tool": "read_file", "arguments": {"path": "notes/today.txt"}}
     assert permission.call["rawInput"] == given
@@ -323,3 +323,25 @@ async def test_a_server_that_goes_away(editor: Editor, folder: Path, server: Too
     await bridge.endpoint.close()
     assert "It did not work" in await answering
     assert "0 of them yours" in await editor.say(session, "!tools")
+
+
+async def test_a_tool_is_called_when_it_is_asked_for_by_name(
+    editor: Editor, folder: Path, server: ToolServer
+) -> None:
+    bridge = _bridge(server)
+    session = await editor.start(folder, _address(bridge))
+    answering = asyncio.ensure_future(editor.say(session, "What is in Izmir? Use the tool look_up."))
+    call = await _called(bridge, "A clock tower.")
+    assert (call.name, call.arguments) == ("look_up", {"word": "Izmir"})
+    assert "A clock tower." in await answering
+    assert "There is no tool `juggle`" in await editor.say(session, "Please call the tool juggle.")
+
+
+async def test_a_long_file_is_not_given_back_whole(editor: Editor, folder: Path, server: ToolServer) -> None:
+    bridge = _bridge(server)
+    session = await editor.start(folder, _address(bridge))
+    answering = asyncio.ensure_future(editor.say(session, "read notes.txt"))
+    await _called(bridge, "\n".join(f"line {number}" for number in range(1, 31)))
+    said = await answering
+    assert "line 6\n… and 24 more lines\n" in said
+    assert "line 7" not in said

@@ -16,7 +16,7 @@ from dragoman.lm import JsonObject, estimate_tokens, user
 async def test_it_greets_and_says_what_to_try(editor: Editor, folder: Path) -> None:
     session = await editor.start(folder)
     said = await editor.say(session, "hello")
-    assert "two in a row" in said
+    assert "two permissions" in said
     assert len(editor.updates(session, "agent_message_chunk")) > 20
 
 

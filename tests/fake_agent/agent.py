@@ -13,6 +13,11 @@ one argument is a JSON object of options:
     refuse          {METHOD: [CODE, TEXT]}: errors
     start           "exit": the process ends instead of answering `initialize`; "hang": it never answers
     authentication  the methods of `initialize`
+    login           the one that it wants, before it opens a session
+    slow            its sessions are open when that gate is
+    steers          whether it takes words in mid-turn: true, or the outcome that it answers instead
+    fork            whether it can fork sessions
+    state           {…}: what it says of the modes and options of a session that it opens
 """
 
 from __future__ import annotations
@@ -29,9 +34,10 @@ from typing import Any
 import msgspec
 
 from dragoman.backends.agent.acp.messages import HttpServer, StdioServer
-from dragoman.demo.agent.mcp import McpClient, connect
+from dragoman.demo.mcp import McpClient, connect
 from dragoman.jsonrpc import (
     METHOD_NOT_FOUND,
+    ErrorResponse,
     Incoming,
     Notification,
     Peer,
@@ -73,6 +79,9 @@ class Agent:
         self.sessions: dict[str, Session] = {}
         self.ended = asyncio.Event()
         self.lives_on = False
+        self.logged_in = "login" not in options
+        # The next prompt is the end.
+        self.doomed = False
         self.made = 0
         self.tasks: set[asyncio.Task[None]] = set()
         self._peer: Peer | None = None
@@ -110,12 +119,19 @@ class Agent:
             incoming.fail(*refused)
         elif incoming.method == "initialize":
             self.initialize(incoming)
+        elif incoming.method == "session/prompt" and self.doomed:
+            os._exit(9)
         elif incoming.method == "session/prompt":
             session = self.sessions[params["sessionId"]]
             session.turn = self.spawn(self.take_turn(session, params["prompt"], incoming))
-        elif incoming.method in ("session/new", "session/load", "session/resume"):
+        elif incoming.method in ("session/new", "session/load", "session/resume", "session/fork"):
             self.spawn(self.open(incoming, params))
-        elif incoming.method == "session/close":
+        elif incoming.method == "_session/steering":
+            self.steer(incoming, params)
+        elif incoming.method == "authenticate":
+            self.logged_in = params["methodId"] == self.options.get("login")
+            incoming.reply(None)
+        elif incoming.method in ("session/close", "session/set_mode", "session/set_config_option"):
             incoming.reply({})
         else:
             incoming.fail(METHOD_NOT_FOUND, f"no {incoming.method} here")
@@ -135,7 +151,7 @@ class Agent:
                 os._exit(3)
             case "hang":
                 return
-        can: dict[str, object] = {name: {} for name in ("resume", "close") if self.options.get(name)}
+        can: dict[str, object] = {name: {} for name in ("resume", "close", "fork") if self.options.get(name)}
         incoming.reply(
             {
                 "protocolVersion": 1,
@@ -146,11 +162,21 @@ class Agent:
                     "sessionCapabilities": can,
                 },
                 "authMethods": self.options.get("authentication", []),
+                "_meta": {"steering": {"supported": bool(self.options.get("steers"))}},
             }
         )
 
     async def open(self, incoming: Incoming, params: dict[str, Any]) -> None:
+        if not self.logged_in:
+            incoming.fail(-32000, "Authentication required")
+            return
+        if "slow" in self.options:
+            await self.gate(None, self.options["slow"])
         self.made += 1
+        if incoming.method == "session/fork":
+            known = (self.folder / params.pop("sessionId")).read_text()
+            params["sessionId"] = f"s{os.getpid()}-{self.made}"
+            (self.folder / params["sessionId"]).write_text(known)
         name = params.get("sessionId") or f"s{os.getpid()}-{self.made}"
         told = self.folder / name
         if incoming.method != "session/new" and not told.exists():
@@ -164,7 +190,8 @@ class Agent:
         lists = self.options.get("lists", "all")
         if lists == "all" or (lists == "second" and self.made == 2):
             await self.connect(session, params["mcpServers"])
-        incoming.reply({"sessionId": name} if incoming.method == "session/new" else {})
+        named = {"sessionId": name} if incoming.method in ("session/new", "session/fork") else {}
+        incoming.reply({**named, **self.options.get("state", {})})
 
     async def connect(self, session: Session, servers: list[dict[str, Any]]) -> None:
         for server in servers:
@@ -209,6 +236,14 @@ class Agent:
         session.turn = None
         for step in session.after:
             await self.do(session, step)
+
+    def steer(self, incoming: Incoming, params: dict[str, Any]) -> None:
+        outcome = self.options["steers"]
+        if outcome is True:
+            words = " ".join(block.get("text", "") for block in params["prompt"])
+            self.say(self.sessions[params["sessionId"]], f"<steered: {words}>")
+            outcome = "injected"
+        incoming.reply({"outcome": outcome})
 
     async def perform(self, session: Session, blocks: list[dict[str, Any]]) -> None:
         try:
@@ -270,7 +305,7 @@ class Agent:
         for number in range(count):
             self.say(session, f"{number} ")
             await self.peer.drain()
-        self.note("flooded", count)
+        self.note("flooded", {"count": count})
 
     async def do_repeat(self, session: Session, count: int, size: int) -> None:
         for _ in range(count):
@@ -299,26 +334,50 @@ class Agent:
         params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": self.made}}
         result = json.loads(await session.tools._request("tools/call", params))
         said = "".join(map(_shown, result["content"]))
+        self.note("result", {"tool": tool, "text": said, "isError": bool(result.get("isError"))})
         failed = " as an error" if result.get("isError") else ""
         self.say(session, f"<{tool} returned{failed}: {said}>")
 
     async def do_ask(self, session: Session, call: dict[str, Any], kinds: list[str]) -> None:
         call = {**call, "rawInput": _filled(call.get("rawInput"), session.server)}
         options = [{"optionId": f"the-{kind}", "kind": kind, "name": kind} for kind in kinds]
-        replied: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        identity = self.peer.call(
-            "session/request_permission",
-            {"sessionId": session.name, "toolCall": call, "options": options},
-            lambda reply: None if replied.done() else replied.set_result(reply),
-        )
-        try:
-            reply = await replied
-        except asyncio.CancelledError:
-            self.peer.withdraw(identity)
-            raise
+        params = {"sessionId": session.name, "toolCall": call, "options": options}
+        reply = await self.answered("session/request_permission", params)
         outcome = json.loads(reply.result)["outcome"] if isinstance(reply, Response) else {"outcome": "none"}
         self.note("outcome", outcome)
         self.say(session, f"<{call['toolCallId']}: {outcome.get('optionId', outcome['outcome'])}>")
+
+    async def do_read(self, session: Session, path: str, where: dict[str, int] | None = None) -> None:
+        params = {"sessionId": session.name, "path": path, **(where or {})}
+        await self.file(session, "fs/read_text_file", params)
+
+    async def do_write(self, session: Session, path: str, content: str) -> None:
+        params = {"sessionId": session.name, "path": path, "content": content}
+        await self.file(session, "fs/write_text_file", params)
+
+    async def file(self, session: Session, method: str, params: dict[str, Any]) -> None:
+        reply = await self.answered(method, params)
+        self.note("file", json.loads(reply.result) if isinstance(reply, Response) else _error(reply))
+        self.say(
+            session, f"<{method}: {'done' if isinstance(reply, Response) else _error(reply)['message']}>"
+        )
+
+    async def answered(self, method: str, params: dict[str, Any]) -> Reply:
+        """The client's reply. A request that is given up is withdrawn."""
+        replied: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+        def on_reply(reply: Reply) -> None:
+            # Noted as it comes, in the order of the wire.
+            self.note("replied", {"method": method})
+            if not replied.done():
+                replied.set_result(reply)
+
+        identity = self.peer.call(method, params, on_reply)
+        try:
+            return await replied
+        except asyncio.CancelledError:
+            self.peer.withdraw(identity)
+            raise
 
     def do_note(self, _session: Session, name: str) -> None:
         self.note(name, None)
@@ -332,7 +391,7 @@ class Agent:
         for step in steps:
             await self.do(session, step)
 
-    async def gate(self, _session: Session, name: str) -> None:
+    async def gate(self, _session: Session | None, name: str) -> None:
         while not (self.folder / name).exists():  # noqa: ASYNC110 - a file tells nobody that it is there
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -343,6 +402,9 @@ class Agent:
         await self.gate(session, name)
         work.cancel()
         await asyncio.wait({work})
+
+    def do_doom(self, _session: Session) -> None:
+        self.doomed = True
 
     def do_after(self, session: Session, steps: list[Any]) -> None:
         session.after = steps
@@ -372,6 +434,11 @@ class Agent:
     async def do_close(self, _session: Session) -> None:
         self.lives_on = True
         self.peer.close()
+
+
+def _error(reply: Reply) -> dict[str, Any]:
+    assert isinstance(reply, ErrorResponse)
+    return {"code": reply.error.code, "message": reply.error.message}
 
 
 def _shown(part: dict[str, Any]) -> str:

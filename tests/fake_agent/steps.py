@@ -12,6 +12,7 @@ that begins with its name (`agent.py` has one method for each):
     announce ID TOOL                      a `tool_call` of one of the consumer's tools, as `pending`
     call TOOL {…}                         call it, and say what came back
     ask {TOOL CALL} [KINDS]               ask for permission, and say the outcome
+    read PATH {line, limit}, write PATH TEXT   a file through the client; note the answer, and say what became of it
     all [STEPS], row [STEPS]              at once; one after the other
     gate NAME, note NAME                  until the test opens that gate; something for the test to wait for
     until NAME STEP                       the step, given up when the gate is opened
@@ -19,6 +20,7 @@ that begins with its name (`agent.py` has one method for each):
     hang, deaf, slow_stop NAME            wait to be cancelled; ignore that; heed it when the gate is opened
     stop REASON, error CODE TEXT          end the turn so
     exit CODE, close                      end the process; close its output, and live on
+    doom                                  end the process when the next prompt comes
 """
 
 from __future__ import annotations

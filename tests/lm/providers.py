@@ -50,7 +50,9 @@ async def within_deadline(work: Awaitable[_T]) -> _T:
         return await work
 
 
-def info(*, tool_calling: bool | int = True, image_input: bool = False) -> ModelInfo:
+def info(
+    *, tool_calling: bool | int = True, image_input: bool = False, required_calls: bool = True
+) -> ModelInfo:
     return ModelInfo(
         id="test",
         name="Test",
@@ -59,6 +61,7 @@ def info(*, tool_calling: bool | int = True, image_input: bool = False) -> Model
         max_input_tokens=1_000,
         max_output_tokens=1_000,
         capabilities=Capabilities(tool_calling=tool_calling, image_input=image_input),
+        required_calls=required_calls,
     )
 
 
@@ -71,9 +74,10 @@ class Provider:
         *,
         tool_calling: bool | int = True,
         image_input: bool = False,
+        required_calls: bool = True,
     ) -> None:
         self._body = body
-        self._info = info(tool_calling=tool_calling, image_input=image_input)
+        self._info = info(tool_calling=tool_calling, image_input=image_input, required_calls=required_calls)
 
     @property
     def info(self) -> ModelInfo:

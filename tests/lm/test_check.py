@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 
 from dragoman.backends.scripted import ScriptedModel, When, call, data, fail, image, reply, say, think
@@ -16,6 +17,7 @@ from dragoman.lm import (
     LanguageModel,
     LanguageModelError,
     Request,
+    RequestOptions,
     Sink,
     TextPart,
     ThinkingPart,
@@ -226,6 +228,10 @@ async def _calls_without_an_offer(request: Request, sink: Sink, token: Cancellat
         sink.report(ToolCallPart(f"dg_{next(_ids)}", PROBE_TOOL, {}))
 
 
+async def _never_calls(request: Request, sink: Sink, token: CancellationToken) -> None:
+    await good(msgspec.structs.replace(request, options=RequestOptions()), sink, token)
+
+
 def _bad_call(call_id: str, arguments: object = None, unparsed: str | None = None) -> Body:
     async def body(request: Request, sink: Sink, token: CancellationToken) -> None:
         if request.options.tools:
@@ -245,7 +251,7 @@ _BAD: list[tuple[str, Body, str]] = [
     ("S2", _then(TextPart("\ud83d")), "not a string of text"),
     ("S3", _then(ToolResultPart("dg_1", (TextPart("42"),))), "a tool result for 'dg_1' was reported"),
     ("S4.unique", _same_ids_every_time, "'dg_call_0' was used in an earlier answer"),
-    ("S4.unique", _ids_of_the_history, "'dg_probe_1' was used before"),
+    ("S4.unique", _ids_of_the_history, "'call_probe_1' was used before"),
     ("S4.legal", _bad_call("dg_{}__vscode-1"), "is not legal"),
     ("S4.namespaced", _bad_call("call_{}"), "does not begin with 'dg_'"),
     ("S5", _calls_without_an_offer, f"the tool '{PROBE_TOOL}' was not offered"),
@@ -262,6 +268,7 @@ _BAD: list[tuple[str, Body, str]] = [
     ("S10", _thinks_aloud, "marked <think>"),
     ("S11", _then(DataPart("", b"x")), "has no mime type"),
     ("S13", _then(TextPart("[a](comm"), TextPart("and:x)")), "a link that would act"),
+    ("T14", _never_calls, "a tool call was required and none was made"),
 ]
 
 
@@ -373,7 +380,7 @@ async def _quiet(request: Request, sink: Sink, _token: CancellationToken) -> Non
 
 
 def test_s12_what_nobody_could_have_broken_is_not_exercised() -> None:
-    report = checked(_quiet)
+    report = checked(Provider(_quiet, required_calls=False))
     assert {row.rule.id for row in report.rows if row.verdict == "not exercised"} == {
         "S4.unique",
         "S4.legal",
@@ -384,6 +391,7 @@ def test_s12_what_nobody_could_have_broken_is_not_exercised() -> None:
         "S10",
         "S11",
         "S12",
+        "T14",
     }
     assert report.passed
     assert _row(report, "S5").detail == "no call was made"
@@ -478,6 +486,13 @@ def test_a_model_without_tools_is_offered_none(tool_calling: bool | int) -> None
     assert any(probe.request.options.tools for probe in probes(info(tool_calling=1)))
 
 
+def test_t14_a_call_is_required_only_of_a_model_that_can_be_made_to_call() -> None:
+    able, unable = ({probe.name for probe in probes(info(required_calls=can))} for can in (True, False))
+    assert able - unable == {"tool required"}
+    report = checked(Provider(good, required_calls=False))
+    assert (_row(report, "T14").verdict, report.passed) == ("not exercised", True)
+
+
 def test_a_model_that_takes_images_is_shown_one() -> None:
     with_images = {probe.name for probe in probes(info(image_input=True))}
     assert with_images - {probe.name for probe in probes(info())} == {"image"}
@@ -513,7 +528,7 @@ def test_s12_a_scripted_model_keeps_every_rule() -> None:
 
 
 def test_s12_the_table_names_every_rule_with_title_and_verdict() -> None:
-    report = checked(_quiet)
+    report = checked(Provider(_quiet, required_calls=False))
     text = render(report)
     assert text.startswith("Test (test) and the stream rules\n")
     for row in report.rows:
@@ -521,7 +536,7 @@ def test_s12_the_table_names_every_rule_with_title_and_verdict() -> None:
         assert row.rule.title in line
         assert row.verdict in line
         assert row.detail in line
-    assert text.endswith("6 passed, 0 failed, 9 not exercised.")
+    assert text.endswith("6 passed, 0 failed, 10 not exercised.")
 
 
 def test_the_table_is_plain_whatever_a_model_puts_into_it() -> None:

@@ -753,7 +753,6 @@ async def test_a_request_that_cannot_be_honoured_is_refused_before_the_model_see
         (ask(), 2),
         (ask(tools=()), False),
         (ask(tools=()), 0),
-        (ask(tool_mode="required"), True),
         (ask(user("x"), assistant(CALL), user(ToolResultPart("dg_1"))), True),
     ],
 )
@@ -770,3 +769,50 @@ async def test_a_request_that_can_be_honoured_reaches_the_model(
     await respond(GuardedModel(Provider(body, tool_calling=tool_calling)), request_)
     assert seen == [request_]
     assert all(isinstance(tool, ToolDefinition) for tool in seen[0].options.tools)
+
+
+async def test_t14_a_model_that_cannot_be_made_to_call_is_not_asked() -> None:
+    async def body(_request: Request, _sink: Sink, _token: CancellationToken) -> None:
+        pytest.fail("the model was asked")
+
+    error = await _fails(Provider(body, required_calls=False), ask(tool_mode="required"))
+    assert (error.kind, bool(error.hint)) == ("bad_request", True)
+    assert "decides for itself" in error.message
+
+
+async def test_t14_a_model_that_can_be_made_to_call_is_told_and_does() -> None:
+    seen: list[Request] = []
+
+    async def body(request: Request, sink: Sink, _token: CancellationToken) -> None:
+        seen.append(request)
+        sink.report(TextPart("I look."))
+        sink.report(CALL)
+
+    request = ask(tool_mode="required")
+    assert await respond(GuardedModel(Provider(body)), request) == [TextPart("I look."), CALL]
+    assert seen == [request]
+
+
+@pytest.mark.parametrize("parts", [(), (MARKER,)])
+async def test_t14_an_answer_without_the_required_call_has_failed(parts: tuple[Part, ...]) -> None:
+    error = await _fails(plays(*parts), ask(tool_mode="required"))
+    assert isinstance(error, RuleBroken)
+    assert error.violation.rule.id == "T14"
+
+
+async def test_t14_words_instead_of_the_required_call_are_kept_and_the_failure_told() -> None:
+    said, told = await respond(GuardedModel(plays(TextPart("No need."))), ask(tool_mode="required"))
+    assert said == TextPart("No need.")
+    assert isinstance(told, TextPart)
+    assert "T14" in told.value
+
+
+async def test_t14_a_cancelled_answer_owes_no_call() -> None:
+    source = CancellationSource()
+
+    async def body(_request: Request, sink: Sink, _token: CancellationToken) -> None:
+        sink.report(TextPart("I"))
+        source.cancel()
+
+    got = await respond(GuardedModel(Provider(body)), ask(tool_mode="required"), source.token)
+    assert got == [TextPart("I")]

@@ -187,6 +187,23 @@ async def test_a_reply_that_is_missing_says_what_to_do() -> None:
     assert caught.value.hint == "Add a line whose conditions hold, or one without any at the end."
 
 
+async def test_t14_a_reply_that_makes_no_call_is_refused_where_one_is_required() -> None:
+    model = ScriptedModel.of("Words.", call("read_file"), fail("unavailable", "Not now"))
+    required = ask(tool_mode="required")
+    with pytest.raises(
+        LanguageModelError, match=r"A tool call is required, but the reply .* makes none"
+    ) as caught:
+        await respond(model, required)
+    assert (caught.value.kind, bool(caught.value.hint)) == ("bad_request", True)
+    assert await _text(model, ask()) == "Words."
+    messages = (user("x"), assistant("y"), user("z"))
+    parts = await respond(GuardedModel(model), ask(*messages, tool_mode="required"))
+    assert [type(part) for part in parts] == [ToolCallPart]
+    # A reply that fails is no answer at all, and owes nothing.
+    with pytest.raises(LanguageModelError, match="Not now"):
+        await respond(model, ask(*messages, assistant("y"), user("z"), tool_mode="required"))
+
+
 @pytest.mark.parametrize(
     ("when", "request_", "holds"),
     [

@@ -6,15 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.store import ConversationStore, Database, StoredConversation
+from dragoman.store import ConversationStore, Database, Holding, StoredConversation
 
 _NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def _conversation(
-    id_: str = "one", *, owner: str = "", days: int = 0, content: bytes = b"{}"
+    id_: str = "one",
+    *,
+    owner: str = "",
+    days: int = 0,
+    content: bytes = b"{}",
+    until: float = 0.0,
+    revision: int = 0,
 ) -> StoredConversation:
-    return StoredConversation(id_, "agent", "Hello", "/folder", owner, _NOW - timedelta(days=days), content)
+    used_at = _NOW - timedelta(days=days)
+    return StoredConversation(id_, "agent", "Hello", "/folder", owner, used_at, content, until, revision)
 
 
 @pytest.fixture
@@ -27,40 +34,84 @@ def test_what_was_saved_is_found_after_a_restart(tmp_path: Path) -> None:
     with Database.open(tmp_path) as first:
         ConversationStore(first).save(_conversation(content=b"\x00\xff"))
     with Database.open(tmp_path) as second:
-        assert ConversationStore(second).find("one") == _conversation(content=b"\x00\xff")
+        assert ConversationStore(second).find("one") == _conversation(content=b"\x00\xff", revision=1)
 
 
 def test_saving_again_replaces_what_was_there(database: Database) -> None:
     store = ConversationStore(database)
     store.save(_conversation())
     store.save(_conversation(content=b"later", owner="me"))
-    assert store.all() == [_conversation(content=b"later", owner="me")]
+    assert store.all() == [_conversation(content=b"later", owner="me", revision=2)]
 
 
-def test_conversations_are_listed_by_use_and_by_model(database: Database) -> None:
+def test_conversations_are_listed_by_use(database: Database) -> None:
     store = ConversationStore(database)
     for id_, days in (("old", 3), ("new", 1), ("middle", 2)):
         store.save(_conversation(id_, days=days))
     store.save(StoredConversation("other", "another", "", "", "", _NOW, b""))
     assert [each.id for each in store.all()] == ["other", "new", "middle", "old"]
-    assert [each.id for each in store.of_model("agent")] == ["old", "middle", "new"]
 
 
 def test_a_conversation_has_one_owner(database: Database) -> None:
     store = ConversationStore(database)
     store.save(_conversation())
-    assert store.claim("one", "first", instead_of="")
-    assert not store.claim("one", "second", instead_of="")
-    assert store.claim("one", "second", instead_of="first")
-    assert not store.claim("none", "second", instead_of="")
+    free = store.holding("one")
+    assert free == Holding("", 0.0, 1)
+    assert store.claim("one", "first", 50.0, instead_of=free) == 2
+    assert store.claim("one", "second", 60.0, instead_of=free) is None
+    held = store.holding("one")
+    assert held == Holding("first", 50.0, 2)
+    assert store.claim("one", "second", 60.0, instead_of=held) == 3
+    assert store.claim("none", "second", 60.0, instead_of=held) is None
+
+
+def test_only_its_owner_writes_a_conversation(database: Database) -> None:
+    store = ConversationStore(database)
+    assert store.save(_conversation(owner="me"), "me") == 1
+    assert store.save(_conversation(owner="me", content=b"mine"), "me") == 2
+    assert store.save(_conversation(owner="you", content=b"yours"), "you") is None
+    found = store.find("one")
+    assert found is not None
+    assert (found.owner, found.content, found.revision) == ("me", b"mine", 2)
+
+
+def test_an_owner_renews_all_it_has_and_releases_all_of_a_model(database: Database) -> None:
+    store = ConversationStore(database)
+    for id_, owner in (("a", "me"), ("b", "me"), ("c", "you")):
+        store.save(_conversation(id_, owner=owner, until=10.0), owner)
+    store.renew("me", 99.0)
+    assert [store.holding(id_) for id_ in "abc"] == [
+        Holding("me", 99.0, 1),
+        Holding("me", 99.0, 2),
+        Holding("you", 10.0, 3),
+    ]
+    store.release("me", "another model")
+    assert store.holding("a") == Holding("me", 99.0, 1)
+    store.release("me", "agent")
+    assert [held.owner for id_ in "abc" if (held := store.holding(id_))] == ["", "", "you"]
+
+
+def test_what_others_have_changed_is_seen(tmp_path: Path) -> None:
+    with Database.open(tmp_path) as first, Database.open(tmp_path) as second:
+        ours, theirs = ConversationStore(first), ConversationStore(second)
+        seen = ours.version_seen()
+        ours.save(_conversation("one"))
+        assert ours.version_seen() == seen
+        theirs.save(_conversation("two"))
+        theirs.save(_conversation("one"))
+        assert ours.version_seen() != seen
+        assert ours.changed_since(0, "agent") == [("two", 2), ("one", 3)]
+        assert ours.changed_since(2, "agent") == [("one", 3)]
+        assert ours.changed_since(0, "another") == []
 
 
 def test_what_nobody_uses_is_forgotten_in_time_and_what_is_owned_is_not(database: Database) -> None:
     store = ConversationStore(database)
     store.save(_conversation("old", days=40))
-    store.save(_conversation("owned", owner="me", days=40))
+    store.save(_conversation("owned", owner="me", days=40, until=100.0))
+    store.save(_conversation("abandoned", owner="dead", days=40, until=50.0))
     store.save(_conversation("new", days=1))
-    assert store.forget_before(_NOW - timedelta(days=30)) == 1
+    assert store.forget_before(_NOW - timedelta(days=30), now=60.0) == 2
     assert [each.id for each in store.all()] == ["new", "owned"]
 
 

@@ -234,7 +234,7 @@ def test_commands_at_the_prompt(folder: Folder) -> None:
     chat.enter("/modle")
     chat.wait_for("Did you mean /model")
     chat.enter("/model demo")
-    chat.wait_for("Going on with Demo.")
+    chat.wait_for("Going on with Demo agent.")
     chat.enter("/quit")
     assert chat.wait_end() == 0
 

@@ -34,7 +34,9 @@ class _Stage:
     def __init__(self, folder: Path) -> None:
         script = folder / "second.jsonl"
         script.write_text('{"model": {"name": "The second"}}\n{"do": [{"say": "hi"}]}\n')
-        config = Config()
+        first = folder / "first.jsonl"
+        first.write_text('{"do": [{"say": "hi"}]}\n')
+        config = Config(models={"demo": ScriptModel(path=first)})
         config.models["second"] = ScriptModel(path=script)
         self.session = Session(
             config,
@@ -163,3 +165,16 @@ def test_what_can_be_typed_is_suggested(stage: _Stage) -> None:
     assert stage.words("what about #lo") == ["#lookUp"]
     assert stage.words("plain words") == []
     assert stage.words("") == []
+
+
+def test_how_an_agent_asks_is_no_tool_to_take_away(tmp_path: Path) -> None:
+    with Session(
+        Config(), "demo", state_dir=tmp_path, workspace=(tmp_path,), tools=(look_up,), clock=SystemClock()
+    ) as session:
+        assert len(session.registry.available()) > 1
+        commands = Commands(session, toggle_thinking=lambda: False)
+        output = io.StringIO()
+        Screen(Console(file=output, width=100)).print(commands.run("/tools"))
+        assert output.getvalue().split()[:2] == ["●", "look_up"]
+        assert "dragoman-agent-action" not in output.getvalue()
+        assert [text for text, _ in commands.suggest("/tools off ")] == ["look_up"]

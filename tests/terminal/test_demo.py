@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import pytest
 from rich.console import Console
 
 from dragoman.clock import SystemClock
@@ -21,7 +22,7 @@ from rich.console import Console
 from dragoman.clock import SystemClock
 from dragoman.demo.show import play_tour
 from dragoman.frontends.terminal.screen import Screen
-sys.exit(asyncio.run(play_tour(Screen(Console(file=sys.stdout)), SystemClock(), speed=20)))
+sys.exit(asyncio.run(play_tour(Screen(Console(file=sys.stdout)), SystemClock(), pace="instant")))
 """
 
 
@@ -47,39 +48,45 @@ def test_the_tour_without_a_terminal(tmp_path: Path) -> None:
         "✓ Listing",
         "• greetings.txt and market.txt hold the phrases",
         "❯ Which translations are missing?",
-        "✓ Reading greetings.txt",
-        "✓ Reading market.txt",
-        "✓ Looking up “thank you”",
-        "✓ Looking up “too expensive”",
+        "I read both lists.",
+        "✓ Reading ",
+        "✓ Reading ",
+        "✓ Looking up “",
+        "✓ Looking up “",
         "too expensive   market.txt      çok pahalı",
         "❯ Fill them in, and run the check.",
-        "? Change greetings.txt?",
+        "? Agent wants to change files: Write greetings.txt",
         "+thank you    = teşekkürler",
+        "s, w, a: for any change to",
         "Why not?",
-        "⊘ Change greetings.txt · denied · Too familiar",
+        "⊘ Agent wants to change files: Write greetings.txt · denied",
+        "You would rather have it otherwise: Too familiar for a stranger: teşekkür",
         "+thank you    = teşekkür ederim",
         "→ allowed once",
-        "? Run this command?",
-        "→ allowed for this session",
-        "✗ Running sh check.sh · failed",
-        "? Change market.txt?",
+        "✓ Write greetings.txt",
+        "? Agent wants to run a command",
+        "→ allowed for this session: this very command",
+        "✗ sh check.sh",
+        "? Agent wants to change files: Write market.txt",
         "→ allowed once",
-        "✓ Running sh check.sh",
-        "approved for this session",
+        "✓ Agent may run: sh check.sh · approved for this session",
+        "✓ sh check.sh",
         "Done: every phrase has its translation.",
     ]
     position = 0
     for line in in_order:
         position = text.find(line, position)
         assert position >= 0, f"{line!r} is missing, or not in its place, in:\n{text}"
-    assert text.count("? Run this command?") == 1
+        position += len(line)
+    assert text.count("? Agent wants to run a command") == 1
+    assert "dragoman-agent-action" not in text
     assert list(tmp_path.iterdir()) == [], "the demo leaves nothing behind"
 
 
 async def test_the_tour_looks_the_same_on_a_screen_that_does_not_move(tmp_path: Path) -> None:
     with (tmp_path / "tour").open("w", encoding="utf-8") as file:
         screen = Screen(Console(file=file, width=60), live=False)
-        assert await play_tour(screen, SystemClock(), speed=1000, scenes=SCENES[:1]) == 0
+        assert await play_tour(screen, SystemClock(), pace="instant", scenes=SCENES[:1]) == 0
     assert (
         (tmp_path / "tour").read_text("utf-8").endswith("  • check.sh finds those without a translation.\n\n")
     )
@@ -101,21 +108,29 @@ def test_a_chat_with_the_demo(folder: Folder) -> None:
     terminal.enter("1")
     terminal.wait_for("check.sh finds those without a translation")
     terminal.enter("hello")
-    terminal.wait_for("I am a script")
+    terminal.wait_for("Or try two permissions")
     terminal.wait_for(READY)
     terminal.type("\x04")
     assert terminal.wait_end() == 0
     assert not (folder.path / ".local").exists(), "the demo keeps nothing"
 
 
-def test_the_demo_in_a_folder_of_ones_own_says_where_the_phrasebook_is(folder: Folder) -> None:
+def test_the_demo_in_a_folder_of_ones_own_says_what_it_can_do(folder: Folder) -> None:
     result = folder.run("demo", "-p", "Fill them in")
-    assert result.returncode == 0
-    assert "`dragoman demo`" in result.stdout
+    assert result.returncode == 0, result.stderr
+    assert "two permissions" in result.stdout
+
+
+async def test_a_tour_whose_agent_fails_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with (tmp_path / "tour").open("w", encoding="utf-8") as file:
+        screen = Screen(Console(file=file, width=60), live=False)
+        assert await play_tour(screen, SystemClock(), pace="instant", scenes=SCENES[:1]) == 1
+    assert "✗ Demo agent" in (tmp_path / "tour").read_text("utf-8")
 
 
 async def test_the_picture_shows_the_tour_and_loads_nothing() -> None:
-    svg = await draw(speed=50)
+    svg = await draw(pace="instant")
     root = ET.fromstring(svg)  # noqa: S314 - our own
     text = "\n".join("".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text"))
     text = text.replace("\xa0", " ")

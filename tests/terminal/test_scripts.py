@@ -147,11 +147,17 @@ def test_somebody_who_reads_only_the_beginning(folder: Folder) -> None:
 
 def test_a_prompt_with_nothing_in_it_is_not_sent(folder: Folder) -> None:
     folder.script(_ECHO)
-    for arguments in (("-p", " "), ("-p", "-"), (), ("-p", "", "--json")):
+    for arguments in (("-p", " "), ("-p", "-"), ("-p", "", "--json")):
         result = folder.run(*arguments, given="\n")
         assert (result.returncode, result.stdout) == (2, "")
         assert result.stderr.startswith("dragoman: The prompt ")
         assert result.stderr.endswith("is empty.\n")
+    result = folder.run(given="\n")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(
+        "dragoman: There is no terminal to type at, and no prompt on standard input."
+    )
+    assert result.stderr.endswith("give a prompt: dragoman chat -p PROMPT\n")
 
 
 def test_a_misspelt_tool_is_told_before_it_is_relied_on(folder: Folder) -> None:

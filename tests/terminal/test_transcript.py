@@ -279,3 +279,53 @@ def test_the_footer_stays_below_the_tools_that_run() -> None:
     assert stage.live() == "⠋ Reading a.txt · 0.0 s\nthe keys"
     stage.transcript.ask(None)
     assert stage.live() == "⠋ Reading a.txt · 0.0 s"
+
+
+_WANTS = ToolUsed(
+    ToolCallPart("1", "dragoman-agent-action-execute", {"title": "sh check_all.sh", "kind": "execute"})
+)
+
+
+def test_what_an_agent_does_by_itself_is_seen_though_thinking_is_folded() -> None:
+    shown = _Stage().play(
+        ThinkingReported("\n\n▸ sh check\\_all.sh\n"),
+        ThinkingReported("\n    one is missing\n"),
+        ThinkingReported("\n\n✗ sh check\\_all.sh\n"),
+        TextReported("One is left.\n"),
+        Ended("completed"),
+    )
+    assert shown == "✗ sh check_all.sh\n\n  One is left.\n"
+
+
+def test_a_thought_among_what_an_agent_does_is_still_a_thought() -> None:
+    shown = _Stage().play(
+        ThinkingReported("Let me see."),
+        ThinkingReported("\n\n✓ ls\n"),
+        TextReported("Done.\n"),
+        Ended("completed"),
+    )
+    assert shown == "✻ thought\n✓ ls\n\n  Done.\n"
+
+
+def test_an_agents_request_that_a_person_has_just_allowed_needs_no_line_of_its_own() -> None:
+    allowed = ToolResultPart("1", (TextPart("dragoman-grant-x"),), outcome="ok")
+    started = ToolStarted("1", _WANTS.call.name, "Agent may run: sh check_all.sh", "approved once")
+    assert _Stage().play(_WANTS, started, ToolFinished(allowed, approved=True)) == ""
+    spared = ToolStarted("1", _WANTS.call.name, "Agent may run: sh check_all.sh", "approved for this session")
+    assert (
+        _Stage().play(_WANTS, spared, ToolFinished(allowed, approved=True))
+        == "✓ Agent may run: sh check_all.sh · approved for this session\n"
+    )
+
+
+@pytest.mark.parametrize(("outcome", "word"), [("denied", "denied"), ("skipped", "skipped")])
+def test_an_agents_request_is_told_in_words_and_its_failure_not_again(outcome: Outcome, word: str) -> None:
+    refused = ToolResultPart("1", (TextPart("no"),), is_error=True, outcome=outcome)
+    shown = _Stage().play(
+        _WANTS,
+        ToolFinished(refused, approved=False),
+        ThinkingReported("\n\n✗ sh check\\_all.sh\n"),
+        TextReported("As you wish.\n"),
+        Ended("completed"),
+    )
+    assert shown == f"⊘ Agent wants to run: sh check_all.sh · {word}\n\n  As you wish.\n"

@@ -109,12 +109,17 @@ async def test_t15_a_path_that_is_nobodys_leads_nowhere(raw: _Raw, method: str) 
     for url in (
         f"{raw.url}x",
         f"{raw.url}/",
-        raw.url.rpartition("/")[0] + "/mcp",
+        raw.url.rpartition("/")[0] + "/sse",
         raw.url.rpartition("/")[0],
+        raw.url.rsplit("/", 2)[0] + "/mcp",
     ):
         refused = await raw.http.request(method, url, headers=raw.headers)
         assert refused.status_code == 404
         assert _tells_nothing(refused)
+
+
+async def test_the_address_ends_as_fast_agent_wants_it(raw: _Raw) -> None:
+    assert raw.url.endswith("/mcp")
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "localhost:1", "127.0.0.1.evil.example:80"])
@@ -132,7 +137,7 @@ async def test_t15_a_foreign_origin_is_refused(raw: _Raw, origin: str) -> None:
 
 
 async def test_t15_our_own_origin_is_none_of_a_strangers(raw: _Raw) -> None:
-    assert (await raw.post(_initialize(), origin=raw.url.rpartition("/")[0])).status_code == 200
+    assert (await raw.post(_initialize(), origin=raw.url.rsplit("/", 2)[0])).status_code == 200
 
 
 async def test_t15_a_session_is_worth_nothing_with_another_conversations_token(

@@ -33,6 +33,9 @@ __all__ = [
     "Chat",
     "Editor",
     "editor_in",
+    "image",
+    "noted",
+    "returned",
     "soon",
     "tool",
 ]
@@ -55,8 +58,8 @@ PERMISSIONS = [
 ]
 
 
-async def soon(work: Awaitable[_T]) -> _T:
-    return await asyncio.wait_for(work, DEADLINE_SECONDS)
+async def soon(work: Awaitable[_T], seconds: float = DEADLINE_SECONDS) -> _T:
+    return await asyncio.wait_for(work, seconds)
 
 
 @dataclass
@@ -95,7 +98,7 @@ class Answer:
                 self.news.clear()
                 await self.news.wait()
 
-        await soon(look())
+        await soon(look(), self.editor.patience)
 
     async def settled(self) -> Answer:
         async def look() -> None:
@@ -103,7 +106,7 @@ class Answer:
                 self.news.clear()
                 await self.news.wait()
 
-        await soon(look())
+        await soon(look(), self.editor.patience)
         return self
 
     def cancel(self) -> None:
@@ -118,10 +121,12 @@ class Answer:
 
 
 class Editor:
-    def __init__(self) -> None:
+    def __init__(self, patience: float = DEADLINE_SECONDS) -> None:
+        self.patience = patience
         self._peer: Peer | None = None
         self.answers: dict[int, Answer] = {}
         self.closed_because: str | None = None
+        self.logged: list[dict[str, Any]] = []
 
     @property
     def peer(self) -> Peer:
@@ -143,6 +148,8 @@ class Editor:
             assert answer.reply is None, "a part behind its result"
             answer.parts.append(params["part"])
             answer.news.set()
+        elif notification.method == "log":
+            self.logged.append(params)
 
     def closed(self, reason: str) -> None:
         self.closed_because = reason
@@ -150,7 +157,7 @@ class Editor:
     # Asking.
 
     async def ask(self, method: str, params: object) -> Any:
-        return json.loads(await soon(self.peer.request(method, params)))
+        return json.loads(await soon(self.peer.request(method, params), self.patience))
 
     async def initialize(self, folder: Path) -> Any:
         return await self.ask(
@@ -163,14 +170,16 @@ class Editor:
             },
         )
 
-    def respond(self, model: str, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> Answer:
+    def respond(
+        self, model: str, messages: list[dict[str, Any]], tools: list[dict[str, Any]], **options: object
+    ) -> Answer:
         answer = Answer(self)
 
         def on_reply(reply: Reply) -> None:
             answer.reply = reply
             answer.news.set()
 
-        params = {"modelId": model, "messages": messages, "options": {"tools": tools}}
+        params = {"modelId": model, "messages": messages, "options": {"tools": tools, **options}}
         identity = self.peer.call("lm/provideLanguageModelChatResponse", params, on_reply)
         assert isinstance(identity, int)
         answer.id = identity
@@ -192,13 +201,15 @@ class Chat:
     model: str = "demo"
     tools: list[dict[str, Any]] = field(default_factory=lambda: [*TOOLS, *PERMISSIONS])
     history: list[dict[str, Any]] = field(default_factory=list)
+    # Of every request, beside its tools.
+    options: dict[str, Any] = field(default_factory=dict)
 
     def begin(self, *contents: dict[str, Any] | str) -> Answer:
         """Each in a message of its own."""
         for part in contents:
             content = {"type": "text", "value": part} if isinstance(part, str) else part
             self.history.append({"role": "user", "content": [content]})
-        return self.editor.respond(self.model, list(self.history), self.tools)
+        return self.editor.respond(self.model, list(self.history), self.tools, **self.options)
 
     async def end(self, answer: Answer) -> Answer:
         await answer.settled()
@@ -220,6 +231,14 @@ def returned(call: dict[str, Any], *content: dict[str, Any] | str, **more: objec
 
 def image(data: bytes) -> dict[str, Any]:
     return {"type": "data", "mimeType": "image/png", "data": base64.b64encode(data).decode()}
+
+
+def noted(folder: Path, method: str) -> list[dict[str, Any]]:
+    """What the fake agents were sent, or did, by its name."""
+    journal = folder / "journal"
+    # The last line may be half written.
+    lines = journal.read_text().split("\n")[:-1] if journal.exists() else []
+    return [entry["params"] for entry in map(json.loads, lines) if entry["method"] == method]
 
 
 @asynccontextmanager

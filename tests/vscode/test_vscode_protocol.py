@@ -131,3 +131,12 @@ async def test_f15_the_end_of_our_input_is_an_end_with_status_0(tmp_path: Path) 
     async with editor_in(tmp_path) as (editor, process):
         editor.peer.close_writing()
         assert (await soon(process.wait())).code == 0
+
+
+async def test_what_is_logged_reaches_the_editor(tmp_path: Path) -> None:
+    async with editor_in(tmp_path) as (editor, _):
+        chat = Chat(editor)
+        await chat.say({"type": "tool_result", "callId": "dg_forged\n", "content": []}, "hello")
+        [logged] = [each for each in editor.logged if "not ours" in each["message"]]
+        assert logged == {"level": "warning", "message": logged["message"]}
+        assert "dg_forged\\n" in logged["message"], "on one line"

@@ -1,10 +1,18 @@
 """The bridge is killed in mid-chat and started again: the chat goes on as if nothing had happened."""
 
+import asyncio
 import os
 import signal
+import sys
 from pathlib import Path
 
+import pytest
+
+from dragoman.process import Ledger, ProcessIdentity
+from process.living import all_gone
 from vscode.editor import Chat, editor_in, returned, soon
+
+pytestmark = pytest.mark.long
 
 
 async def test_h21_f13_after_a_kill_the_next_request_goes_on_where_the_chat_was(tmp_path: Path) -> None:
@@ -56,3 +64,33 @@ async def test_h21_a_permission_that_was_open_is_asked_for_again_and_its_approva
         chat = Chat(editor, history=before.history)
         await chat.say(approved)
         assert not (tmp_path / "made").exists()
+
+
+async def test_i7_agents_are_written_down_and_what_a_crash_left_behind_is_ended(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "run" / "processes")
+    left = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "import time; time.sleep(600)", start_new_session=True
+    )
+    owner = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE
+    )
+    process, dead = ProcessIdentity.of(left.pid), ProcessIdentity.of(owner.pid)
+    assert process is not None
+    assert dead is not None
+    # As a process of ours would have written it that is dead by now.
+    ledger._owner = dead
+    ledger.record(process, ("an-agent",))
+    owner.kill()
+    await owner.wait()
+    try:
+        async with editor_in(tmp_path) as (editor, _):
+            await Chat(editor).say("hello")
+            assert await soon(left.wait()) == -signal.SIGTERM
+            [entry] = ledger.entries()
+            assert entry.process.lives()
+            await editor.ask("shutdown", {})
+            assert ledger.entries() == []
+            await soon(all_gone([entry.process.pid]))
+    finally:
+        if left.returncode is None:
+            left.kill()

@@ -135,10 +135,12 @@ one that you name with --config may.""",
         ),
         Command(
             "demo",
-            "a tour with a built-in model: no account, no network",
+            "a chat with the built-in demo agent: no account, no network",
             """\
-Talk to the built-in demo. It thinks, uses tools, asks for approval and takes
-no for an answer, without any account or network.
+Talk to the built-in demo agent: a real agent in a process of its own, which
+thinks, calls your tools, asks for permission and takes no for an answer,
+without any account or network. It works on a copy of a small phrasebook, and
+leaves nothing behind.
 
 When standard input is not a terminal it plays its tour by itself and exits.""",
             """\

@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterable
 
 from dragoman.backends.agent.history import Answer, Item, Result, Said
+from dragoman.backends.agent.owner import is_free
 from dragoman.backends.agent.saving import SavedError, load_conversation
 from dragoman.cli.actions import check_action
 from dragoman.cli.errors import DONE, FAILED, CommandError
@@ -103,7 +104,12 @@ def _told(item: Item) -> str:
 def _delete(store: ConversationStore, ids: Iterable[str]) -> int:
     status = DONE
     for id_ in ids:
-        if store.delete(id_):
+        holding = store.holding(id_)
+        if holding is not None and not is_free(holding):
+            pid, _, _ = holding.owner.partition(" ")
+            print(f"Conversation {id_} is under way in process {pid}. Try again when it has ended.")
+            status = FAILED
+        elif store.delete(id_):
             print(f"Conversation {id_} is deleted.")
         else:
             print(_unknown(id_))

@@ -1,4 +1,4 @@
-"""`dragoman demo`: a chat with the built-in model."""
+"""`dragoman demo`: a chat with the built-in demo agent."""
 
 from __future__ import annotations
 
@@ -17,4 +17,6 @@ def run(_arguments: Namespace, surroundings: Surroundings) -> int:
     config = surroundings.config()
     # A configuration may have another model of that name; the tour needs its own.
     models = config.models | {DEMO: BUILTIN_MODELS[DEMO]}
-    return start(msgspec.structs.replace(config, models=models), DEMO, surroundings, demo=True)
+    told = {id_: text for id_, text in config.announcements.items() if id_ != DEMO}
+    config = msgspec.structs.replace(config, models=models, announcements=told)
+    return start(config, DEMO, surroundings, demo=True)

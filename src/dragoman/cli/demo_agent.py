@@ -7,7 +7,8 @@ from pathlib import Path
 
 from dragoman.cli.errors import DONE, CommandError, UsageError
 from dragoman.cli.run import Surroundings
-from dragoman.demo.agent import PACES, serve_stdio
+from dragoman.demo.agent import serve_stdio
+from dragoman.demo.pace import PACES
 from dragoman.interruptible import run_interruptible
 from dragoman.jsonrpc import ConnectionClosed
 

@@ -17,7 +17,7 @@ from typing import Literal
 
 from dragoman import __version__
 from dragoman.cli.errors import DONE, FAILED
-from dragoman.cli.run import Surroundings
+from dragoman.cli.run import Surroundings, announce
 from dragoman.config import AcpModel, Config, ConfigError, resolved, unset, user_config_file
 from dragoman.interruptible import run_interruptible
 from dragoman.lm import CancellationSource, GuardedModel, LanguageModelError, Request, Response, user
@@ -80,6 +80,7 @@ def _findings(model: str | None, surroundings: Surroundings) -> Iterator[Finding
         if model in (None, model_id):
             yield from _model(config, model_id)
     if model is not None:
+        announce(config, model)
         yield _answer(config, model)
 
 

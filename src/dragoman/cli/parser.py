@@ -30,7 +30,8 @@ Dragoman makes any agent a language model, with a person deciding what may run.
 All commands and options: dragoman --help
 """.format(**{name: command.summary for name, command in COMMANDS.items()})
 
-_COMMAND_LIST = "\n".join(f"  {command.name:<11} {command.summary}" for command in COMMANDS.values())
+_WIDEST = max(map(len, COMMANDS))
+_COMMAND_LIST = "\n".join(f"  {command.name:<{_WIDEST}}  {command.summary}" for command in COMMANDS.values())
 
 _DESCRIPTION = f"""\
 Dragoman stands between consumers of language models and whatever answers them,

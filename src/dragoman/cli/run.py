@@ -13,6 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias, cast
 
+import msgspec
+
 from dragoman.cli.commands import Command
 from dragoman.cli.errors import FAILED, WRONG_USAGE, CommandError
 from dragoman.config import (
@@ -29,7 +31,7 @@ from dragoman.lm import LanguageModelError
 from dragoman.logs import Redaction, logging_to
 from dragoman.models import ModelNotUsable
 
-__all__ = ["Surroundings", "run"]
+__all__ = ["Surroundings", "announce", "run"]
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +55,15 @@ class Surroundings:
         config, notices = narrowed(config)
         for notice in notices:
             print(self.redaction.redacted(notice), file=sys.stderr)
-        return config
+        told = {id_: self.redaction.redacted(text) for id_, text in config.announcements.items()}
+        return msgspec.structs.replace(config, announcements=told)
+
+
+def announce(config: Config, *models: str) -> None:
+    """Say what is about to be started, where somebody else may have written that down."""
+    for model in models:
+        if model in config.announcements:
+            print(config.announcements[model], file=sys.stderr)
 
 
 _Run: TypeAlias = Callable[[Namespace, Surroundings], int]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 
 from dragoman.cli.errors import DONE, CommandError
-from dragoman.cli.run import Surroundings
+from dragoman.cli.run import Surroundings, announce
+from dragoman.frontends.vscode.log import logging_to_editor
 from dragoman.frontends.vscode.server import VsCodeServer
 from dragoman.interruptible import run_interruptible
 from dragoman.jsonrpc import CANCEL_REQUEST, ConnectionClosed, PeerOptions, connect_stdio
@@ -18,12 +19,15 @@ _OPTIONS = PeerOptions(name="editor", answers_malformed=True, cancel_methods=(CA
 
 def run(_arguments: Namespace, surroundings: Surroundings) -> int:
     config = surroundings.config()
+    # The editor will start those that are asked, without a word to a terminal.
+    announce(config, *config.announcements)
 
     async def serve() -> None:
         server = VsCodeServer(Models(config, surroundings.state_dir))
         try:
             peer = await connect_stdio(server, _OPTIONS)
-            await server.ended.wait()
+            with logging_to_editor(peer, surroundings.redaction.redacted):
+                await server.ended.wait()
             peer.close("the server has ended")
             await peer.wait_closed()
         finally:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from dragoman.config.problem import Complaint, dotted, quoted
 from dragoman.config.schema import AcpModel, Tables
+from dragoman.nearest import nearest
 
 __all__ = ["contradictions"]
 
@@ -18,12 +19,28 @@ def contradictions(tables: Tables) -> Iterator[Complaint]:
                 ("models", id_),
                 f'[{dotted(("models", id_))}] has neither "agent" nor "command". Add the one that starts it.',
             )
+        if isinstance(model, AcpModel) and model.agent is not None:
+            yield from _unknown_agent(id_, model.agent)
     yield from _unusable_patterns(tables.tools.urls)
     if not tables.serve.api_keys and not _is_loopback(tables.serve.host):
         yield (
             ("serve", "host"),
             f'"host" in [serve]: with {quoted(tables.serve.host)} other machines can connect, so add "api_keys".',
         )
+
+
+def _unknown_agent(model_id: str, agent: str) -> Iterator[Complaint]:
+    from dragoman.backends.agent.catalogue import CATALOGUE  # noqa: PLC0415 - with it come the messages of ACP
+
+    if agent not in CATALOGUE:
+        meant = nearest(agent, CATALOGUE)
+        hint = (
+            f"Did you mean {quoted(meant)}?"
+            if meant
+            else f'There are {", ".join(CATALOGUE)}; for any other agent leave "agent" out and give its "command".'
+        )
+        keys = ("models", model_id, "agent")
+        yield keys, f'"agent" in [{dotted(keys[:-1])}]: {quoted(agent)} is not in the catalogue. {hint}'
 
 
 def _unusable_patterns(patterns: Iterable[str]) -> Iterator[Complaint]:

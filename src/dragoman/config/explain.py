@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.inspect import (
+    AnyType,
     BoolType,
     CustomType,
     DictType,
@@ -38,7 +39,7 @@ from dragoman.nearest import nearest
 __all__ = ["SECRET_KEYS", "complaints"]
 
 # Keys whose values are not shown to anybody.
-SECRET_KEYS = frozenset({"api_key", "api_keys", "env"})
+SECRET_KEYS = frozenset({"api_key", "api_keys", "env", "headers"})
 
 # As much of a wrong value as one needs to find it by.
 _SHOWN = 40
@@ -117,6 +118,8 @@ def _fits(value: object, expected: Type) -> bool:
     match expected:
         case Metadata(type=inner):
             return _fits(value, inner)
+        case AnyType():
+            return True
         case BoolType():
             return isinstance(value, bool)
         case IntType():

@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman.config.contradictions import contradictions
 from dragoman.config.problem import Complaint, ConfigError, Problem
-from dragoman.config.schema import ModelConfig, ScriptModel, Tables, is_path
+from dragoman.config.schema import AcpModel, ModelConfig, Tables, is_path
 from dragoman.config.source import Source
 
 __all__ = ["BUILTIN_MODELS", "DEMO", "MAX_FILE_BYTES", "Config", "load"]
@@ -23,7 +23,7 @@ MAX_FILE_BYTES = 1024 * 1024
 DEMO = "demo"
 # Models that exist without any file. A file may define them anew.
 BUILTIN_MODELS: dict[str, ModelConfig] = {
-    DEMO: ScriptModel(path=Path(__file__).parent.parent / "demo" / "tour.jsonl"),
+    DEMO: AcpModel(agent="demo", command=("dragoman", "demo-agent"), name="Demo agent"),
 }
 
 _SYNTAX_ERROR = re.compile(
@@ -36,6 +36,8 @@ class Config(Tables, frozen=True, kw_only=True):
 
     models: dict[str, ModelConfig] = msgspec.field(default_factory=BUILTIN_MODELS.copy)
     source: Source = Source()
+    # What to tell the person before a model is started, by its id: where the file that says how was only found.
+    announcements: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def default_model(self) -> str:

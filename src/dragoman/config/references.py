@@ -22,7 +22,7 @@ from dragoman.config.schema import AcpModel, ModelConfig, ResponsesModel
 __all__ = ["resolved", "secrets", "unset"]
 
 _REFERENCE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
-_SECRET_NAME = re.compile(r"key|token|secret|password", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"key|token|secret|password|authorization|headers", re.IGNORECASE)
 # The command that means ourselves, whatever PATH says.
 _OURSELVES = "dragoman"
 
@@ -37,8 +37,10 @@ def resolved(config: Config, model_id: str, environ: Mapping[str, str] = os.envi
             env = {name: _value(value, environ) for name, value in model.env.items()}
             command = _command(model.command, config.source.folder)
             return msgspec.structs.replace(model, env=env, command=command)
-        case ResponsesModel(api_key=str() as key):
-            return msgspec.structs.replace(model, api_key=_value(key, environ))
+        case ResponsesModel(api_key=key):
+            headers = {name: _value(value, environ) for name, value in model.headers.items()}
+            key = key if key is None else _value(key, environ)
+            return msgspec.structs.replace(model, api_key=key, headers=headers)
         case _:
             return model
 
@@ -75,8 +77,10 @@ def _values(config: Config) -> Iterator[tuple[KeyPath, str]]:
         match model:
             case AcpModel(env=env):
                 yield from ((("models", model_id, "env", name), value) for name, value in env.items())
-            case ResponsesModel(api_key=str() as key):
-                yield ("models", model_id, "api_key"), key
+            case ResponsesModel(api_key=key, headers=headers):
+                if key is not None:
+                    yield ("models", model_id, "api_key"), key
+                yield from ((("models", model_id, "headers", name), value) for name, value in headers.items())
             case _:
                 pass
     yield from ((("serve", "api_keys", number), key) for number, key in enumerate(config.serve.api_keys))

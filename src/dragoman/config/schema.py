@@ -83,6 +83,8 @@ class AcpModel(_Model, frozen=True, kw_only=True, tag="acp"):
     # By the agent's own ids.
     mode: _Text | None = None
     options: dict[str, str | bool | int | float] = {}
+    # How the agent logs in when it says that it must: one of its own methods, by its id.
+    auth: _Text | None = None
     # Offer the agent file access through us.
     fs: bool = False
     # When the request offers no permission tool.
@@ -99,8 +101,20 @@ class ResponsesModel(_Model, frozen=True, kw_only=True, tag="responses"):
     ]
     model: _Text
     api_key: _Text | None = None
-    max_input_tokens: _Tokens = 1_000_000
-    max_output_tokens: _Tokens = 64_000
+    # Sent along with every request.
+    headers: dict[_Text, str] = {}
+    # Fields of a request, for every one that does not have them itself.
+    options: dict[str, object] = {}
+    # Left out, this and the limits are what the endpoint says of the model, if it does.
+    image_input: bool | None = None
+    # Without a single byte for so long, an answer has failed. A local model may have to be loaded first.
+    silence_seconds: Annotated[float, msgspec.Meta(gt=0, le=3_600)] = 120
+    max_input_tokens: _Tokens | None = None
+    max_output_tokens: _Tokens | None = None
+
+    def __repr__(self) -> str:
+        """Without the key and the headers, which are nobody's to see."""
+        return f"ResponsesModel(base_url={self.base_url!r}, model={self.model!r})"
 
 
 class ScriptModel(_Model, frozen=True, kw_only=True, tag="script"):
@@ -124,6 +138,8 @@ class Conversation(_Table, frozen=True):
     gather_milliseconds: Annotated[float, msgspec.Meta(ge=0, le=1_000)] = 150
     retry_seconds: _Seconds = 10
     replay_tokens: _Tokens = 100_000
+    # With more agents than this running, those that are idle are parked, the longest unused first.
+    max_agents: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 32
     keep_days: Annotated[float, msgspec.Meta(ge=0, le=3_650)] = 30
 
 

@@ -21,6 +21,7 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from dragoman.clock import SystemClock
+from dragoman.demo.pace import DEFAULT_PACE
 from dragoman.demo.show import play_tour
 from dragoman.demo.tour import SCENES
 from dragoman.frontends.terminal.screen import Screen
@@ -28,8 +29,10 @@ from dragoman.frontends.terminal.screen import Screen
 __all__ = ["draw"]
 
 _COLUMNS = 84
-# Where the picture ends: when the model has reacted to the first denial.
-_NEXT_QUESTION = "? Change"
+# Where the picture ends: when the agent has reacted to the first denial.
+_NEXT_QUESTION = "? Agent wants"
+# The folder that the demo works in has another name every time, and means nothing to whoever looks at the picture.
+_FOLDER = re.compile(r"/\S*dragoman-demo-\w+/")
 _FONTS = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 _NOT_OURS = re.compile(r"@font-face \{.*?\}\s*|<!--.*?-->\s*", re.DOTALL)
 _FONT_FAMILY = re.compile(r"font-family: [^;]*;")
@@ -45,16 +48,16 @@ _THEME = TerminalTheme(
 )  # fmt: skip
 
 
-async def draw(*, speed: float = 1.0) -> str:
+async def draw(*, pace: str = DEFAULT_PACE) -> str:
     """The picture, as the text of an SVG file."""
     output = io.StringIO()
     console = Console(file=output, width=_COLUMNS, height=50, force_terminal=True, color_system="standard")
     scenes = tuple(replace(scene, title="") for scene in SCENES[1:])
-    await play_tour(Screen(console, live=False), SystemClock(), speed=speed, scenes=scenes)
+    await play_tour(Screen(console, live=False), SystemClock(), pace=pace, scenes=scenes)
     paper = Console(
         file=io.StringIO(), record=True, width=_COLUMNS, force_terminal=True, color_system="truecolor"
     )
-    for line in _shown(output.getvalue().splitlines()):
+    for line in _shown(_FOLDER.sub("~/", output.getvalue()).splitlines()):
         paper.print(Text.from_ansi(line), no_wrap=True, crop=True)
     svg = paper.export_svg(title="dragoman", theme=_THEME, unique_id="dragoman")
     svg = _FONT_FAMILY.sub(f"font-family: {_FONTS};", _NOT_OURS.sub("", svg))

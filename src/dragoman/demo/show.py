@@ -1,7 +1,8 @@
-"""The demo in the terminal: a scripted model, a phrasebook to work on, and a tour for those who only want to watch.
+"""The demo in the terminal: the demo agent, a phrasebook to work on, and a tour for those who only want to watch.
 
-The phrasebook is copied to a temporary folder and removed again; approvals are kept beside it. Nothing of the demo
-touches the files or the approvals of whoever tries it.
+The agent is a process of its own, and everything it says and does comes through the bridge, as with any other agent. The
+phrasebook is copied to a temporary folder and removed again; the agent's sessions and all approvals are kept beside it.
+Nothing of the demo touches the files or the approvals of whoever tries it.
 """
 
 from __future__ import annotations
@@ -9,39 +10,38 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+import msgspec
 from rich.console import Console, RenderableType
 from rich.style import Style
 from rich.text import Text
 
-from dragoman.backends.scripted import ScriptedModel
 from dragoman.clock import Clock
-from dragoman.config import Config
+from dragoman.config import BUILTIN_MODELS, DEMO, AcpModel, Config
 from dragoman.demo.dictionary import dictionary
+from dragoman.demo.pace import DEFAULT_PACE, PACES
 from dragoman.demo.tour import SCENES, Scene, Tourist
 from dragoman.frontends.terminal.chat import Chat, Turns
 from dragoman.frontends.terminal.commands import Commands
 from dragoman.frontends.terminal.confirm import Asker
 from dragoman.frontends.terminal.entry import ChatOptions, interactive
-from dragoman.frontends.terminal.host import Host
+from dragoman.frontends.terminal.host import FAILED, Host
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.session import Session
 from dragoman.frontends.terminal.transcript import Transcript
-from dragoman.lm import GuardedModel
+from dragoman.loop.events import Ended, Event
 from dragoman.tools.builtin import builtin_tools
 
 __all__ = ["play_tour", "run_demo"]
 
-_HERE = Path(__file__).parent
-_SCRIPT = _HERE / "tour.jsonl"
-_PHRASEBOOK = _HERE / "phrasebook"
+_PHRASEBOOK = Path(__file__).parent / "phrasebook"
 # Whoever watches the tour wants to see it move, but not to wait; a file does not watch.
-_SPEED_ON_SCREEN = 4.0
-_SPEED_TO_FILE = 12.0
+_PACE_ON_SCREEN = "fast"
+_PACE_TO_FILE = "instant"
 
 _SUGGESTIONS = (
     "What is in this folder?",
@@ -55,8 +55,8 @@ async def run_demo(options: ChatOptions, clock: Clock) -> int:
     """A chat with the demo; without a terminal to type at, its tour."""
     if not sys.stdin.isatty():
         screen = Screen(Console(file=sys.stdout))
-        return await play_tour(screen, clock, speed=_SPEED_ON_SCREEN if screen.is_live else _SPEED_TO_FILE)
-    with _session(options.config, clock, speed=1.0) as session:
+        return await play_tour(screen, clock, pace=_PACE_ON_SCREEN if screen.is_live else _PACE_TO_FILE)
+    async with _session(options.config, clock, DEFAULT_PACE) as session:
         return await interactive(session, None, clock, _greeting())
 
 
@@ -64,39 +64,71 @@ async def play_tour(
     screen: Screen,
     clock: Clock,
     *,
-    speed: float,
+    pace: str,
     scenes: tuple[Scene, ...] = SCENES,
     config: Config | None = None,
 ) -> int:
     """The tour on `screen`. Returns an exit code."""
-    with _session(config or Config(), clock, speed=speed) as session:
+    async with _session(config or Config(), clock, pace) as session:
         transcript = Transcript(screen, clock, model=lambda: session.model.info.name)
         turns = Turns(session, Interrupts(clock))
-        tourist = Tourist(screen, clock, scenes=scenes, speed=speed)
+        tourist = Tourist(screen, clock, scenes=scenes, speed=PACES[pace].speed)
         asker = Asker(
             screen, transcript, tourist, clock, read_reason=tourist.read_reason, interrupt=turns.interrupt
         )
         commands = Commands(session, toggle_thinking=transcript.toggle_thinking)
-        chat = Chat(screen, transcript, commands, tourist, turns, Host(transcript, asker), clock)
-        return await chat.talk()
+        host = _Witness(transcript, asker)
+        status = await Chat(screen, transcript, commands, tourist, turns, host, clock).talk()
+        return FAILED if host.saw_failure else status
+
+
+class _Witness(Host):
+    """A person sees that something failed, and may try again; whoever plays the tour is told by its exit code."""
+
+    saw_failure = False
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, Ended) and event.reason != "completed":
+            self.saw_failure = True
+        super().on_event(event)
+
+
+@asynccontextmanager
+async def _session(config: Config, clock: Clock, pace: str) -> AsyncIterator[Session]:
+    with (
+        _folder() as folder,
+        Session(
+            _with_demo(config, folder / "sessions", pace),
+            DEMO,
+            state_dir=folder / "state",
+            workspace=(folder / _PHRASEBOOK.name,),
+            tools=(*builtin_tools(), dictionary(clock, speed=PACES[pace].speed)),
+            clock=clock,
+        ) as session,
+    ):
+        try:
+            yield session
+        finally:
+            await session.close()
 
 
 @contextmanager
-def _session(config: Config, clock: Clock, *, speed: float) -> Iterator[Session]:
-    with tempfile.TemporaryDirectory(prefix="dragoman-demo-") as folder:
-        workspace = Path(folder).resolve() / "phrasebook"
-        shutil.copytree(_PHRASEBOOK, workspace)
-        model = GuardedModel(ScriptedModel.from_file(_SCRIPT, id="demo", speed=speed))
-        with Session(
-            config,
-            "demo",
-            state_dir=workspace.parent / "state",
-            workspace=(workspace,),
-            tools=(*builtin_tools(), dictionary(clock, speed=speed)),
-            clock=clock,
-            build_model=lambda _config, _name: model,
-        ) as session:
-            yield session
+def _folder() -> Iterator[Path]:
+    """A folder with a phrasebook to work on, for as long as it is needed."""
+    with tempfile.TemporaryDirectory(prefix="dragoman-demo-") as name:
+        folder = Path(name).resolve()
+        shutil.copytree(_PHRASEBOOK, folder / _PHRASEBOOK.name)
+        yield folder
+
+
+def _with_demo(config: Config, sessions: Path, pace: str) -> Config:
+    """The built-in model, whatever the configuration calls by its name, with nothing kept outside of this folder."""
+    demo = BUILTIN_MODELS[DEMO]
+    if not isinstance(demo, AcpModel) or demo.command is None:
+        raise AssertionError("the demo is an agent")
+    command = (*demo.command, "--sessions", str(sessions), "--pace", pace)
+    models = config.models | {DEMO: msgspec.structs.replace(demo, command=command)}
+    return msgspec.structs.replace(config, models=models)
 
 
 def _greeting() -> RenderableType:
@@ -104,7 +136,7 @@ def _greeting() -> RenderableType:
         ("dragoman", Style(bold=True)),
         (" · demo\n", Style(color="cyan")),
         (
-            "A scripted model with a phrasebook to work on, in a folder of its own. Type a number, or the words:\n",
+            "A real agent, with a script for a mind and a phrasebook to work on. Type a number, or the words:\n",
             Style(dim=True),
         ),
     )

@@ -1,7 +1,7 @@
-"""The tour: the demo's chat with a scripted person, who types three prompts and decides four times.
+"""The tour: the demo agent's chat with a scripted person, who types three prompts and decides four times.
 
-Only the model's words and the person's keys are written down beforehand. The loop, the tools, the questions and the
-files are real; what is on the screen is what a chat shows.
+Only the agent's words and the person's keys are written down beforehand. The agent's process, the bridge to it, the
+tools, the questions and the files are real; what is on the screen is what a chat shows.
 """
 
 from __future__ import annotations
@@ -47,20 +47,21 @@ SCENES = (
     Scene(
         "What is in this folder?",
         title="Thinking, and a tool that only reads",
-        about="The model thinks, which is folded to one line, and lists files. That changes nothing: nobody is asked.",
+        about="An agent in a process of its own thinks, which is folded to one line, and calls a tool of the chat's. "
+        "Listing files changes nothing: nobody is asked.",
     ),
     Scene(
         "Which translations are missing?",
         title="Tools side by side",
-        about="Two files are read at the same time. Then a tool of your own, written in Python, looks up two phrases.",
+        about="It reads two files at the same time. Then a tool of your own, written in Python, looks up two phrases.",
     ),
     Scene(
         "Fill them in, and run the check.",
         keys="nysy",
         reason="Too familiar for a stranger: teşekkür ederim.",
         title="You decide",
-        about="Writing asks, with the difference. The first one is denied with a reason, and the model reacts. The "
-        "command is allowed for the session: the second time it runs without a question.",
+        about="The agent asks before it acts by itself, and you see the difference first. One is denied with a reason, "
+        "and the agent does better. A command is allowed for the session: the second time nobody is asked.",
     ),
 )
 

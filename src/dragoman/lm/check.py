@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 
 from dragoman.clock import Clock, DeadlinePassed, SystemClock, within
 from dragoman.lm.cancellation import CancellationSource
@@ -30,15 +31,29 @@ _MARKED_THINKING = re.compile(r"^\s*(</?(?:think|thinking|reasoning)>)", re.IGNO
 
 
 async def check(
-    model: LanguageModel, *, clock: Clock | None = None, answer_seconds: float = _ANSWER_SECONDS
+    model: LanguageModel,
+    *,
+    clock: Clock | None = None,
+    answer_seconds: float = _ANSWER_SECONDS,
+    on_probe: Callable[[Probe], object] = lambda _probe: None,
 ) -> Report:
-    """Put all probes to `model`. None takes longer than `answer_seconds`, whatever the model does."""
-    return await _Checker(model, clock or SystemClock(), answer_seconds).run()
+    """Put all probes to `model`, and tell `on_probe` of each as it begins.
+
+    None takes longer than `answer_seconds`, whatever the model does.
+    """
+    return await _Checker(model, clock or SystemClock(), answer_seconds, on_probe).run()
 
 
 class _Checker:
-    def __init__(self, model: LanguageModel, clock: Clock, answer_seconds: float) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        clock: Clock,
+        answer_seconds: float,
+        on_probe: Callable[[Probe], object],
+    ) -> None:
         self._model = model
+        self._on_probe = on_probe
         self._clock = clock
         self._answer_seconds = answer_seconds
         self._record = Record()
@@ -66,6 +81,7 @@ class _Checker:
 
     async def _put(self, probe: Probe) -> bool:
         """Whether the model answered: completely, and without being told to stop."""
+        self._on_probe(probe)
         source = CancellationSource()
         answer = _Answer(self._record, probe, source)
         work = asyncio.ensure_future(self._respond(probe, answer, source))
@@ -155,6 +171,8 @@ class _Answer:
                 self._record.findings.append(Finding(missing, self._probe.name))
             return False
         self._record.keeps("S9")
+        if self._probe.request.options.tool_mode == "required":
+            self._record.keeps("T14")
         marked = _MARKED_THINKING.search(self._text)
         if marked is not None:
             self._breaks("S10", f"the text has thinking in it, marked {marked[1]}", TextPart(self._text))

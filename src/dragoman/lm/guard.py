@@ -9,6 +9,7 @@ How a response ends, whoever ends it:
 - failed before the consumer had anything: it raises (S8);
 - failed afterwards: the error is told as text and the response resolves, unless the consumer keeps the parts of a
   failed response, which then gets the error as well (S8);
+- completed without a call that was required: it has failed (T14);
 - completed without anything visible: one line says so (S9).
 """
 
@@ -90,7 +91,7 @@ class GuardedModel:
         finally:
             guarded.end()
         # The rule that was broken first is the cause, whatever the provider made of it.
-        error = guarded.broken or error
+        error = guarded.broken or error or guarded.unkept_promise()
         if token.cancelled():
             return
         if error is None:
@@ -154,6 +155,11 @@ class _GuardedSink:
         """From here on nothing the provider reports reaches anybody."""
         self._watch.ended = True
 
+    def unkept_promise(self) -> RuleBroken | None:
+        """What a response that is complete owes and does not have. An empty one is made visible instead."""
+        missing = self._watch.missing()
+        return RuleBroken(missing) if missing is not None and missing.rule.id != "S9" else None
+
     def complete(self) -> None:
         if self._nothing_visible:
             self._sink.report(TextPart(EMPTY_ANSWER))
@@ -188,4 +194,10 @@ def _refuse_impossible(request: Request, info: ModelInfo) -> None:
             "bad_request",
             "A tool call is required, but no tool was offered.",
             hint="Offer a tool, or use the mode 'auto'.",
+        )
+    if request.options.tool_mode == "required" and not info.required_calls:
+        raise LanguageModelError(
+            "bad_request",
+            f"A tool call is required, but {info.name} decides for itself whether it calls a tool.",
+            hint="Use the mode 'auto', and say in the prompt which tool to use; or choose another model.",
         )

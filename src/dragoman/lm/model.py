@@ -33,6 +33,8 @@ class ModelInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     max_input_tokens: int
     max_output_tokens: int
     capabilities: Capabilities = Capabilities()
+    # Whether it can be made to call a tool (the mode "required"). An agent decides for itself.
+    required_calls: bool = False
     tooltip: str | None = None
     detail: str | None = None
     tags: tuple[str, ...] = ()

@@ -12,7 +12,17 @@ from dragoman.lm.model import ModelInfo
 from dragoman.lm.parts import UNKNOWN_PART, USAGE, DataPart, TextPart, ToolCallPart, ToolResultPart
 from dragoman.lm.request import Consumer, Features, Request, RequestOptions, ToolDefinition, ToolMode
 
-__all__ = ["AFTER_CANCEL", "IMPOSSIBLE", "PLAIN", "PROBE_TOOL", "SIDE_BY_SIDE", "Cancel", "Probe", "probes"]
+__all__ = [
+    "AFTER_CANCEL",
+    "IMPOSSIBLE",
+    "PLAIN",
+    "PROBE_TOOL",
+    "SIDE_BY_SIDE",
+    "Cancel",
+    "Probe",
+    "all_probes",
+    "probes",
+]
 
 # before: as soon as the model has begun. during: while the first part of the answer is being taken.
 Cancel: TypeAlias = Literal["before", "during"]
@@ -23,7 +33,8 @@ _TOOL = ToolDefinition(
     "The weather in a town. Use it whenever somebody asks about the weather.",
     {"type": "object", "properties": {"town": {"type": "string"}}, "required": ["town"]},
 )
-_CALL = ToolCallPart("dg_probe_1", PROBE_TOOL, {"town": "Izmir"})
+# Of another provider's making: an id that looks like one of ours would be taken for a forgery.
+_CALL = ToolCallPart("call_probe_1", PROBE_TOOL, {"town": "Izmir"})
 _QUESTION = user(f"What is the weather in Izmir? Use the tool {PROBE_TOOL}.")
 _LOOKED_UP = (
     _QUESTION,
@@ -67,11 +78,17 @@ SIDE_BY_SIDE = (
 )
 
 
+def all_probes(info: ModelInfo) -> tuple[Probe, ...]:
+    """Every one that is put to a model, in the order in which they begin."""
+    return (PLAIN, *probes(info), AFTER_CANCEL, *SIDE_BY_SIDE, IMPOSSIBLE)
+
+
 def probes(info: ModelInfo) -> Iterator[Probe]:
     """Those that are put one after the other, after the plain prompt."""
     if info.capabilities.tool_calling:
         yield Probe("tool offered", _request(_QUESTION, tools=(_TOOL,)))
-        yield Probe("tool required", _request(_QUESTION, tools=(_TOOL,), tool_mode="required"))
+        if info.required_calls:
+            yield Probe("tool required", _request(_QUESTION, tools=(_TOOL,), tool_mode="required"))
         yield Probe("tool result in the history", _request(*_LOOKED_UP, tools=(_TOOL,)))
         yield Probe(
             "another question after a tool",

@@ -126,6 +126,12 @@ RULES: dict[str, Rule] = {
             "Text has no active `command:` link and no link to the editor's pseudo hosts.",
             "2.6",
         ),
+        Rule(
+            "T14",
+            "required call made",
+            "Where the request requires a tool call, a response that is complete has made one.",
+            "VS Code's tool mode 'required'",
+        ),
     )
 }
 
@@ -160,6 +166,8 @@ class StreamWatch:
         self._call_ids = {call.call_id for message in request.messages for call in message.calls}
         self._call_ids.update(result.call_id for message in request.messages for result in message.results)
         self._thread = threading.get_ident()
+        self._requires_call = request.options.tool_mode == "required"
+        self._called = False
         self._visible = False
         self.ended = False
 
@@ -171,13 +179,15 @@ class StreamWatch:
             return Violation(RULES[rule], detail, part)
         if isinstance(part, ToolCallPart):
             self._call_ids.add(part.call_id)
-            self._visible = True
+            self._called = self._visible = True
         elif isinstance(part, TextPart) and not self._visible:
             self._visible = is_visible(part.value)
         return None
 
     def missing(self) -> Violation | None:
-        """What the response lacks, now that it is complete."""
+        """What the response lacks, now that it is complete. A call that was required matters more than words."""
+        if self._requires_call and not self._called:
+            return Violation(RULES["T14"], "a tool call was required and none was made")
         if self._visible:
             return None
         return Violation(RULES["S9"], "the answer has no text and no tool call")

@@ -1,7 +1,8 @@
 """Conversations that outlive the process, and the key that authenticates what we hand out about them.
 
 What a conversation consists of is its back end's affair: a row holds it as bytes, beside what everybody may want to know
-of it. Other processes use the same file: a conversation has an *owner*, the process in which it is under way.
+of it. Other processes use the same file: while a conversation is under way, it has an *owner*, which has it on a *lease*
+and renews that as long as it lives. Only the owner writes. Each change has a *revision*, higher than all before it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,18 @@ import msgspec
 
 from dragoman.store.database import Database
 
-__all__ = ["ConversationStore", "StoredConversation"]
+__all__ = ["ConversationStore", "Holding", "StoredConversation"]
 
 _KEY_BYTES = 32
+
+
+class Holding(msgspec.Struct, frozen=True, array_like=True):
+    """Who has a conversation, until when, and since which change of it."""
+
+    owner: str
+    # In seconds of the system's clock, which is the same for everybody here.
+    leased_until: float
+    revision: int
 
 
 class StoredConversation(msgspec.Struct, frozen=True, array_like=True):
@@ -29,13 +39,16 @@ class StoredConversation(msgspec.Struct, frozen=True, array_like=True):
     owner: str
     used_at: datetime
     content: bytes
+    leased_until: float = 0.0
+    revision: int = 0
 
 
 class _Key(msgspec.Struct, frozen=True, array_like=True):
     key: bytes
 
 
-_COLUMNS = "id, model, title, workspace, owner, used_at, content"
+_COLUMNS = "id, model, title, workspace, owner, used_at, content, leased_until, revision"
+_NEXT = "(SELECT ifnull(max(revision), 0) + 1 FROM conversations)"
 
 
 class ConversationStore:
@@ -51,12 +64,15 @@ class ConversationStore:
             [found] = database.rows(_Key, "SELECT key FROM keys WHERE name = 'tokens'")
         return found.key
 
-    def save(self, conversation: StoredConversation) -> None:
+    def save(self, conversation: StoredConversation, holder: str = "") -> int | None:
+        """Write what `holder` has. Returns the revision; None, with nothing written, when somebody else has it by now."""
         with self._database.writing() as database:
-            database.execute(
-                f"INSERT INTO conversations ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?) "  # noqa: S608 - our own words
+            changed = database.execute(
+                f"INSERT INTO conversations ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, {_NEXT}) "  # noqa: S608 - our own words
                 "ON CONFLICT (id) DO UPDATE SET title = excluded.title, owner = excluded.owner, "
-                "used_at = excluded.used_at, content = excluded.content",
+                "used_at = excluded.used_at, content = excluded.content, "
+                "leased_until = excluded.leased_until, revision = excluded.revision "
+                "WHERE conversations.owner = ?",
                 conversation.id,
                 conversation.model,
                 conversation.title,
@@ -64,15 +80,59 @@ class ConversationStore:
                 conversation.owner,
                 conversation.used_at.isoformat(),
                 conversation.content,
+                conversation.leased_until,
+                holder,
             )
+            held = self.holding(conversation.id)
+        return held.revision if changed and held is not None else None
 
-    def claim(self, id_: str, owner: str, instead_of: str) -> bool:
-        """Become the owner of a conversation, if it still belongs to whom one thinks it does."""
+    def holding(self, id_: str) -> Holding | None:
+        found = self._database.rows(
+            Holding, "SELECT owner, leased_until, revision FROM conversations WHERE id = ?", id_
+        )
+        return found[0] if found else None
+
+    def claim(self, id_: str, owner: str, until: float, instead_of: Holding) -> int | None:
+        """Become the owner, if it is still held as one thinks. Returns the revision; None when it is not."""
         with self._database.writing() as database:
             changed = database.execute(
-                "UPDATE conversations SET owner = ? WHERE id = ? AND owner = ?", owner, id_, instead_of
+                f"UPDATE conversations SET owner = ?, leased_until = ?, revision = {_NEXT} "  # noqa: S608 - our own words
+                "WHERE id = ? AND owner = ? AND revision = ?",
+                owner,
+                until,
+                id_,
+                instead_of.owner,
+                instead_of.revision,
             )
-        return changed == 1
+            held = self.holding(id_)
+        return held.revision if changed and held is not None else None
+
+    def renew(self, owner: str, until: float) -> None:
+        """All that this owner has is its own for longer."""
+        with self._database.writing() as database:
+            database.execute("UPDATE conversations SET leased_until = ? WHERE owner = ?", until, owner)
+
+    def version_seen(self) -> int:
+        """Another number than before when others have written since."""
+        return self._database.version_seen()
+
+    def changed_since(self, revision: int, model: str) -> list[tuple[str, int]]:
+        """Which conversations of a model, and what their revisions are now. The oldest change first."""
+        return self._database.rows(
+            tuple[str, int],
+            "SELECT id, revision FROM conversations WHERE revision > ? AND model = ? ORDER BY revision",
+            revision,
+            model,
+        )
+
+    def release(self, owner: str, model: str) -> None:
+        """Nothing of this model belongs to this owner any more."""
+        with self._database.writing() as database:
+            database.execute(
+                "UPDATE conversations SET owner = '', leased_until = 0 WHERE owner = ? AND model = ?",
+                owner,
+                model,
+            )
 
     def find(self, id_: str) -> StoredConversation | None:
         found = self._database.rows(
@@ -81,13 +141,6 @@ class ConversationStore:
             id_,
         )
         return found[0] if found else None
-
-    def of_model(self, model: str) -> list[StoredConversation]:
-        return self._database.rows(
-            StoredConversation,
-            f"SELECT {_COLUMNS} FROM conversations WHERE model = ? ORDER BY used_at",  # noqa: S608 - our own words
-            model,
-        )
 
     def all(self) -> list[StoredConversation]:
         """The latest first."""
@@ -100,9 +153,9 @@ class ConversationStore:
         with self._database.writing() as database:
             return database.execute("DELETE FROM conversations WHERE id = ?", id_) == 1
 
-    def forget_before(self, moment: datetime) -> int:
-        """Delete what nobody has used since, and nobody has. Returns how many."""
+    def forget_before(self, moment: datetime, now: float) -> int:
+        """Delete what nobody has used since, and nobody has now. Returns how many."""
         with self._database.writing() as database:
             return database.execute(
-                "DELETE FROM conversations WHERE owner = '' AND used_at < ?", moment.isoformat()
+                "DELETE FROM conversations WHERE leased_until < ? AND used_at < ?", now, moment.isoformat()
             )

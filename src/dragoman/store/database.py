@@ -71,6 +71,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # What authenticates markers and call ids.
         "CREATE TABLE keys (name TEXT PRIMARY KEY, key BLOB NOT NULL)",
     ),
+    (
+        # An owner's claim ends at a time, so that nobody waits for one that hangs.
+        "ALTER TABLE conversations ADD COLUMN leased_until REAL NOT NULL DEFAULT 0",
+        # Grows with every change of any conversation: what another process has changed is what has grown since.
+        "ALTER TABLE conversations ADD COLUMN revision INTEGER NOT NULL DEFAULT 0",
+        "CREATE INDEX conversations_by_revision ON conversations (revision)",
+    ),
 )
 
 Value = str | int | float | bytes | None
@@ -93,6 +100,8 @@ class Database:
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
         self.path = path
+        # Whether others are waited for. One that was, in vain, is stuck: until it is done, nobody waits for it again.
+        self._waits = True
 
     @classmethod
     def open(cls, folder: Path) -> Database:
@@ -117,6 +126,9 @@ class Database:
             with _mapped(path):
                 connection.execute("PRAGMA foreign_keys = ON")
                 _use_wal(connection)
+                # With write-ahead logging a commit survives us in any case. Only when the machine itself goes down may
+                # the last ones be missing, and then nobody has seen what they were for.
+                connection.execute("PRAGMA synchronous = NORMAL")
             database._migrate()
         except BaseException:
             database.close()
@@ -137,7 +149,7 @@ class Database:
         """A transaction: everything in it happens, or nothing does."""
         with _mapped(self.path):
             # Immediate: two that read first and then both want to write would each wait for the other.
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._begin()
             try:
                 yield self
                 self._connection.execute("COMMIT")
@@ -147,10 +159,29 @@ class Database:
                     self._connection.execute("ROLLBACK")
                 raise
 
+    def _begin(self) -> None:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if _primary_code(error) == sqlite3.SQLITE_BUSY:
+                self._wait_for_others(waits=False)
+            raise
+        self._wait_for_others(waits=True)
+
+    def _wait_for_others(self, *, waits: bool) -> None:
+        if waits != self._waits:
+            self._waits = waits
+            self._connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1_000) if waits else 0}")
+
     def execute(self, sql: str, *parameters: Value) -> int:
         """A statement that changes rows, inside `writing`. Returns how many it changed."""
         with _mapped(self.path):
             return self._connection.execute(sql, parameters).rowcount
+
+    def version_seen(self) -> int:
+        """Another number than before when others have written since. Our own writes do not count."""
+        [(version,)] = self.rows(tuple[int], "PRAGMA data_version")
+        return version
 
     def close(self) -> None:
         self._connection.close()

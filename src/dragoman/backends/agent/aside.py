@@ -12,11 +12,12 @@ from contextlib import suppress
 from dragoman.backends.agent.acp.content import Block
 from dragoman.backends.agent.acp.launch import RunningAgent, launch
 from dragoman.backends.agent.acp.link import TurnEnd
-from dragoman.backends.agent.acp.messages import PermissionRequest, SessionUpdate
+from dragoman.backends.agent.acp.messages import FileRequest, PermissionRequest, SessionUpdate
 from dragoman.backends.agent.asking import answer_agent
+from dragoman.backends.agent.filing import PERMISSION_REFUSED
 from dragoman.backends.agent.narrator import Narrator
 from dragoman.backends.agent.prompting import compose, last_words, split_prompt, system_text
-from dragoman.backends.agent.session import configure, started
+from dragoman.backends.agent.session import configure, logged_in, started
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.vocabulary import Refused
 from dragoman.clock import Clock, DeadlinePassed, within
@@ -50,13 +51,17 @@ class Aside:
     def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
         answer_agent(request, incoming, Refused())
 
+    def on_file(self, request: FileRequest, incoming: Incoming) -> None:
+        incoming.fail(PERMISSION_REFUSED, f"{request.path} is not for this session, which may do nothing.")
+
     async def borrow(self, agent: RunningAgent, workspace: tuple[str, ...]) -> None:
         """In a session of a process that belongs to somebody else. Raises `LanguageModelError`; can be cancelled."""
         link = agent.link
-        created = await started(agent, link.new_session(workspace, (), self), self._settings, self._clock)
+        entering = logged_in(link, self._settings, lambda: link.new_session(workspace, (), self))
+        created = await started(agent, entering, self._settings, self._clock)
         session = created.session_id
         try:
-            await configure(link, session, self._settings)
+            await configure(link, session, created, self._settings)
             ended: asyncio.Future[TurnEnd | None] = asyncio.get_running_loop().create_future()
             forget = agent.gone.on_cancel(lambda: _settle(ended, None))
             link.prompt(session, self._composed(agent), lambda end: _settle(ended, end))
@@ -95,7 +100,9 @@ class Aside:
     async def start(self, workspace: tuple[str, ...]) -> None:
         """In a process that is started for it."""
         settings = self._settings
-        agent = await launch(settings.name, settings.command, settings.env, workspace[0], lambda: None)
+        agent = await launch(
+            settings.name, settings.command, settings.env, workspace[0], lambda: None, settings.ledger
+        )
         try:
             await started(agent, agent.link.initialize(), settings, self._clock)
             await self.borrow(agent, workspace)

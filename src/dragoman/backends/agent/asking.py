@@ -6,20 +6,24 @@ tool of a request's class is handed a call; any other gets the configured policy
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dragoman.backends.agent.acp.messages import PermissionRequest
+from dragoman.backends.agent.changes import ApprovedEdits
 from dragoman.backends.agent.grants import Grants, PendingPermission
 from dragoman.backends.agent.permission import PERMISSION_TOOLS, Action, choose, permission_call
 from dragoman.backends.agent.settings import Policy
-from dragoman.backends.agent.vocabulary import CallAnswer, Granted, Pending, Refused
+from dragoman.backends.agent.vocabulary import CallAnswer, Granted, Pending, Refused, TurnCancelled
 from dragoman.jsonrpc import Incoming
-from dragoman.lm import ToolResultPart
+from dragoman.lm import JsonObject, ToolResultPart
 from dragoman.lm.gfm import escape
 
-__all__ = ["Asking", "Decided", "answer_agent", "verdict"]
+__all__ = ["Asking", "Decided", "Question", "answer_agent", "verdict"]
 
 _CANCELLED = {"outcome": {"outcome": "cancelled"}}
+# How a consumer's result reads when the person gave a reason.
+_WITH_REASON = "Tool use rejected with user message: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +34,14 @@ class Decided:
     notice: str
 
 
-@dataclass(slots=True)
-class _Open:
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the agent wants to do. `answer` tells it what became of that, and returns what the user should know."""
+
+    key: str
+    action: Action
     call_id: str
-    request: PermissionRequest
-    incoming: Incoming
+    answer: Callable[[CallAnswer], str | None]
 
 
 class Asking:
@@ -44,23 +51,18 @@ class Asking:
         self._conversation = conversation
         self._grants = grants
         self._policy = policy
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, Question] = {}
+        # What was approved in the turn under way, and which turn that is: a number, to see that it is another.
+        self.edits = ApprovedEdits()
+        self.turn = 0
 
-    def ask(
-        self,
-        request: PermissionRequest,
-        incoming: Incoming,
-        action: Action,
-        *,
-        call_id: str,
-        offered: frozenset[str],
-    ) -> Pending | Decided:
+    def ask(self, question: Question, offered: frozenset[str]) -> Pending | Decided:
+        action, call_id = question.action, question.call_id
         if PERMISSION_TOOLS[action.risk] not in offered:
             return self._by_policy(action)
-        key = f"permission:{incoming.id}"
-        self._open[key] = _Open(call_id, request, incoming)
+        self._open[question.key] = question
         nonce = self._grants.open(PendingPermission(call_id, action, self._conversation))
-        return Pending(key, "permission", permission_call(action, call_id, nonce))
+        return Pending(question.key, "permission", permission_call(action, call_id, nonce))
 
     def _by_policy(self, action: Action) -> Decided:
         granted = self._policy == "allow" or (self._policy == "allow-reads" and action.risk == "read")
@@ -75,18 +77,23 @@ class Asking:
         """Tell the agent. Returns what the user should know, if anything."""
         self._grants.close(pending.call_id)
         waiting = self._open.pop(pending.key, None)
-        if waiting is None:
-            return None
-        return answer_agent(waiting.request, waiting.incoming, answer)
+        return None if waiting is None else waiting.answer(answer)
 
-    def withdraw(self, key: str, call_id: str) -> None:
-        self._grants.close(call_id)
+    def withdraw(self, key: str) -> None:
+        """The agent does not wait any more; it is answered all the same, if nobody has yet."""
         waiting = self._open.pop(key, None)
-        if waiting is not None and not waiting.incoming.answered:
-            waiting.incoming.reply(_CANCELLED)
+        if waiting is not None:
+            self._grants.close(waiting.call_id)
+            waiting.answer(TurnCancelled())
+
+    def end_turn(self) -> None:
+        """What was approved in it is not approved any more."""
+        self.turn += 1
+        self.edits.clear()
 
     def close(self) -> None:
         """The agent is gone: nothing can be answered, and nothing may be granted."""
+        self.end_turn()
         waiting, self._open = self._open, {}
         for each in waiting.values():
             self._grants.close(each.call_id)
@@ -101,10 +108,16 @@ def answer_agent(request: PermissionRequest, incoming: Incoming, answer: CallAns
     if choice.option is None:
         incoming.reply(_CANCELLED)
     else:
-        incoming.reply({"outcome": {"outcome": "selected", "optionId": choice.option}})
+        selected: JsonObject = {"outcome": {"outcome": "selected", "optionId": choice.option}}
+        if isinstance(answer, Refused) and answer.reason:
+            # ACP has no place for it but this one; an agent that does not look there gets the plain refusal.
+            selected["_meta"] = {"dragoman": {"reason": answer.reason}}
+        incoming.reply(selected)
     return choice.notice
 
 
 def verdict(grants: Grants, result: ToolResultPart) -> CallAnswer:
     """What a result says about the permission it answers: granted only if it carries the proof."""
-    return Granted() if grants.redeem(result.call_id, result.text) else Refused()
+    if not result.is_error and grants.redeem(result.call_id, result.text):
+        return Granted()
+    return Refused(result.text.removeprefix(_WITH_REASON) if result.text.startswith(_WITH_REASON) else None)

@@ -6,7 +6,7 @@ An agent that is not here gets the careful defaults; what `initialize` says wins
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from dragoman.backends.agent.acp.messages import ToolActivity
@@ -28,26 +28,38 @@ class Traits:
     recognised_by: tuple[tuple[_Field, ...], ...] = ()
     # Environment without which the agent decides by itself, or hides our tools.
     env: tuple[tuple[str, str], ...] = ()
+    # What cannot work with it, by the name of the scenario in `tests/agents`, and why.
+    cannot: tuple[tuple[str, str], ...] = ()
 
 
 _BY_SERVER_AND_TOOL: tuple[_Field, ...] = (("rawInput.server", "{server}"), ("rawInput.tool", "{tool}"))
 
+_CLAUDE = Traits(
+    recognised_by=((("_meta.claudeCode.toolName", "mcp__{server}__{tool}"),),),
+    env=(("ENABLE_TOOL_SEARCH", "false"),),
+)
+
 CATALOGUE: Mapping[str, Traits] = {
     "demo": Traits(recognised_by=(_BY_SERVER_AND_TOOL,)),
-    "claude": Traits(
-        recognised_by=((("_meta.claudeCode.toolName", "mcp__{server}__{tool}"),),),
-        env=(("ENABLE_TOOL_SEARCH", "false"),),
-    ),
+    "claude": _CLAUDE,
+    # 0.49, the last for Node 20: a prompt right behind its new listing still goes with the old one.
+    "claude-node20": replace(_CLAUDE, lists_again=False),
     "codex": Traits(
         tool_limit_seconds=300.0,
         lists_again=False,
         recognised_by=(_BY_SERVER_AND_TOOL,),
         env=(("INITIAL_AGENT_MODE", "read-only"),),
+        cannot=(("one_of_two_denied", "a denial ends its turn, before what was allowed beside it has run"),),
     ),
-    "copilot": Traits(recognised_by=((("title", "{server}-{tool}"),),)),
-    "fast-agent": Traits(recognised_by=((("title", "{server}/{tool}"),),)),
+    # The title of a command is what the model calls it; its kind is not the model's to choose.
+    "copilot": Traits(recognised_by=((("title", "{server}-{tool}"), ("kind", "other")),)),
+    "fast-agent": Traits(
+        # It does, but a prompt that comes right behind still goes with the old list.
+        lists_again=False,
+        recognised_by=((("title", "{server}/{tool}"),),),
+    ),
     "gemini": Traits(tool_limit_seconds=600.0),
-    "opencode": Traits(),
+    "opencode": Traits(recognised_by=((("title", "{server}_{tool}"), ("kind", "other")),)),
     "qwen": Traits(tool_limit_seconds=600.0, lists_again=False),
 }
 
@@ -75,6 +87,8 @@ def _at(activity: ToolActivity, path: str) -> object:
     match first:
         case "title":
             value: object = activity.title
+        case "kind":
+            value = activity.kind
         case "rawInput":
             value = activity.raw_input
         case "_meta":

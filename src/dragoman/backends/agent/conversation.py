@@ -12,7 +12,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from dragoman.backends.agent import machine
 from dragoman.backends.agent.acp.launch import RunningAgent
@@ -25,6 +26,7 @@ from dragoman.backends.agent.permission import is_permission_tool
 from dragoman.backends.agent.prompting import compose, split_prompt, system_text
 from dragoman.backends.agent.records import Record, Records
 from dragoman.backends.agent.reply import Reply
+from dragoman.backends.agent.saving import SavedConversation
 from dragoman.backends.agent.session import Session, SessionPlan, open_session
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.tokens import CallName, MarkerName, Tokens
@@ -41,6 +43,7 @@ from dragoman.backends.agent.vocabulary import (
     Emit,
     EndReply,
     Event,
+    Forget,
     Keep,
     OpenReply,
     Pending,
@@ -53,6 +56,8 @@ from dragoman.backends.agent.vocabulary import (
     SetTimer,
     Spoke,
     StartAgent,
+    Steer,
+    Steering,
     StopAgent,
     TimedOut,
     Timer,
@@ -73,7 +78,7 @@ from dragoman.lm import (
 )
 from dragoman.lm.gfm import notice
 
-__all__ = ["Conversation", "Surroundings"]
+__all__ = ["Conversation", "Save", "Surroundings"]
 
 _log = logging.getLogger(__name__)
 
@@ -81,6 +86,11 @@ _INTERRUPTED = "Error: The call was interrupted: nobody gave a result for it."
 _TIMED_OUT = "Error: Nobody decided about this call in time."
 # How long a prompt is held for an agent that is to list changed tools. Most do so at once, some never before a prompt.
 _LISTS_AGAIN_SECONDS = 1.0
+
+
+class Save(Protocol):
+    def __call__(self, record: Record, session: str | None, calls: int, *, held: bool) -> None:
+        """`session` is the agent's name for it, `calls` how many ids were issued; `held` while it is under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +103,8 @@ class Surroundings:
     grants: Grants
     records: Records
     clock: Clock
-    # Keeps a conversation on disk: its record, the agent's name for the session, how many call ids were issued.
-    save: Callable[[Record, str | None, int], None] = lambda _record, _session, _calls: None
+    # Keeps a conversation on disk.
+    save: Save
 
 
 class Conversation:
@@ -134,6 +144,7 @@ class Conversation:
         self._waits: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls = calls
+        self._is_kept_as_held = False
         # Of the latest request.
         self._tools: tuple[ToolDefinition, ...] = ()
         self._permission_tools: frozenset[str] = frozenset()
@@ -141,16 +152,44 @@ class Conversation:
         self._prompt: tuple[Message, ...] = ()
         self._context = ""
         self._context_sent = ""
+        # What had been sent before the last prompt.
+        self._context_before = ""
 
     @property
     def state(self) -> machine.State:
         return self._state
 
     @property
+    def is_held(self) -> bool:
+        """Something of it is under way here, or was said here and heard by nobody: nobody else can go on with it."""
+        return self._state.is_busy or self._state.kept
+
+    @property
+    def has_agent(self) -> bool:
+        return self._state.agent in ("starting", "up")
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing is left here that its record does not tell, but for a last answer that may be asked for again."""
+        last = self._record.last
+        ended_at = last.ended_at if last is not None else None
+        is_old = ended_at is None or self._around.clock.now() - ended_at > self._settings.timing.retry
+        return not self.is_held and not self.has_agent and is_old
+
+    @property
+    def saved(self) -> SavedConversation:
+        return SavedConversation(self._record, self._session_id, self._calls)
+
+    @property
     def lendable(self) -> RunningAgent | None:
         """Its agent, for a session of somebody else's. Not while it waits: some agents then answer nobody."""
         waits = self._state.pending or self._state.turn == "cancelling"
         return self._session.agent if self._session is not None and not waits else None
+
+    async def wait_started(self) -> None:
+        """Until its agent is up, or is known not to come; at once where none starts."""
+        if self._state.phase == "Starting" and self._starting is not None:
+            await asyncio.wait({self._starting})
 
     # The consumer's side.
 
@@ -183,7 +222,7 @@ class Conversation:
         turn = (last.turn if last else 0) + (0 if goes_on and last else 1)
         places = dict(found.places) if found.conversation == self.id else {}
         self._put(self._record.told(found.telling, places, digest, turn=turn))
-        self._save()
+        self._save(is_beginning=True)
         reply_record = self._record.last
         number = reply_record.number if reply_record else 1
         reply = Reply(number, request.consumer.features, self._settings.style, self)
@@ -212,8 +251,7 @@ class Conversation:
             and any(tool not in before for tool in self._tools)
         ):
             # Such an agent sees new tools in a new process only: parked, it is started for this request, and lists them.
-            self._clear_timer("idle")
-            self.dispatch(TimerPassed("idle"))
+            self.park()
         if self._session is not None:
             self._session.endpoint.set_tools(self._tools)
 
@@ -232,6 +270,9 @@ class Conversation:
                     self._carry_out(command)
         finally:
             self._busy = False
+        if self._is_kept_as_held and not self.is_held:
+            # It came to rest with nobody listening.
+            self._save()
 
     def _carry_out(self, command: Command) -> None:
         match command:
@@ -251,9 +292,14 @@ class Conversation:
                 self._end_reply(number, end, error)
             case Answer(pending=pending, answer=answer):
                 self._answer(pending, answer)
+            case Forget(pending=pending):
+                self._put(self._record.settled((pending.call_id,)))
             case SendPrompt(prompt=prompt):
                 self._send_prompt(prompt)
+            case Steer(steering=steering):
+                self._steer(steering)
             case SendCancel():
+                self._asking.end_turn()
                 self._kept.let_go()
                 if self._held is not None:
                     # So that the agent has heard of what was cancelled.
@@ -296,8 +342,9 @@ class Conversation:
         self._reply, self._last_reply = None, reply
         reply.finish(end, error)
 
-    def _save(self) -> None:
-        self._around.save(self._record, self._session_id, self._calls)
+    def _save(self, *, is_beginning: bool = False) -> None:
+        self._is_kept_as_held = is_beginning or self.is_held
+        self._around.save(self._record, self._session_id, self._calls, held=self._is_kept_as_held)
 
     def _put(self, record: Record) -> None:
         self._record = record
@@ -311,7 +358,7 @@ class Conversation:
             # It is gone, and how is about to be told.
             return
         context = self._context if self._context != self._context_sent else ""
-        self._context_sent = self._context
+        self._context_before, self._context_sent = self._context_sent, self._context
         fresh = session.is_fresh
         composed = compose(
             # An agent that has heard nothing yet gets everything before the last words as the transcript.
@@ -333,6 +380,22 @@ class Conversation:
             return
         self._held = send
         self._wait(self._send_when_listed(session, send))
+
+    def _steer(self, steering: Steering) -> None:
+        session = self._session
+        if session is None:
+            # It is gone, and how is about to be told.
+            return
+        composed = compose(
+            steering.prompt,
+            context="",
+            history=(),
+            images=session.takes_images,
+            budget=self._settings.replay_tokens,
+        )
+        for text in composed.notices:
+            self.dispatch(Spoke(TextPart(notice(text))))
+        session.steer(composed.blocks, lambda taken: session.ear.on_steered(steering.reply, taken=taken))
 
     async def _send_when_listed(self, session: Session, send: Callable[[], None]) -> None:
         """An agent that has been told of other tools looks at them first, and at them only with the next prompt."""
@@ -387,13 +450,23 @@ class Conversation:
         if session.is_fresh:
             self._context_sent = ""
         session.endpoint.set_tools(self._tools)
-        self.dispatch(AgentStarted())
+        self._wait(self._let_finish(session))
+        self.dispatch(AgentStarted(session.steers))
+
+    async def _let_finish(self, session: Session) -> None:
+        """An agent that is held could not show that it is gone: what it left in the pipe is read in any case."""
+        await session.agent.exited()
+        if self._session is session:
+            self._kept.let_go()
 
     def lost(self, session: Session) -> None:
         """The agent is gone by itself. What it still said has been heard; why it went, its process knows."""
         self._epoch += 1
         self._session = self._held = None
         self._asking.close()
+        if self._state.unheard:
+            # What was said with that prompt is said with it again.
+            self._context_sent = self._context_before
         if self._reply is None:
             # Nobody waits to be told why, and the next request must not wait for it.
             self.dispatch(AgentExited(LanguageModelError("agent_failed", f"{self._settings.name} ended.")))
@@ -425,7 +498,8 @@ class Conversation:
     # Flow: a consumer that is behind holds its agent.
 
     def pause_reading(self, by: object) -> None:
-        if self._session is not None:
+        # One that has ended says no more than is in the pipe.
+        if self._session is not None and not self._session.agent.has_exited:
             self._session.agent.peer.pause_reading(by)
 
     def resume_reading(self, by: object) -> None:
@@ -457,6 +531,10 @@ class Conversation:
         if task is not None:
             task.cancel()
 
+    def run(self, work: Coroutine[object, object, None]) -> None:
+        """Something for the agent that takes time, and is not left half done when the conversation is closed."""
+        self._spawn(work)
+
     def soon(self, seconds: float, then: Callable[[], None]) -> None:
         async def later() -> None:
             await self._around.clock.sleep(seconds)
@@ -481,6 +559,16 @@ class Conversation:
         if not task.cancelled() and task.exception() is not None:
             _log.error("a task of conversation %s failed", self.id, exc_info=task.exception())
 
+    def park(self) -> None:
+        """As after a long idleness."""
+        self._clear_timer("idle")
+        self.dispatch(TimerPassed("idle"))
+
+    async def retire(self) -> None:
+        """As `close`; and whatever is said here from now on counts no more, because it goes on elsewhere."""
+        self._around = replace(self._around, records=Records(), save=_nowhere)
+        await self.close()
+
     async def close(self) -> None:
         """End the agent and every wait. Requests that are open settle as cut off."""
         if self._reply is not None:
@@ -492,6 +580,10 @@ class Conversation:
         self._stop()
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+
+def _nowhere(record: Record, session: str | None, calls: int, *, held: bool) -> None:
+    """Not kept."""
 
 
 def _tool_answer(answer: CallAnswer) -> ToolAnswer:

@@ -9,23 +9,27 @@ import logging
 from typing import TYPE_CHECKING
 
 from dragoman.backends.agent.acp.link import TurnEnd
-from dragoman.backends.agent.acp.messages import PermissionRequest, SessionUpdate, ToolActivity
-from dragoman.backends.agent.asking import Decided, answer_agent
+from dragoman.backends.agent.acp.messages import FileRequest, PermissionRequest, SessionUpdate, ToolActivity
+from dragoman.backends.agent.asking import Decided, Question, answer_agent
+from dragoman.backends.agent.changes import ApprovedEdits
+from dragoman.backends.agent.filing import Filing
 from dragoman.backends.agent.permission import classify
 from dragoman.backends.agent.prompting import last_words
 from dragoman.backends.agent.toolserver import PendingCall
 from dragoman.backends.agent.vocabulary import (
     Announced,
+    CallAnswer,
     Called,
     Event,
     Granted,
     Pending,
     Refused,
     Spoke,
+    Steered,
     TurnEnded,
     Withdrawn,
 )
-from dragoman.jsonrpc import Incoming
+from dragoman.jsonrpc import REQUEST_CANCELLED, Incoming
 from dragoman.lm import LanguageModelError, TextPart, ToolCallPart
 from dragoman.lm.gfm import escape, notice
 
@@ -52,6 +56,7 @@ class Ear:
         self._announced: dict[str, str] = {}
         # Calls that we allowed because they are the consumer's own. One that never arrives was something else.
         self._allowed: dict[str, str] = {}
+        self._filing = Filing(conversation, self._tell)
 
     def _tell(self, event: Event) -> None:
         if self._conversation.hears(self._epoch):
@@ -85,20 +90,26 @@ class Ear:
             incoming.reply({"outcome": {"outcome": "cancelled"}})
             return
         known = session.narrator.known(request.tool_call)
-        own = session.own_tool((known, request.tool_call)) if conversation.recognises else None
-        if own is not None:
+        # Copilot names the server when it announces a call, and no more when it asks.
+        announced = self._announced.get(request.tool_call.tool_call_id)
+        own = announced or session.own_tool((known, request.tool_call))
+        if own is not None and conversation.recognises:
             # The consumer asks about its own tools. Asking twice would teach people to say yes.
             self._allowed[request.tool_call.tool_call_id] = own
             answer_agent(request, incoming, Granted())
             return
         action = classify(known, conversation.workspace)
-        asked = conversation.asking.ask(
-            request,
-            incoming,
-            action,
-            call_id=conversation.new_call_id(),
-            offered=conversation.permission_tools,
-        )
+        may_write = session.agent.link.offers_files and action.risk == "edit"
+        named = ApprovedEdits.named(known) if may_write else {}
+
+        def answer(decision: CallAnswer) -> str | None:
+            told = answer_agent(request, incoming, decision)
+            if isinstance(decision, Granted) and told is None:
+                conversation.asking.edits.add(named)
+            return told
+
+        question = Question(f"permission:{incoming.id!r}", action, conversation.new_call_id(), answer)
+        asked = conversation.asking.ask(question, conversation.permission_tools)
         if isinstance(asked, Decided):
             told = answer_agent(request, incoming, Granted() if asked.granted else Refused())
             self._tell(Spoke(TextPart(notice(asked.notice))))
@@ -108,13 +119,21 @@ class Ear:
         pending = asked
 
         def withdrawn() -> None:
-            conversation.asking.withdraw(pending.key, pending.call_id)
+            conversation.asking.withdraw(pending.key)
             self._tell(Withdrawn(pending.key))
 
         incoming.token.on_cancel(withdrawn)
         self._tell(Called(pending))
 
+    def on_file(self, request: FileRequest, incoming: Incoming) -> None:
+        if self.session is None or not self._conversation.hears(self._epoch):
+            incoming.fail(REQUEST_CANCELLED, "This session has ended.")
+        else:
+            self._filing.serve(request, incoming)
+
     def on_turn_end(self, end: TurnEnd) -> None:
+        if self._conversation.hears(self._epoch):
+            self._conversation.asking.end_turn()
         words = self.session.narrator.end_turn() if self.session is not None else ()
         if self._allowed and self._conversation.state.turn != "cancelling":
             words = (*words, TextPart(notice(self._found_out())))
@@ -124,6 +143,9 @@ class Ear:
         # What was allowed in a turn that we cancelled had no time to arrive.
         self._allowed.clear()
         self._tell(TurnEnded(words, end if isinstance(end, LanguageModelError) else None))
+
+    def on_steered(self, reply: int, *, taken: bool) -> None:
+        self._tell(Steered(reply, taken))
 
     def _found_out(self) -> str:
         """A call that was allowed as the consumer's own, and was not."""

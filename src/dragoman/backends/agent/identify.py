@@ -88,6 +88,8 @@ class Identified:
     prompt: tuple[Message, ...] = ()
     # What happened since our last reply without us: another model's turns.
     meanwhile: tuple[Message, ...] = ()
+    # Calls of which a result came too late, or a second time.
+    unwanted: tuple[str, ...] = ()
     # Markers and call ids that claim to be ours and are not.
     foreign: tuple[str, ...] = ()
 
@@ -320,6 +322,19 @@ class _Identification:
             )
             yield from _spoken([Message(message.role, content, message.name)])
 
+    def _unwanted(self, record: Record) -> Iterator[str]:
+        """Whose results nobody waits for. Those that were told before are only told again."""
+        seen = {item.call_id for item in record.items if isinstance(item, Result)}
+        wanted = set(record.pending)
+        for message in self._messages:
+            for result in message.results:
+                call_id = result.call_id
+                if call_id in wanted:
+                    wanted.remove(call_id)
+                elif call_id not in seen and self._is_call_of(record, call_id):
+                    seen.add(call_id)
+                    yield call_id
+
     def _is_call_of(self, record: Record, call_id: str) -> bool:
         name = self._known.tokens.read_call_id(call_id)
         return name is not None and name.conversation == record.id
@@ -371,6 +386,7 @@ class _Identification:
             results=results,
             prompt=prompt,
             meanwhile=meanwhile,
+            unwanted=tuple(self._unwanted(join.record)) if join else (),
             foreign=tuple(self._foreign),
         )
 

@@ -39,6 +39,13 @@ A prompt that the agent never heard (it was cancelled while the agent started) s
 with the next one. Calls whose agent is gone are *orphaned*: their results are told to the next agent in its prompt. A
 permission never is: the next agent asks again.
 
+What the user says while a turn runs waits for its end; an agent that can be *steered* gets it at once. What it does not
+take, or has not said that it took when the turn is over, waits like the rest.
+
+An agent that was idle may be gone, and nobody knows until it is prompted. When it goes without a sign of the turn (not
+a word, an announcement or a call), the prompt is given to another one, once, and nobody is told. One that has just been
+started has no such excuse: it would crash again.
+
 Somebody always waits with a limit. The `gather` timers run while siblings are waited for, `grace` while a turn is
 cancelled, `human` while the consumer has calls or the agent works on with nobody listening, `idle` while nothing happens.
 
@@ -67,6 +74,7 @@ from dragoman.backends.agent.vocabulary import (
     Emit,
     EndReply,
     Event,
+    Forget,
     Granted,
     Interrupted,
     Keep,
@@ -83,6 +91,9 @@ from dragoman.backends.agent.vocabulary import (
     SetTimer,
     Spoke,
     StartAgent,
+    Steer,
+    Steered,
+    Steering,
     StopAgent,
     TimedOut,
     TimerPassed,
@@ -118,6 +129,11 @@ class State:
     gathering: bool = False
     # Prompts for the agent, in order: sent when no turn runs and a reply is open.
     queue: Prompt = ()
+    # The prompt of the turn under way, which an idle agent was given and has shown no sign of.
+    unheard: Prompt = ()
+    # Whether the agent takes words in mid-turn, and those of which it has not said what became of them.
+    steers: bool = False
+    steering: Steering | None = None
     # Whether the agent said anything since the last reply ended that nobody has seen.
     kept: bool = False
 
@@ -211,7 +227,8 @@ class _Doing:
 
     def cancel_turn(self, for_calls: CallAnswer, answers: Mapping[str, CallAnswer] | None = None) -> None:
         """ACP's order: the cancel first, then `cancelled` for what is open."""
-        self.then(SendCancel(), SetTimer("grace"), turn="cancelling")
+        self.then(SendCancel(), SetTimer("grace"), turn="cancelling", unheard=())
+        self.stop_steering()
         self.drop_pending(for_calls, answers)
 
     def deliver(self, answers: Mapping[str, CallAnswer]) -> None:
@@ -226,6 +243,20 @@ class _Doing:
         self.then(queue=self.state.queue + prompt)
         if not (self.state.queue or self.state.pending or is_answered):
             self.then(Emit(_TOO_LATE))
+
+    def say_in_turn(self, prompt: Prompt) -> None:
+        """At once where that is possible, but never before what was said earlier."""
+        state = self.state
+        if prompt and state.steers and state.reply is not None and not (state.queue or state.steering):
+            steering = Steering(state.reply, prompt)
+            self.then(Steer(steering), steering=steering)
+        else:
+            self.then(queue=state.queue + prompt)
+
+    def stop_steering(self) -> None:
+        """What the agent did not say that it took is for the next turn."""
+        if self.state.steering is not None:
+            self.then(queue=self.state.steering.prompt + self.state.queue, steering=None)
 
     def advance(self) -> None:
         """What follows from the state alone: hand calls over, send what is queued, or come to rest."""
@@ -291,7 +322,10 @@ def _begin(do: _Doing, event: Requested) -> None:
     do.deliver(event.answers)
     do.open_reply(event.reply)
     do.enqueue(event.prompt, is_answered=is_answered)
+    prompt = do.state.queue
     do.advance()
+    if do.state.turn == "running" and not is_answered:
+        do.then(unheard=prompt)
 
 
 def _interrupt(do: _Doing, event: Requested) -> None:
@@ -310,7 +344,7 @@ def _continue(do: _Doing, event: Requested) -> None:
         return
     do.deliver(event.answers)
     do.open_reply(event.reply)
-    do.then(queue=do.state.queue + event.prompt)
+    do.say_in_turn(event.prompt)
     do.advance()
 
 
@@ -327,9 +361,9 @@ def _cancel(do: _Doing, event: ReplyCancelled) -> None:
         do.cancel_turn(Interrupted())
 
 
-def _started(do: _Doing, _event: AgentStarted) -> None:
+def _started(do: _Doing, event: AgentStarted) -> None:
     """What was queued in the meantime is sent."""
-    do.then(agent="up", turn="none")
+    do.then(agent="up", turn="none", steers=event.steers)
     if do.state.reply is None:
         do.then(SetTimer("idle"))
     do.advance()
@@ -338,6 +372,7 @@ def _started(do: _Doing, _event: AgentStarted) -> None:
 def _exited(do: _Doing, event: AgentExited) -> None:
     """The reply fails. What the agent waited for is gone with it; what the consumer has of it is orphaned."""
     do.stop_gathering()
+    do.stop_steering()
     orphaned = tuple(call for call in do.state.pending if call.handed_over)
     do.then(
         ClearTimer("human"),
@@ -348,6 +383,20 @@ def _exited(do: _Doing, event: AgentExited) -> None:
         announced=frozenset(),
     )
     do.end_reply("failed", event.error)
+
+
+def _exited_streaming(do: _Doing, event: AgentExited) -> None:
+    """The reply fails, unless the agent went without a sign of the turn: then another one is started for it."""
+    if do.state.unheard:
+        do.then(
+            StartAgent(),
+            agent="starting",
+            turn="none",
+            queue=do.state.unheard + do.state.queue,
+            unheard=(),
+        )
+    else:
+        _exited(do, event)
 
 
 def _exited_cancelling(do: _Doing, _event: AgentExited) -> None:
@@ -363,7 +412,7 @@ def _restart_if_wanted(do: _Doing) -> None:
 
 def _emit(do: _Doing, event: Spoke) -> None:
     """Into the open reply."""
-    do.then(Emit(event.part))
+    do.then(Emit(event.part), unheard=())
 
 
 def _keep(do: _Doing, event: Spoke) -> None:
@@ -373,13 +422,14 @@ def _keep(do: _Doing, event: Spoke) -> None:
 
 def _announce(do: _Doing, event: Announced) -> None:
     """A call to wait for, or no longer."""
-    do.then(announced=do.state.announced - {event.key} if event.over else do.state.announced | {event.key})
+    announced = do.state.announced - {event.key} if event.over else do.state.announced | {event.key}
+    do.then(announced=announced, unheard=())
 
 
 def _gather(do: _Doing, event: Called) -> None:
     """Siblings are waited for, but not when everything that was announced has come."""
     announced = do.state.announced - {event.announced}
-    do.then(pending=(*do.state.pending, event.pending), announced=announced)
+    do.then(pending=(*do.state.pending, event.pending), announced=announced, unheard=())
     if event.announced is not None and not announced:
         # Everything that was announced has come.
         do.stop_gathering()
@@ -402,6 +452,9 @@ def _turn_away(do: _Doing, event: Called) -> None:
 
 def _withdraw(do: _Doing, event: Withdrawn) -> None:
     """A result that comes later goes nowhere."""
+    for call in do.state.pending:
+        if call.key == event.key and call.handed_over:
+            do.then(Forget(call))
     do.then(pending=tuple(call for call in do.state.pending if call.key != event.key))
     if all(call.handed_over for call in do.state.pending):
         do.stop_gathering()
@@ -409,8 +462,9 @@ def _withdraw(do: _Doing, event: Withdrawn) -> None:
 
 def _turn_ended(do: _Doing, event: TurnEnded) -> None:
     """The reply ends with the turn, unless more was said to the agent in the meantime."""
+    do.stop_steering()
     do.drop_pending(Interrupted())
-    do.then(*(Emit(part) for part in event.last_words), turn="none")
+    do.then(*(Emit(part) for part in event.last_words), turn="none", unheard=())
     if event.error is not None:
         do.end_reply("failed", event.error)
         do.then(SetTimer("idle"))
@@ -420,11 +474,23 @@ def _turn_ended(do: _Doing, event: TurnEnded) -> None:
 def _turn_ended_unseen(do: _Doing, event: TurnEnded) -> None:
     """Nobody listens: its end is kept for the next reply."""
     do.then(ClearTimer("human"))
+    do.stop_steering()
     do.drop_pending(Interrupted())
     words = event.last_words
     if event.error is not None:
         words = (*words, TextPart(error_text(event.error)))
     do.then(*(Keep(part) for part in words), SetTimer("idle"), turn="none", kept=do.state.kept or bool(words))
+
+
+def _steered(do: _Doing, event: Steered) -> None:
+    """The turn has the words, or they wait for its end."""
+    if do.state.steering is None or do.state.steering.reply != event.reply:
+        # Too late: they are on their way with the next prompt.
+        return
+    if event.taken:
+        do.then(steering=None)
+    else:
+        do.stop_steering()
 
 
 def _turn_stopped(do: _Doing, _event: TurnEnded) -> None:
@@ -500,16 +566,18 @@ TABLE: Mapping[tuple[Phase, type[Event]], Row] = {
     ("Idle", Spoke): _row(_keep, "Idle"),
     ("Idle", Announced): _row(_ignore, "Idle"),
     ("Idle", Called): _row(_queue_call, "Idle"),
+    ("Idle", Steered): _row(_ignore, "Idle"),
     ("Idle", Withdrawn): _row(_withdraw, "Idle"),
     ("Idle", TimerPassed): _row(_timer_idle, "Idle", "Parked"),
     ("Streaming", Requested): _row(_interrupt, "Cancelling"),
     ("Streaming", ReplyCancelled): _row(_cancel, "Cancelling", "Streaming"),
-    ("Streaming", AgentExited): _row(_exited, "Dead"),
+    ("Streaming", AgentExited): _row(_exited_streaming, "Dead", "Starting"),
     ("Streaming", Spoke): _row(_emit, "Streaming"),
     ("Streaming", Announced): _row(_announce, "Streaming"),
     ("Streaming", Called): _row(_gather, "Streaming", "Awaiting"),
     ("Streaming", Withdrawn): _row(_withdraw, "Streaming"),
     ("Streaming", TurnEnded): _row(_turn_ended, "Idle", "Streaming"),
+    ("Streaming", Steered): _row(_steered, "Streaming"),
     ("Streaming", TimerPassed): _row(_timer_streaming, "Streaming", "Awaiting"),
     ("Awaiting", Requested): _row(_continue, "Streaming", "Awaiting", "Cancelling"),
     ("Awaiting", ReplyCancelled): _row(_ignore, "Awaiting"),
@@ -519,6 +587,7 @@ TABLE: Mapping[tuple[Phase, type[Event]], Row] = {
     ("Awaiting", Called): _row(_queue_call, "Awaiting"),
     ("Awaiting", Withdrawn): _row(_withdraw, "Awaiting"),
     ("Awaiting", TurnEnded): _row(_turn_ended_unseen, "Idle"),
+    ("Awaiting", Steered): _row(_steered, "Awaiting"),
     ("Awaiting", TimerPassed): _row(_timer_awaiting, "Awaiting", "Cancelling"),
     ("Cancelling", Requested): _row(_replace_request, "Cancelling"),
     ("Cancelling", ReplyCancelled): _row(_cancel_unsent, "Cancelling"),
@@ -528,5 +597,6 @@ TABLE: Mapping[tuple[Phase, type[Event]], Row] = {
     ("Cancelling", Called): _row(_turn_away, "Cancelling"),
     ("Cancelling", Withdrawn): _row(_ignore, "Cancelling"),
     ("Cancelling", TurnEnded): _row(_turn_stopped, "Idle", "Streaming"),
+    ("Cancelling", Steered): _row(_ignore, "Cancelling"),
     ("Cancelling", TimerPassed): _row(_timer_cancelling, "Cancelling", "Parked", "Starting"),
 }

@@ -7,20 +7,17 @@ a commit message) are answered apart, and not remembered.
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
 import logging
 import secrets
 from contextlib import suppress
-from datetime import UTC, datetime
 
 from dragoman.backends.agent.aside import Aside
-from dragoman.backends.agent.conversation import Conversation, Surroundings
+from dragoman.backends.agent.conversation import Surroundings
+from dragoman.backends.agent.directory import Directory
 from dragoman.backends.agent.grants import Grants
-from dragoman.backends.agent.history import Said
-from dragoman.backends.agent.identify import Identified, Knowledge, identify
-from dragoman.backends.agent.records import Record, Records, Scope
-from dragoman.backends.agent.saving import SavedConversation, SavedError, load_conversation, save_conversation
+from dragoman.backends.agent.identify import Knowledge
+from dragoman.backends.agent.records import Scope
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.tokens import KEY_BYTES, Tokens
 from dragoman.backends.agent.toolserver import ToolServer
@@ -37,14 +34,16 @@ from dragoman.lm import (
     until_cancelled,
 )
 from dragoman.lm.json import encode
-from dragoman.store import ConversationStore, StoredConversation, StoreError
+from dragoman.store import ConversationStore
 
 __all__ = ["AgentModel"]
 
 _log = logging.getLogger(__name__)
 
-# Of a conversation's first words, for a list.
-_TITLE_CHARACTERS = 120
+# How long a conversation that another process has is waited for, and how often it is looked at meanwhile. An editor
+# that starts anew asks while its old process still ends.
+_RELEASE_SECONDS = 3.0
+_LOOK_SECONDS = 0.1
 
 
 class AgentModel:
@@ -65,12 +64,10 @@ class AgentModel:
         self._store = store
         self._tokens = Tokens(store.key() if store is not None else secrets.token_bytes(KEY_BYTES))
         self.grants = grants if grants is not None else Grants()
-        self._records = Records()
-        self._conversations: dict[str, Conversation] = {}
-        # Those that another process began, until they are asked for.
-        self._saved = self._recall()
+        self._directory = Directory(info.id, settings.max_agents, store, self._around)
         # Side requests under way.
         self._asides: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     @property
     def info(self) -> ModelInfo:
@@ -80,12 +77,14 @@ class AgentModel:
         return estimate_tokens(text)
 
     async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None:
-        await self._start_server()
+        if self._is_closed:
+            raise LanguageModelError("unavailable", f"{self._info.name} is shutting down.", hint="Try again.")
+        await self._prepare()
         digest = _digest(request)
         scope = self._scope(request)
         consumer_id = request.options.model_options.get("_conversationId")
         known = Knowledge(
-            self._records,
+            self._directory.records,
             self._tokens,
             scope,
             digest,
@@ -93,67 +92,29 @@ class AgentModel:
             self._settings.timing.retry,
             consumer_id if isinstance(consumer_id, str) else None,
         )
-        found = identify(request, known)
+        limit = self._clock.now() + _RELEASE_SECONDS
+        while (placed := self._directory.place(request, known, waits=self._clock.now() < limit)) is None:
+            try:
+                await until_cancelled(self._clock.sleep(_LOOK_SECONDS), token)
+            except CancellationError:
+                return
+        # Nothing may come between the two: what has been found out of this request is true now.
+        found, conversation = placed
         _log.debug("%s by %s: %s", found.kind, found.evidence, found.reason)
+        if found.unwanted:
+            _log.info(
+                "ignored, because they came too late or twice: results of %s", ", ".join(found.unwanted)
+            )
         if found.foreign:
             _log.warning("ignored, because they are not ours: %s", ", ".join(found.foreign))
-        if found.kind == "aside":
+        if conversation is None:
             await self._aside(request, scope, sink, token)
-            return
-        conversation = self._conversation(found, known)
-        await conversation.respond(request, found, digest, sink, token)
+        else:
+            await conversation.respond(request, found, digest, sink, token)
 
     def _scope(self, request: Request) -> Scope:
         folders = request.consumer.workspace_folders or (str(self._settings.cwd),)
         return Scope(self._info.id, folders, request.consumer.connection)
-
-    def _conversation(self, found: Identified, known: Knowledge) -> Conversation:
-        if found.kind not in ("fresh", "fork") and found.conversation in self._conversations:
-            return self._conversations[found.conversation]
-        saved = (
-            self._saved.pop(found.conversation or "", None) if found.kind not in ("fresh", "fork") else None
-        )
-        if saved is not None:
-            record, session, calls = saved.record, saved.session, saved.calls
-        else:
-            record, session, calls = Record(_new_id(), known.scope, consumer_id=known.consumer_id), None, 0
-        conversation = Conversation(
-            record, known.scope.workspace, self._around(self._records), session=session, calls=calls
-        )
-        self._conversations[record.id] = conversation
-        return conversation
-
-    def _recall(self) -> dict[str, SavedConversation]:
-        """What earlier processes kept of this model's conversations: from here on they are recognised again."""
-        found: dict[str, SavedConversation] = {}
-        for kept in self._store.of_model(self._info.id) if self._store is not None else ():
-            try:
-                found[kept.id] = load_conversation(kept.content)
-            except SavedError as error:
-                _log.warning("conversation %s cannot be taken up again: %s", kept.id, error)
-            else:
-                self._records.put(found[kept.id].record)
-        return found
-
-    def _save(self, record: Record, session: str | None, calls: int) -> None:
-        if self._store is None:
-            return
-        title = next((item.text for item in record.items if isinstance(item, Said)), "")
-        try:
-            self._store.save(
-                StoredConversation(
-                    record.id,
-                    record.scope.model,
-                    title[:_TITLE_CHARACTERS],
-                    record.scope.workspace[0],
-                    "",
-                    datetime.now(UTC),
-                    save_conversation(record, session, calls),
-                )
-            )
-        except StoreError as error:
-            # It goes on all the same, as long as we do.
-            _log.warning("this conversation will not survive a restart: %s", error)
 
     async def _aside(self, request: Request, scope: Scope, sink: Sink, token: CancellationToken) -> None:
         """Whoever cancels does not wait until the agent has stopped; `close` does."""
@@ -170,8 +131,7 @@ class AgentModel:
 
     async def _answer_aside(self, request: Request, workspace: tuple[str, ...], sink: Sink) -> None:
         aside = Aside(self._settings, self._clock, request, sink)
-        lent = (each.lendable for each in self._conversations.values() if each.workspace == workspace)
-        agent = next((agent for agent in lent if agent is not None), None)
+        agent = await self._directory.lend(workspace)
         if agent is not None:
             try:
                 await aside.borrow(agent, workspace)
@@ -183,32 +143,41 @@ class AgentModel:
                 return
         await aside.start(workspace)
 
-    def _around(self, records: Records) -> Surroundings:
+    def _around(self) -> Surroundings:
+        directory = self._directory
         return Surroundings(
-            self._settings, self._server, self._tokens, self.grants, records, self._clock, self._save
+            self._settings,
+            self._server,
+            self._tokens,
+            self.grants,
+            directory.records,
+            self._clock,
+            directory.save,
         )
 
-    async def _start_server(self) -> None:
+    async def _prepare(self) -> None:
         if self._starting is None:
-            self._starting = asyncio.create_task(self._server.start())
+            self._starting = asyncio.create_task(self._start())
         await asyncio.shield(self._starting)
+
+    async def _start(self) -> None:
+        if self._settings.ledger is not None:
+            # What a process of ours that was killed, and its supervisors with it, may have left behind.
+            await self._settings.ledger.sweep()
+        await self._server.start()
 
     async def close(self) -> None:
         """End every agent. Nothing that was started here is left."""
+        self._is_closed = True
         for task in self._asides:
             task.cancel()
         if self._asides:
             await asyncio.wait(self._asides)
-        await asyncio.gather(*(conversation.close() for conversation in self._conversations.values()))
-        self._conversations.clear()
+        await self._directory.close()
         if self._starting is not None:
             with suppress(Exception):
                 await self._starting
                 await self._server.close()
-
-
-def _new_id() -> str:
-    return base64.b32encode(secrets.token_bytes(10)).decode().lower()
 
 
 def _digest(request: Request) -> bytes:

@@ -6,7 +6,8 @@ that goes on from the provisional end promotes it; one that goes on from the com
 threw our last words away.
 
 `Records` finds them by what a request may carry: an id, a call, a prefix. Every look-up takes time that does not grow
-with the number of conversations.
+with the number of conversations. A record may be *away*: only where it stands is remembered, and whoever looks for it
+is told to bring it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Literal, TypeAlias
 
 from dragoman.backends.agent.history import Answer, Item, PrefixIndex, Said, Telling, chain
 
-__all__ = ["Record", "Records", "Reply", "ReplyStatus", "Scope"]
+__all__ = ["Away", "Record", "Records", "Reply", "ReplyStatus", "Scope"]
 
 # streaming: under way. complete: all of it went out. cut: the consumer stopped it. failed: it broke.
 ReplyStatus: TypeAlias = Literal["streaming", "complete", "cut", "failed"]
@@ -129,48 +130,59 @@ def _beginning(telling: Telling, ends: int) -> int:
 _Shelf: TypeAlias = tuple[Scope, str | None]
 
 
+class Away(Exception):
+    """This record is needed to know, and it is not here: `put` it, or `remove` it, and ask again."""
+
+    def __init__(self, conversation: str) -> None:
+        super().__init__(conversation)
+        self.conversation = conversation
+
+
+@dataclass(frozen=True, slots=True)
+class _Trace:
+    """What is left of a record that is away."""
+
+    shelf: _Shelf
+    places: frozenset[int]
+
+
 @dataclass(slots=True)
 class Records:
-    """All records, and the ways to find one. The only state is these three maps, and they change together."""
+    """All records, and the ways to find one. The only state is these maps, and they change together.
+
+    Every look-up raises `Away` when it comes upon a record that is not here.
+    """
 
     _records: dict[str, Record] = field(default_factory=dict)
+    _traces: dict[str, _Trace] = field(default_factory=dict)
     _prefixes: PrefixIndex = field(default_factory=PrefixIndex)
     _consumer_ids: dict[_Shelf, set[str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._traces)
 
     def __iter__(self) -> Iterator[Record]:
         return iter(self._records.values())
 
     def get(self, conversation: str, scope: Scope) -> Record | None:
         """The record of that name, if it belongs to this scope."""
-        record = self._records.get(conversation)
-        return record if record is not None and record.scope == scope else None
+        trace = self._traces.get(conversation)
+        return self._here(conversation) if trace is not None and trace.shelf[0] == scope else None
 
     def put(self, record: Record) -> None:
-        known = self._records.get(record.id)
-        before = _places(known) if known is not None else frozenset()
-        after = _places(record)
-        for shelf, link in before - after:
-            self._prefixes.remove(shelf, link, record.id)
-        for shelf, link in after - before:
-            self._prefixes.add(shelf, link, record.id)
-        if known is not None:
-            self._forget_consumer_id(known)
+        self._move(record.id, _Trace(_shelf(record), _places(record)))
         self._records[record.id] = record
-        if record.consumer_id is not None:
-            self._consumer_ids.setdefault(_shelf(record), set()).add(record.id)
+
+    def put_away(self, conversation: str) -> None:
+        """Keep only where it stands."""
+        self._records.pop(conversation, None)
 
     def remove(self, conversation: str) -> None:
-        known = self._records.pop(conversation, None)
-        if known is not None:
-            for shelf, link in _places(known):
-                self._prefixes.remove(shelf, link, conversation)
-            self._forget_consumer_id(known)
+        self._records.pop(conversation, None)
+        self._move(conversation, None)
 
     def with_consumer_id(self, scope: Scope, consumer_id: str) -> tuple[Record, ...]:
-        return tuple(self._records[name] for name in self._consumer_ids.get((scope, consumer_id), ()))
+        return tuple(self._here(name) for name in self._consumer_ids.get((scope, consumer_id), ()))
 
     def beginning_like(
         self, scope: Scope, consumer_id: str | None, telling: Telling
@@ -185,27 +197,49 @@ class Records:
             found = self._prefixes.at((scope, consumer_id), telling.links[length - 1])
             # The index knows hashes. The comparison knows.
             sharing = (
-                record
-                for record in map(self._records.__getitem__, found)
-                if record.items[:length] == telling.items[:length]
+                record for record in map(self._here, found) if record.items[:length] == telling.items[:length]
             )
             if two := tuple(islice(sharing, 2)):
                 return length, two
         return 0, ()
 
-    def _forget_consumer_id(self, record: Record) -> None:
-        if record.consumer_id is not None:
-            ids = self._consumer_ids[_shelf(record)]
-            ids.remove(record.id)
+    def _here(self, conversation: str) -> Record:
+        record = self._records.get(conversation)
+        if record is None:
+            raise Away(conversation)
+        return record
+
+    def _move(self, conversation: str, to: _Trace | None) -> None:
+        """It stands there now, and nowhere else."""
+        before = self._traces.pop(conversation, None)
+        old = before.places if before is not None else frozenset()
+        new = to.places if to is not None else frozenset()
+        if before is not None and to is not None and before.shelf == to.shelf:
+            old, new = old - new, new - old
+        if before is not None:
+            for link in old:
+                self._prefixes.remove(before.shelf, link, conversation)
+            self._forget_consumer_id(before.shelf, conversation)
+        if to is not None:
+            for link in new:
+                self._prefixes.add(to.shelf, link, conversation)
+            if to.shelf[1] is not None:
+                self._consumer_ids.setdefault(to.shelf, set()).add(conversation)
+            self._traces[conversation] = to
+
+    def _forget_consumer_id(self, shelf: _Shelf, conversation: str) -> None:
+        if shelf[1] is not None:
+            ids = self._consumer_ids[shelf]
+            ids.remove(conversation)
             if not ids:
-                del self._consumer_ids[_shelf(record)]
+                del self._consumer_ids[shelf]
 
 
 def _shelf(record: Record) -> _Shelf:
     return record.scope, record.consumer_id
 
 
-def _places(record: Record) -> frozenset[tuple[_Shelf, int]]:
+def _places(record: Record) -> frozenset[int]:
     """Where a request may meet a record: behind each reply, and behind what opened a turn that is not settled.
 
     Behind the user's first words too, whatever became of them: of two that began with the same neither is the one.
@@ -215,5 +249,4 @@ def _places(record: Record) -> frozenset[tuple[_Shelf, int]]:
     ends.update(place + 1 for place, _ in enumerate(words))
     if record.is_unsettled:
         ends.add(record.opening)
-    shelf = _shelf(record)
-    return frozenset((shelf, record.links[end - 1]) for end in ends if end)
+    return frozenset(record.links[end - 1] for end in ends if end)

@@ -28,6 +28,7 @@ class SavedError(Exception):
 
 class _Said(msgspec.Struct, frozen=True, array_like=True, tag="said"):
     text: str
+    data: tuple[str, ...] = ()
 
 
 class _Answer(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
@@ -141,8 +142,8 @@ def load_conversation(data: bytes) -> SavedConversation:
 
 def _written(item: Item) -> _Item:
     match item:
-        case Said(text=text):
-            return _Said(text)
+        case Said(text=text, data=data):
+            return _Said(text, data)
         case Answer(text=text, calls=calls):
             return _Answer(text, calls)
         case Result(call_id=call_id):
@@ -151,8 +152,8 @@ def _written(item: Item) -> _Item:
 
 def _read(item: _Item) -> Item:
     match item:
-        case _Said(text=text):
-            return Said(text)
+        case _Said(text=text, data=data):
+            return Said(text, data)
         case _Answer(text=text, calls=calls):
             return Answer(text, calls)
         case _Result(call_id=call_id):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -18,15 +18,18 @@ from dragoman.backends.agent.acp.content import Block
 from dragoman.backends.agent.acp.launch import RunningAgent, launch
 from dragoman.backends.agent.acp.link import AgentLink, ToolServerAddress, TurnEnd
 from dragoman.backends.agent.acp.messages import (
+    FileRequest,
     Header,
     HttpServer,
     PermissionRequest,
+    SessionCreated,
     SessionUpdate,
     StdioServer,
     ToolActivity,
 )
 from dragoman.backends.agent.catalogue import recognise
 from dragoman.backends.agent.ear import Ear
+from dragoman.backends.agent.filing import PERMISSION_REFUSED
 from dragoman.backends.agent.narrator import Narrator
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.toolserver import Endpoint, ToolServer
@@ -34,11 +37,12 @@ from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.jsonrpc import Incoming
 from dragoman.lm import CancellationError, LanguageModelError, ToolDefinition
 
-__all__ = ["Session", "SessionPlan", "configure", "open_session", "started"]
+__all__ = ["Session", "SessionPlan", "configure", "logged_in", "open_session", "started"]
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
+_UNKNOWN = object()
 _WITHOUT_TOOLS = "{name} did not look at the tools it was offered; this turn may go without them."
 
 
@@ -70,6 +74,10 @@ class Session:
         return self.agent.link.info.agent_capabilities.prompt_capabilities.image
 
     @property
+    def steers(self) -> bool:
+        return self.agent.link.info.steers
+
+    @property
     def awaits_listing(self) -> bool:
         """Whether the tools are others than the agent has seen, and it is about to look."""
         return self.has_listed and self._traits.lists_again and not self.endpoint.listed.count
@@ -90,6 +98,9 @@ class Session:
         self.is_fresh = False
         self.agent.link.prompt(self.id, blocks, on_end)
 
+    def steer(self, blocks: tuple[Block, ...], on_outcome: Callable[[bool], None]) -> None:
+        self.agent.link.steer(self.id, blocks, on_outcome)
+
     def cancel(self) -> None:
         self.agent.link.cancel(self.id)
 
@@ -104,10 +115,12 @@ async def open_session(
     settings: AgentSettings, server: ToolServer, plan: SessionPlan, ear: Ear, clock: Clock
 ) -> Session:
     """Raises `LanguageModelError`; whatever was started by then is ended."""
-    agent = await launch(settings.name, settings.command, settings.env, plan.workspace[0], ear.on_closed)
+    agent = await launch(
+        settings.name, settings.command, settings.env, plan.workspace[0], ear.on_closed, settings.ledger
+    )
     endpoint: Endpoint | None = None
     try:
-        await started(agent, agent.link.initialize(), settings, clock)
+        await started(agent, agent.link.initialize(files=settings.fs), settings, clock)
         endpoint = server.endpoint(
             plan.conversation,
             # Random, so that no model can name it by chance.
@@ -141,23 +154,27 @@ async def started(agent: RunningAgent, step: Awaitable[_T], settings: AgentSetti
         raise LanguageModelError(
             "timeout",
             f"{settings.name} did not start within {settings.timing.start:g} seconds.",
-            hint=agent.last_words or "Try again; if it happens again, start it by hand and see what it says.",
+            hint=" ".join(
+                filter(None, ("Try again; or start it by hand and see what it says.", agent.last_words))
+            ),
         ) from passed
 
 
 async def _enter(session: Session, settings: AgentSettings, plan: SessionPlan, ear: Ear) -> None:
     link, servers = session.agent.link, (_address(session),)
-    if plan.previous is not None and await _take_up(session, plan, servers):
-        session.id, session.is_fresh = plan.previous, False
+    taken_up = await _take_up(session, settings, plan.previous, plan, servers) if plan.previous else None
+    if taken_up is not None:
+        session.id, session.is_fresh = plan.previous or "", False
         link.forget_early()
         link.attach(session.id, ear)
+        await configure(link, session.id, taken_up, settings)
         if plan.tools and not await _listed(session, settings):
             session.tell_later(_WITHOUT_TOOLS.format(name=settings.name))
         return
     for attempt in (1, 2):
-        created = await link.new_session(plan.workspace, servers, ear)
+        created = await logged_in(link, settings, lambda: link.new_session(plan.workspace, servers, ear))
         session.id = created.session_id
-        await configure(link, session.id, settings)
+        await configure(link, session.id, created, settings)
         if not plan.tools or await _listed(session, settings):
             return
         _log.warning("%s has not listed the tools (attempt %d)", settings.name, attempt)
@@ -172,24 +189,48 @@ async def _listed(session: Session, settings: AgentSettings) -> bool:
     return session.has_listed
 
 
-async def _take_up(session: Session, plan: SessionPlan, servers: tuple[ToolServerAddress, ...]) -> bool:
-    """Whether the agent has taken up the session it had. An agent that says it can may still fail."""
+async def _take_up(
+    session: Session,
+    settings: AgentSettings,
+    previous: str,
+    plan: SessionPlan,
+    servers: tuple[ToolServerAddress, ...],
+) -> SessionCreated | None:
+    """The session that the agent had, taken up; None if it was not. An agent that says it can may still fail."""
     link = session.agent.link
     capabilities = link.info.agent_capabilities
-    previous = plan.previous or ""
     try:
         if capabilities.session_capabilities.resume is not None:
-            await link.resume_session(previous, plan.workspace, servers)
-            return True
+            return await logged_in(
+                link, settings, lambda: link.resume_session(previous, plan.workspace, servers)
+            )
         if capabilities.load_session:
             # What it tells before it answers is the history: attached to nobody, it is emitted to nobody.
             link.attach(previous, _Deaf())
-            await link.load_session(previous, plan.workspace, servers)
-            return True
+            return await logged_in(
+                link, settings, lambda: link.load_session(previous, plan.workspace, servers)
+            )
     except LanguageModelError as error:
+        if error.kind == "bad_request":
+            # Of the configuration. Whether it is a login that is wanted, a new session will show.
+            raise
         _log.info("session %s could not be taken up: %s", previous, error.sentence)
         link.detach(previous)
-    return False
+    return None
+
+
+async def logged_in(
+    link: AgentLink, settings: AgentSettings, ask: Callable[[], Coroutine[object, object, _T]]
+) -> _T:
+    """What the agent answers; where it wants a login first, and the configuration says which, once more after that."""
+    try:
+        return await ask()
+    except LanguageModelError as error:
+        if error.kind != "auth_required" or settings.auth is None:
+            raise
+    _log.info("%s wants a login: asked for %s", settings.name, settings.auth)
+    await link.authenticate(settings.auth)
+    return await ask()
 
 
 class _Deaf:
@@ -201,13 +242,18 @@ class _Deaf:
     def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:  # noqa: ARG002 - a listener
         incoming.reply({"outcome": {"outcome": "cancelled"}})
 
+    def on_file(self, request: FileRequest, incoming: Incoming) -> None:
+        incoming.fail(PERMISSION_REFUSED, f"{request.path} is not for a session that is only being told.")
 
-async def configure(link: AgentLink, session: str, settings: AgentSettings) -> None:
+
+async def configure(link: AgentLink, session: str, created: SessionCreated, settings: AgentSettings) -> None:
+    """Mode and options as they are configured. What the agent says is so already is not asked for."""
     try:
-        if settings.mode is not None:
-            await link.set_mode(session, settings.mode)
+        if settings.mode not in (None, created.mode):
+            await link.set_mode(session, settings.mode or "")
         for option, value in settings.options.items():
-            await link.set_option(session, option, value)
+            if created.options.get(option, _UNKNOWN) != value:
+                await link.set_option(session, option, value)
     except LanguageModelError as error:
         raise LanguageModelError(
             "bad_request",

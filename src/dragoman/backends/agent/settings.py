@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from dragoman.backends.agent.catalogue import Traits
 from dragoman.lm import Style
+from dragoman.process import Ledger
 
 __all__ = ["AgentSettings", "Policy", "Timing"]
 
@@ -50,3 +51,11 @@ class AgentSettings:
     policy: Policy = "deny"
     style: Style = field(default_factory=Style)
     replay_tokens: int = 100_000
+    # Offer the agent file access through us.
+    fs: bool = False
+    # The agent's own method to log in by, where it wants that.
+    auth: str | None = None
+    # Where agents that run are written down.
+    ledger: Ledger | None = None
+    # With more than so many running, idle ones are parked before their time.
+    max_agents: int = 32

@@ -22,6 +22,7 @@ __all__ = [
     "Emit",
     "EndReply",
     "Event",
+    "Forget",
     "Granted",
     "Interrupted",
     "Keep",
@@ -38,6 +39,9 @@ __all__ = [
     "SetTimer",
     "Spoke",
     "StartAgent",
+    "Steer",
+    "Steered",
+    "Steering",
     "StopAgent",
     "TimedOut",
     "Timer",
@@ -110,6 +114,14 @@ class Pending:
         return self.part.call_id
 
 
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """Words that were given to the agent in mid-turn, by the reply they came with."""
+
+    reply: int
+    prompt: Prompt
+
+
 # Events.
 
 
@@ -132,7 +144,9 @@ class ReplyCancelled:
 
 @dataclass(frozen=True, slots=True)
 class AgentStarted:
-    """The agent has a session, and has listed the tools."""
+    """The agent has a session, and has listed the tools. `steers`: it takes words in mid-turn."""
+
+    steers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +196,14 @@ class TurnEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Steered:
+    """What became of the words of that reply: the turn under way has them, or it has not."""
+
+    reply: int
+    taken: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TimerPassed:
     timer: Timer
 
@@ -196,6 +218,7 @@ Event: TypeAlias = (
     | Called
     | Withdrawn
     | TurnEnded
+    | Steered
     | TimerPassed
 )
 
@@ -219,6 +242,13 @@ class SendPrompt:
 
 
 @dataclass(frozen=True, slots=True)
+class Steer:
+    """Words for the turn that runs."""
+
+    steering: Steering
+
+
+@dataclass(frozen=True, slots=True)
 class SendCancel:
     pass
 
@@ -229,6 +259,13 @@ class Answer:
 
     pending: Pending
     answer: CallAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """The agent does not wait for it any more. The consumer has it, and may still bring a result."""
+
+    pending: Pending
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,8 +318,10 @@ Command: TypeAlias = (
     StartAgent
     | StopAgent
     | SendPrompt
+    | Steer
     | SendCancel
     | Answer
+    | Forget
     | OpenReply
     | Emit
     | Keep

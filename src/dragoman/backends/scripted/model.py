@@ -112,6 +112,14 @@ class ScriptedModel:
                 f"The script of {self._info.name} has no reply to {_described(scene)}.",
                 hint="Add a line whose conditions hold, or one without any at the end.",
             )
+        if request.options.tool_mode == "required" and not any(
+            isinstance(step, Call | Fail) for step in reply.steps
+        ):
+            raise LanguageModelError(
+                "bad_request",
+                f"A tool call is required, but the reply of {self._info.name} to {_described(scene)} makes none.",
+                hint="Use the mode 'auto', or add a reply with a call before it.",
+            )
         try:
             await until_cancelled(self._play(reply, scene, sink, token), token)
         except CancellationError:

@@ -179,6 +179,7 @@ DEFAULT_INFO = ModelInfo(
     max_input_tokens=1_000_000,
     max_output_tokens=64_000,
     capabilities=Capabilities(tool_calling=True, image_input=True),
+    required_calls=True,
 )
 
 

@@ -6,13 +6,13 @@ well in this order:
     server        the methods of ACP, and the sessions
     turn, hooks   a prompt and its stop reason; events of the loop as updates
     permissions   session/request_permission
-    tools, mcp    its own two tools, and those of the consumer's tool servers
+    tools         its own two, and those of the consumer's tool servers (`dragoman.demo.mcp`)
     model         the script (`script.jsonl`), roles (`casting`) and acts (`acts`)
 
 Sessions are kept on disk and can be loaded, resumed and forked by another process. The mode `plan` keeps it from acting; the
 option `pace` (natural, fast, instant) says how fast it talks.
 
-Besides plain words, which `script.jsonl` reacts to, there are prompts for tests:
+Besides plain words, which `script.jsonl` reacts to ("use the tool NAME" among them), there are prompts for tests:
 
     !tools                  what is offered
     !history                every message so far; "what did I say before?" asks for the user's only
@@ -41,11 +41,11 @@ from pathlib import Path
 
 from dragoman.backends.scripted import load_script
 from dragoman.demo.agent.server import AgentServer
-from dragoman.demo.agent.session import DEFAULT_PACE, PACES
 from dragoman.demo.agent.store import SessionStore
+from dragoman.demo.pace import DEFAULT_PACE
 from dragoman.jsonrpc import PeerOptions, connect_stdio
 
-__all__ = ["DEFAULT_PACE", "PACES", "SCRIPT", "serve_stdio"]
+__all__ = ["SCRIPT", "serve_stdio"]
 
 SCRIPT = Path(__file__).with_name("script.jsonl")
 

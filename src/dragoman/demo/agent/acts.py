@@ -19,11 +19,19 @@ from dragoman.backends.scripted import Reply, Step, act, call, fail, reply, say,
 from dragoman.backends.scripted.scene import Scene
 from dragoman.demo.agent.casting import arguments_for, consumers, named
 from dragoman.demo.agent.prompt import TRANSCRIPT
-from dragoman.lm import DataPart, JsonObject, Message, Request, ToolDefinition
+from dragoman.lm import (
+    DataPart,
+    JsonObject,
+    Message,
+    Request,
+    ToolCallPart,
+    ToolDefinition,
+    ToolResultPart,
+)
 from dragoman.lm.gfm import code, escape, fence
 from dragoman.lm.json import decode
 
-__all__ = ["ACTS", "reply_to", "words_of"]
+__all__ = ["ACTS", "account", "excerpt", "reply_to", "words_of"]
 
 # A flood that has to be remembered as one answer; more is no longer a demonstration.
 _MAX_FLOOD = 200_000
@@ -34,8 +42,12 @@ _SLOW_PAUSE = 0.1
 _CRASH_STATUS = 70
 # Of what was said before, as much as answers the question.
 _MAX_QUOTE = 2_000
+# Of what a tool returned, as much as shows that it arrived: nobody wants their own file back.
+_EXCERPT_LINES = 6
+_EXCERPT_CHARACTERS = 400
 
 _COMMAND = re.compile(r"!(\w+)[ \t]*(.*)", re.DOTALL)
+_TOOL = re.compile(r"\b(?:use|call) (?:the |my )?tool [`\"“]?([\w.-]*\w)", re.IGNORECASE)
 _BEFORE = re.compile(r"\bwhat did i say\b|\bwhat was said\b|\bdo you remember\b", re.IGNORECASE)
 
 
@@ -87,6 +99,9 @@ def reply_to(request: Request, problems: tuple[str, ...] = ()) -> Reply | None:
         return _see(pictures)
     if _BEFORE.search(words):
         return _remember(cue)
+    tool = _TOOL.search(words)
+    if tool is not None and "denied" not in scene.outcomes:
+        return _call_by_name(cue, tool[1])
     return None
 
 
@@ -193,6 +208,17 @@ def _one_call(line: str, cue: Cue) -> Step:
     return call(tool.name, _as_it_stands(arguments))
 
 
+def _call_by_name(cue: Cue, name: str) -> Reply:
+    """Asked for in words: "use the tool NAME"."""
+    if cue.scene.round:
+        said = excerpt("\n".join(cue.scene.results))
+        return reply(_said(f"{code(name)} says:\n\n{fence(said)}\n"))
+    try:
+        return reply(_said(f"I call {code(name)}.\n\n"), _one_call(name, cue))
+    except ValueError as error:
+        return reply(_said(f"{error}\n"))
+
+
 def _run(cue: Cue) -> Reply:
     return _own_action(cue, "run_command", {"command": cue.rest or "echo hello"})
 
@@ -213,6 +239,49 @@ def _own_action(cue: Cue, tool: str, arguments: JsonObject) -> Reply:
 def _results(cue: Cue) -> str:
     results = [result for message in cue.request.messages[-1:] for result in message.results]
     return "\n".join(f"{result.outcome}: {result.text}" for result in results) + "\n"
+
+
+def excerpt(text: str) -> str:
+    """The beginning of a text, and how much more there is."""
+    lines = text.splitlines()
+    kept = "\n".join(lines[:_EXCERPT_LINES])
+    if len(kept) > _EXCERPT_CHARACTERS:
+        return f"{kept[:_EXCERPT_CHARACTERS]}…"
+    more = len(lines) - _EXCERPT_LINES
+    return f"{kept}\n… and {more} more {'line' if more == 1 else 'lines'}" if more > 0 else text
+
+
+# Being refused.
+
+
+def account(request: Request) -> Reply:
+    """What was done and what was not, where somebody said no: each call by its own outcome."""
+    scene = Scene.of(request)
+    calls = next(message.calls for message in reversed(request.messages) if message.role == "assistant")
+    outcomes = {result.call_id: result for message in request.messages[-1:] for result in message.results}
+    told = [_told(made, outcomes[made.call_id]) for made in calls if made.call_id in outcomes]
+    said = f" You said: *{escape(scene.reason)}*" if scene.reason else ""
+    if len(told) == 1:
+        return reply(_said(f"You refused. {told[0]} I will not try it another way.{said}\n\n"))
+    lines = "\n".join(f"- {line}" for line in told)
+    return reply(_said(f"You refused, and I keep to that.{said}\n\n{lines}\n\n"))
+
+
+def _told(made: ToolCallPart, result: ToolResultPart) -> str:
+    match made:
+        case ToolCallPart(name="run_command", input={"command": str(what)}):
+            do, did = "run", "ran"
+        case ToolCallPart(name="write_file", input={"path": str(what)}):
+            do, did = "write", "wrote"
+        case _:
+            do, did, what = "call", "called", made.name.partition("__")[2] or made.name
+    match result.outcome:
+        case "ok":
+            return f"I {did} {code(what)}."
+        case "denied":
+            return f"I did not {do} {code(what)}."
+        case _:
+            return f"I tried to {do} {code(what)}, and it did not work."
 
 
 # Behaving badly.

@@ -2,7 +2,8 @@
 
 The script does not know what a consumer offers. It calls roles: `@read` and `@search`, for which the tool that sounds most
 like it is chosen, and `@any`, `@any.2`, `@any.3`, which are different tools where there are that many. What arguments a
-tool needs is in its schema; what to put into them is taken from the user's words.
+tool needs is in its schema; what to put into them is taken from the user's words. A tool that it does know it calls by the
+consumer's own name for it, whatever server it comes from.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dragoman.demo.agent.tools import OWN_TOOLS
 from dragoman.lm import JsonObject, ToolDefinition
 from dragoman.tools.names import legal_name
 
-__all__ = ["ROLE", "arguments_for", "cast", "consumers", "named"]
+__all__ = ["ROLE", "arguments_for", "cast", "consumers", "named", "plain_names"]
 
 ROLE = "@"
 
@@ -28,6 +29,8 @@ _CHANGES = re.compile(
 )
 
 _QUOTED = re.compile(r"[\"“'`]([^\"”'`]+)[\"”'`]")
+# "the weather in Izmir": a name after a word that points at one.
+_PROPER = re.compile(r"\b(?:in|of|for|about|to) ([A-Z][\w-]+)")
 _FILE = re.compile(r"[\w./~-]*[\w-]\.\w{1,8}\b|[\w.~-]*/[\w./-]+")
 _LEADING_VERB = re.compile(
     r"^\W*(?:please\s+)?(?:read|open|show|look\s+up|look\s+for|search(?:\s+for)?|find)\s+", re.IGNORECASE
@@ -58,6 +61,16 @@ def named(name: str, offered: Sequence[ToolDefinition]) -> ToolDefinition | None
     """The tool that a person means by `name`: as it is offered, or as its server calls it."""
     ending = f"__{legal_name(name)}"
     return next((tool for tool in offered if tool.name == name or tool.name.endswith(ending)), None)
+
+
+def plain_names(offered: Sequence[ToolDefinition]) -> dict[str, str]:
+    """What the consumer calls each of its tools. One that is called like a tool of ours keeps its long name."""
+    plain: dict[str, str] = {}
+    for tool in consumers(offered):
+        name = _bare(tool)
+        if name not in OWN_TOOLS and name not in plain.values():
+            plain[tool.name] = name
+    return plain
 
 
 def _bare(tool: ToolDefinition) -> str:
@@ -121,6 +134,8 @@ def _text(name: str, words: str) -> str:
             return "echo hello"
         case _ if quoted:
             return quoted[1]
+        case _ if proper := _PROPER.search(words):
+            return proper[1]
         case _:
             said = _LEADING_VERB.sub("", words).strip(" ?!.") if not words.startswith("!") else ""
             return said or "hello"

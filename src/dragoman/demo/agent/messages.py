@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman.backends.agent.acp.content import Block
 from dragoman.backends.agent.acp.messages import HttpServer, StdioServer
-from dragoman.demo.agent.mcp.client import ServerAddress
+from dragoman.demo.mcp.client import ServerAddress
 from dragoman.jsonrpc import INVALID_PARAMS, Decoder
 from dragoman.lm import JsonObject
 

@@ -2,8 +2,10 @@
 
 It is a language model like any other, and the loop does not know the difference. What it adds to `backends.scripted`:
 
-- prompts that need code are answered by `acts`;
-- a call of a role (`@read`) becomes a call of a tool that the consumer offers (`casting`);
+- prompts that need code are answered by `acts`, and so is a refusal that the script has no words for;
+- a call of a role (`@read`) becomes a call of a tool that the consumer offers (`casting`), and the consumer's tools go by the
+  consumer's own names for them;
+- of what a tool returned, the script quotes the beginning;
 - a plan, which is no part of an answer, goes straight to the client.
 """
 
@@ -13,9 +15,10 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from dragoman.backends.scripted import Script, ScriptedModel
+from dragoman.backends.scripted import Reply, Script, ScriptedModel
+from dragoman.backends.scripted.scene import Scene, choose
 from dragoman.demo.agent import acts
-from dragoman.demo.agent.casting import ROLE, arguments_for, cast
+from dragoman.demo.agent.casting import ROLE, arguments_for, cast, plain_names
 from dragoman.demo.agent.updates import Entry, Plan, Tell
 from dragoman.lm import (
     CancellationToken,
@@ -27,6 +30,7 @@ from dragoman.lm import (
     Sink,
     TextPart,
     ToolCallPart,
+    ToolResultPart,
     estimate_tokens,
 )
 
@@ -64,19 +68,59 @@ class DemoModel:
         return estimate_tokens(text)
 
     async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None:
-        act = acts.reply_to(request, self._problems())
+        names = plain_names(request.options.tools)
+        shown = _as_script_sees(request, names)
+        act = acts.reply_to(request, self._problems()) or self._refused(request, shown)
         script = self._script if act is None else Script((act,), self.info, self._script.pace)
-        stage = _Stage(request, sink, self._tell, self._drain)
-        await ScriptedModel(script, speed=self._speed).respond(request, stage, token)
+        stage = _Stage(request, names, sink, self._tell, self._drain)
+        await ScriptedModel(script, speed=self._speed).respond(
+            shown if act is None else request, stage, token
+        )
+
+    def _refused(self, request: Request, shown: Request) -> Reply | None:
+        """A no is a no: unless the script reacts to it, it is told truly what was done and what was not."""
+        scene = Scene.of(shown)
+        if "denied" not in scene.outcomes:
+            return None
+        chosen = choose(self._script.replies, scene)
+        reacts = chosen is not None and chosen.when is not None and chosen.when.outcome == "denied"
+        return None if reacts else acts.account(request)
+
+
+def _as_script_sees(request: Request, names: dict[str, str]) -> Request:
+    def seen(part: Part) -> Part:
+        match part:
+            case ToolCallPart(name=name):
+                return msgspec.structs.replace(part, name=names.get(name, name))
+            case ToolResultPart():
+                return msgspec.structs.replace(part, content=(TextPart(acts.excerpt(part.text)),))
+            case _:
+                return part
+
+    tools = tuple(
+        msgspec.structs.replace(tool, name=names.get(tool.name, tool.name)) for tool in request.options.tools
+    )
+    messages = tuple(
+        msgspec.structs.replace(message, content=tuple(map(seen, message.content)))
+        for message in request.messages
+    )
+    options = msgspec.structs.replace(request.options, tools=tools)
+    return msgspec.structs.replace(request, messages=messages, options=options)
 
 
 class _Stage:
     """Where the script is played: what it says goes on to the loop, in the form the loop and the client have for it."""
 
     def __init__(
-        self, request: Request, sink: Sink, tell: Tell, drain: Callable[[], Awaitable[None]]
+        self,
+        request: Request,
+        names: dict[str, str],
+        sink: Sink,
+        tell: Tell,
+        drain: Callable[[], Awaitable[None]],
     ) -> None:
         self._offered = request.options.tools
+        self._full_names = {plain: name for name, plain in names.items()}
         self._words = acts.words_of(request)
         self._sink = sink
         self._tell = tell
@@ -87,6 +131,8 @@ class _Stage:
         match part:
             case ToolCallPart(name=name) if name.startswith(ROLE):
                 self._cast(part)
+            case ToolCallPart(name=name):
+                self._sink.report(msgspec.structs.replace(part, name=self._full_names.get(name, name)))
             case DataPart(mime_type=mime_type, data=data) if mime_type == PLAN:
                 self._tell(Plan(_entries.decode(data)))
             case _:

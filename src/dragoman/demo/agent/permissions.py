@@ -3,7 +3,8 @@
 The calls of one answer are asked about all at once, as soon as they are known, and each runs when it is allowed. The loop
 decides about them one by one: by the time it comes to a call, its question may long be answered.
 
-ACP has no place for a reason. A refusal is a plain no, and the model is told that there was one.
+ACP has no place for a reason. A refusal is a plain no, unless the client has put a reason beside it, under `_meta`, as
+Dragoman does: the model hears it and can do better.
 """
 
 from __future__ import annotations
@@ -33,11 +34,7 @@ OPTIONS = (
     Option("demo-always", "allow_always", "Allow for this session"),
     Option("demo-never", "reject_once", "Refuse"),
 )
-_DECISIONS: dict[str, Decision] = {
-    "demo-once": Approve("once"),
-    "demo-always": Approve("session"),
-    "demo-never": Deny(),
-}
+_APPROVALS: dict[str, Decision] = {"demo-once": Approve("once"), "demo-always": Approve("session")}
 
 
 class _Request(msgspec.Struct, frozen=True, rename="camel"):
@@ -52,8 +49,17 @@ class _Outcome(msgspec.Struct, frozen=True, rename="camel"):
     option_id: str | None = None
 
 
+class _Remark(msgspec.Struct, frozen=True):
+    reason: str | None = None
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    dragoman: _Remark = _Remark()
+
+
 class _Answer(msgspec.Struct, frozen=True):
     outcome: _Outcome
+    meta: _Meta = msgspec.field(name="_meta", default=_Meta())
 
 
 _answer = Decoder(_Answer)
@@ -129,14 +135,14 @@ class Permissions:
         match reply:
             case Response(result=result):
                 try:
-                    outcome = _answer.decode(result).outcome
+                    answer = _answer.decode(result)
                 except msgspec.DecodeError as error:
                     _log.warning("an answer about a permission cannot be read: %s", error)
                     return Deny()
-                if outcome.outcome == "cancelled":
+                if answer.outcome.outcome == "cancelled":
                     # "If the client has cancelled the prompt turn […]": so it ends, also before we hear of that.
                     self._cancel()
-                return _DECISIONS.get(outcome.option_id or "", Deny())
+                return _APPROVALS.get(answer.outcome.option_id or "") or Deny(answer.meta.dragoman.reason)
             case ErrorResponse(error=error):
                 _log.warning("the client cannot ask for permission: %s", error.message)
                 return Deny()

@@ -37,10 +37,11 @@ from dragoman.demo.agent.messages import (
     read,
 )
 from dragoman.demo.agent.prompt import read_prompt
-from dragoman.demo.agent.session import DEFAULT_MODE, DEFAULT_PACE, Session, Shared
+from dragoman.demo.agent.session import DEFAULT_MODE, Session, Shared
 from dragoman.demo.agent.store import Kept, SessionStore, new_id
 from dragoman.demo.agent.tools import Toolbox
 from dragoman.demo.agent.turn import take_turn
+from dragoman.demo.pace import DEFAULT_PACE
 from dragoman.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,

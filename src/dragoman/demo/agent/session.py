@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,31 +14,17 @@ from dragoman.demo.agent.messages import Refused
 from dragoman.demo.agent.store import Kept, SessionStore
 from dragoman.demo.agent.tools import Toolbox
 from dragoman.demo.agent.updates import CurrentMode, Update, told_again
+from dragoman.demo.pace import PACES
 from dragoman.jsonrpc import INVALID_PARAMS, ConnectionClosed, Peer
 from dragoman.lm import CancellationSource, JsonObject, Message
 
-__all__ = ["DEFAULT_MODE", "DEFAULT_PACE", "PACES", "Pace", "Session", "Shared"]
+__all__ = ["DEFAULT_MODE", "Session", "Shared"]
 
 DEFAULT_MODE = "default"
 _MODES: tuple[JsonObject, ...] = (
     {"id": DEFAULT_MODE, "name": "Default", "description": "Acts, and asks before it does."},
     {"id": "plan", "name": "Plan", "description": "Says what it would do, and does nothing by itself."},
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    name: str
-    # How many times as fast as the script says.
-    speed: float
-
-
-DEFAULT_PACE = "natural"
-PACES = {
-    DEFAULT_PACE: Pace("As one reads", 1.0),
-    "fast": Pace("Four times as fast", 4.0),
-    "instant": Pace("Without waiting", math.inf),
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dragoman.demo.agent.mcp import McpClient, RemoteTool, connect
-from dragoman.demo.agent.mcp.client import MAX_TOOLS, ServerAddress
+from dragoman.demo.mcp import McpClient, RemoteTool, connect
+from dragoman.demo.mcp.client import MAX_TOOLS, ServerAddress
 from dragoman.lm import CancellationToken
 from dragoman.tools.approvals import Approvals
 from dragoman.tools.autoapproval import AutoApproval

@@ -63,6 +63,16 @@ class Activity:
     since: float = 0.0
     progress: str = ""
 
+    @property
+    def is_permission(self) -> bool:
+        """Whether it is an agent's request, and not a tool that does something itself."""
+        return _is_permission(self.call)
+
+    def is_told(self, result: ToolResultPart) -> bool:
+        """Whether the person knows all there is to say: they have just allowed it, and the agent will act."""
+        approved = self.started.approved if self.started is not None else ""
+        return self.is_permission and result.outcome == "ok" and approved.startswith(_USUAL_APPROVALS)
+
     def running(self, now: float) -> RenderableType | None:
         if self.started is None:
             return None
@@ -91,7 +101,20 @@ class Activity:
     def _what(self) -> Text:
         if self.started is not None and self.started.message:
             return Text(visible_line(self.started.message[:_LINE]))
-        return Text(visible_line((self.title.removesuffix("?") or self.call.name)[:_LINE]))
+        return Text(visible_line(self._name()[:_LINE]))
+
+    def _name(self) -> str:
+        if self.is_permission:
+            from dragoman.backends.agent.permission_tools import wish  # noqa: PLC0415 - agents only
+
+            return wish(self.call)
+        return self.title.removesuffix("?") or self.call.name
+
+
+def _is_permission(call: ToolCallPart) -> bool:
+    from dragoman.backends.agent.permission import is_permission_tool  # noqa: PLC0415 - agents only
+
+    return is_permission_tool(call.name)
 
 
 def _why(result: ToolResultPart, outcome: Outcome) -> str:

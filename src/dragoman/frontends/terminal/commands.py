@@ -21,7 +21,7 @@ from dragoman.frontends.terminal.session import Session
 from dragoman.lm import LanguageModelError
 from dragoman.nearest import did_you_mean
 from dragoman.store import StoreError
-from dragoman.tools.registry import RegistryError
+from dragoman.tools.registry import RegistryError, ToolInfo
 from dragoman.visible import visible_line
 
 __all__ = ["Commands", "Leave"]
@@ -122,7 +122,10 @@ class Commands:
                 return _table(rows)
             case [name]:
                 self._session.use(name)
-                return note("●", f"Going on with {visible_line(self._session.model.info.name)}.")
+                told = f"Going on with {visible_line(self._session.model.info.name)}."
+                if (announcement := self._session.announcement) is not None:
+                    told += f" {visible_line(announcement)}"
+                return note("●", told)
             case _:
                 raise _Misuse("Name one model: /model NAME")
 
@@ -143,7 +146,7 @@ class Commands:
                         Text(f"#{info.reference_name}" if info.reference_name else "", _DIM),
                         Text("" if info.read_only else "asks first", _DIM),
                     )
-                    for info in registry.available()
+                    for info in self._choosable()
                 ]
                 return _table(rows) if rows else note("○", "There are no tools here.")
             case ["on", name]:
@@ -155,12 +158,18 @@ class Commands:
             case _:
                 raise _Misuse("Type /tools, /tools on NAME or /tools off NAME.")
 
+    def _choosable(self) -> list[ToolInfo]:
+        """What a person may take away or give back. How an agent asks for permission is not theirs to switch off."""
+        from dragoman.backends.agent.permission import is_permission_tool  # noqa: PLC0415 - agents only
+
+        return [info for info in self._session.registry.available() if not is_permission_tool(info.name)]
+
     def _complete_tools(self, words: list[str]) -> Iterable[Suggestion]:
         match words:
             case []:
                 return [("on", "offer a tool"), ("off", "offer a tool no longer")]
             case ["on" | "off"]:
-                return [(info.name, info.display_name) for info in self._session.registry.available()]
+                return [(info.name, info.display_name) for info in self._choosable()]
             case _:
                 return ()
 

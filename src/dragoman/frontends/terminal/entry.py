@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from dataclasses import dataclass
@@ -35,9 +36,14 @@ from dragoman.visible import visible_line
 
 __all__ = ["ChatOptions", "NoPrompt", "interactive", "run_chat"]
 
-FROM_STDIN = "-"
 # A prompt is read whole before it is sent; what is longer than this is a mistake.
 _LONGEST_PROMPT = 4 * 1024 * 1024
+# Once the prompt stands, and long before anybody has typed anything.
+_READY_SECONDS = 0.1
+_NO_TERMINAL = (
+    "There is no terminal to type at, and no prompt on standard input. Start it in a terminal, or give a prompt: "
+    "dragoman chat -p PROMPT"
+)
 
 
 class NoPrompt(Exception):
@@ -106,7 +112,11 @@ async def interactive(
     chat = Chat(screen, transcript, commands, line, turns, Host(transcript, asker), clock)
     with screen.instead_of_stderr():
         screen.print(greeting)
-        return await chat.talk()
+        getting_ready = asyncio.get_running_loop().call_later(_READY_SECONDS, session.get_ready)
+        try:
+            return await chat.talk()
+        finally:
+            getting_ready.cancel()
 
 
 async def _once(session: Session, prompt: str, clock: Clock) -> int:
@@ -162,10 +172,15 @@ def _prompt(options: ChatOptions) -> str | None:
     """The one prompt; None if there is somebody at the terminal who will type more than one."""
     if options.prompt is None and not options.json and sys.stdin.isatty():
         return None
-    from_stdin = options.prompt is None or options.prompt == FROM_STDIN
-    prompt = _read_prompt() if from_stdin else options.prompt
-    if not prompt or not prompt.strip():
-        raise NoPrompt("The prompt on standard input is empty." if from_stdin else "The prompt is empty.")
+    match options.prompt:
+        case None:
+            prompt, why_not = _read_prompt(), _NO_TERMINAL
+        case "-":
+            prompt, why_not = _read_prompt(), "The prompt on standard input is empty."
+        case prompt:
+            why_not = "The prompt is empty."
+    if not prompt.strip():
+        raise NoPrompt(why_not)
     return prompt
 
 

@@ -69,6 +69,14 @@ class Host(Hooks):
                 return FAILED
 
 
+def _asked(question: Question) -> str:
+    from dragoman.backends.agent.permission import is_permission_tool  # noqa: PLC0415 - agents only
+
+    title = question.confirmation.title
+    # An agent's request says what it is about; the name of the tool that carries it means nothing to a person.
+    return title if is_permission_tool(question.tool) else f"{title} ({question.tool})"
+
+
 class Nobody:
     """Stands where no person can be asked, and says so: whoever reads the errors later learns how to change that."""
 
@@ -78,7 +86,7 @@ class Nobody:
     async def confirm(self, question: Question, token: CancellationToken) -> Decision:
         del token
         print(
-            f"dragoman: not done: {visible_line(question.confirmation.title)} ({question.tool}). There is no terminal to "
+            f"dragoman: not done: {visible_line(_asked(question))}. There is no terminal to "
             "ask at. To allow it without asking, approve it for the workspace in a chat first, or set "
             "auto_approve = true under [tools] in a configuration that --config names.",
             file=self._problems,

@@ -8,7 +8,9 @@ import secrets
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from types import TracebackType
 from typing import Self
 
@@ -34,6 +36,9 @@ from dragoman.tools.virtual import PREFIX as GROUP_PREFIX
 __all__ = ["Session", "context_keys"]
 
 _log = logging.getLogger(__name__)
+
+# The tool server with all of MCP: most of a second, the first time.
+_NEEDED_BY_AGENTS = "dragoman.backends.agent.toolserver.service"
 
 
 def context_keys(
@@ -70,7 +75,7 @@ def _is_there_at_times(name: str) -> bool:
 
 
 class Session:
-    """Made for one chat and closed with it. `build_model` makes a model of a name in the configuration."""
+    """Made for one chat and closed with it. `build_model` makes the model of a name, in place of what is configured."""
 
     def __init__(
         self,
@@ -86,7 +91,7 @@ class Session:
         self._config = config
         self._clock = clock
         self._models = Models(config)
-        self._build = build_model or (lambda _config, name: self._models.get(name))
+        self._build = build_model
         self._closing = ExitStack()
         self._permission_tools: list[Callable[[], None]] = []
         self.workspace = workspace
@@ -120,11 +125,22 @@ class Session:
     def models(self) -> tuple[str, ...]:
         return tuple(self._config.models)
 
+    @property
+    def announcement(self) -> str | None:
+        """What to know of the model before it is started, if there is anything."""
+        return self._config.announcements.get(self.model_name)
+
     def use(self, model: str) -> None:
         """Go on with another model, which gets the whole history."""
-        self.model = self._build(self._config, model)
+        self.model = self._build(self._config, model) if self._build else self._models.get(model)
         self.model_name = model
-        self._offer_permission_tools(wanted=isinstance(self._config.models.get(model), AcpModel))
+        is_agent = isinstance(self._config.models.get(model), AcpModel)
+        self._offer_permission_tools(wanted=is_agent and self._build is None)
+
+    def get_ready(self) -> None:
+        """Load what an agent will need, beside whatever else goes on: the person is still typing."""
+        if self._build is None and isinstance(self._config.models.get(self.model_name), AcpModel):
+            Thread(target=import_module, args=(_NEEDED_BY_AGENTS,), daemon=True).start()
 
     def _offer_permission_tools(self, *, wanted: bool) -> None:
         """An agent asks through them whether it may act; any other model has no use for them."""

@@ -6,6 +6,7 @@ thought, the tools that run) is in the live lines, which `tick` draws again as t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -48,12 +49,28 @@ _NOTICE = Style(color="yellow")
 _FAILURE = Style(color="red")
 # The end of a thought that stands in its live line; more would not fit in the widest terminal.
 _LAST_WORDS = 300
+# What an agent does by itself comes with its thinking, a line for each step: begun, done, failed.
+_DOING = re.compile(r"^([▸✓✗]) (.+)$", re.MULTILINE)
+# It is Markdown, and what is escaped in it is meant as it stands.
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+_DONE = {"✓": Style(color="green"), "✗": Style(color="red")}
 
 
 @dataclass(slots=True)
 class _Thought:
     since: float
     words: str = ""
+    # Whether any of it was said, and not done.
+    is_thinking: bool = False
+    done: list[tuple[str, str]] = field(default_factory=list)
+
+    def hear(self, text: str) -> None:
+        self.words = (self.words + text)[-_LAST_WORDS:]
+        steps = _DOING.findall(text)
+        self.done += [(mark, _ESCAPED.sub(r"\1", what)) for mark, what in steps if mark in _DONE]
+        # What a step puts out is indented below it.
+        if text.strip() and not steps and not text.lstrip("\n").startswith("    "):
+            self.is_thinking = True
 
 
 @dataclass(slots=True)
@@ -84,6 +101,8 @@ class Transcript:
         self._speech: _Speech | None = None
         self._thought: _Thought | None = None
         self._activities: dict[str, Activity] = {}
+        # What an agent wanted and may not: that it then fails needs no line of its own.
+        self._refused: set[str] = set()
         # The kind of what was printed last: things of one kind stand together, an empty line sets others apart.
         self._last = ""
 
@@ -175,7 +194,7 @@ class Transcript:
         if self._thought is None:
             self._end_speech()
             self._thought = _Thought(self._clock.now())
-        self._thought.words = (self._thought.words + text)[-_LAST_WORDS:]
+        self._thought.hear(text)
         if self._shows_thinking:
             self._stream(text, _THOUGHT)
 
@@ -200,8 +219,15 @@ class Transcript:
             self._end_speech()
             thought, self._thought = self._thought, None
             took = self._clock.now() - thought.since
-            words = f"thought for {elapsed(took)}" if took >= SHORTEST else "thought"
-            self.say(marked("✻", Text(words, _DIM), _DIM), "activity")
+            if thought.is_thinking:
+                words = f"thought for {elapsed(took)}" if took >= SHORTEST else "thought"
+                self.say(marked("✻", Text(words, _DIM), _DIM), "activity")
+            if not self._shows_thinking:
+                for mark, what in thought.done:
+                    if mark == "✗" and what in self._refused:
+                        self._refused.discard(what)
+                        continue
+                    self.say(marked(mark, Text(visible_line(what)), _DONE[mark]), "activity")
 
     def _settle(self) -> None:
         """What was being said or thought is over."""
@@ -212,7 +238,9 @@ class Transcript:
     def _finish(self, event: ToolFinished) -> None:
         self._settle()
         activity = self._activities.pop(event.result.call_id, None)
-        if activity is not None:
+        if activity is not None and activity.is_permission and event.result.outcome != "ok":
+            self._refused.add(str(activity.call.input.get("title")))
+        if activity is not None and not activity.is_told(event.result):
             self.say(activity.finished(event.result, event.seconds), "activity")
         for part in event.result.content:
             self._show_content(part)
@@ -257,6 +285,9 @@ class Transcript:
                 self._note("✗", _sentences(event.error or "The model failed.", event.hint), _FAILURE)
         self._screen.show(None)
         self._last = ""
+        if event.reason != "tool_denied":
+            # After a denial the agent is told of it with the next prompt.
+            self._refused.clear()
 
     def _note(self, mark: str, text: str, style: Style) -> None:
         self._settle()

@@ -69,6 +69,8 @@ class Models(Protocol):
     @property
     def grants(self) -> Grants: ...
 
+    async def learn(self) -> None: ...
+
     def infos(self) -> tuple[ModelInfo, ...]: ...
 
     def get(self, model_id: str) -> LanguageModel: ...
@@ -182,6 +184,7 @@ class VsCodeServer:
             incoming.reply(result)
 
     async def _list_models(self, _incoming: Incoming) -> object:
+        await self._models.learn()
         return ModelList(self._models.infos())
 
     async def _respond(self, incoming: Incoming) -> object:

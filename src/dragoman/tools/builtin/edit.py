@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Meta
 
 from dragoman.lm import CancellationToken, gfm, until_cancelled
 from dragoman.tools.builtin.difference import MAX_HIDDEN, difference
-from dragoman.tools.builtin.files import FILES_WHEN, MAX_FILE_BYTES
+from dragoman.tools.builtin.files import FILES_WHEN
+from dragoman.tools.builtin.replacing import Seen, content_of, put
 from dragoman.tools.builtin.shown import Shown
 from dragoman.tools.builtin.visible import visible
 from dragoman.tools.builtin.workspace import MAX_PATH_LENGTH, Place, Workspace, WorkspaceError, explained
@@ -28,28 +25,9 @@ __all__ = ["MAX_CONTENT", "write_file"]
 # More than any model writes at once.
 MAX_CONTENT = 1_000_000
 
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A file as it was when its diff was made: where it is, whatever links lead there, and what was in it."""
-
-    place: Place
-    # None: there was none.
-    digest: str | None
-
-    @classmethod
-    def now(cls, place: Place) -> _Seen:
-        return cls.with_content(place, _content(place))
-
-    @classmethod
-    def with_content(cls, place: Place, content: bytes | None) -> _Seen:
-        return cls(place, None if content is None else hashlib.sha256(content).hexdigest())
-
 
 def write_file() -> DefinedTool:
-    shown: Shown[_Seen] = Shown()
+    shown: Shown[Seen] = Shown()
 
     @tool(
         name="write_file",
@@ -93,30 +71,22 @@ def write_file() -> DefinedTool:
     async def ask(
         path: str, content: str, *, invocation: Invocation, token: CancellationToken
     ) -> PreparedInvocation:
-        def work() -> tuple[_Seen, PreparedInvocation]:
+        def work() -> tuple[Seen, PreparedInvocation]:
             if "\0" in content:
                 # Programs stop reading there, or take the file for no text: nobody could be shown what it does.
                 raise WorkspaceError("The content has a NUL character. Only text can be written.")
             place = Workspace.of(invocation.workspace).place(path)
             try:
-                old = _content(place)
+                old = content_of(place)
             except OSError as error:
                 raise WorkspaceError(explained(error, place.label)) from error
-            return _Seen.with_content(place, old), _question(place, old, content)
+            return Seen.with_content(place, old), _question(place, old, content)
 
         seen, question = await until_cancelled(asyncio.to_thread(work), token)
         shown.note(invocation, seen)
         return question
 
     return write
-
-
-def _content(place: Place) -> bytes | None:
-    """What is there now; None if nothing is."""
-    try:
-        return place.read(MAX_FILE_BYTES)
-    except FileNotFoundError:
-        return None
 
 
 # --- What a person is shown. -----------------------------------------------------------------------------------------
@@ -153,12 +123,11 @@ def _surprises(place: Place) -> Iterator[str]:
 # --- Writing. --------------------------------------------------------------------------------------------------------
 
 
-def _write(path: str, content: str, invocation: Invocation, seen: _Seen) -> ToolResult:
+def _write(path: str, content: str, invocation: Invocation, seen: Seen) -> ToolResult:
     data = content.encode()
     try:
         place = Workspace.of(invocation.workspace).place(path)
-        # Before anything is made for it, and once more when it is about to be replaced.
-        written = _Seen.now(place) == seen and _put(place, data, seen)
+        written = put(place, data, seen)
     except OSError as error:
         return ToolResult.error(f"Not written. {explained(error, path)}")
     except WorkspaceError as error:
@@ -170,34 +139,3 @@ def _write(path: str, content: str, invocation: Invocation, seen: _Seen) -> Tool
     return ToolResult.text(
         f"{'Made' if seen.digest is None else 'Wrote'} {place.label}, {len(data):,} bytes."
     )
-
-
-def _put(place: Place, data: bytes, seen: _Seen) -> bool:
-    parent = place.open_parent(missing_made=True)
-    try:
-        return _replace(parent, place, data, seen)
-    finally:
-        os.close(parent)
-
-
-def _replace(parent: int, place: Place, data: bytes, seen: _Seen) -> bool:
-    """Puts a complete new file in the place of the old one, if that is still as it was seen."""
-    name = place.parts[-1]
-    temporary = f".dragoman-{secrets.token_hex(8)}.tmp"
-    descriptor = os.open(temporary, _NEW_FILE, 0o666, dir_fd=parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            with contextlib.suppress(FileNotFoundError):
-                mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
-                os.fchmod(file.fileno(), stat.S_IMODE(mode) & 0o777)
-            os.fsync(file.fileno())
-        # As late as can be: between this look and the next line lie microseconds.
-        if _Seen.now(place) != seen:
-            return False
-        os.replace(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=parent)
-    return True

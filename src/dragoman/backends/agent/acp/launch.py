@@ -13,6 +13,7 @@ from dragoman.process import Ledger, SpawnError, SupervisedProcess
 
 __all__ = ["RunningAgent", "launch"]
 
+_NEXT_STEP = "Send the message again to start it anew."
 # The end of what an agent printed to its standard error, as much of it as helps in an error message.
 _LAST_WORDS_CHARACTERS = 600
 # An agent whose connection has ended is about to exit. One that is not by then hangs, and is ended.
@@ -44,6 +45,14 @@ class RunningAgent:
         cut = tail[-_LAST_WORDS_CHARACTERS:]
         return f"It said: {'…' if len(cut) < len(tail) else ''}{cut}"
 
+    @property
+    def has_exited(self) -> bool:
+        return self._process.exit is not None
+
+    async def exited(self) -> None:
+        """Until the process itself has ended, whatever of its words is still to be read."""
+        await self._process.wait()
+
     async def explain_exit(self) -> LanguageModelError:
         """Why it is gone. Waits for the process, which ends a moment after its connection, or is ended."""
         try:
@@ -55,7 +64,7 @@ class RunningAgent:
         return LanguageModelError(
             "agent_failed",
             f"{self._name} {how}.",
-            hint=self.last_words or "Send the message again to start it anew.",
+            hint=f"{_NEXT_STEP} {self.last_words}" if self.last_words else _NEXT_STEP,
         )
 
     async def stop(self) -> None:

@@ -18,6 +18,7 @@ from dragoman.backends.agent.acp.content import Block
 from dragoman.backends.agent.acp.messages import (
     PROTOCOL_VERSION,
     AuthMethod,
+    FileRequest,
     HttpServer,
     Initialized,
     PermissionRequest,
@@ -25,6 +26,7 @@ from dragoman.backends.agent.acp.messages import (
     SessionCreated,
     SessionUpdate,
     StdioServer,
+    decode_file_request,
     decode_permission,
     decode_update,
 )
@@ -51,6 +53,7 @@ TurnEnd: TypeAlias = PromptResponse | LanguageModelError
 
 _Answer = TypeVar("_Answer")
 
+_NEXT_STEP = "Send the message again; if it stays so, start the agent by hand and see what it says."
 # ACP's own code for it.
 _AUTH_REQUIRED = -32000
 # Updates of a session whose `session/new` has not been answered yet: agents send a few. More is a fault of theirs.
@@ -63,6 +66,8 @@ class SessionListener(Protocol):
     def on_update(self, update: SessionUpdate) -> None: ...
 
     def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None: ...
+
+    def on_file(self, request: FileRequest, incoming: Incoming) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,8 @@ class AgentLink:
         self._peer: Peer | None = None
         self._listeners: dict[str, SessionListener] = {}
         self._early: list[SessionUpdate] = []
+        # Whether the agent is offered file access.
+        self.offers_files = False
         self.info = Initialized(PROTOCOL_VERSION)
 
     # As a receiver.
@@ -115,7 +122,7 @@ class AgentLink:
 
     def request(self, incoming: Incoming) -> None:
         if incoming.method != "session/request_permission":
-            incoming.fail(METHOD_NOT_FOUND, f"{incoming.method} is not offered")
+            self._file_request(incoming)
             return
         try:
             request = decode_permission(incoming.params)
@@ -129,15 +136,32 @@ class AgentLink:
         else:
             listener.on_permission(request, incoming)
 
+    def _file_request(self, incoming: Incoming) -> None:
+        try:
+            request = decode_file_request(incoming.method, incoming.params) if self.offers_files else None
+        except msgspec.MsgspecError as error:
+            incoming.fail(INVALID_PARAMS, f"This request cannot be read: {error}")
+            return
+        if request is None:
+            incoming.fail(METHOD_NOT_FOUND, f"{incoming.method} is not offered")
+            return
+        listener = self._listeners.get(request.session_id)
+        if listener is None:
+            incoming.fail(INVALID_PARAMS, "There is no such session")
+        else:
+            listener.on_file(request, incoming)
+
     def closed(self, reason: str) -> None:
         self._on_closed(reason)
 
     # Sessions.
 
-    async def initialize(self) -> Initialized:
+    async def initialize(self, *, files: bool = False) -> Initialized:
+        """`files`: whether it may read and write text files through us."""
+        self.offers_files = files
         params = {
             "protocolVersion": PROTOCOL_VERSION,
-            "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
+            "clientCapabilities": {"fs": {"readTextFile": files, "writeTextFile": files}, "terminal": False},
             "clientInfo": {"name": "dragoman", "title": "Dragoman", "version": __version__},
         }
         self.info = await self._ask("initialize", params, Initialized)
@@ -149,6 +173,33 @@ class AgentLink:
             )
         return self.info
 
+    async def authenticate(self, method: str) -> None:
+        """Log in by one of the agent's own methods. It may take as long as the agent takes for it."""
+        known = {each.id: each for each in self.info.auth_methods}
+        if method not in known:
+            named = ", ".join(f'"{each}"' for each in known)
+            raise LanguageModelError(
+                "bad_request",
+                f'{self._name} has no way to log in that is called "{method}".',
+                hint=f"Set `auth` of this model to one of {named}."
+                if named
+                else "It names none: log in with the agent's own command, and leave `auth` out.",
+            )
+        if known[method].type == "terminal":
+            raise LanguageModelError(
+                "auth_required",
+                f'To log in with "{method}", {self._name} needs a terminal.',
+                hint="Run the agent's own command for it there, then try again.",
+            )
+        try:
+            await self._ask("authenticate", {"methodId": method}, dict)
+        except LanguageModelError as error:
+            raise LanguageModelError(
+                "auth_required",
+                f'{self._name} could not log in with "{method}": {error.message}',
+                hint=_how_to_log_in(self.info.auth_methods),
+            ) from error
+
     async def new_session(
         self, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress], listener: SessionListener
     ) -> SessionCreated:
@@ -159,17 +210,30 @@ class AgentLink:
 
     async def resume_session(
         self, session: str, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress]
-    ) -> None:
+    ) -> SessionCreated:
         """Take a session up without being told its history again."""
         place = _Place(workspace[0], tuple(servers), workspace[1:])
-        await self._ask("session/resume", self._params(place, session), SessionCreated)
+        return await self._ask("session/resume", self._params(place, session), SessionCreated)
 
     async def load_session(
         self, session: str, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress]
-    ) -> None:
+    ) -> SessionCreated:
         """Take a session up. The agent tells its history first, as updates; nobody listens to them yet."""
         place = _Place(workspace[0], tuple(servers), workspace[1:])
-        await self._ask("session/load", self._params(place, session), SessionCreated)
+        return await self._ask("session/load", self._params(place, session), SessionCreated)
+
+    async def fork_session(
+        self,
+        session: str,
+        workspace: tuple[str, ...],
+        servers: Iterable[ToolServerAddress],
+        listener: SessionListener,
+    ) -> SessionCreated:
+        """A second session that knows all that the first one does: it cannot be made to know less."""
+        place = _Place(workspace[0], tuple(servers), workspace[1:])
+        created = await self._ask("session/fork", self._params(place, session), SessionCreated)
+        self.attach(created.session_id, listener)
+        return created
 
     def attach(self, session: str, listener: SessionListener) -> None:
         """From here on this listener hears of the session, beginning with what came before its name was known."""
@@ -192,7 +256,9 @@ class AgentLink:
         await self._ask("session/set_mode", {"sessionId": session, "modeId": mode}, dict)
 
     async def set_option(self, session: str, option: str, value: object) -> None:
-        params = {"sessionId": session, "configId": option, "value": value}
+        params: JsonObject = {"sessionId": session, "configId": option, "value": value}
+        if isinstance(value, bool):
+            params["type"] = "boolean"
         await self._ask("session/set_config_option", params, dict)
 
     def prompt(self, session: str, blocks: tuple[Block, ...], on_end: Callable[[TurnEnd], None]) -> None:
@@ -209,6 +275,27 @@ class AgentLink:
             self._connection.call("session/prompt", {"sessionId": session, "prompt": blocks}, on_reply)
         except ConnectionClosed as closed:
             _log.debug("%s: gone before it could be prompted: %s", self._name, closed.reason)
+
+    def steer(self, session: str, blocks: tuple[Block, ...], on_outcome: Callable[[bool], None]) -> None:
+        """Put words into the turn that runs. Whether it has taken them is told in the order of the wire.
+
+        ACP has no method for it yet; this one is an extension, declared as `_meta.steering`. An agent whose turn has just
+        ended is asked not to begin another by itself: nobody would hear of its end.
+        """
+        params: JsonObject = {
+            "sessionId": session,
+            "prompt": blocks,
+            "_meta": {"steering": {"idleBehavior": "promptRequired"}},
+        }
+
+        def on_reply(reply: Reply) -> None:
+            if not isinstance(reply, ConnectionClosed):
+                on_outcome(isinstance(reply, Response) and _was_taken(reply.result))
+
+        try:
+            self._connection.call("_session/steering", params, on_reply)
+        except ConnectionClosed as closed:
+            _log.debug("%s: gone before it could be steered: %s", self._name, closed.reason)
 
     def cancel(self, session: str) -> None:
         try:
@@ -233,12 +320,16 @@ class AgentLink:
 
     async def _ask(self, method: str, params: Mapping[str, object], kind: type[_Answer]) -> _Answer:
         try:
-            return msgspec.json.decode(await self._connection.request(method, params) or b"{}", type=kind)
+            result = await self._connection.request(method, params)
+            # Where there is nothing to say, some agents say null.
+            return msgspec.json.decode(b"{}" if result in (b"", b"null") else result, type=kind)
         except (RemoteError, ConnectionClosed) as error:
             raise self._failure(error, method) from error
         except msgspec.ValidationError as error:
             raise LanguageModelError(
-                "agent_failed", f"{self._name} answered {method} in a way that cannot be read: {error}."
+                "agent_failed",
+                f"{self._name} answered {method} in a way that cannot be read: {error}.",
+                hint=_NEXT_STEP,
             ) from error
 
     def _turn_end(self, reply: Response | ErrorResponse) -> TurnEnd:
@@ -256,7 +347,7 @@ class AgentLink:
         self, error: RemoteError | ConnectionClosed, method: str | None = None
     ) -> LanguageModelError:
         if isinstance(error, ConnectionClosed):
-            return LanguageModelError("agent_failed", f"{self._name} ended: {error.reason}.")
+            return LanguageModelError("agent_failed", f"{self._name} ended: {error.reason}.", hint=_NEXT_STEP)
         if error.code == _AUTH_REQUIRED:
             return LanguageModelError(
                 "auth_required",
@@ -264,21 +355,36 @@ class AgentLink:
                 hint=_how_to_log_in(self.info.auth_methods),
             )
         return LanguageModelError(
-            "agent_failed", f"{self._name} refused {method}: {error.message}.", hint=_details(error.data)
+            "agent_failed", f"{self._name} refused {method}: {error.message}.", hint=_what_next(error.data)
         )
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    outcome: str = ""
+
+
+def _was_taken(result: bytes) -> bool:
+    try:
+        # The second: the agent began a turn with them after all.
+        return msgspec.json.decode(result, type=_Outcome).outcome in ("injected", "startedNewTurn")
+    except msgspec.MsgspecError:
+        return False
 
 
 def _how_to_log_in(methods: tuple[AuthMethod, ...]) -> str:
     ways = [
-        f"{method.name or method.id}{f' ({method.description})' if method.description else ''}"
+        f'{method.name or method.id}{f" ({method.description})" if method.description else ""}, `auth = "{method.id}"`'
         for method in methods
     ]
     if not ways:
         return "Log in with the agent's own command, then try again."
-    return f"Log in with the agent's own command, then try again. It offers: {'; '.join(ways)}."
+    return (
+        "Log in with the agent's own command, or set `auth` of this model and the agent is asked to do it; then try again. "
+        f"It offers: {'; '.join(ways)}."
+    )
 
 
-def _details(data: object) -> str | None:
-    if isinstance(data, dict) and isinstance(data.get("details"), str):
-        return str(data["details"])
-    return None
+def _what_next(data: object) -> str:
+    """The agent's own explanation, where it has one, and what can be done in any case."""
+    details = data.get("details") if isinstance(data, dict) else None
+    return f"{details} {_NEXT_STEP}" if isinstance(details, str) else _NEXT_STEP

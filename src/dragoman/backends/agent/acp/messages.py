@@ -7,7 +7,7 @@ agents put what we need into it, and a value of the wrong form costs that value,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Literal, TypeAlias, TypeVar
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ __all__ = [
     "AuthMethod",
     "ChunkUpdate",
     "Diff",
+    "FileRequest",
     "Header",
     "HttpServer",
     "Initialized",
@@ -32,12 +33,15 @@ __all__ = [
     "PlanEntry",
     "PlanUpdate",
     "PromptResponse",
+    "ReadTextFile",
     "SessionCreated",
     "SessionUpdate",
     "StdioServer",
     "ToolActivity",
     "Update",
     "UsageUpdate",
+    "WriteTextFile",
+    "decode_file_request",
     "decode_permission",
     "decode_update",
 ]
@@ -92,6 +96,8 @@ class AuthMethod(_Message, frozen=True):
     id: str
     name: str = ""
     description: str | None = None
+    # "agent" (it does all of it), "env_var" or "terminal". Absent: the first.
+    type: str | None = None
 
 
 class Initialized(_Message, frozen=True):
@@ -101,11 +107,27 @@ class Initialized(_Message, frozen=True):
     auth_methods: tuple[AuthMethod, ...] = ()
     meta: JsonObject | None = msgspec.field(default=None, name="_meta")
 
+    @property
+    def steers(self) -> bool:
+        """Whether it takes words in mid-turn: an extension that the Claude and Codex adapters share."""
+        steering = (self.meta or {}).get("steering")
+        return isinstance(steering, dict) and steering.get("supported") is True
+
 
 class SessionCreated(_Message, frozen=True):
     session_id: str = ""
     modes: JsonObject | None = None
-    config_options: tuple[JsonObject, ...] = ()
+    config_options: tuple[JsonObject, ...] | None = None
+
+    @property
+    def mode(self) -> object:
+        """The mode that the session is in, if the agent says so."""
+        return (self.modes or {}).get("currentModeId")
+
+    @property
+    def options(self) -> dict[object, object]:
+        """What its options are set to, by their ids, as far as the agent says so."""
+        return {option.get("id"): option.get("currentValue") for option in self.config_options or ()}
 
 
 class PromptResponse(_Message, frozen=True):
@@ -321,6 +343,35 @@ def decode_permission(params: bytes) -> PermissionRequest:
         tuple(_each(value.get("options"), Option)),
         meta if isinstance(meta, dict) else None,
     )
+
+
+class ReadTextFile(_Message, frozen=True):
+    session_id: str
+    path: str
+    line: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class WriteTextFile(_Message, frozen=True):
+    session_id: str
+    path: str
+    content: str
+
+
+FileRequest: TypeAlias = ReadTextFile | WriteTextFile
+_read_text_file = Decoder(ReadTextFile)
+_write_text_file = Decoder(WriteTextFile)
+
+
+def decode_file_request(method: str, params: bytes) -> FileRequest | None:
+    """The parameters of a request for a file; None if the method is none. Raises `msgspec.ValidationError`."""
+    match method:
+        case "fs/read_text_file":
+            return _readable(_read_text_file.decode, params)
+        case "fs/write_text_file":
+            return _readable(_write_text_file.decode, params)
+        case _:
+            return None
 
 
 def _each(values: object, kind: type[_T]) -> Iterator[_T]:

@@ -65,8 +65,9 @@ class Endpoint:
     addresses: Addresses
     # Ends what serves this endpoint.
     end: Callable[[Endpoint], Awaitable[None]]
+    # fast-agent appends `/mcp` to every address that does not end so.
     path: str = field(
-        init=False, repr=False, default_factory=lambda: f"/{secrets.token_urlsafe(_PATH_BYTES)}"
+        init=False, repr=False, default_factory=lambda: f"/{secrets.token_urlsafe(_PATH_BYTES)}/mcp"
     )
     token: str = field(init=False, repr=False, default_factory=lambda: secrets.token_urlsafe(_TOKEN_BYTES))
     calls: Calls = field(init=False, repr=False)

@@ -25,7 +25,7 @@ SERVER_NAME_LENGTH = 16
 TOOL_NAME_LENGTH = _SHOWN_LENGTH - len(_PREFIX) - SERVER_NAME_LENGTH
 
 _SERVER_NAME = re.compile(rf"[a-zA-Z](?:[a-zA-Z0-9-]|_(?!_)){{0,{SERVER_NAME_LENGTH - 1}}}")
-_LEGAL = re.compile(rf"[a-zA-Z0-9_-]{{1,{TOOL_NAME_LENGTH}}}")
+_LEGAL = re.compile(r"[a-zA-Z0-9_-]+")
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]+")
 # Thirty-two bits tell the few names apart that are spelled alike; if they do not, twice as many will.
 _DIGITS = 8
@@ -38,16 +38,20 @@ def is_server_name(name: str) -> bool:
     return _SERVER_NAME.fullmatch(name) is not None
 
 
-def offered_names(names: Iterable[str]) -> dict[str, str]:
-    """The legal name for each of `names`; no two are the same."""
-    offered = {name: _offered(name, _DIGITS) for name in names}
+def offered_names(names: Iterable[str], length: int = TOOL_NAME_LENGTH) -> dict[str, str]:
+    """The legal name for each of `names`; no two are the same, and none is longer than `length`."""
+    offered = {name: _offered(name, _DIGITS, length) for name in names}
     count = Counter(offered.values())
-    return {name: made if count[made] == 1 else _offered(name, 2 * _DIGITS) for name, made in offered.items()}
+    return {
+        name: made if count[made] == 1 else _offered(name, 2 * _DIGITS, length)
+        for name, made in offered.items()
+    }
 
 
-def _offered(name: str, digits: int) -> str:
-    if _LEGAL.fullmatch(name) and name != WAIT_TOOL and not _MADE.fullmatch(name):
+def _offered(name: str, digits: int, length: int) -> str:
+    is_short = len(name) <= length
+    if is_short and _LEGAL.fullmatch(name) and name != WAIT_TOOL and not _MADE.fullmatch(name):
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
     suffix = f"_0x{digest[:digits]}"
-    return _ILLEGAL.sub("_", name)[: TOOL_NAME_LENGTH - len(suffix)] + suffix
+    return _ILLEGAL.sub("_", name)[: length - len(suffix)] + suffix

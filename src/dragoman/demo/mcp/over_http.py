@@ -15,7 +15,7 @@ from itertools import count
 import httpx2
 
 from dragoman.backends.agent.acp.messages import HttpServer
-from dragoman.demo.agent.mcp.link import CANCELLED, McpError, OnNotification, SessionExpired
+from dragoman.demo.mcp.link import CANCELLED, McpError, OnNotification, SessionExpired
 from dragoman.jsonrpc import (
     MAX_MESSAGE_BYTES,
     METHOD_NOT_FOUND,

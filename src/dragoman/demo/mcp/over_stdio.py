@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dragoman.backends.agent.acp.messages import StdioServer
-from dragoman.demo.agent.mcp.link import CANCELLED, McpError, OnNotification
+from dragoman.demo.mcp.link import CANCELLED, McpError, OnNotification
 from dragoman.jsonrpc import (
     METHOD_NOT_FOUND,
     ConnectionClosed,

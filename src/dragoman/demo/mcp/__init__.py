@@ -5,7 +5,7 @@ the handshake, `tools/list`, `tools/call` with progress and cancellation, and be
 official client would do more, and takes a second to import.
 """
 
-from dragoman.demo.agent.mcp.client import McpClient, RemoteTool, connect
-from dragoman.demo.agent.mcp.link import McpError
+from dragoman.demo.mcp.client import McpClient, RemoteTool, connect
+from dragoman.demo.mcp.link import McpError
 
 __all__ = ["McpClient", "McpError", "RemoteTool", "connect"]

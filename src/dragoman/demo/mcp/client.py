@@ -13,8 +13,8 @@ import msgspec
 
 from dragoman import __version__
 from dragoman.backends.agent.acp.messages import HttpServer, StdioServer
-from dragoman.demo.agent.mcp.content import tool_result
-from dragoman.demo.agent.mcp.link import Link, McpError, SessionExpired
+from dragoman.demo.mcp.content import tool_result
+from dragoman.demo.mcp.link import Link, McpError, SessionExpired
 from dragoman.jsonrpc import Notification, RemoteError
 from dragoman.lm import JsonObject
 from dragoman.tools.tool import Progress, ToolResult
@@ -188,9 +188,9 @@ async def connect(address: ServerAddress, cwd: Path, on_change: Callable[[], Non
 
 async def _link(address: ServerAddress, cwd: Path, client: McpClient) -> Link:
     if isinstance(address, StdioServer):
-        from dragoman.demo.agent.mcp.over_stdio import StdioLink  # noqa: PLC0415 - a session has one of the two
+        from dragoman.demo.mcp.over_stdio import StdioLink  # noqa: PLC0415 - a session has one of the two
 
         return await StdioLink.start(address, cwd, client.on_notification)
-    from dragoman.demo.agent.mcp.over_http import HttpLink  # noqa: PLC0415 - its library takes a tenth of a second
+    from dragoman.demo.mcp.over_http import HttpLink  # noqa: PLC0415 - its library takes a tenth of a second
 
     return HttpLink(address, client.on_notification)

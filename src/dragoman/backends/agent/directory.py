@@ -1,0 +1,306 @@
+"""All conversations of a model: found, begun, put to rest, taken up again.
+
+Three places a conversation may be in:
+
+- *here*: under way in this process, perhaps with an agent that runs;
+- *resting*: its record is in memory, and nothing else of it;
+- *away*: only where it stands in the index is known, and the store has the rest.
+
+With a store, several processes may know the same conversation. It belongs to the one in which a turn is under way, and
+for as long as that is; whoever wants it meanwhile waits a moment for its release, and then goes on with a fork. Between
+two turns it belongs to nobody, and any of them may go on with it. What another process has added is seen by the
+revision: an agent here that has not heard it is let go, and its session is taken up again.
+
+Nothing here is unbounded. Agents that are idle are parked, the longest unused first, when there are too many; so are
+records put away. What has work pending is never touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Literal, NamedTuple
+
+from dragoman.backends.agent import owner
+from dragoman.backends.agent.acp.launch import RunningAgent
+from dragoman.backends.agent.conversation import Conversation, Surroundings
+from dragoman.backends.agent.history import Said
+from dragoman.backends.agent.identify import Identified, Knowledge, identify
+from dragoman.backends.agent.records import Away, Record, Records
+from dragoman.backends.agent.saving import SavedConversation, SavedError, load_conversation, save_conversation
+from dragoman.lm import Request
+from dragoman.store import ConversationStore, StoredConversation, StoreError
+
+__all__ = ["Directory", "Placed"]
+
+_log = logging.getLogger(__name__)
+
+# Of records that rest in memory, as they are on disk.
+_RESTING_BYTES = 64 * 1024 * 1024
+# Of a conversation's first words, for a list.
+_TITLE_CHARACTERS = 120
+
+
+class Placed(NamedTuple):
+    found: Identified
+    # None for an aside, which belongs to none.
+    conversation: Conversation | None
+
+
+class Directory:
+    def __init__(
+        self, model: str, max_agents: int, store: ConversationStore | None, around: Callable[[], Surroundings]
+    ) -> None:
+        self.records = Records()
+        self._model = model
+        self._max_agents = max_agents
+        self._store = store
+        self._around = around
+        self._owner = owner.own()
+        # Both with the longest unused first.
+        self._here: dict[str, Conversation] = {}
+        self._resting: dict[str, SavedConversation] = {}
+        self._sizes: dict[str, int] = {}
+        self._resting_bytes = 0
+        # Under way here, and the store could not be told.
+        self._unclaimed: set[str] = set()
+        # What we know of the store: of each conversation, of all of them, and of whether anybody wrote.
+        self._revisions: dict[str, int] = {}
+        self._revision = -1
+        self._version: int | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def place(self, request: Request, known: Knowledge, *, waits: bool) -> Placed | None:
+        """What a request is, and the conversation it goes to, ours from here on.
+
+        None when another process has it: ask again in a moment. Whoever does not wait any longer gets a fork.
+        """
+        while True:
+            found = self._identify(request, known)
+            if found.kind == "aside":
+                return Placed(found, None)
+            if found.conversation is None or found.kind in ("fresh", "fork"):
+                return Placed(found, self._begin(known))
+            match self._claim(found.conversation):
+                case "ours":
+                    return Placed(found, self._take_up(found.conversation))
+                case "held" if waits:
+                    return None
+                case "held":
+                    _log.info("conversation %s is under way in another process: forked", found.conversation)
+                    reason = f"{found.reason}, but another process has it"
+                    return Placed(replace(found, kind="fork", reason=reason), self._begin(known))
+                case "changed":
+                    # By now we know how.
+                    pass
+
+    async def lend(self, workspace: tuple[str, ...]) -> RunningAgent | None:
+        """An agent that runs there, for a session of somebody else's. One that starts is waited for."""
+        here = [each for each in self._here.values() if each.workspace == workspace]
+        lent = next((each.lendable for each in here if each.lendable is not None), None)
+        for each in here if lent is None else ():
+            await each.wait_started()
+            if each.lendable is not None:
+                return each.lendable
+        return lent
+
+    async def close(self) -> None:
+        """End every agent. What is under way is cut, and belongs to nobody."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+        await asyncio.gather(*(conversation.close() for conversation in self._here.values()))
+        self._here.clear()
+        if self._ending:
+            await asyncio.wait(self._ending)
+        if self._store is not None:
+            with _told("conversations could not be released"):
+                self._store.release(self._owner, self._model)
+
+    # Finding.
+
+    def _identify(self, request: Request, known: Knowledge) -> Identified:
+        self._look()
+        while True:
+            try:
+                return identify(request, known)
+            except Away as away:
+                self._bring(away.conversation)
+
+    def _look(self) -> None:
+        """See what other processes have added."""
+        if self._store is None:
+            return
+        with _told("what was kept of conversations cannot be read"):
+            version = self._store.version_seen()
+            if version == self._version:
+                return
+            for id_, revision in self._store.changed_since(self._revision, self._model):
+                # What is here is looked at when it is claimed.
+                if id_ not in self._here and revision != self._revisions.get(id_):
+                    self._bring(id_)
+                self._revision = revision
+            self._version = version
+
+    def _bring(self, id_: str) -> None:
+        """From the store into memory. What cannot be read is not known, and begins anew, with everything told again."""
+        self.records.remove(id_)
+        self._rest_no_more(id_)
+        if self._store is None:
+            return
+        try:
+            kept = self._store.find(id_)
+            saved = load_conversation(kept.content) if kept is not None else None
+        except SavedError as error:
+            _log.warning("conversation %s cannot be taken up again: %s", id_, error)
+        except StoreError as error:
+            _log.warning("conversation %s cannot be taken up now: %s", id_, error)
+            self._revision, self._version = -1, None
+        else:
+            if kept is not None and saved is not None:
+                self._revisions[id_] = kept.revision
+                self._rest(saved, len(kept.content))
+
+    # Owning.
+
+    def _claim(self, id_: str) -> Literal["ours", "held", "changed"]:
+        if self._store is None:
+            return "ours"
+        try:
+            holding = self._store.holding(id_)
+            if holding is None:
+                # Not kept, or not any more.
+                return "ours"
+            if holding.revision != self._revisions.get(id_):
+                self._let_go(id_)
+                self._bring(id_)
+                return "changed"
+            if holding.owner == self._owner:
+                return "ours"
+            if not owner.is_free(holding):
+                return "held"
+            revision = self._store.claim(id_, self._owner, owner.lease(), holding)
+            if revision is None:
+                return "changed"
+        except StoreError as error:
+            _log.warning("nobody else can know that conversation %s is under way here: %s", id_, error)
+            self._unclaimed.add(id_)
+            return "ours"
+        self._revisions[id_] = revision
+        self._unclaimed.discard(id_)
+        return "ours"
+
+    def _let_go(self, id_: str) -> None:
+        """Another process has gone on with it: what runs here knows too little."""
+        conversation = self._here.pop(id_, None)
+        if conversation is not None:
+            task = asyncio.create_task(conversation.retire())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    async def _renew(self) -> None:
+        clock = self._around().clock
+        while self._store is not None:
+            await clock.sleep(owner.RENEW_SECONDS)
+            if any(conversation.is_held for conversation in self._here.values()):
+                with _told("other processes may take what is under way here for abandoned"):
+                    self._store.renew(self._owner, owner.lease())
+
+    def save(self, record: Record, session: str | None, calls: int, *, held: bool) -> None:
+        """Keep a conversation; as ours, or, when nothing of it is under way, as nobody's."""
+        if self._store is None:
+            return
+        if record.id in self._unclaimed and self._claim(record.id) != "ours":
+            return
+        content = save_conversation(record, session, calls)
+        title = next((item.text for item in record.items if isinstance(item, Said)), "")
+        stored = StoredConversation(
+            record.id,
+            record.scope.model,
+            title[:_TITLE_CHARACTERS],
+            record.scope.workspace[0],
+            self._owner if held else "",
+            datetime.now(UTC),
+            content,
+            owner.lease() if held else 0.0,
+        )
+        # It goes on all the same, as long as we do.
+        with _told("this conversation will not survive a restart"):
+            revision = self._store.save(stored, self._owner)
+            if revision is None:
+                _log.warning("another process has taken conversation %s over", record.id)
+                self._let_go(record.id)
+                self.records.put_away(record.id)
+            else:
+                self._revisions[record.id] = revision
+
+    # Beginning, resting, taking up.
+
+    def _begin(self, known: Knowledge) -> Conversation:
+        record = Record(_new_id(), known.scope, consumer_id=known.consumer_id)
+        return self._under_way(Conversation(record, known.scope.workspace, self._around()))
+
+    def _take_up(self, id_: str) -> Conversation:
+        conversation = self._here.pop(id_, None)
+        if conversation is None:
+            saved = self._resting[id_]
+            self._rest_no_more(id_)
+            workspace = saved.record.scope.workspace
+            conversation = Conversation(
+                saved.record, workspace, self._around(), session=saved.session, calls=saved.calls
+            )
+        return self._under_way(conversation)
+
+    def _under_way(self, conversation: Conversation) -> Conversation:
+        """It is the latest used, and there is room for it."""
+        self._here[conversation.id] = conversation
+        if self._renewing is None and self._store is not None:
+            self._renewing = asyncio.create_task(self._renew())
+        others = [each for each in self._here.values() if each is not conversation]
+        too_many = 1 + sum(each.has_agent for each in others) - self._max_agents
+        idle = (each for each in others if each.has_agent and not each.is_held)
+        for each in islice(idle, max(too_many, 0)):
+            each.park()
+        for each in others:
+            if each.is_over:
+                del self._here[each.id]
+                saved = each.saved
+                self._rest(saved, len(save_conversation(saved.record, saved.session, saved.calls)))
+        return conversation
+
+    def _rest(self, saved: SavedConversation, size: int) -> None:
+        id_ = saved.record.id
+        self.records.put(saved.record)
+        self._resting[id_], self._sizes[id_] = saved, size
+        self._resting_bytes += size
+        while self._resting_bytes > _RESTING_BYTES and len(self._resting) > 1:
+            oldest = next(iter(self._resting))
+            self._rest_no_more(oldest)
+            if oldest in self._revisions:
+                self.records.put_away(oldest)
+            else:
+                self.records.remove(oldest)
+
+    def _rest_no_more(self, id_: str) -> None:
+        if self._resting.pop(id_, None) is not None:
+            self._resting_bytes -= self._sizes.pop(id_)
+
+
+@contextmanager
+def _told(consequence: str) -> Iterator[None]:
+    """What the store cannot do does not stop a conversation."""
+    try:
+        yield
+    except StoreError as error:
+        _log.warning("%s: %s", consequence, error)
+
+
+def _new_id() -> str:
+    return base64.b32encode(secrets.token_bytes(10)).decode().lower()

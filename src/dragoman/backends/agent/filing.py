@@ -1,0 +1,135 @@
+"""`fs/read_text_file` and `fs/write_text_file`, where the agent is offered them.
+
+Reading is free inside the workspace. An agent that writes through us has not asked anybody: its write becomes a request
+for permission like any other, with a diff, unless an edit that a person approved in this turn covers it.
+https://agentclientprotocol.com/protocol/file-system
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING
+
+from dragoman.backends.agent.acp.messages import FileRequest, ReadTextFile, WriteTextFile
+from dragoman.backends.agent.asking import Decided, Question
+from dragoman.backends.agent.changes import Change, FileRefused, read_text
+from dragoman.backends.agent.vocabulary import CallAnswer, Called, Event, Granted, Refused, Spoke, Withdrawn
+from dragoman.jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, Incoming
+from dragoman.lm import TextPart, ThinkingPart
+from dragoman.lm.gfm import code, notice
+
+if TYPE_CHECKING:
+    from dragoman.backends.agent.conversation import Conversation
+
+__all__ = ["AT_ONCE", "PERMISSION_REFUSED", "Filing"]
+
+_log = logging.getLogger(__name__)
+
+# Ours, of those that JSON-RPC leaves to servers; ACP uses -32000 and -32002.
+PERMISSION_REFUSED = -32001
+# An agent has a few open at a time. Each may hold a file twice, as it is and as it shall be.
+AT_ONCE = 32
+
+
+class Filing:
+    """Of one run of an agent. `tell` hands an event to the conversation, if that still listens to this run."""
+
+    def __init__(self, conversation: Conversation, tell: Callable[[Event], None]) -> None:
+        self._conversation = conversation
+        self._tell = tell
+        self._open: set[Incoming] = set()
+
+    def serve(self, request: FileRequest, incoming: Incoming) -> None:
+        self._open = {each for each in self._open if not each.answered}
+        if len(self._open) >= AT_ONCE:
+            incoming.fail(INTERNAL_ERROR, f"More than {AT_ONCE} file requests wait already.")
+            return
+        self._open.add(incoming)
+        match request:
+            case ReadTextFile():
+                self._run(self._read(request, incoming), incoming)
+            case WriteTextFile():
+                self._run(self._write(request, incoming), incoming)
+
+    def _run(self, work: Coroutine[object, object, None], incoming: Incoming) -> None:
+        self._conversation.run(_answering(work, incoming))
+
+    async def _read(self, request: ReadTextFile, incoming: Incoming) -> None:
+        text = await asyncio.to_thread(read_text, self._conversation.workspace, request)
+        self._did(f"Read {code(request.path)}")
+        incoming.reply({"content": text})
+
+    async def _write(self, request: WriteTextFile, incoming: Incoming) -> None:
+        asking = self._conversation.asking
+        turn = asking.turn
+        change = await asyncio.to_thread(Change.of, self._conversation.workspace, request)
+        if asking.turn != turn or incoming.token.cancelled():
+            _cancel(incoming)
+        elif change.new == change.old:
+            incoming.reply({})
+        elif asking.edits.spend(change):
+            await self._make(change, incoming)
+        else:
+            await self._ask(change, incoming)
+
+    async def _ask(self, change: Change, incoming: Incoming) -> None:
+        conversation = self._conversation
+        question = Question(
+            f"permission:{incoming.id!r}",
+            change.action,
+            conversation.new_call_id(),
+            lambda answer: self._answer(change, incoming, answer),
+        )
+        asked = conversation.asking.ask(question, conversation.permission_tools)
+        if isinstance(asked, Decided):
+            self._tell(Spoke(TextPart(notice(asked.notice))))
+            if asked.granted:
+                await self._make(change, incoming)
+            else:
+                incoming.fail(PERMISSION_REFUSED, f"{change.path} was not written: nobody may allow it here.")
+            return
+        pending = asked
+
+        def withdrawn() -> None:
+            conversation.asking.withdraw(pending.key)
+            self._tell(Withdrawn(pending.key))
+
+        incoming.token.on_cancel(withdrawn)
+        self._tell(Called(pending))
+
+    def _answer(self, change: Change, incoming: Incoming, answer: CallAnswer) -> None:
+        match answer:
+            case Granted():
+                self._run(self._make(change, incoming), incoming)
+            case Refused(reason=reason):
+                why = f" They say: {reason}" if reason else ""
+                incoming.fail(PERMISSION_REFUSED, f"{change.path} was not written: the user refused it.{why}")
+            case _:
+                _cancel(incoming)
+
+    async def _make(self, change: Change, incoming: Incoming) -> None:
+        await asyncio.to_thread(change.make)
+        self._did(f"Wrote {code(change.path)}")
+        incoming.reply({})
+
+    def _did(self, what: str) -> None:
+        """Told as everything is that the agent does by itself."""
+        self._tell(Spoke(ThinkingPart(f"\n\n▸ {what}\n")))
+
+
+async def _answering(work: Coroutine[object, object, None], incoming: Incoming) -> None:
+    """Whatever becomes of the work, the agent has its answer."""
+    try:
+        await work
+    except FileRefused as refused:
+        incoming.fail(refused.code, refused.message)
+    except Exception:
+        _log.exception("%s failed", incoming.method)
+        if not incoming.answered:
+            incoming.fail(INTERNAL_ERROR, f"{incoming.method} failed.")
+
+
+def _cancel(incoming: Incoming) -> None:
+    incoming.fail(REQUEST_CANCELLED, "The turn ended before anybody decided.")

@@ -1,0 +1,192 @@
+"""What an endpoint's errors mean to whoever asked.
+
+Endpoints tell of failures by a status, by an `error` event, nested or flat, or by a response that has failed. All of
+them have a message for people; some have a code, which is the better witness where there is one. Nothing here ever
+shows a key: endpoints like to repeat the one they refuse.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+from dragoman.lm import ErrorKind, JsonObject, LanguageModelError
+from dragoman.lm.json import decode
+
+__all__ = ["Address", "Complaint", "complaint_of_body", "complaint_of_event", "failure", "http_failure"]
+
+# Longer ones are pages of HTML or whole prompts.
+_MESSAGE_SHOWN = 500
+
+_QUOTA = frozenset({"insufficient_quota", "billing_hard_limit_reached", "quota_exceeded", "payment_required"})
+_BLOCKED = frozenset({"content_filter", "content_policy_violation", "cyber_policy_violation", "bio_policy"})
+_BUSY = frozenset(
+    {"rate_limit_exceeded", "rate_limit_error", "too_many_requests", "overloaded", "overloaded_error"}
+    | {
+        "slow_down",
+        "server_is_overloaded",
+        "server_error",
+        "model_error",
+        "internal_error",
+        "vector_store_timeout",
+    }
+)
+_KEY = frozenset({"invalid_api_key", "authentication_error", "invalid_authentication", "unauthorized"})
+_TOO_LONG_CODES = frozenset({"context_length_exceeded", "string_above_max_length", "request_too_large"})
+_TOO_LONG = re.compile(
+    r"context (?:length|window|size)|maximum (?:context|input|model) length|too many (?:input )?tokens|prompt is too long",
+    re.IGNORECASE,
+)
+_TAG = re.compile(r"<[^>]*>")
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What an endpoint says is wrong."""
+
+    message: str = ""
+    # The code, else the type of the error.
+    code: str = ""
+    param: str = ""
+
+
+def complaint_of_event(event: JsonObject) -> Complaint:
+    """Of an `error` event (nested by the specification, flat by OpenAI), or of a response that has failed."""
+    match event:
+        case {"error": dict() as error}:
+            return _complaint(error)
+        case {"response": {"error": dict() as error}}:
+            return _complaint(error)
+        case {"error": str(message)}:
+            return Complaint(message)
+        case _:
+            return _complaint({key: value for key, value in event.items() if key != "type"})
+
+
+def complaint_of_body(body: bytes) -> Complaint:
+    """Of an HTTP error: the specification's form, those of other frameworks, or whatever text there is."""
+    try:
+        value = decode(body)
+    except msgspec.DecodeError:
+        text = " ".join(_TAG.sub(" ", body.decode("utf-8", "replace")).split())
+        return Complaint(text)
+    match value:
+        case dict() if "error" in value or "message" in value:
+            return complaint_of_event(value)
+        case {"detail": str(message)}:
+            return Complaint(message)
+        case [dict() as first, *_]:
+            return complaint_of_event(first)
+        case _:
+            return Complaint()
+
+
+def _complaint(error: JsonObject) -> Complaint:
+    code = error.get("code")
+    kind = error.get("type")
+    message, param = error.get("message"), error.get("param")
+    return Complaint(
+        message if isinstance(message, str) else "",
+        code if isinstance(code, str) and code else kind if isinstance(kind, str) else "",
+        param if isinstance(param, str) else "",
+    )
+
+
+def failure(
+    complaint: Complaint, name: str, *, otherwise: ErrorKind = "unavailable", retry_after: float | None = None
+) -> LanguageModelError:
+    """The error for a complaint, by its code and its words; `otherwise` for one that tells neither."""
+    kind, hint = _by_code(complaint) or (otherwise, None)
+    said = complaint.message.strip() or complaint.code or "it gives no reason"
+    if len(said) > _MESSAGE_SHOWN:
+        said = f"{said[:_MESSAGE_SHOWN]}…"
+    if hint is None and kind == "unavailable":
+        hint = "Try again in a moment."
+    return LanguageModelError(kind, f"{name} failed: {said}", hint=hint, retry_after=retry_after)
+
+
+def _by_code(complaint: Complaint) -> tuple[ErrorKind, str | None] | None:
+    code = complaint.code
+    if code in _TOO_LONG_CODES or _TOO_LONG.search(complaint.message):
+        return "bad_request", "Shorten the conversation, or begin a new one."
+    if code in _QUOTA:
+        return "blocked", "The account has no credit left, or has reached its limit: see the provider's page."
+    if code in _BLOCKED:
+        return "blocked", "The provider does not answer this. Say it in other words."
+    if code in _KEY:
+        return "no_permissions", None
+    if code in _BUSY:
+        return "unavailable", None
+    if code == "model_not_found":
+        return "not_found", None
+    if code in {"invalid_request_error", "invalid_request", "invalid_prompt", "invalid_image"}:
+        return "bad_request", None
+    return None
+
+
+_KINDS: dict[int, ErrorKind] = {
+    400: "bad_request",
+    401: "no_permissions",
+    402: "blocked",
+    403: "no_permissions",
+    404: "not_found",
+    405: "not_found",
+    408: "timeout",
+    413: "bad_request",
+    422: "bad_request",
+    429: "unavailable",
+    451: "blocked",
+}
+_VAGUE = frozenset({400, 413, 422})
+_SERVER_ERROR = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What an error must name so that one can mend it."""
+
+    name: str
+    url: str
+    model: str
+    # Where the key stands, in words: `the environment variable NAME`.
+    key: str | None
+
+
+def http_failure(
+    status: int, complaint: Complaint, address: Address, *, retry_after: float | None = None
+) -> LanguageModelError:
+    """The error for a status that is not 200."""
+    otherwise = _KINDS.get(status, "unavailable" if status >= _SERVER_ERROR else "bad_request")
+    # Most statuses say more than a type that is the same for all of a kind.
+    is_vague = status in _VAGUE or status >= _SERVER_ERROR or complaint.code in _QUOTA
+    by_code = _by_code(complaint) if is_vague else None
+    kind, hint = by_code or (otherwise, None)
+    said = complaint.message.strip() or complaint.code
+    if len(said) > _MESSAGE_SHOWN:
+        said = f"{said[:_MESSAGE_SHOWN]}…"
+    message = f"{address.name} answered with status {status}" + (f": {said}" if said else "")
+    return LanguageModelError(
+        kind, message, hint=hint or _what_next(status, kind, complaint, address), retry_after=retry_after
+    )
+
+
+def _what_next(status: int, kind: ErrorKind, complaint: Complaint, address: Address) -> str | None:
+    match kind:
+        case "no_permissions" if address.key is None:
+            return "No key is configured: add `api_key` to the model."
+        case "no_permissions":
+            return f"Check {address.key}: is it right, and may it use {address.model}?"
+        case "not_found" if complaint.code == "model_not_found" or address.model in complaint.message:
+            return f"Check `model`: the endpoint does not know {address.model}."
+        case "not_found":
+            return f"Check `base_url`: is there an Open Responses endpoint at {address.url}?"
+        case "unavailable" | "timeout":
+            return "Try again in a moment."
+        case _ if status // 100 == 3:  # noqa: PLR2004 - the class of a status
+            return f"Check `base_url`: {address.url} leads elsewhere, and a key is not carried there."
+        case _ if complaint.param:
+            return f"The endpoint does not take {complaint.param!r} as it is."
+        case _:
+            return None

@@ -1,0 +1,261 @@
+"""Talking to an endpoint over HTTP: requests out, events in, and every trouble by its name.
+
+The client is imported when the first request is made, and honours the proxies of the environment. Redirections are not
+followed: they would carry the key elsewhere. When whoever reads the events stops, the connection is closed at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from dragoman import __version__
+from dragoman.backends.responses.failures import (
+    Address,
+    Complaint,
+    complaint_of_body,
+    http_failure,
+)
+from dragoman.backends.responses.listing import Listed, listed_models
+from dragoman.backends.responses.retries import Trouble, retry_after_seconds
+from dragoman.backends.responses.settings import EndpointSettings
+from dragoman.backends.responses.sse import Event, EventTooLarge, SseReader
+from dragoman.clock import Clock
+from dragoman.jsonrpc.text import Decoder
+from dragoman.lm import (
+    CancellationError,
+    CancellationSource,
+    JsonObject,
+    LanguageModelError,
+    until_cancelled,
+)
+from dragoman.lm.json import decode, encode
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["DONE", "Troubled", "Upstream"]
+
+CONNECT_SECONDS = 15.0
+# A prompt with many pictures over a slow line.
+_WRITE_SECONDS = 120.0
+_LIST_SECONDS = 10.0
+_OK = 200
+# An error that is longer has no more to say; a whole response, or a list of models, may be long.
+_MAX_ERROR_BYTES = 64 * 1024
+_MAX_BODY_BYTES = 64 * 1024 * 1024
+
+# The last event, in the place of one: literally `data: [DONE]`.
+DONE: JsonObject = {"type": "[DONE]"}
+_decoder = Decoder(dict)
+_T = TypeVar("_T")
+
+
+class Troubled(Exception):
+    """Why there are no more events, and what stood in the way."""
+
+    def __init__(
+        self,
+        trouble: Trouble,
+        error: LanguageModelError,
+        complaint: Complaint = Complaint(),  # noqa: B008 - frozen
+    ) -> None:
+        super().__init__(error.message)
+        self.trouble = trouble
+        self.error = error
+        self.complaint = complaint
+
+
+class Upstream:
+    def __init__(self, settings: EndpointSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._client: httpx2.AsyncClient | None = None
+
+    async def events(self, body: JsonObject) -> AsyncGenerator[JsonObject]:
+        """Ask, once. Raises `Troubled` where there is no answer, or no more of it."""
+        async with self._response("POST", "/responses", encode(body)) as response:
+            match _type_of(response):
+                case "application/json":
+                    # A server that does not stream has said everything.
+                    whole = _object(await self._read(response, _MAX_BODY_BYTES))
+                    yield {"type": _ENDS.get(whole.get("status"), "response.completed"), "response": whole}
+                    yield DONE
+                case "text/html" | "application/xhtml+xml":
+                    raise Troubled(_OK, self._no_endpoint("a web page"))
+                case _:
+                    async for event in self._streamed(response):
+                        yield event
+
+    async def models(self) -> tuple[Listed, ...]:
+        """The endpoint's models. LanguageModelError if it does not tell."""
+        try:
+            async with asyncio.timeout(_LIST_SECONDS), self._response("GET", "/models") as response:
+                return listed_models(decode(await self._read(response, _MAX_BODY_BYTES)))
+        except TimeoutError:
+            name = self._settings.name
+            raise LanguageModelError("timeout", f"{name} has not listed its models in time.") from None
+        except Troubled as troubled:
+            raise troubled.error from troubled
+        except msgspec.DecodeError as error:
+            raise self._no_endpoint("something else than JSON") from error
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _streamed(self, response: httpx2.Response) -> AsyncIterator[JsonObject]:
+        reader = SseReader()
+        chunks = response.aiter_bytes()
+        try:
+            while (chunk := await self._unless_silent(anext(chunks, None))) is not None:
+                for event in reader.feed(chunk):
+                    yield self._event(event)
+        except EventTooLarge as error:
+            name = self._settings.name
+            raise Troubled(_OK, LanguageModelError("agent_failed", f"{name}: {error}.")) from error
+        last = reader.end()
+        if last is not None:
+            yield self._event(last)
+
+    def _event(self, event: Event) -> JsonObject:
+        if event.data.strip() == b"[DONE]":
+            return DONE
+        try:
+            value: JsonObject = _decoder.decode(event.data)
+        except msgspec.DecodeError as error:
+            name = self._settings.name
+            raise Troubled(
+                "connection",
+                LanguageModelError(
+                    "unavailable", f"{name} sent an event that is not JSON ({error}).", hint="Try again."
+                ),
+            ) from error
+        return value if "type" in value else {**value, "type": event.name}
+
+    async def _unless_silent(self, work: Awaitable[_T]) -> _T:
+        """The result of `work`, which waits for the endpoint: that may take its time, but not for ever."""
+        source = CancellationSource()
+
+        async def watch() -> None:
+            await self._clock.sleep(self._settings.silence)
+            source.cancel()
+
+        watching = asyncio.ensure_future(watch())
+        try:
+            return await until_cancelled(work, source.token)
+        except CancellationError:
+            raise Troubled(_OK, self._silent()) from None
+        finally:
+            watching.cancel()
+
+    def _silent(self) -> LanguageModelError:
+        return LanguageModelError(
+            "timeout",
+            f"{self._settings.name} has sent nothing for {self._settings.silence:g} seconds.",
+            hint="Try again; for a model that needs longer, raise `silence_seconds`.",
+        )
+
+    @asynccontextmanager
+    async def _response(
+        self, method: str, path: str, content: bytes | None = None
+    ) -> AsyncIterator[httpx2.Response]:
+        """A response with status 200. Whatever goes wrong with it, also while it is read, is `Troubled`."""
+        import httpx2  # noqa: PLC0415 - takes a while to import, and is only needed where an endpoint is used
+
+        url = self._settings.url + path
+        response: httpx2.Response | None = None
+        try:
+            if self._client is None:
+                timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS, write=_WRITE_SECONDS)
+                self._client = httpx2.AsyncClient(timeout=timeout, follow_redirects=False)
+            request = self._client.build_request(method, url, content=content, headers=self._headers())
+            response = await self._unless_silent(self._client.send(request, stream=True))
+            if response.status_code != _OK:
+                raise await self._refused(response, url)
+            yield response
+        except httpx2.InvalidURL as error:
+            message = f"{self._settings.name} has no usable address: {error}."
+            raise LanguageModelError("bad_request", message, hint="Check `base_url`.") from error
+        except httpx2.HTTPError as error:
+            raise Troubled("connection", self._unreachable(error, broke_off=response is not None)) from error
+        finally:
+            if response is not None:
+                await response.aclose()
+
+    def _headers(self) -> dict[str, str]:
+        headers = {
+            "User-Agent": f"dragoman/{__version__}",
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream, application/json",
+            # Compressed events arrive in blocks, late.
+            "Accept-Encoding": "identity",
+        }
+        if self._settings.key is not None:
+            headers["Authorization"] = f"Bearer {self._settings.key}"
+        return {**headers, **self._settings.headers}
+
+    async def _refused(self, response: httpx2.Response, url: str) -> Troubled:
+        body = await self._read(response, _MAX_ERROR_BYTES)
+        complaint = complaint_of_body(body)
+        complaint = Complaint(self._settings.redacted(complaint.message), complaint.code, complaint.param)
+        address = Address(self._settings.name, url, self._settings.model, self._settings.key_place)
+        error = http_failure(
+            response.status_code,
+            complaint,
+            address,
+            retry_after=retry_after_seconds(response.headers.get("retry-after")),
+        )
+        # Without credit, coming back in a moment does not help.
+        trouble: Trouble = 402 if error.kind == "blocked" else response.status_code
+        return Troubled(trouble, error, complaint)
+
+    async def _read(self, response: httpx2.Response, limit: int) -> bytes:
+        body = bytearray()
+        chunks = response.aiter_bytes()
+        while (chunk := await self._unless_silent(anext(chunks, None))) is not None:
+            body += chunk
+            if len(body) > limit:
+                break
+        return bytes(body[:limit])
+
+    def _unreachable(self, error: httpx2.HTTPError, *, broke_off: bool) -> LanguageModelError:
+        name, url = self._settings.name, self._settings.url
+        why = self._settings.redacted(str(error)) or type(error).__name__
+        if broke_off:
+            return LanguageModelError("unavailable", f"{name} broke off: {why}.", hint="Try again.")
+        return LanguageModelError(
+            "unavailable",
+            f"{name} cannot be reached at {url}: {why}.",
+            hint="Is it running? Check `base_url`.",
+        )
+
+    def _no_endpoint(self, what: str) -> LanguageModelError:
+        return LanguageModelError(
+            "not_found",
+            f"{self._settings.name} answered with {what}: there is no Open Responses endpoint at {self._settings.url}.",
+            hint="Check `base_url`; it often ends in /v1.",
+        )
+
+
+_ENDS: dict[object, str] = {"failed": "response.failed", "incomplete": "response.incomplete"}
+
+
+def _type_of(response: httpx2.Response) -> str:
+    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
+def _object(body: bytes) -> JsonObject:
+    try:
+        value: JsonObject = _decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise Troubled(
+            "connection",
+            LanguageModelError("unavailable", f"The answer is not JSON ({error}).", hint="Try again."),
+        ) from error
+    return value

@@ -1,0 +1,226 @@
+"""From a request to what an endpoint is sent.
+
+The whole history goes along each time, as items: an endpoint that keeps nothing (Ollama's) then knows as much as one that
+does. Plain texts are sent as strings, the one form that every server takes for every role. System messages become
+`developer` messages, because `instructions` reach only some models behind gateways. Every call has its result and every
+result its call: servers refuse a history without, or lose the thread.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from dragoman.backends.responses.call_ids import wire_ids
+from dragoman.backends.responses.tools import FunctionTools
+from dragoman.lm import (
+    ContentPart,
+    DataPart,
+    JsonObject,
+    Message,
+    Part,
+    Request,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+
+__all__ = ["ENCRYPTED_REASONING", "body_of", "items_of"]
+
+_log = logging.getLogger(__name__)
+
+# So that a server which keeps nothing gives reasoning out in a form that can be given back.
+ENCRYPTED_REASONING = "reasoning.encrypted_content"
+# What makes the request what it is: not for options to change.
+_OURS = frozenset({"background", "input", "model", "previous_response_id", "store", "stream", "tools"})
+_NO_RESULT = "The call was interrupted. There is no result."
+_ROLES = {"user": "user", "assistant": "assistant", "system": "developer"}
+_TEXT_TYPES = ("text/", "application/json", "application/xml")
+
+# The reasoning that led to a call, where the history does not have it itself.
+Remembered = Callable[[str], Sequence[JsonObject]]
+
+
+def body_of(
+    request: Request,
+    tools: FunctionTools,
+    input_items: Sequence[JsonObject],
+    model: str,
+    options: JsonObject,
+    *,
+    keeps_reasoning: bool,
+) -> JsonObject:
+    """The body of a request. The request's own options win over those of the configuration."""
+    wanted = {**options, **request.options.forwarded_options}
+    if refused := sorted(_OURS & wanted.keys()):
+        _log.warning("model options that cannot be passed on: %s", ", ".join(refused))
+    body: JsonObject = {"model": model, "input": list(input_items), "stream": True, "store": False}
+    if keeps_reasoning:
+        body["include"] = [ENCRYPTED_REASONING]
+    if tools.functions:
+        body["tools"] = list(tools.functions)
+        body["tool_choice"] = request.options.tool_mode
+    body.update((key, value) for key, value in wanted.items() if key not in _OURS)
+    if request.options.tool_mode == "required":
+        body["tool_choice"] = "required"
+    return body
+
+
+def items_of(
+    messages: Sequence[Message],
+    tools: FunctionTools,
+    original_id: Callable[[str], str | None],
+    *,
+    model_id: str | None = None,
+    images: bool = True,
+    remembered: Remembered = lambda _call_id: (),
+) -> list[JsonObject]:
+    """The history, item by item."""
+    return _History(messages, tools, original_id, model_id, images, remembered).items()
+
+
+class _History:
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        tools: FunctionTools,
+        original_id: Callable[[str], str | None],
+        model_id: str | None,
+        images: bool,  # noqa: FBT001 - of a private class with one caller
+        remembered: Remembered,
+    ) -> None:
+        self._messages = messages
+        self._tools = tools
+        self._model_id = model_id
+        self._images = images
+        self._remembered = remembered
+        parts = [part for message in messages for part in message.content]
+        self._ids = wire_ids(
+            (part.call_id for part in parts if isinstance(part, ToolCallPart | ToolResultPart)), original_id
+        )
+        self._answered = {part.call_id for part in parts if isinstance(part, ToolResultPart)}
+        self._called: set[str] = set()
+        self._told: set[str] = set()
+        self._reasoned: set[object] = set()
+
+    def items(self) -> list[JsonObject]:
+        return [item for message in self._messages for item in self._of_message(message)]
+
+    def _of_message(self, message: Message) -> Iterator[JsonObject]:
+        said: list[Part] = []
+        for part in message.content:
+            match part:
+                case ToolCallPart():
+                    yield from self._message(message, said)
+                    yield from self._call(part)
+                case ToolResultPart():
+                    yield from self._message(message, said)
+                    yield from self._result(part)
+                case ThinkingPart(metadata={"model": self._model_id, "item": dict() as item}):
+                    yield from self._message(message, said)
+                    yield from self._reasoning(item)
+                case TextPart() | DataPart():
+                    said.append(part)
+                case _:
+                    # Thinking that the server did not ask to have back is nobody's to hear again.
+                    pass
+        yield from self._message(message, said)
+        yield from self._interrupted(message)
+
+    def _message(self, message: Message, said: list[Part]) -> Iterator[JsonObject]:
+        content = self._content(said)
+        said.clear()
+        if message.role == "assistant":
+            # An answer has text and nothing else; what else there is was for the consumer to see.
+            content = [part for part in content if part["type"] == "input_text"]
+        if content:
+            yield {"type": "message", "role": _ROLES[message.role], "content": _shortest(content)}
+
+    def _content(self, parts: Sequence[Part]) -> list[JsonObject]:
+        return [
+            content
+            for part in parts
+            if isinstance(part, TextPart | DataPart)
+            for content in self._content_of(part)
+        ]
+
+    def _content_of(self, part: ContentPart) -> Iterator[JsonObject]:
+        match part:
+            case TextPart(value=value):
+                if value:
+                    yield {"type": "input_text", "text": value}
+            case DataPart() if part.is_internal:
+                return
+            case DataPart(mime_type=mime_type) if mime_type.startswith("image/") and self._images:
+                yield {"type": "input_image", "image_url": _data_url(part), "detail": "auto"}
+            case DataPart(mime_type="application/pdf"):
+                yield {"type": "input_file", "filename": "file.pdf", "file_data": _data_url(part)}
+            case DataPart(mime_type=mime_type, data=data):
+                if mime_type.startswith(_TEXT_TYPES):
+                    yield {"type": "input_text", "text": data.decode("utf-8", "replace")}
+                else:
+                    text = f"[{mime_type}, {len(data):,} bytes: left out, because it cannot be sent]"
+                    yield {"type": "input_text", "text": text}
+
+    def _reasoning(self, item: JsonObject) -> Iterator[JsonObject]:
+        if item.get("id") not in self._reasoned:
+            self._reasoned.add(item.get("id"))
+            yield item
+
+    def _call(self, call: ToolCallPart) -> Iterator[JsonObject]:
+        if call.call_id in self._called:
+            return
+        self._called.add(call.call_id)
+        for item in self._remembered(call.call_id):
+            yield from self._reasoning(item)
+        yield self._function_call(call)
+
+    def _function_call(self, call: ToolCallPart) -> JsonObject:
+        return {
+            "type": "function_call",
+            "call_id": self._ids[call.call_id],
+            "name": self._tools.wire_name(call.name),
+            "arguments": self._tools.arguments(call),
+        }
+
+    def _result(self, result: ToolResultPart) -> Iterator[JsonObject]:
+        if result.call_id in self._told:
+            return
+        self._told.add(result.call_id)
+        content = self._content(
+            [part for part in result.content if not part.audience or "model" in part.audience]
+        )
+        if result.is_error:
+            content.insert(0, {"type": "input_text", "text": "The call failed. "})
+        if result.call_id not in self._called:
+            if result.name is None:
+                # Whatever it was of, the model must not lose it.
+                content.insert(0, {"type": "input_text", "text": "A tool that was called earlier returned: "})
+                yield {"type": "message", "role": "user", "content": _shortest(content)}
+                return
+            self._called.add(result.call_id)
+            yield self._function_call(ToolCallPart(result.call_id, result.name, result.input or {}))
+        yield {
+            "type": "function_call_output",
+            "call_id": self._ids[result.call_id],
+            "output": _shortest(content) if content else "",
+        }
+
+    def _interrupted(self, message: Message) -> Iterator[JsonObject]:
+        for call in message.calls:
+            if call.call_id not in self._answered:
+                self._answered.add(call.call_id)
+                call_id = self._ids[call.call_id]
+                yield {"type": "function_call_output", "call_id": call_id, "output": _NO_RESULT}
+
+
+def _shortest(content: list[JsonObject]) -> str | list[JsonObject]:
+    """A string, where there is only text."""
+    texts = [part["text"] for part in content if part["type"] == "input_text"]
+    return "".join(map(str, texts)) if len(texts) == len(content) else content
+
+
+def _data_url(part: DataPart) -> str:
+    return f"data:{part.mime_type};base64,{base64.b64encode(part.data).decode()}"

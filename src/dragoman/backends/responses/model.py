@@ -1,0 +1,266 @@
+"""An Open Responses endpoint as a language model.
+
+Nothing of a conversation is kept: every request carries all of it. The one thing remembered, for a while, is the reasoning
+that led to a call, for consumers that do not bring their thinking back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from dragoman.backends.responses.call_ids import CallIds
+from dragoman.backends.responses.events import Answer
+from dragoman.backends.responses.http import DONE, Troubled, Upstream
+from dragoman.backends.responses.items import body_of, items_of
+from dragoman.backends.responses.listing import Listed
+from dragoman.backends.responses.retries import pause_before_retry
+from dragoman.backends.responses.settings import EndpointSettings
+from dragoman.backends.responses.tools import FunctionTools
+from dragoman.clock import Clock, SystemClock
+from dragoman.lm import (
+    CancellationError,
+    CancellationToken,
+    Capabilities,
+    JsonObject,
+    LanguageModelError,
+    Message,
+    ModelInfo,
+    Request,
+    Sink,
+    estimate_tokens,
+    until_cancelled,
+)
+from dragoman.lm.json import encode
+from dragoman.nearest import nearest
+
+__all__ = ["EndpointModel"]
+
+_log = logging.getLogger(__name__)
+
+# Reasoning of some hundred calls, each with some kilobytes.
+_REMEMBERED_BYTES = 8 * 1024 * 1024
+# After the end of an answer, for the end of its connection: one that is read to its end can be used again.
+_TAIL_SECONDS = 0.2
+# Somebody waits for a list of models, and not for this one alone.
+_LEARN_SECONDS = 3.0
+# A list that is longer helps nobody to find the right name.
+_NAMES_SHOWN = 12
+
+
+class EndpointModel:
+    def __init__(
+        self,
+        info: ModelInfo,
+        settings: EndpointSettings,
+        configured: Listed | None = None,
+        *,
+        clock: Clock | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """What is `configured` of the model holds, whatever the endpoint says of it."""
+        self._configured = configured or Listed(settings.model)
+        self._info = _told(info, self._configured)
+        self._has_learned = False
+        self._settings = settings
+        self._clock = clock or SystemClock()
+        self._chance = chance
+        self._upstream = Upstream(settings, self._clock)
+        self._call_ids = CallIds()
+        self._reasoning = _Reasoning(_REMEMBERED_BYTES)
+        # Until the endpoint says that it knows no such thing.
+        self._keeps_reasoning = True
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._info
+
+    def count_tokens(self, text: str | Message) -> int:
+        return estimate_tokens(text)
+
+    async def models(self) -> tuple[Listed, ...]:
+        """What the endpoint has."""
+        return await self._upstream.models()
+
+    async def learn(self) -> None:
+        """Complete `info` with what the endpoint lists, once. One that lists nothing is taken as it is configured."""
+        if self._has_learned:
+            return
+        try:
+            async with asyncio.timeout(_LEARN_SECONDS):
+                listed = await self.models()
+        except (LanguageModelError, TimeoutError) as error:
+            _log.info("%s lists no models: %s", self._settings.name, error)
+            return
+        self._has_learned = True
+        for each in listed:
+            if each.id == self._settings.model:
+                self._info = _told(_told(self._info, each), self._configured)
+
+    async def close(self) -> None:
+        await self._upstream.close()
+
+    async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None:
+        if not request.messages:
+            raise LanguageModelError("bad_request", "The request has no messages.")
+        try:
+            await until_cancelled(self._respond(request, sink), token)
+        except CancellationError:
+            # What was said stands, and the connection is closed.
+            return
+
+    async def _respond(self, request: Request, sink: Sink) -> None:
+        tries = 0
+        while True:
+            tries += 1
+            exchange = _Exchange(self._body(request), self._answer(request))
+            try:
+                await self._exchange(exchange, sink)
+                break
+            except Troubled as troubled:
+                if exchange.has_begun:
+                    raise troubled.error from troubled
+                if self._keeps_reasoning and _is_about_reasoning(troubled):
+                    _log.info("%s takes no reasoning back: asking without", self._settings.name)
+                    self._keeps_reasoning = False
+                    tries -= 1
+                    continue
+                pause = pause_before_retry(troubled.trouble, tries, troubled.error.retry_after, self._chance)
+                if pause is None:
+                    raise await self._explained(troubled.error) from troubled
+                _log.info("trying again in %.1f s: %s", pause, troubled.error.message)
+            await self._clock.sleep(pause)
+        for call_id, items in exchange.answer.reasoning_of.items():
+            self._reasoning.keep((request.consumer.connection, call_id), items)
+
+    def _answer(self, request: Request) -> Answer:
+        tools = FunctionTools(request)
+        settings = self._settings
+        return Answer(tools.call, self._call_ids.issue, settings.name, settings.model_id, settings.redacted)
+
+    def _body(self, request: Request) -> JsonObject:
+        tools = FunctionTools(request)
+        connection = request.consumer.connection
+
+        def remembered(call_id: str) -> Sequence[JsonObject]:
+            return self._reasoning.of((connection, call_id)) if self._keeps_reasoning else ()
+
+        items = items_of(
+            request.messages,
+            tools,
+            self._call_ids.original,
+            model_id=self._settings.model_id if self._keeps_reasoning else None,
+            images=self._info.capabilities.image_input,
+            remembered=remembered,
+        )
+        return body_of(
+            request,
+            tools,
+            items,
+            self._settings.model,
+            self._settings.options,
+            keeps_reasoning=self._keeps_reasoning,
+        )
+
+    async def _exchange(self, exchange: _Exchange, sink: Sink) -> None:
+        answer = exchange.answer
+        was_announced = False
+        async with aclosing(self._upstream.events(exchange.body)) as events:
+            async for event in events:
+                exchange.has_begun = True
+                if event is DONE:
+                    was_announced = True
+                    break
+                for part in answer.feed(event):
+                    sink.report(part)
+                await sink.drain()
+                if answer.is_complete:
+                    await _read_to_the_end(events)
+                    break
+        if not exchange.has_begun and not was_announced:
+            error = LanguageModelError("unavailable", f"{self._settings.name} sent no event at all.")
+            raise Troubled("connection", error)
+        for part in answer.end(was_announced=was_announced):
+            sink.report(part)
+
+    async def _explained(self, error: LanguageModelError) -> LanguageModelError:
+        """With the names that the endpoint does know, where it does not know ours."""
+        if error.kind != "not_found":
+            return error
+        try:
+            names = [model.id for model in await self.models()]
+        except LanguageModelError:
+            return error
+        if self._settings.model in names or not names:
+            return error
+        meant = nearest(self._settings.model, names)
+        shown = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
+        hint = f"Did you mean {meant}?" if meant else f"It has {shown}."
+        return LanguageModelError(error.kind, error.message, hint=f"Check `model`. {hint}")
+
+
+class _Exchange:
+    """One request to the endpoint, and what came of it."""
+
+    def __init__(self, body: JsonObject, answer: Answer) -> None:
+        self.body = body
+        self.answer = answer
+        self.has_begun = False
+
+
+async def _read_to_the_end(events: AsyncIterator[JsonObject]) -> None:
+    try:
+        async with asyncio.timeout(_TAIL_SECONDS):
+            async for _ in events:
+                pass
+    except (TimeoutError, Troubled):
+        # The answer is complete, whatever becomes of its connection.
+        return
+
+
+def _told(info: ModelInfo, listed: Listed) -> ModelInfo:
+    """With what is known of the model in the place of what was assumed."""
+    can = info.capabilities
+    return msgspec.structs.replace(
+        info,
+        max_input_tokens=listed.max_input_tokens or info.max_input_tokens,
+        max_output_tokens=listed.max_output_tokens or info.max_output_tokens,
+        capabilities=Capabilities(
+            can.tool_calling if listed.tool_calling is None else listed.tool_calling,
+            can.image_input if listed.image_input is None else listed.image_input,
+        ),
+    )
+
+
+def _is_about_reasoning(troubled: Troubled) -> bool:
+    complaint = troubled.complaint
+    said = f"{complaint.param} {complaint.code} {complaint.message}".lower()
+    return troubled.trouble in (400, 422) and ("encrypted" in said or complaint.param.startswith("include"))
+
+
+class _Reasoning:
+    """Reasoning items by the call they led to; the oldest are forgotten first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self._kept: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+
+    def keep(self, key: tuple[str, str], items: Sequence[JsonObject]) -> None:
+        if not items:
+            return
+        self._kept[key] = kept = encode(list(items))
+        self._size += len(kept)
+        while self._size > self._limit:
+            _, forgotten = self._kept.popitem(last=False)
+            self._size -= len(forgotten)
+
+    def of(self, key: tuple[str, str]) -> Sequence[JsonObject]:
+        kept = self._kept.get(key)
+        return msgspec.json.decode(kept, type=list[JsonObject]) if kept is not None else ()

@@ -1,0 +1,49 @@
+"""What we log, on its way to the editor's own log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from dragoman.jsonrpc import ConnectionClosed, Peer
+from dragoman.logs import one_line
+
+__all__ = ["logging_to_editor"]
+
+_LEVELS = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning"}
+
+
+@contextmanager
+def logging_to_editor(peer: Peer, redacted: Callable[[str], str]) -> Iterator[None]:
+    """Everything that is logged in here is told to the editor as well."""
+    handler = _ToEditor(peer, redacted)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+
+
+class _ToEditor(logging.Handler):
+    def __init__(self, peer: Peer, redacted: Callable[[str], str]) -> None:
+        super().__init__()
+        self._peer = peer
+        self._redacted = redacted
+        # Telling may have something to log.
+        self._is_telling = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._is_telling:
+            return
+        self._is_telling = True
+        try:
+            message = self._redacted(one_line(record.getMessage()))
+            # An editor that is gone needs no log.
+            with suppress(ConnectionClosed):
+                self._peer.notify("log", {"level": _LEVELS.get(record.levelno, "error"), "message": message})
+        except Exception:
+            self.handleError(record)
+        finally:
+            self._is_telling = False

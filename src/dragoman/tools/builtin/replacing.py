@@ -1,0 +1,76 @@
+"""Putting a complete new file in the place of another, if that is still as it was seen."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import stat
+from dataclasses import dataclass
+
+from dragoman.tools.builtin.files import MAX_FILE_BYTES
+from dragoman.tools.builtin.workspace import Place
+
+__all__ = ["Seen", "content_of", "put"]
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file as it was when its diff was made: where it is, whatever links lead there, and what was in it."""
+
+    place: Place
+    # None: there was none.
+    digest: str | None
+
+    @classmethod
+    def now(cls, place: Place) -> Seen:
+        return cls.with_content(place, content_of(place))
+
+    @classmethod
+    def with_content(cls, place: Place, content: bytes | None) -> Seen:
+        return cls(place, None if content is None else hashlib.sha256(content).hexdigest())
+
+
+def content_of(place: Place) -> bytes | None:
+    """What is there now; None if nothing is."""
+    try:
+        return place.read(MAX_FILE_BYTES)
+    except FileNotFoundError:
+        return None
+
+
+def put(place: Place, data: bytes, seen: Seen) -> bool:
+    """Whether the file was still as it was seen, and is now this. Missing folders are made."""
+    # Before anything is made for it, and once more when it is about to be replaced.
+    if Seen.now(place) != seen:
+        return False
+    parent = place.open_parent(missing_made=True)
+    try:
+        return _replace(parent, place, data, seen)
+    finally:
+        os.close(parent)
+
+
+def _replace(parent: int, place: Place, data: bytes, seen: Seen) -> bool:
+    name = place.parts[-1]
+    temporary = f".dragoman-{secrets.token_hex(8)}.tmp"
+    descriptor = os.open(temporary, _NEW_FILE, 0o666, dir_fd=parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            with contextlib.suppress(FileNotFoundError):
+                mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+                os.fchmod(file.fileno(), stat.S_IMODE(mode) & 0o777)
+            os.fsync(file.fileno())
+        # As late as can be: between this look and the next line lie microseconds.
+        if Seen.now(place) != seen:
+            return False
+        os.replace(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=parent)
+    return True
