@@ -1,0 +1,1 @@
+"""What the bridge costs, measured. `make bench` runs all of it."""

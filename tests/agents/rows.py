@@ -1,0 +1,217 @@
+"""The agents of the matrix: how each is started, and pointed at a model on this machine.
+
+Everything an agent reads or keeps is in a home of its own. What every user of an agent needs (`Traits.env`) is in the
+catalogue; here is only what makes it use our model, stay off the network and say nothing to its maker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from agents import install
+
+__all__ = ["ROWS", "Row", "Started"]
+
+MODEL = "scripted"
+
+
+@dataclass(frozen=True)
+class Started:
+    """How an agent is started, once it is installed."""
+
+    command: tuple[str, ...]
+    # In front of the system's own folders for programs.
+    path: Path | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    # Its entry in the catalogue.
+    agent: str
+    installed: Callable[[], Started]
+    # `{url}` stands for the model server, `{home}` for the agent's home.
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    # Of the model in our own configuration.
+    settings: Mapping[str, object] = field(default_factory=dict)
+    # What the agent asks a person about: a command of its own, or a file it writes.
+    asks_about: Literal["run", "write"] = "run"
+    # How long a person takes; more than the agent's limit where that can be borne.
+    slow_seconds: float = 20.0
+
+    def environment(self, home: Path, url: str, path: Path | None) -> dict[str, str]:
+        """Writes the agent's own configuration, and says what it needs to be told."""
+        values = {"{url}": url, "{home}": str(home)}
+        for name, text in self.files.items():
+            file = home / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(_filled(text, values))
+        programs = os.environ["PATH"] if path is None else f"{path}{os.pathsep}{os.environ['PATH']}"
+        common = {
+            "HOME": str(home),
+            "PATH": programs,
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            "XDG_CONFIG_HOME": str(home / ".config"),
+            "XDG_DATA_HOME": str(home / ".local" / "share"),
+            "XDG_STATE_HOME": str(home / ".local" / "state"),
+            "XDG_CACHE_HOME": str(home / ".cache"),
+        }
+        return common | {name: _filled(value, values) for name, value in self.env.items()}
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    for name, value in values.items():
+        text = text.replace(name, value)
+    return text
+
+
+def _on_node(major: int, package: str, module: str, *arguments: str) -> Callable[[], Started]:
+    def installed() -> Started:
+        on = install.node(major)
+        program = install.npm_package(package, on) / module
+        return Started((str(on / "node"), str(program), *arguments), on)
+
+    return installed
+
+
+def _opencode() -> Started:
+    folder = install.npm_package("opencode", install.node(24))
+    return Started((str(folder / "opencode-linux-x64-baseline" / "bin" / "opencode"), "acp"))
+
+
+# fast-agent gives pictures only to models of which it knows that they see.
+_SEEING = "openai.gpt-4o"
+
+
+def _fast_agent() -> Started:
+    start = "from fast_agent.cli.commands.acp import main; main()"
+    return Started((str(install.fast_agent()), "-c", start, "--model", _SEEING, "--no-shell"))
+
+
+_CLAUDE_ENV = {
+    "ANTHROPIC_BASE_URL": "{url}",
+    "ANTHROPIC_API_KEY": "sk-ant-test",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_AUTOUPDATER": "1",
+}
+_CLAUDE = "@agentclientprotocol/claude-agent-acp/dist/index.js"
+
+_OPENCODE_SETTINGS = {
+    "autoupdate": False,
+    "share": "disabled",
+    "model": f"local/{MODEL}",
+    "small_model": f"local/{MODEL}",
+    "permission": {"bash": "ask", "edit": "ask"},
+    "provider": {
+        "local": {
+            "npm": "@ai-sdk/openai-compatible",
+            "name": "Local",
+            "options": {"baseURL": "{url}/v1", "apiKey": "any"},
+            "models": {
+                MODEL: {
+                    "name": "Scripted",
+                    "tool_call": True,
+                    "attachment": True,
+                    "modalities": {"input": ["text", "image"], "output": ["text"]},
+                    "limit": {"context": 200_000, "output": 8_000},
+                }
+            },
+        }
+    },
+}
+
+_CODEX_SETTINGS = f"""\
+model = "{MODEL}"
+model_provider = "local"
+approval_policy = "on-request"
+sandbox_mode = "read-only"
+check_for_update_on_startup = false
+[model_providers.local]
+name = "Local"
+base_url = "{{url}}/v1"
+wire_api = "responses"
+env_key = "LOCAL_KEY"
+request_max_retries = 0
+stream_max_retries = 0
+[analytics]
+enabled = false
+[features]
+apps = false
+plugins = false
+"""
+
+_FAST_AGENT_SETTINGS = f"""\
+default_model: {_SEEING}
+openai:
+  api_key: any
+  base_url: {{url}}/v1
+logger:
+  type: none
+"""
+
+ROWS = {
+    row.name: row
+    for row in (
+        Row("claude", "claude", _on_node(24, "claude", _CLAUDE), _CLAUDE_ENV),
+        Row("claude-node20", "claude-node20", _on_node(20, "claude-node20", _CLAUDE), _CLAUDE_ENV),
+        Row(
+            "opencode",
+            "opencode",
+            _opencode,
+            {
+                "OPENCODE_DISABLE_AUTOUPDATE": "1",
+                "OPENCODE_DISABLE_MODELS_FETCH": "1",
+                "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+                "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+            },
+            {".config/opencode/opencode.json": json.dumps(_OPENCODE_SETTINGS)},
+            # It gives up after 60 without progress.
+            slow_seconds=75.0,
+        ),
+        Row(
+            "fast-agent",
+            "fast-agent",
+            _fast_agent,
+            {
+                "OPENAI_API_KEY": "any",
+                "OPENAI_BASE_URL": "{url}/v1",
+                "FAST_AGENT_CONFIG": "{home}/fastagent.config.yaml",
+            },
+            {"fastagent.config.yaml": _FAST_AGENT_SETTINGS},
+            # It asks about files that it writes through us, and about nothing that it does by itself.
+            settings={"fs": True},
+            asks_about="write",
+        ),
+        Row(
+            "codex",
+            "codex",
+            _on_node(24, "codex", "@agentclientprotocol/codex-acp/dist/index.js"),
+            {
+                "LOCAL_KEY": "any",
+                "MODEL_PROVIDER": "local",
+                "NO_BROWSER": "1",
+                "CODEX_HOME": "{home}/.codex",
+            },
+            {".codex/config.toml": _CODEX_SETTINGS},
+        ),
+        Row(
+            "copilot",
+            "copilot",
+            _on_node(24, "copilot", "@github/copilot/npm-loader.js", "--acp"),
+            {
+                "COPILOT_PROVIDER_BASE_URL": "{url}/v1",
+                "COPILOT_PROVIDER_API_KEY": "any",
+                "COPILOT_MODEL": MODEL,
+                "COPILOT_OFFLINE": "true",
+                "COPILOT_AUTO_UPDATE": "false",
+            },
+        ),
+    )
+}

@@ -1,0 +1,110 @@
+"""The words by which a prompt says what the model does.
+
+Each pair of double brackets is one reply of the model; in it, actions with semicolons between. A reply with calls is
+followed by the next when their results are there.
+
+    [[say Looking.; call look_up word=one]] [[say Found: {results}]]
+
+    say TEXT            {results}, {pictures} and {turn} stand for what the model was given
+    call PATTERN K=V    a tool found by a regular expression among those offered; values are JSON where they can be
+    run COMMAND         the agent's own tool for the shell
+    write FILE TEXT     the agent's own tool for files
+    wait GATE           the stream stands still until the gate is opened
+    fail STATUS         an error
+
+The newest of the user's messages that has a script counts, and in it the last row of brackets: what is before may be
+the transcript of another session. Whoever asks without a script, or without tools (for a title), gets "Noted."
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Iterator
+
+from model_server.asked import Ask, Call, Gate, Reply, Tool
+from model_server.builtin import run, write
+
+__all__ = ["has_script", "play", "reply_to"]
+
+_VERBS = ("say", "call", "run", "write", "wait", "fail")
+_BLOCK = re.compile(rf"\[\[((?:{'|'.join(_VERBS)})\b.*?)\]\]", re.DOTALL)
+_ROW = re.compile(rf"(?:{_BLOCK.pattern}\s*)+", re.DOTALL)
+_ASIDE = Reply(("Noted.",))
+
+
+def play(*replies: str) -> str:
+    """A prompt that has the model reply so."""
+    return " ".join(f"[[{reply}]]" for reply in replies)
+
+
+def has_script(text: str) -> bool:
+    return _BLOCK.search(text) is not None
+
+
+def reply_to(ask: Ask) -> Reply:
+    rows = [match[0] for match in _ROW.finditer(ask.text)]
+    if not rows or not ask.tools:
+        return _ASIDE
+    replies = [match[1] for match in _BLOCK.finditer(rows[-1])]
+    if ask.rounds >= len(replies):
+        return Reply(("The script is over.",))
+    return _replied(replies[ask.rounds], ask)
+
+
+def _replied(words: str, ask: Ask) -> Reply:
+    said: list[str | Gate] = []
+    calls: list[Call] = []
+    for action in map(str.strip, words.split(";")):
+        verb, _, rest = action.partition(" ")
+        match verb:
+            case "say":
+                said.append(_filled(rest, ask))
+            case "wait":
+                said.append(Gate(rest))
+            case "fail":
+                return Reply(status=int(rest))
+            case "call" | "run" | "write":
+                id_ = f"call_{ask.rounds}_{len(calls)}_{secrets.token_hex(4)}"
+                call = _call(verb, rest, id_, ask.tools)
+                if isinstance(call, Call):
+                    calls.append(call)
+                else:
+                    said.append(call)
+            case _:
+                said.append(f"There is no {verb!r} in a script.")
+    return Reply(tuple(said), tuple(calls))
+
+
+def _filled(text: str, ask: Ask) -> str:
+    values = {"results": " | ".join(ask.results), "pictures": str(ask.pictures), "turn": str(ask.turn)}
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
+
+
+def _call(verb: str, rest: str, id_: str, tools: tuple[Tool, ...]) -> Call | str:
+    first, _, more = rest.partition(" ")
+    match verb:
+        case "call":
+            found = sorted(
+                (tool for tool in tools if re.search(first, tool.full_name)), key=lambda each: len(each.name)
+            )
+            filled = (found[0], dict(_arguments(more))) if found else None
+        case "run":
+            filled = run(rest, tools)
+        case _:
+            filled = write(first, more, tools)
+    if filled is None:
+        return f"No tool to {verb} {first}. Offered: {', '.join(tool.full_name for tool in tools)}."
+    return Call(id_, *filled)
+
+
+def _arguments(words: str) -> Iterator[tuple[str, object]]:
+    for word in words.split():
+        name, _, value = word.partition("=")
+        try:
+            yield name, json.loads(value)
+        except ValueError:
+            yield name, value
