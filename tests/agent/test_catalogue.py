@@ -7,7 +7,7 @@ import pytest
 
 from agent.recorded import PERMISSIONS, UPDATES, Recorded
 from dragoman.backends.agent.acp.messages import ToolActivity, decode_permission, decode_update
-from dragoman.backends.agent.catalogue import CATALOGUE, Traits, recognise, traits_of
+from dragoman.backends.agent.catalogue import CATALOGUE, Traits, recognise, recognise_asked, traits_of
 
 TOOLS = ("look", "touch")
 # The names that the recorded agents have here, and the probe they were recorded with.
@@ -69,6 +69,38 @@ def test_p23_a_command_that_the_model_calls_like_a_tool_of_ours_is_not_recognise
     assert recognise(traits_of(agent), [command], "dg-1", TOOLS) is None
 
 
+@pytest.mark.parametrize(
+    ("tool", "kind"),
+    [("look", "other"), ("read_file", "read"), ("edit_it", "edit"), ("run_command", "execute")],
+)
+def test_p7_a_kind_that_copilot_guesses_by_the_name_of_a_tool_does_not_matter(tool: str, kind: str) -> None:
+    traits = traits_of("copilot")
+    announced = ToolActivity("t", f"dg-1-{tool}", kind=kind, raw_input={"path": "x"})
+    asked = ToolActivity("t", tool, kind="other", raw_input={"path": "x"})
+    assert recognise_asked(traits, announced, asked, "dg-1", (tool,)) == tool
+    assert recognise_asked(traits, ToolActivity("t"), asked, "dg-1", (tool,)) is None
+    assert recognise_asked(traits, announced, asked, "dg-2", (tool,)) is None
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "copilot", "fast-agent", "opencode", "demo"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ToolActivity("t", "look", kind="execute", raw_input={"command": "rm -rf ~"}),
+        ToolActivity("t", "rm -rf ~", raw_input={"command": "rm -rf ~"}),
+        ToolActivity("t", kind="execute"),
+        ToolActivity("t", kind="edit", raw_input={"path": "x"}),
+    ],
+)
+def test_p23_a_call_that_is_announced_as_ours_and_asked_for_as_something_else_is_not_recognised(
+    agent: str, asked: ToolActivity
+) -> None:
+    announced = said(agent, "look", "dg-1")
+    assert recognise_asked(traits_of(agent), announced, asked, "dg-1", TOOLS) is None
+    # A request that says nothing is about what was announced.
+    assert recognise_asked(traits_of(agent), announced, ToolActivity("t"), "dg-1", TOOLS) == "look"
+
+
 @pytest.mark.parametrize("agent", ["gemini", "unknown", None])
 def test_an_agent_that_does_not_show_it_is_always_asked_about(agent: str | None) -> None:
     everything = [said(kind, "look", "dg-1") for kind in ("claude", "codex", "copilot", "fast-agent")]
@@ -89,11 +121,14 @@ def recognised(recorded: Recorded, server: str) -> tuple[str | None, str]:
 
     Some name the server only before they ask, others only when they do.
     """
-    request = decode_permission(recorded.data).tool_call
-    told = [decode_update(it.data).update for it in UPDATES if it.source == recorded.source]
-    said = [it for it in told if isinstance(it, ToolActivity) and it.tool_call_id == request.tool_call_id]
-    said.append(request)
-    return recognise(traits_of(NAMES[recorded.agent]), said, server, PROBE), str(said)
+    asked = decode_permission(recorded.data).tool_call
+    announced = ToolActivity(asked.tool_call_id)
+    for it in UPDATES:
+        update = decode_update(it.data).update if it.source == recorded.source else None
+        if isinstance(update, ToolActivity) and update.tool_call_id == asked.tool_call_id:
+            announced = announced.updated(update)
+    traits = traits_of(NAMES[recorded.agent])
+    return recognise_asked(traits, announced, asked, server, PROBE), f"{announced} {asked}"
 
 
 @pytest.mark.parametrize(

@@ -755,6 +755,20 @@ def test_h25_a_settled_first_turn_is_not_refused(bridge: Bridge) -> None:
     assert bridge.identify([user("tidy up"), user("do not")]).kind == "fresh"
 
 
+def test_h25_an_open_turn_with_words_of_the_user_in_it_is_not_left_out_for_somebody_who_never_said_them(
+    bridge: Bridge,
+) -> None:
+    chat = Chat(bridge)
+    chat.ask("one", "First.")
+    opened = chat.ask("two", calls=1)
+    before = chat.history[:-1]
+    # In a copy of the chat the turn was steered, and goes on.
+    steered = chat.then(user(result(opened.call_ids[0])), "and also this")
+    bridge.respond(steered.history, "On it", status="cut")
+    found = bridge.identify([*before, user("something else")])
+    assert (found.kind, found.joins) == ("fork", 1)
+
+
 def test_h25_begins_alike_and_goes_on_differently(bridge: Bridge) -> None:
     bridge.respond([user("tidy up")], "I will", status="cut")
     found = bridge.identify([user("tidy up"), assistant("Somebody else's answer."), user("do not")])

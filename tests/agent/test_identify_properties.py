@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Literal
 
+import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
@@ -367,5 +368,12 @@ def replace_input(call: ToolCallPart) -> ToolCallPart:
     )
 
 
-Consumers.TestCase.settings = settings(max_examples=80, stateful_step_count=25, deadline=None)
+Consumers.TestCase.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
 TestI3IdentitySearched = Consumers.TestCase
+
+
+@pytest.mark.long
+class TestI3IdentitySearchedAtLength(Consumers.TestCase):  # type: ignore[misc,valid-type]  # made at run time
+    """Ten thousand steps and more."""
+
+    settings = settings(max_examples=420, stateful_step_count=25, deadline=None)

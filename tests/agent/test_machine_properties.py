@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from itertools import count
 
+import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -376,5 +377,12 @@ def _as_said(text: str) -> str:
     return "restarted" if text.startswith("You were restarted") else text
 
 
-World.TestCase.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
+World.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
 TestI1TheMachineSearched = World.TestCase
+
+
+@pytest.mark.long
+class TestI1TheMachineSearchedAtLength(World.TestCase):  # type: ignore[misc,valid-type]  # made at run time
+    """Ten thousand steps and more."""
+
+    settings = settings(max_examples=220, stateful_step_count=50, deadline=None)

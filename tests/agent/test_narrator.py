@@ -230,6 +230,48 @@ def test_another_output_in_its_place_is_shown_whole() -> None:
     assert thoughts(narrates, ToolActivity("t", content=output("Runs no more"))) == "Runs no more"
 
 
+@pytest.mark.parametrize("language", ["", "console"])
+def test_the_fence_that_an_agent_puts_around_output_is_not_output(language: str) -> None:
+    narrates = narrator()
+    begun = ToolActivity("t", "Run it", content=output(f"```{language}\none\n```"))
+    assert code_in(thoughts(narrates, begun)) == "one\n"
+    # It grows inside of its fence.
+    grown = ToolActivity("t", content=output(f"```{language}\none\ntwo\n```"))
+    assert "one" not in thoughts(narrates, grown)
+
+
+@pytest.mark.parametrize(
+    "text", ["```\na\n```\nand\n```\nb\n```", "```\na", "a\n```", "```", "``` `\na\n```", "````\na\n```"]
+)
+def test_what_is_not_one_fence_is_output_as_it_is(text: str) -> None:
+    told = thoughts(narrator(), ToolActivity("t", "Run it", content=output(text)))
+    assert code_in(told).rstrip("\n") == text
+
+
+def test_what_the_agents_own_terminal_prints_is_output() -> None:
+    narrates = narrator()
+    thoughts(narrates, ToolActivity("t", "Run it"))
+    pieces = [
+        ToolActivity("t", meta={name: {"terminal_id": "t", "data": data}})
+        for name, data in (("terminal_output_delta", "one\n"), ("terminal_output", "two"))
+    ]
+    assert code_in(thoughts(narrates, *pieces)) == "one\ntwo\n"
+    # All of it as content in the end is nothing new.
+    assert "one" not in thoughts(narrates, ToolActivity("t", status="completed", content=output("one\ntwo")))
+    assert thoughts(narrates, pieces[0]) == ""
+
+
+def test_a_call_whose_input_is_still_being_written_has_no_name_yet() -> None:
+    narrates = narrator()
+    assert thoughts(narrates, ToolActivity("t", "Terminal", status="pending", raw_input={})) == ""
+    named = thoughts(narrates, ToolActivity("t", "ls -l", raw_input={"command": "ls -l"}))
+    assert "▸ ls \\-l" in named or "▸ ls -l" in named
+    assert "Terminal" not in named
+    # One that has no input begins when it runs.
+    thoughts(narrates, ToolActivity("u", "List", status="pending", raw_input={}))
+    assert "▸ List" in thoughts(narrates, ToolActivity("u", status="in_progress"))
+
+
 def test_output_after_something_else_stands_under_its_name_again() -> None:
     narrates = narrator()
     first = thoughts(narrates, ToolActivity("t", "make", content=output("one\n")))

@@ -429,9 +429,14 @@ def _echoes(echo: Item, record: Record, last: Reply) -> bool:
 
 
 def _may_be_left_out(record: Record, place: int) -> bool:
-    """Whether what we remember from here on is the rest of a turn that was never settled: one of its replies is next."""
-    return record.is_unsettled and any(
-        reply.starts == place for reply in record.replies if place >= record.opening
+    """Whether what we remember from here on is the rest of a turn that was never settled: one of its replies is next.
+
+    Not with words of the user's in it: an agent that has heard them cannot go on for somebody who never said them.
+    """
+    return (
+        record.is_unsettled
+        and any(reply.starts == place for reply in record.replies if place >= record.opening)
+        and not any(isinstance(item, Said) for item in record.items[place:])
     )
 
 
