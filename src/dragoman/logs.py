@@ -17,7 +17,16 @@ from pathlib import Path
 
 from dragoman.visible import hides
 
-__all__ = ["DEFAULT_LEVEL", "LEVELS", "LEVEL_VARIABLE", "Redaction", "logging_to", "one_line"]
+__all__ = [
+    "DEFAULT_LEVEL",
+    "LEVELS",
+    "LEVEL_VARIABLE",
+    "REDACTED",
+    "Redaction",
+    "logging_to",
+    "one_line",
+    "open_private",
+]
 
 LEVELS = ("error", "warning", "info", "debug")
 DEFAULT_LEVEL = "warning"
@@ -27,7 +36,8 @@ _PRIVATE_FILE = 0o600
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # What is shorter guards nothing, and taking every "1" or "true" out of a log leaves none.
 _SHORTEST_SECRET = 6
-_REDACTED = "[redacted]"
+# What stands in the place of a secret.
+REDACTED = "[redacted]"
 
 
 class Redaction:
@@ -43,7 +53,7 @@ class Redaction:
 
     def redacted(self, text: str) -> str:
         for secret in self._secrets:
-            text = text.replace(secret, _REDACTED)
+            text = text.replace(secret, REDACTED)
         return text
 
 
@@ -108,12 +118,18 @@ class _ToPrivateFile(logging.FileHandler):
         super().__init__(path, encoding="utf-8", errors="backslashreplace")
 
     def _open(self) -> TextIOWrapper:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        descriptor = os.open(self.baseFilename, flags, _PRIVATE_FILE)
-        # One that was there before is closed to others too; a terminal or a pipe is not ours to change.
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.fchmod(descriptor, _PRIVATE_FILE)
+        descriptor = open_private(self.baseFilename)
         return os.fdopen(descriptor, "w", encoding=self.encoding, errors=self.errors)
+
+
+def open_private(path: str | Path) -> int:
+    """A file to append to, as a descriptor, that only its owner can read. OSError if it cannot be written."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    descriptor = os.open(path, flags, _PRIVATE_FILE)
+    # One that was there before is closed to others too; a terminal or a pipe is not ours to change.
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.fchmod(descriptor, _PRIVATE_FILE)
+    return descriptor
 
 
 def one_line(text: str) -> str:

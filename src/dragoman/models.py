@@ -201,10 +201,10 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> Ag
     if model.command is None:
         raise ModelNotUsable(
             "bad_request",
-            f"{quoted(model_id)} names the agent {quoted(model.agent or '')} and no command.",
-            hint="Add `command`: how the agent is started.",
+            f"{quoted(model_id)} names the agent {quoted(model.agent or '')}, which is not installed.",
+            hint=f"Install it: dragoman agents add {model.agent}. Or add `command`: how the agent is started.",
         )
-    traits = traits_of(model.agent)
+    traits = traits_of(model.agent, config.facts)
     conversation = config.conversation
     settings = AgentSettings(
         model_id,
@@ -281,6 +281,7 @@ def _endpoint(model_id: str, model: ResponsesModel, config: Config) -> EndpointM
         max_output_tokens=64_000,
         capabilities=Capabilities(tool_calling=True, image_input=True),
         required_calls=True,
+        takes_options=True,
         detail=f"{model.model}, through Dragoman.",
         is_byok=True,
         is_user_selectable=True,

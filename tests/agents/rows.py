@@ -42,8 +42,11 @@ class Row:
     settings: Mapping[str, object] = field(default_factory=dict)
     # What the agent asks a person about: a command of its own, or a file it writes.
     asks_about: Literal["run", "write"] = "run"
-    # How long a person takes; more than the agent's limit where that can be borne.
+    # How long a person takes, and what that is against the agent's limit: more, where it can be borne or lowered.
     slow_seconds: float = 20.0
+    slow_note: str = ""
+    # What our own bridge is told of the agent's limit, so that it gives a ticket while a test can wait for it.
+    limit_seconds: float | None = None
 
     def environment(self, home: Path, url: str, path: Path | None) -> dict[str, str]:
         """Writes the agent's own configuration, and says what it needs to be told."""
@@ -159,8 +162,22 @@ logger:
 ROWS = {
     row.name: row
     for row in (
-        Row("claude", "claude", _on_node(24, "claude", _CLAUDE), _CLAUDE_ENV),
-        Row("claude-node20", "claude-node20", _on_node(20, "claude-node20", _CLAUDE), _CLAUDE_ENV),
+        Row(
+            "claude",
+            "claude",
+            _on_node(24, "claude", _CLAUDE),
+            {**_CLAUDE_ENV, "CLAUDE_CODE_MCP_TOOL_IDLE_TIMEOUT": "25000"},
+            slow_seconds=40.0,
+            slow_note="40 s, with its limit of 300 s without progress lowered to 25",
+        ),
+        Row(
+            "claude-node20",
+            "claude-node20",
+            _on_node(20, "claude-node20", _CLAUDE),
+            {**_CLAUDE_ENV, "MCP_TOOL_TIMEOUT": "25000"},
+            slow_seconds=40.0,
+            slow_note="40 s, with its limit lowered to 25",
+        ),
         Row(
             "opencode",
             "opencode",

@@ -3,11 +3,14 @@
 import pytest
 
 from bridge.consumer import TOOLS, Bridge, result
+from dragoman.backends.agent.catalogue import Traits
 from dragoman.backends.agent.settings import Timing
 from dragoman.lm import user
 from fake_agent.steps import prompt
 
 _BOTH = ["allow_once", "reject_once"]
+_ANNOUNCED = (("announced.rawInput.server", "{server}"), ("announced.rawInput.tool", "{tool}"))
+_LIKE_COPILOT = Traits(recognised_by=((*_ANNOUNCED, ("title", "{tool}"), ("kind", "other")),))
 
 
 def _ask(name: str = "p", kinds: list[str] = _BOTH, **call: object) -> list[object]:
@@ -40,6 +43,43 @@ async def test_p7_a_tool_of_the_consumers_is_asked_about_by_the_consumer_only(br
     assert answer.text == "<look returned: seen>"
 
 
+async def test_p7_what_was_announced_as_the_consumers_need_not_be_said_again(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    asked = await chat.do(
+        ["announce", "c1", "look"], ["ask", {"toolCallId": "c1"}, _BOTH], ["call", "look", {"n": 1}]
+    )
+    assert [call.name for call in asked.calls] == ["look"]
+    assert "allow_once" in asked.text
+
+
+async def test_p7_a_request_that_names_the_tool_only_is_taken_with_what_announced_it(bridge: Bridge) -> None:
+    """Copilot's way."""
+    chat = bridge.chat(traits=_LIKE_COPILOT)
+    own = {"title": "look", "kind": "other", "rawInput": {"n": 1}}
+    asked = await chat.do(["announce", "c1", "look"], _ask("c1", **own), ["call", "look", {"n": 1}])
+    assert [call.name for call in asked.calls] == ["look"]
+    # Without the announcement it is anybody's.
+    await chat.give(result(asked.calls[0], "seen"))
+    again = await chat.do(_ask("c2", **own))
+    assert [call.name for call in again.calls] == ["dragoman-agent-action-other"]
+
+
+@pytest.mark.parametrize("traits", ["demo", "copilot"])
+@pytest.mark.parametrize(
+    "said", [{"title": "look", "rawInput": {"command": "rm -rf ~"}}, {"rawInput": {"command": "ls"}}, {}]
+)
+async def test_p23_a_command_that_was_announced_as_a_tool_of_the_consumers_is_asked_about(
+    bridge: Bridge, traits: str, said: dict[str, object]
+) -> None:
+    chat = bridge.chat(traits=_LIKE_COPILOT if traits == "copilot" else None)
+    asked = await chat.do(["announce", "c1", "look"], _ask("c1", **said), ["say", "on"])
+    [call] = asked.calls
+    assert call.name == "dragoman-agent-action-execute"
+    answer = await chat.give(result(call, "no"))
+    assert "<c1: the-reject_once>" in answer.text
+    assert answer.text.endswith("on")
+
+
 async def test_p23_an_action_under_the_name_of_an_offered_tool_is_found_out(bridge: Bridge) -> None:
     chat = bridge.chat()
     own = _ask("c1", rawInput={"server": "{server}", "tool": "look"})
@@ -70,6 +110,25 @@ async def test_p6_without_a_permission_tool_the_policy_decides_and_is_told(bridg
     assert "<p: the-reject_once>" in answer.text
     assert 'permission = "deny"' in answer.text
     assert answer.text.endswith("on")
+
+
+async def test_p2_an_agent_that_ends_its_turn_after_a_refusal_without_a_word_is_explained(
+    bridge: Bridge,
+) -> None:
+    """As opencode does."""
+    chat = bridge.chat()
+    ended = {"sessionUpdate": "tool_call_update", "toolCallId": "p", "title": "Run it", "status": "failed"}
+    asked = await chat.do([*_ask(), "quiet"], ["update", ended])
+    answer = await chat.give(result(asked.calls[0], "no"))
+    assert answer.text.strip() == "*The agent ended its turn after the refusal.*"
+    # Neither one that says something, nor one that was allowed to, nor the next turn.
+    asked = await chat.do([*_ask(), "quiet"], ["say", "as you like"])
+    assert (await chat.give(result(asked.calls[0], "no"))).text == "as you like"
+    asked = await chat.do([*_ask(), "quiet"])
+    assert "refusal" not in (await chat.give(bridge.approve(asked.calls[0]))).text
+    asked = await chat.do([*_ask(), "quiet"])
+    await chat.echo()
+    assert "refusal" not in (await chat.do(["think", "hm"])).text
 
 
 async def test_p22_silence_until_the_deadline_ends_the_turn_as_timed_out(bridge: Bridge) -> None:

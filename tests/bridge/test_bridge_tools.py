@@ -123,6 +123,23 @@ async def test_t27_the_second_session_that_lists_them_is_used_without_a_word(bri
     assert len(bridge.noted("session/new")) == 2
 
 
+@pytest.mark.parametrize("how", ["resume", "load"])
+async def test_t27_a_session_that_is_taken_up_and_lists_no_tools_is_taken_up_once_more(
+    bridge: Bridge, how: str
+) -> None:
+    """As with a new one: opencode stalls in both."""
+    timing = Timing(idle=0.1, list_tools=1.0)
+    chat = bridge.chat(lists="second", timing=timing, resume=how == "resume", load=how == "load")
+    await chat.do(["say", "remember the milk"])
+    await bridge.until_parked()
+    answer = await chat.do(["call", "look", {}])
+    assert [call.name for call in answer.calls] == ["look"]
+    assert answer.text == ""
+    assert len(bridge.noted(f"session/{how}")) == 2
+    # It is the same session: nothing is told again.
+    assert "remember the milk" not in str(bridge.noted("session/prompt")[-1])
+
+
 @pytest.mark.parametrize("resume", [True, False])
 async def test_t26_an_agent_that_never_lists_again_has_new_tools_from_the_next_prompt_on(
     bridge: Bridge, *, resume: bool

@@ -338,14 +338,17 @@ class Agent:
         failed = " as an error" if result.get("isError") else ""
         self.say(session, f"<{tool} returned{failed}: {said}>")
 
-    async def do_ask(self, session: Session, call: dict[str, Any], kinds: list[str]) -> None:
+    async def do_ask(
+        self, session: Session, call: dict[str, Any], kinds: list[str], then: str = "say"
+    ) -> None:
         call = {**call, "rawInput": _filled(call.get("rawInput"), session.server)}
         options = [{"optionId": f"the-{kind}", "kind": kind, "name": kind} for kind in kinds]
         params = {"sessionId": session.name, "toolCall": call, "options": options}
         reply = await self.answered("session/request_permission", params)
         outcome = json.loads(reply.result)["outcome"] if isinstance(reply, Response) else {"outcome": "none"}
         self.note("outcome", outcome)
-        self.say(session, f"<{call['toolCallId']}: {outcome.get('optionId', outcome['outcome'])}>")
+        if then == "say":
+            self.say(session, f"<{call['toolCallId']}: {outcome.get('optionId', outcome['outcome'])}>")
 
     async def do_read(self, session: Session, path: str, where: dict[str, int] | None = None) -> None:
         params = {"sessionId": session.name, "path": path, **(where or {})}

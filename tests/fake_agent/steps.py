@@ -11,7 +11,7 @@ that begins with its name (`agent.py` has one method for each):
     tools                                 say which tools are offered
     announce ID TOOL                      a `tool_call` of one of the consumer's tools, as `pending`
     call TOOL {…}                         call it, and say what came back
-    ask {TOOL CALL} [KINDS]               ask for permission, and say the outcome
+    ask {TOOL CALL} [KINDS] [quiet]       ask for permission, and say the outcome, or not
     read PATH {line, limit}, write PATH TEXT   a file through the client; note the answer, and say what became of it
     all [STEPS], row [STEPS]              at once; one after the other
     gate NAME, note NAME                  until the test opens that gate; something for the test to wait for

@@ -14,8 +14,10 @@ from dragoman.lm import (
     DataPart,
     Features,
     LanguageModelError,
+    Presentation,
     Part,
     Request,
+    Style,
     RequestOptions,
     TextPart,
     ThinkingPart,
@@ -387,8 +389,11 @@ def test_r9_an_answer_that_was_cut_says_so_and_makes_no_half_call(details: objec
         "type": "response.incomplete",
         "response": whole("incomplete", _call('{"town": ', status="incomplete"), incomplete_details=details),
     }
+    shown = Presentation(_CAREFUL, Style())
     parts = _parts([*events, _added(_call(), 1), begun, end])
-    assert _joined(parts) == [("text", f"Half an ans{notice(told)}")]
+    assert _joined([each for part in parts for each in shown.present(part)]) == [
+        ("text", f"Half an ans{notice(told)}")
+    ]
 
 
 def test_r9_a_refusal_is_told_in_its_own_words() -> None:

@@ -99,7 +99,7 @@ def _top() -> _Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"dragoman {__version__}")
-    parser.set_defaults(config=None, state_dir=None, log_level=None, log_file=None)
+    parser.set_defaults(config=None, state_dir=None, log_level=None, log_file=None, record=None)
     _add_global_options(parser)
     parser.add_argument("command", nargs="?", help=SUPPRESS)
     parser.add_argument("rest", nargs=REMAINDER, help=SUPPRESS)
@@ -139,6 +139,13 @@ def _add_global_options(parser: ArgumentParser) -> None:
     )
     options.add_argument(
         "--log-file", type=Path, default=SUPPRESS, metavar="FILE", help="log to FILE, not to standard error"
+    )
+    options.add_argument(
+        "--record",
+        type=Path,
+        default=SUPPRESS,
+        metavar="FILE",
+        help="write all that agents say and are told to FILE, without secrets",
     )
 
 

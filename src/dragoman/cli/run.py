@@ -15,6 +15,7 @@ from typing import TypeAlias, cast
 
 import msgspec
 
+from dragoman.agents.known import KnownAgents
 from dragoman.cli.commands import Command
 from dragoman.cli.errors import FAILED, WRONG_USAGE, CommandError
 from dragoman.config import (
@@ -48,15 +49,16 @@ class Surroundings:
 
     def config(self) -> Config:
         """The configuration, as far as its file is to be trusted; from here on nothing secret of it gets into the logs."""
-        config = load(self.config_file)
+        agents = KnownAgents(self.state_dir)
+        config = load(self.config_file, agents.ids)
         self.redaction.add(secrets(config))
         if self.is_trusted:
-            return config
+            return agents.applied(config)
         config, notices = narrowed(config)
         for notice in notices:
             print(self.redaction.redacted(notice), file=sys.stderr)
         told = {id_: self.redaction.redacted(text) for id_, text in config.announcements.items()}
-        return msgspec.structs.replace(config, announcements=told)
+        return agents.applied(msgspec.structs.replace(config, announcements=told))
 
 
 def announce(config: Config, *models: str) -> None:
@@ -76,6 +78,12 @@ def run(command: Command, arguments: Namespace) -> int:
             redaction = stack.enter_context(logging_to(log_file, arguments.log_level))
         except OSError as error:
             return _tell(f"the log file {log_file} cannot be written: {error.strerror}.", WRONG_USAGE)
+        try:
+            _record(arguments.record, redaction, stack)
+        except OSError as error:
+            return _tell(
+                f"the recording {arguments.record} cannot be written: {error.strerror}.", WRONG_USAGE
+            )
         file = config_file(arguments.config)
         surroundings = Surroundings(
             file,
@@ -102,6 +110,13 @@ def run(command: Command, arguments: Namespace) -> int:
             return _tell_unexpected(error, log_file)
         except Exception as error:
             return _tell_unexpected(error, log_file)
+
+
+def _record(file: Path | None, redaction: Redaction, stack: ExitStack) -> None:
+    if file is not None:
+        from dragoman.traces.recording import recording_to  # noqa: PLC0415 - for those who record
+
+        stack.enter_context(recording_to(file, redaction))
 
 
 def _nobody_reads_output() -> bool:

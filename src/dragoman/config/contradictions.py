@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from dragoman.config.problem import Complaint, dotted, quoted
 from dragoman.config.schema import AcpModel, Tables
@@ -12,14 +12,15 @@ from dragoman.nearest import nearest
 __all__ = ["contradictions"]
 
 
-def contradictions(tables: Tables) -> Iterator[Complaint]:
+def contradictions(tables: Tables, agents: Collection[str] = ()) -> Iterator[Complaint]:
+    """`agents` are those that somebody knows beyond the catalogue that came with us."""
     for id_, model in tables.models.items():
         if isinstance(model, AcpModel) and model.agent is None and model.command is None:
             yield (
                 ("models", id_),
                 f'[{dotted(("models", id_))}] has neither "agent" nor "command". Add the one that starts it.',
             )
-        if isinstance(model, AcpModel) and model.agent is not None:
+        if isinstance(model, AcpModel) and model.agent is not None and model.agent not in agents:
             yield from _unknown_agent(id_, model.agent)
     yield from _unusable_patterns(tables.tools.urls)
     if not tables.serve.api_keys and not _is_loopback(tables.serve.host):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import msgspec
 
+from dragoman.agents.entry import Facts
 from dragoman.config.contradictions import contradictions
 from dragoman.config.problem import Complaint, ConfigError, Problem
 from dragoman.config.schema import AcpModel, ModelConfig, Tables, is_path
@@ -38,6 +39,8 @@ class Config(Tables, frozen=True, kw_only=True):
     source: Source = Source()
     # What to tell the person before a model is started, by its id: where the file that says how was only found.
     announcements: dict[str, str] = msgspec.field(default_factory=dict)
+    # What is known of agents beyond what came with us, by their ids in the catalogue.
+    facts: dict[str, Facts] = msgspec.field(default_factory=dict)
 
     @property
     def default_model(self) -> str:
@@ -45,13 +48,16 @@ class Config(Tables, frozen=True, kw_only=True):
         return next(iter(self.models))
 
 
-def load(path: Path | None) -> Config:
-    """The configuration in a file, or the defaults without one; `ConfigError` if it cannot be used."""
+def load(path: Path | None, agents: Collection[str] = ()) -> Config:
+    """The configuration in a file, or the defaults without one; `ConfigError` if it cannot be used.
+
+    `agents` are the ids of those that are known beyond the catalogue that came with us.
+    """
     if path is None:
         return Config()
     source = Source(path, _read(path))
     try:
-        tables = _tables(source)
+        tables = _tables(source, agents)
     except RecursionError:
         raise ConfigError([Problem(str(path), "the values are nested too deeply.")]) from None
     models = tables.models | {id_: model for id_, model in BUILTIN_MODELS.items() if id_ not in tables.models}
@@ -86,7 +92,7 @@ def _read(path: Path) -> str:
         raise ConfigError([Problem(f"{path}:{line}", what)]) from error
 
 
-def _tables(source: Source) -> Tables:
+def _tables(source: Source, agents: Collection[str]) -> Tables:
     value = _parsed(source)
     try:
         tables = msgspec.convert(value, Tables, dec_hook=lambda _type, text: _path(source.folder, text))
@@ -96,7 +102,7 @@ def _tables(source: Source) -> Tables:
         found = tuple(complaints(value))
         # Should the walk through the types ever miss what msgspec has seen, its own words are better than none.
         raise _refusal(source, found or [((), str(error))]) from error
-    if found := tuple(contradictions(tables)):
+    if found := tuple(contradictions(tables, agents)):
         raise _refusal(source, found)
     return tables
 

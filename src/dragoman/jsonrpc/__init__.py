@@ -22,7 +22,7 @@ from dragoman.jsonrpc.messages import (
     RequestId,
     Response,
 )
-from dragoman.jsonrpc.peer import CANCEL_REQUEST, OnReply, Peer, PeerOptions, Receiver, Reply
+from dragoman.jsonrpc.peer import CANCEL_REQUEST, OnReply, Peer, PeerOptions, Receiver, Reply, Watch
 from dragoman.jsonrpc.queue import BoundedQueue, Pausable
 from dragoman.jsonrpc.text import Decoder, SurrogateJoiner
 
@@ -52,6 +52,7 @@ __all__ = [
     "RequestId",
     "Response",
     "SurrogateJoiner",
+    "Watch",
     "connect_files",
     "connect_socket",
     "connect_stdio",

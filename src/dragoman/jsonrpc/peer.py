@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -54,6 +54,7 @@ __all__ = [
     "PeerOptions",
     "Receiver",
     "Reply",
+    "Watch",
 ]
 
 _log = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ _LOGGED_BAD_LINES = 20
 
 Reply: TypeAlias = Response | ErrorResponse | ConnectionClosed
 OnReply: TypeAlias = Callable[[Reply], None]
+# Sees each line as it comes in and goes out.
+Watch: TypeAlias = Callable[[Literal["in", "out"], bytes], None]
 
 
 class Receiver(Protocol):
@@ -96,6 +99,8 @@ class PeerOptions:
     cancel_methods: tuple[str, ...] = (CANCEL_REQUEST,)
     max_message: int = MAX_MESSAGE_BYTES
     max_unsent: int = MAX_UNSENT_BYTES
+    # Must not raise.
+    watch: Watch | None = None
 
 
 DEFAULT_OPTIONS = PeerOptions()
@@ -114,6 +119,7 @@ class Peer:
     def __init__(self, receiver: Receiver, options: PeerOptions) -> None:
         self._receiver = receiver
         self._options = options
+        self._watch = options.watch
         self._ids = count(1)
         # Sent by us, awaiting a reply.
         self._pending: dict[RequestId, OnReply] = {}
@@ -142,7 +148,7 @@ class Peer:
         never called. `params` is anything msgspec encodes; `msgspec.UNSET` for none.
         """
         identity = next(self._ids)
-        self.stream.write(encode_request(identity, method, params))
+        self._write(encode_request(identity, method, params))
         # Only now: a write that ends the connection tells everybody who waits, and this one gets the exception.
         self._pending[identity] = on_reply
         return identity
@@ -173,7 +179,7 @@ class Peer:
 
     def notify(self, method: str, params: object = UNSET) -> None:
         """Raises `ConnectionClosed` when it cannot be sent."""
-        self.stream.write(encode_notification(method, params))
+        self._write(encode_notification(method, params))
 
     def withdraw(self, identity: RequestId) -> None:
         """Ask the other side to give a request up. Its reply still comes; nothing happens if it has come already."""
@@ -221,6 +227,8 @@ class Peer:
             reason = f"it has {line.size:,} bytes; at most {limit:,} are taken"
             self._on_malformed(Malformed(INVALID_REQUEST, reason, line.size))
             return
+        if self._watch is not None:
+            self._watch("in", line)
         match parse(line):
             case Notification() as notification:
                 if notification.method in self._options.cancel_methods:
@@ -286,9 +294,14 @@ class Peer:
 
     def _send(self, line: bytes) -> None:
         try:
-            self.stream.write(line)
+            self._write(line)
         except ConnectionClosed as closed:
             _log.debug("%s: an answer could not be sent: %s", self.name, closed.reason)
+
+    def _write(self, line: bytes) -> None:
+        self.stream.write(line)
+        if self._watch is not None:
+            self._watch("out", line)
 
     def _on_end(self, reason: str) -> None:
         _log.debug("%s: the connection ended: %s", self.name, reason)

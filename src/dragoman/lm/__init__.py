@@ -30,6 +30,7 @@ from dragoman.lm.presentation import Presentation, Style
 from dragoman.lm.request import Consumer, Features, Request, RequestOptions, ToolDefinition, ToolMode
 from dragoman.lm.response import Response
 from dragoman.lm.rules import RULES, Rule, StreamWatch, Violation
+from dragoman.lm.stops import Stopped, StopReason
 
 __all__ = [
     "RULES",
@@ -61,6 +62,8 @@ __all__ = [
     "Rule",
     "RuleBroken",
     "Sink",
+    "StopReason",
+    "Stopped",
     "StreamWatch",
     "Style",
     "TextPart",

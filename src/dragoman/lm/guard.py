@@ -23,7 +23,7 @@ from dragoman.lm.cancellation import CancellationError, CancellationToken
 from dragoman.lm.errors import LanguageModelError
 from dragoman.lm.messages import Message
 from dragoman.lm.model import Closing, LanguageModel, ModelInfo, Sink
-from dragoman.lm.parts import DataPart, Part, TextPart, ToolCallPart
+from dragoman.lm.parts import STOPPED, DataPart, Part, TextPart, ToolCallPart
 from dragoman.lm.presentation import Presentation, Style
 from dragoman.lm.request import Request
 from dragoman.lm.rules import StreamWatch, Violation, is_visible
@@ -141,6 +141,9 @@ class _GuardedSink:
                     self._nothing_visible = not is_visible(value)
             case ToolCallPart():
                 self.consumer_has_nothing = self._nothing_visible = False
+            case DataPart(mime_type=mime_type) if mime_type == STOPPED:
+                # Why there is no more is an answer too.
+                self._nothing_visible = False
             case DataPart() if part.is_internal:
                 # A marker or a count is nothing anybody would miss.
                 pass

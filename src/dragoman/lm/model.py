@@ -35,6 +35,8 @@ class ModelInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     capabilities: Capabilities = Capabilities()
     # Whether it can be made to call a tool (the mode "required"). An agent decides for itself.
     required_calls: bool = False
+    # Whether `model_options` change anything: an agent has settings of its own.
+    takes_options: bool = False
     tooltip: str | None = None
     detail: str | None = None
     tags: tuple[str, ...] = ()

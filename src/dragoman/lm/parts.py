@@ -14,8 +14,10 @@ from dragoman.lm.json import JsonObject, encode
 
 __all__ = [
     "CACHE_CONTROL",
+    "CONVERSATION",
     "INTERNAL_MIME_TYPES",
     "STATEFUL_MARKER",
+    "STOPPED",
     "UNKNOWN_PART",
     "USAGE",
     "Audience",
@@ -32,11 +34,14 @@ __all__ = [
 STATEFUL_MARKER = "stateful_marker"
 CACHE_CONTROL = "cache_control"
 USAGE = "usage"
+# Why an answer ended before its time (`stops`), and which conversation it belongs to, by what evidence.
+STOPPED = "application/vnd.dragoman.stopped+json"
+CONVERSATION = "application/vnd.dragoman.conversation+json"
 UNKNOWN_PART = "application/vnd.dragoman.unknown-part+json"
 
 # Data parts that two programs exchange about a conversation. They are no part of what was said: a person does not
 # see them, and no comparison of histories looks at them.
-INTERNAL_MIME_TYPES = frozenset({STATEFUL_MARKER, CACHE_CONTROL, USAGE, UNKNOWN_PART})
+INTERNAL_MIME_TYPES = frozenset({STATEFUL_MARKER, CACHE_CONTROL, USAGE, STOPPED, CONVERSATION, UNKNOWN_PART})
 
 Audience: TypeAlias = Literal["user", "model", "extension"]
 

@@ -14,8 +14,9 @@ import msgspec
 
 from dragoman.lm import gfm
 from dragoman.lm.links import InertLinks
-from dragoman.lm.parts import STATEFUL_MARKER, DataPart, Part, TextPart, ThinkingPart
+from dragoman.lm.parts import CONVERSATION, STATEFUL_MARKER, STOPPED, DataPart, Part, TextPart, ThinkingPart
 from dragoman.lm.request import Features
+from dragoman.lm.stops import Stopped
 
 __all__ = ["Presentation", "Reasoning", "ReasoningFallback", "Style"]
 
@@ -61,14 +62,31 @@ class Presentation:
                 if self._reasoning == "text" and part.text:
                     yield from self._set_apart("thought")
                     yield TextPart(self._links.feed(part.text))
-            case DataPart(mime_type=mime_type):
-                if self._features.data or mime_type == STATEFUL_MARKER:
+            case DataPart(mime_type=mime_type) if mime_type == STOPPED:
+                yield self._stop(part)
+            case DataPart():
+                if self._takes(part):
                     yield part
                 if not part.is_internal:
                     self._last = None
                     yield TextPart(gfm.notice(_line(part)))
             case _:
                 yield part
+
+    def _takes(self, part: DataPart) -> bool:
+        if part.mime_type == STATEFUL_MARKER:
+            return True
+        if part.mime_type == CONVERSATION:
+            return self._features.reports
+        return self._features.data or (self._features.reports and part.is_internal)
+
+    def _stop(self, part: DataPart) -> Part:
+        """Once: to a program by its name, to a person in words."""
+        stopped = Stopped.of(part)
+        if self._features.reports and stopped.reason != "other":
+            return part
+        self._last = None
+        return TextPart(gfm.notice(stopped.words))
 
     def _set_apart(self, kind: Literal["text", "thought"]) -> Iterator[Part]:
         """A blank line between thinking that is shown as text and the answer, whichever comes first."""

@@ -46,6 +46,8 @@ class Features(msgspec.Struct, frozen=True):
     unparsed_calls: bool = False
     # The same for a call of a tool that was not offered: models make names up, and remember some from earlier.
     unknown_calls: bool = False
+    # A program that wants to know, apart from what was said, how much it cost, why it stopped and where it belongs.
+    reports: bool = False
 
 
 class Consumer(msgspec.Struct, frozen=True):

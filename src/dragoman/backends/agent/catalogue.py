@@ -1,21 +1,26 @@
-"""What is known of agents beyond what they say of themselves. Data, not branches.
+"""What the bridge makes of what is known of agents beyond what they say of themselves.
 
-An agent that is not here gets the careful defaults; what `initialize` says wins over both.
+The facts are data: `_meta.dragoman` of each entry in `dragoman/agents/catalogue.json`. An agent that is not there gets
+the careful defaults; what `initialize` says wins over both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
+from dragoman.agents.catalogue import shipped
+from dragoman.agents.entry import Facts
 from dragoman.backends.agent.acp.messages import ToolActivity
 from dragoman.lm import JsonObject
 
-__all__ = ["CATALOGUE", "Traits", "recognise", "traits_of"]
+__all__ = ["CATALOGUE", "Traits", "recognise", "recognise_asked", "traits_of"]
 
-# A place in a tool call, dots between the names, and what stands there for a tool of a server.
+# A place in a tool call, dots between the names, and what stands there for a tool of a server: one of several, with a
+# bar between. A place that begins with `announced` is in what the agent said before it asked for permission.
 _Field: TypeAlias = tuple[str, str]
+_Fields: TypeAlias = tuple[_Field, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,47 +30,32 @@ class Traits:
     # Whether the agent lists tools again when told that they changed.
     lists_again: bool = True
     # Ways to recognise that a tool call is one of a server's tools: each is a set of fields that must all agree.
-    recognised_by: tuple[tuple[_Field, ...], ...] = ()
+    recognised_by: tuple[_Fields, ...] = ()
     # Environment without which the agent decides by itself, or hides our tools.
     env: tuple[tuple[str, str], ...] = ()
     # What cannot work with it, by the name of the scenario in `tests/agents`, and why.
     cannot: tuple[tuple[str, str], ...] = ()
 
 
-_BY_SERVER_AND_TOOL: tuple[_Field, ...] = (("rawInput.server", "{server}"), ("rawInput.tool", "{tool}"))
-
-_CLAUDE = Traits(
-    recognised_by=((("_meta.claudeCode.toolName", "mcp__{server}__{tool}"),),),
-    env=(("ENABLE_TOOL_SEARCH", "false"),),
-)
-
-CATALOGUE: Mapping[str, Traits] = {
-    "demo": Traits(recognised_by=(_BY_SERVER_AND_TOOL,)),
-    "claude": _CLAUDE,
-    # 0.49, the last for Node 20: a prompt right behind its new listing still goes with the old one.
-    "claude-node20": replace(_CLAUDE, lists_again=False),
-    "codex": Traits(
-        tool_limit_seconds=300.0,
-        lists_again=False,
-        recognised_by=(_BY_SERVER_AND_TOOL,),
-        env=(("INITIAL_AGENT_MODE", "read-only"),),
-        cannot=(("one_of_two_denied", "a denial ends its turn, before what was allowed beside it has run"),),
-    ),
-    # The title of a command is what the model calls it; its kind is not the model's to choose.
-    "copilot": Traits(recognised_by=((("title", "{server}-{tool}"), ("kind", "other")),)),
-    "fast-agent": Traits(
-        # It does, but a prompt that comes right behind still goes with the old list.
-        lists_again=False,
-        recognised_by=((("title", "{server}/{tool}"),),),
-    ),
-    "gemini": Traits(tool_limit_seconds=600.0),
-    "opencode": Traits(recognised_by=((("title", "{server}_{tool}"), ("kind", "other")),)),
-    "qwen": Traits(tool_limit_seconds=600.0, lists_again=False),
-}
+def traits_of(agent: str | None, facts: Mapping[str, Facts] | None = None) -> Traits:
+    """`facts` are those of somebody who knows more than what came with us."""
+    found = (facts or {}).get(agent or "")
+    return _traits(found) if found is not None else CATALOGUE.get(agent or "", Traits())
 
 
-def traits_of(agent: str | None) -> Traits:
-    return CATALOGUE.get(agent or "", Traits())
+def _traits(facts: Facts) -> Traits:
+    limit = facts.tool_limit
+    return Traits(
+        tool_limit_seconds=None if limit is None or limit.progress_extends else limit.seconds,
+        lists_again=facts.lists_again,
+        recognised_by=tuple(tuple(fields.items()) for fields in facts.recognised_by),
+        env=tuple(facts.env.items()),
+        cannot=tuple(facts.cannot.items()),
+    )
+
+
+# The data is in `agents/catalogue.json`.
+CATALOGUE: Mapping[str, Traits] = {id_: _traits(entry.facts) for id_, entry in shipped().items()}
 
 
 def recognise(traits: Traits, said: Iterable[ToolActivity], server: str, tools: Iterable[str]) -> str | None:
@@ -76,15 +66,42 @@ def recognise(traits: Traits, said: Iterable[ToolActivity], server: str, tools: 
     activities = tuple(said)
     for tool in tools:
         for fields in traits.recognised_by:
-            for activity in activities:
-                if all(_at(activity, path) == form.format(server=server, tool=tool) for path, form in fields):
-                    return tool
+            if any(_agrees(activity, fields, server, tool) for activity in activities):
+                return tool
     return None
 
 
-def _at(activity: ToolActivity, path: str) -> object:
+def recognise_asked(
+    traits: Traits, announced: ToolActivity, asked: ToolActivity, server: str, tools: Iterable[str]
+) -> str | None:
+    """Which of our tools a request for permission is about.
+
+    What the agent said of the call before counts only where the request says nothing else: a call that is announced as
+    ours and asked for as a command is a command.
+    """
+    names = tuple(tools)
+    for tool in names:
+        if any(_agrees(asked, fields, server, tool, announced) for fields in traits.recognised_by):
+            return tool
+    if asked.kind in (None, announced.kind) and asked.title in (None, announced.title):
+        return recognise(traits, (announced.updated(asked),), server, names)
+    return None
+
+
+def _agrees(
+    activity: ToolActivity, fields: _Fields, server: str, tool: str, announced: ToolActivity | None = None
+) -> bool:
+    return all(
+        _at(activity, announced, path) in [form.format(server=server, tool=tool) for form in forms.split("|")]
+        for path, forms in fields
+    )
+
+
+def _at(activity: ToolActivity, announced: ToolActivity | None, path: str) -> object:
     first, *rest = path.split(".")
     match first:
+        case "announced":
+            return None if announced is None else _at(announced, None, ".".join(rest))
         case "title":
             value: object = activity.title
         case "kind":

@@ -30,7 +30,7 @@ from dragoman.backends.agent.vocabulary import (
     Withdrawn,
 )
 from dragoman.jsonrpc import REQUEST_CANCELLED, Incoming
-from dragoman.lm import LanguageModelError, TextPart, ToolCallPart
+from dragoman.lm import LanguageModelError, TextPart, ThinkingPart, ToolCallPart
 from dragoman.lm.gfm import escape, notice
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ __all__ = ["Ear"]
 
 _log = logging.getLogger(__name__)
 _OVER = frozenset({"completed", "failed"})
+# Of opencode and others, which say nothing more themselves.
+_SILENCED = "The agent ended its turn after the refusal."
 # In which a process that has crashed is found out to be gone.
 _CRASH_SECONDS = 0.25
 
@@ -56,6 +58,8 @@ class Ear:
         self._announced: dict[str, str] = {}
         # Calls that we allowed because they are the consumer's own. One that never arrives was something else.
         self._allowed: dict[str, str] = {}
+        # A person refused something, and the agent has not said a word since.
+        self._is_silenced = False
         self._filing = Filing(conversation, self._tell)
 
     def _tell(self, event: Event) -> None:
@@ -71,6 +75,7 @@ class Ear:
         if isinstance(update.update, ToolActivity):
             self._announce(session, session.narrator.known(update.update), begins=update.begins)
         for part in session.narrator.parts(update.update):
+            self._is_silenced = self._is_silenced and isinstance(part, ThinkingPart)
             self._tell(Spoke(part))
 
     def _announce(self, session: Session, activity: ToolActivity, *, begins: bool) -> None:
@@ -90,20 +95,22 @@ class Ear:
             incoming.reply({"outcome": {"outcome": "cancelled"}})
             return
         known = session.narrator.known(request.tool_call)
-        # Copilot names the server when it announces a call, and no more when it asks.
-        announced = self._announced.get(request.tool_call.tool_call_id)
-        own = announced or session.own_tool((known, request.tool_call))
+        own = session.asked_tool(request.tool_call)
         if own is not None and conversation.recognises:
             # The consumer asks about its own tools. Asking twice would teach people to say yes.
             self._allowed[request.tool_call.tool_call_id] = own
             answer_agent(request, incoming, Granted())
             return
+        if own is None and self._announced.pop(known.tool_call_id, None) is not None:
+            # It is not what it was announced as: nobody need wait for that.
+            self._tell(Announced(known.tool_call_id, over=True))
         action = classify(known, conversation.workspace)
         may_write = session.agent.link.offers_files and action.risk == "edit"
         named = ApprovedEdits.named(known) if may_write else {}
 
         def answer(decision: CallAnswer) -> str | None:
             told = answer_agent(request, incoming, decision)
+            self._is_silenced = isinstance(decision, Refused)
             if isinstance(decision, Granted) and told is None:
                 conversation.asking.edits.add(named)
             return told
@@ -138,7 +145,10 @@ class Ear:
         if self._allowed and self._conversation.state.turn != "cancelling":
             words = (*words, TextPart(notice(self._found_out())))
         if not isinstance(end, LanguageModelError):
+            if self._is_silenced and end.stop_reason == "end_turn":
+                words = (*words, TextPart(notice(_SILENCED)))
             words = (*words, *last_words(end))
+        self._is_silenced = False
         self._announced.clear()
         # What was allowed in a turn that we cancelled had no time to arrive.
         self._allowed.clear()

@@ -57,6 +57,11 @@ class Grants:
         held = self._by_nonce.get(nonce) if isinstance(nonce, str) else None
         return held.pending if held else None
 
+    def of_call(self, call_id: str) -> tuple[str, PendingPermission] | None:
+        """What waits under this call id, with its nonce: for a client that answers by the call."""
+        held = self._by_call.get(call_id)
+        return (held.nonce, held.pending) if held else None
+
     def issue(self, nonce: object, tool: str) -> str | None:
         """The person approved the dialog of this request. None when it is no longer, or never was, pending."""
         held = self._by_nonce.get(nonce) if isinstance(nonce, str) else None

@@ -25,6 +25,7 @@ from dragoman.clock import Clock, SystemClock
 from dragoman.lm import (
     CancellationError,
     CancellationToken,
+    DataPart,
     LanguageModelError,
     Message,
     ModelInfo,
@@ -34,6 +35,7 @@ from dragoman.lm import (
     until_cancelled,
 )
 from dragoman.lm.json import encode
+from dragoman.lm.parts import CONVERSATION
 from dragoman.store import ConversationStore
 
 __all__ = ["AgentModel"]
@@ -107,6 +109,9 @@ class AgentModel:
             )
         if found.foreign:
             _log.warning("ignored, because they are not ours: %s", ", ".join(found.foreign))
+        if request.consumer.features.reports:
+            where = {"conversation": conversation.id if conversation else None, "evidence": found.evidence}
+            sink.report(DataPart.json({**where, "kind": found.kind}, CONVERSATION))
         if conversation is None:
             await self._aside(request, scope, sink, token)
         else:

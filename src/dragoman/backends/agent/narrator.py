@@ -14,8 +14,6 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-import msgspec
-
 from dragoman.backends.agent.acp.content import TextBlock, parts_of
 from dragoman.backends.agent.acp.messages import (
     ChunkUpdate,
@@ -44,6 +42,7 @@ _DIFF_LINES = 60
 _OVERLAP = 64
 # Renderers end a line at each of them.
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_FENCE = re.compile(r"(`{3,})[^\n`]*\n")
 
 
 @dataclass(slots=True)
@@ -52,6 +51,8 @@ class _Told:
 
     activity: ToolActivity
     title: str = ""
+    # What its terminal has printed, where the agent tells that apart, and piece by piece.
+    printed: str = ""
     # The output as it was last, and how much of it all was shown.
     output: str = ""
     shown: int = 0
@@ -74,7 +75,7 @@ class Narrator:
     def known(self, activity: ToolActivity) -> ToolActivity:
         """Everything said of that tool call so far, with this on top."""
         told = self._calls.get(activity.tool_call_id)
-        return _merged(told.activity, activity) if told else activity
+        return told.activity.updated(activity) if told else activity
 
     def parts(self, update: Update) -> Iterator[Part]:
         match update:
@@ -118,11 +119,16 @@ class Narrator:
                 del self._calls[next(iter(self._calls))]
             told = self._calls[update.tool_call_id] = _Told(update)
         else:
-            told.activity = _merged(told.activity, update)
+            told.activity = told.activity.updated(update)
+        if not told.ended and len(told.printed) <= _OUTPUT_LIMIT:
+            told.printed += update.terminal_output
         return told
 
     def _tell(self, told: _Told) -> Iterator[str]:
         activity = told.activity
+        if activity.status == "pending" and activity.raw_input == {}:
+            # Its input is still being written, and until then Claude calls every command "Terminal".
+            return
         title = (activity.title or activity.name or "")[:_TITLE_LIMIT]
         if title and title != told.title:
             told.title = title
@@ -138,7 +144,7 @@ class Narrator:
 
     def _output(self, told: _Told) -> Iterator[str]:
         """Only what is new of the output. Of an agent that shows a window of it, what the window moves on by."""
-        before, now = told.output, told.activity.text
+        before, now = told.output, _unfenced(told.activity.text) or told.printed
         if now in before:
             return
         told.output = now
@@ -169,20 +175,22 @@ class Narrator:
                 yield f"{_PLAN_MARKS.get(entry.status, '·')} {escape(entry.content)}  \n"
 
 
+def _unfenced(output: str) -> str:
+    """Claude puts a fence around output. It stands as code in any case, and would seem to be another whenever it grows."""
+    begins = _FENCE.match(output)
+    if begins is None or not output.endswith(f"\n{begins[1]}"):
+        return output
+    inside = output[begins.end() : -len(begins[1]) - 1]
+    # Else these are two that stand beside each other.
+    return output if f"\n{begins[1]}" in f"\n{inside}" else inside
+
+
 def _overlap(before: str, now: str) -> int:
     """How much of what is there now was there before."""
     if now.startswith(before):
         return len(before)
     moved = before.find(now[:_OVERLAP])
     return len(before) - moved if moved >= 0 and now.startswith(before[moved:]) else 0
-
-
-def _merged(before: ToolActivity, update: ToolActivity) -> ToolActivity:
-    """What is absent has not changed."""
-    changes = {
-        name: value for name in ToolActivity.__struct_fields__ if (value := getattr(update, name)) is not None
-    }
-    return msgspec.structs.replace(before, **changes)
 
 
 def usage_part(usage: JsonObject | None) -> DataPart | None:

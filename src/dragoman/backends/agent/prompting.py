@@ -9,17 +9,20 @@ from dragoman.backends.agent.acp.content import Block, TextBlock
 from dragoman.backends.agent.acp.messages import PromptResponse
 from dragoman.backends.agent.narrator import usage_part
 from dragoman.backends.agent.replay import blocks_of, context_block, transcript
-from dragoman.lm import Message, Part, TextPart, ToolResultPart
-from dragoman.lm.gfm import escape, notice
+from dragoman.lm import Message, Part, ToolResultPart
+from dragoman.lm.gfm import escape
+from dragoman.lm.stops import Stopped
 
 __all__ = ["Composed", "compose", "last_words", "split_prompt", "system_text"]
 
 # Stop reasons that a user must hear of, because the answer is not what it seems.
 _STOPS = {
-    "max_tokens": "The agent stopped: it reached the limit of tokens for one answer.",
-    "max_turn_requests": "The agent stopped: it reached the limit of model requests for one turn.",
-    "refusal": "The agent refused to go on.",
-    "cancelled": "The agent stopped this turn by itself.",
+    "max_tokens": Stopped("length", "The agent stopped: it reached the limit of tokens for one answer."),
+    "max_turn_requests": Stopped(
+        "length", "The agent stopped: it reached the limit of model requests for one turn."
+    ),
+    "refusal": Stopped("content_filter", "The agent refused to go on."),
+    "cancelled": Stopped("other", "The agent stopped this turn by itself."),
 }
 
 # To an agent that takes a turn over in its middle.
@@ -72,8 +75,8 @@ def last_words(response: PromptResponse) -> tuple[Part, ...]:
     """What a turn's end adds to the answer."""
     words: list[Part] = []
     if response.stop_reason != "end_turn":
-        text = _STOPS.get(response.stop_reason, f"The agent stopped: {escape(response.stop_reason)}.")
-        words.append(TextPart(notice(text)))
+        unknown = Stopped("other", f"The agent stopped: {escape(response.stop_reason)}.")
+        words.append(_STOPS.get(response.stop_reason, unknown).part)
     usage = usage_part(response.usage)
     if usage is not None:
         words.append(usage)

@@ -27,7 +27,7 @@ from dragoman.backends.agent.acp.messages import (
     StdioServer,
     ToolActivity,
 )
-from dragoman.backends.agent.catalogue import recognise
+from dragoman.backends.agent.catalogue import recognise, recognise_asked
 from dragoman.backends.agent.ear import Ear
 from dragoman.backends.agent.filing import PERMISSION_REFUSED
 from dragoman.backends.agent.narrator import Narrator
@@ -85,6 +85,13 @@ class Session:
     def own_tool(self, said: tuple[ToolActivity, ...]) -> str | None:
         """The consumer's tool that a tool call of the agent's is, if what was said of it shows that."""
         return recognise(self._traits, said, self.endpoint.name, self.endpoint.offered_names)
+
+    def asked_tool(self, asked: ToolActivity) -> str | None:
+        """The consumer's tool that the agent asks for permission to call, if that is what it asks for."""
+        announced = self.narrator.known(ToolActivity(asked.tool_call_id))
+        return recognise_asked(
+            self._traits, announced, asked, self.endpoint.name, self.endpoint.offered_names
+        )
 
     def tell_later(self, text: str) -> None:
         """Something the user should know, with the next turn."""
@@ -161,27 +168,27 @@ async def started(agent: RunningAgent, step: Awaitable[_T], settings: AgentSetti
 
 
 async def _enter(session: Session, settings: AgentSettings, plan: SessionPlan, ear: Ear) -> None:
-    link, servers = session.agent.link, (_address(session),)
-    taken_up = await _take_up(session, settings, plan.previous, plan, servers) if plan.previous else None
-    if taken_up is not None:
-        session.id, session.is_fresh = plan.previous or "", False
-        link.forget_early()
-        link.attach(session.id, ear)
-        await configure(link, session.id, taken_up, settings)
-        if plan.tools and not await _listed(session, settings):
-            session.tell_later(_WITHOUT_TOOLS.format(name=settings.name))
-        return
+    previous = plan.previous
     for attempt in (1, 2):
-        created = await logged_in(link, settings, lambda: link.new_session(plan.workspace, servers, ear))
-        session.id = created.session_id
-        await configure(link, session.id, created, settings)
+        if not await _take_up(session, settings, previous, plan, ear):
+            previous = None
+            await _begin(session, settings, plan, ear)
         if not plan.tools or await _listed(session, settings):
             return
         _log.warning("%s has not listed the tools (attempt %d)", settings.name, attempt)
         if attempt == 1:
             with suppress(LanguageModelError):
-                await link.close_session(session.id)
+                await session.agent.link.close_session(session.id)
     session.tell_later(_WITHOUT_TOOLS.format(name=settings.name))
+
+
+async def _begin(session: Session, settings: AgentSettings, plan: SessionPlan, ear: Ear) -> None:
+    link = session.agent.link
+    created = await logged_in(
+        link, settings, lambda: link.new_session(plan.workspace, (_address(session),), ear)
+    )
+    session.id, session.is_fresh = created.session_id, True
+    await configure(link, session.id, created, settings)
 
 
 async def _listed(session: Session, settings: AgentSettings) -> bool:
@@ -190,33 +197,38 @@ async def _listed(session: Session, settings: AgentSettings) -> bool:
 
 
 async def _take_up(
-    session: Session,
-    settings: AgentSettings,
-    previous: str,
-    plan: SessionPlan,
-    servers: tuple[ToolServerAddress, ...],
-) -> SessionCreated | None:
-    """The session that the agent had, taken up; None if it was not. An agent that says it can may still fail."""
-    link = session.agent.link
+    session: Session, settings: AgentSettings, previous: str | None, plan: SessionPlan, ear: Ear
+) -> bool:
+    """Whether the session that the agent had was taken up. An agent that says it can may still fail."""
+    if previous is None:
+        return False
+    link, servers = session.agent.link, (_address(session),)
     capabilities = link.info.agent_capabilities
     try:
         if capabilities.session_capabilities.resume is not None:
-            return await logged_in(
+            taken_up = await logged_in(
                 link, settings, lambda: link.resume_session(previous, plan.workspace, servers)
             )
-        if capabilities.load_session:
+        elif capabilities.load_session:
             # What it tells before it answers is the history: attached to nobody, it is emitted to nobody.
             link.attach(previous, _Deaf())
-            return await logged_in(
+            taken_up = await logged_in(
                 link, settings, lambda: link.load_session(previous, plan.workspace, servers)
             )
+        else:
+            return False
     except LanguageModelError as error:
         if error.kind == "bad_request":
             # Of the configuration. Whether it is a login that is wanted, a new session will show.
             raise
         _log.info("session %s could not be taken up: %s", previous, error.sentence)
         link.detach(previous)
-    return None
+        return False
+    session.id, session.is_fresh = previous, False
+    link.forget_early()
+    link.attach(session.id, ear)
+    await configure(link, session.id, taken_up, settings)
+    return True
 
 
 async def logged_in(

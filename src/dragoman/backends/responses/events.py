@@ -19,8 +19,9 @@ from dragoman.backends.responses.failures import complaint_of_event, failure
 from dragoman.jsonrpc import SurrogateJoiner
 from dragoman.jsonrpc.text import mended
 from dragoman.lm import DataPart, JsonObject, LanguageModelError, Part, TextPart, ThinkingPart, ToolCallPart
-from dragoman.lm.gfm import escape, notice
+from dragoman.lm.gfm import escape
 from dragoman.lm.parts import USAGE
+from dragoman.lm.stops import Stopped
 
 __all__ = ["MAX_ANSWER_CHARACTERS", "Answer"]
 
@@ -53,8 +54,10 @@ _PART_ENDS = frozenset(
     {"response.content_part.done", "response.reasoning_part.done", "response.reasoning_summary_part.done"}
 )
 _STOPS = {
-    "max_output_tokens": "The model stopped: it reached the limit of tokens for one answer.",
-    "content_filter": "The model stopped: a content filter cut the answer off.",
+    "max_output_tokens": Stopped(
+        "length", "The model stopped: it reached the limit of tokens for one answer."
+    ),
+    "content_filter": Stopped("content_filter", "The model stopped: a content filter cut the answer off."),
 }
 
 
@@ -340,7 +343,7 @@ class Answer:
             yield from self._told_sources(item)
             yield from self._unfinished(item, cut=cut)
         if cut or given.get("status") == "incomplete":
-            yield TextPart(notice(_why_cut(given)))
+            yield _why_cut(given).part
         if (usage := _usage(given.get("usage"))) is not None:
             yield usage
         self.is_complete = True
@@ -402,12 +405,12 @@ def _add_source(item: _Item, annotation: object) -> None:
         item.sources.setdefault(url, title)
 
 
-def _why_cut(response: JsonObject) -> str:
+def _why_cut(response: JsonObject) -> Stopped:
     match response.get("incomplete_details"):
         case {"reason": str(reason)}:
-            return _STOPS.get(reason, f"The model stopped: {escape(reason[:200])}.")
+            return _STOPS.get(reason, Stopped("other", f"The model stopped: {escape(reason[:200])}."))
         case _:
-            return "The model stopped before the end of its answer."
+            return Stopped("other", "The model stopped before the end of its answer.")
 
 
 def _usage(usage: object) -> DataPart | None:

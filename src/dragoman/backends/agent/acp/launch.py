@@ -10,6 +10,7 @@ from dragoman.backends.agent.acp.link import AgentLink
 from dragoman.jsonrpc import Peer, PeerOptions
 from dragoman.lm import CancellationSource, CancellationToken, ErrorKind, LanguageModelError
 from dragoman.process import Ledger, SpawnError, SupervisedProcess
+from dragoman.traces.recording import watch
 
 __all__ = ["RunningAgent", "launch"]
 
@@ -95,7 +96,7 @@ async def launch(
 
     link = AgentLink(name, closed)
     try:
-        peer = await process.connect(link, PeerOptions(name=name))
+        peer = await process.connect(link, PeerOptions(name=name, watch=watch(name, env)))
     except BaseException:
         await process.stop()
         raise

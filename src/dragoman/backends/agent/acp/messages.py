@@ -184,10 +184,27 @@ class ToolActivity(_Message, frozen=True):
     raw_output: object = None
     meta: JsonObject | None = msgspec.field(default=None, name="_meta")
 
+    def updated(self, update: ToolActivity) -> ToolActivity:
+        changes = {
+            name: value
+            for name in ToolActivity.__struct_fields__
+            if (value := getattr(update, name)) is not None
+        }
+        return msgspec.structs.replace(self, **changes)
+
     @property
     def diffs(self) -> tuple[Diff, ...]:
         found = [item for item in self.content or () if isinstance(item, dict) and item.get("type") == "diff"]
         return tuple(_each([{"oldText": None, **item} for item in found], Diff))
+
+    @property
+    def terminal_output(self) -> str:
+        """What a terminal of the agent's own has printed since the last time it said so: an extension, which Codex sends."""
+        for name in ("terminal_output_delta", "terminal_output"):
+            match (self.meta or {}).get(name):
+                case {"data": str(data)}:
+                    return data
+        return ""
 
     @property
     def text(self) -> str:
