@@ -6,7 +6,7 @@ import json
 import pytest
 
 from bridge.consumer import Bridge, Heard, result, soon
-from dragoman.backends.agent.reply import size_of
+from dragoman.backends.agent.flow import size_of
 from dragoman.backends.agent.settings import Timing
 from dragoman.jsonrpc import MAX_MESSAGE_BYTES
 from dragoman.lm import LanguageModelError, user

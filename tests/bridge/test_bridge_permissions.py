@@ -1,9 +1,12 @@
 """P: the agent asks, a person decides, and nothing else allows anything."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from bridge.consumer import TOOLS, Bridge, result
-from dragoman.backends.agent.catalogue import Traits
+from dragoman.backends.agent.catalogue import Traits, traits_of
 from dragoman.backends.agent.settings import Timing
 from dragoman.lm import user
 from fake_agent.steps import prompt
@@ -55,7 +58,7 @@ async def test_p7_what_was_announced_as_the_consumers_need_not_be_said_again(bri
 async def test_p7_a_request_that_names_the_tool_only_is_taken_with_what_announced_it(bridge: Bridge) -> None:
     """Copilot's way."""
     chat = bridge.chat(traits=_LIKE_COPILOT)
-    own = {"title": "look", "kind": "other", "rawInput": {"n": 1}}
+    own: dict[str, Any] = {"title": "look", "kind": "other", "rawInput": {"n": 1}}
     asked = await chat.do(["announce", "c1", "look"], _ask("c1", **own), ["call", "look", {"n": 1}])
     assert [call.name for call in asked.calls] == ["look"]
     # Without the announcement it is anybody's.
@@ -69,7 +72,7 @@ async def test_p7_a_request_that_names_the_tool_only_is_taken_with_what_announce
     "said", [{"title": "look", "rawInput": {"command": "rm -rf ~"}}, {"rawInput": {"command": "ls"}}, {}]
 )
 async def test_p23_a_command_that_was_announced_as_a_tool_of_the_consumers_is_asked_about(
-    bridge: Bridge, traits: str, said: dict[str, object]
+    bridge: Bridge, traits: str, said: dict[str, Any]
 ) -> None:
     chat = bridge.chat(traits=_LIKE_COPILOT if traits == "copilot" else None)
     asked = await chat.do(["announce", "c1", "look"], _ask("c1", **said), ["say", "on"])
@@ -91,6 +94,25 @@ async def test_p23_an_action_under_the_name_of_an_offered_tool_is_found_out(brid
     await chat.give(result(again.calls[0], "no"))
     once_more = await chat.do(own)
     assert [call.name for call in once_more.calls] == ["dragoman-agent-action-execute"]
+
+
+async def test_p7_an_agent_that_comes_back_to_wait_is_not_asked_about_and_not_accused(bridge: Bridge) -> None:
+    chat = bridge.chat(traits=replace(traits_of("demo"), tool_limit_seconds=0.4))
+    wait = _ask("c2", rawInput={"server": "{server}", "tool": "wait_for_result"})
+    asked = await chat.do(
+        ["call", "look", {}],
+        ["announce", "c2", "wait_for_result"],
+        wait,
+        ["call", "wait_for_result", {"ticket": 1}],
+    )
+    await bridge.until_noted("outcome")
+    answer = await chat.give(result(asked.calls[0], "seen"))
+    assert not answer.calls
+    assert "<c2: the-allow_once>" in answer.text
+    assert "<wait_for_result returned: seen>" in answer.text
+    assert "did not call it here" not in answer.text
+    # One that only says so is found out like any other.
+    assert "did not call it here" in (await chat.do(wait)).text
 
 
 async def test_p23_a_turn_that_the_user_stops_in_between_accuses_nobody(bridge: Bridge) -> None:

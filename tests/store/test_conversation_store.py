@@ -61,7 +61,7 @@ def test_a_conversation_has_one_owner(database: Database) -> None:
     assert store.claim("one", "second", 60.0, instead_of=free) is None
     held = store.holding("one")
     assert held == Holding("first", 50.0, 2)
-    assert store.claim("one", "second", 60.0, instead_of=held) == 3
+    assert store.claim("one", "second", 60.0, instead_of=held) == 4, "higher than all before"
     assert store.claim("none", "second", 60.0, instead_of=held) is None
 
 
@@ -70,9 +70,30 @@ def test_only_its_owner_writes_a_conversation(database: Database) -> None:
     assert store.save(_conversation(owner="me"), "me") == 1
     assert store.save(_conversation(owner="me", content=b"mine"), "me") == 2
     assert store.save(_conversation(owner="you", content=b"yours"), "you") is None
+    assert store.save(_conversation(owner="you", content=b"yours"), "you", revision=2) is None, (
+        "it has an owner"
+    )
     found = store.find("one")
     assert found is not None
     assert (found.owner, found.content, found.revision) == ("me", b"mine", 2)
+
+
+def test_what_nobody_has_can_be_written_by_whoever_knows_all_of_it(database: Database) -> None:
+    store = ConversationStore(database)
+    assert store.save(_conversation()) == 1
+    assert store.save(_conversation(owner="me"), "me", revision=0) is None
+    revision = store.save(_conversation(owner="me"), "me", revision=1)
+    assert store.holding("one") == Holding("me", 0.0, revision or 0)
+
+
+def test_a_revision_is_higher_than_all_before_also_than_those_of_what_was_deleted(database: Database) -> None:
+    store = ConversationStore(database)
+    before = store.save(_conversation("one"))
+    store.delete("one")
+    after = store.save(_conversation("two"))
+    assert before is not None
+    assert after is not None
+    assert after > before
 
 
 def test_an_owner_renews_all_it_has_and_releases_all_of_a_model(database: Database) -> None:

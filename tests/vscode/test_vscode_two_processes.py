@@ -1,13 +1,16 @@
 """Two of our processes on one state folder, as two windows have them, and one chat in both."""
 
+import asyncio
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from fake_agent.steps import open_gate, prompt
-from vscode.editor import Chat, editor_in, noted, returned
+from process.living import all_gone
+from vscode.editor import Chat, editor_in, noted, returned, soon
 
 pytestmark = pytest.mark.long
 
@@ -15,6 +18,14 @@ pytestmark = pytest.mark.long
 def _owners(folder: Path) -> list[str]:
     with closing(sqlite3.connect(folder / "dragoman.db")) as database:
         return [owner for (owner,) in database.execute("SELECT owner FROM conversations ORDER BY used_at")]
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    async def look() -> None:
+        while not is_so():  # noqa: ASYNC110 - a file of another process tells nobody that it changes
+            await asyncio.sleep(0.02)
+
+    await soon(look())
 
 
 async def test_h29_between_two_turns_any_process_goes_on_with_the_conversation(tmp_path: Path) -> None:
@@ -86,3 +97,53 @@ async def test_h29_a_lease_that_ran_out_is_as_good_as_a_release(tmp_path: Path) 
         third = Chat(one, "fake", history=second.history)
         assert "still there?" in (await third.say("still there?")).text
         assert len(_owners(tmp_path)) == 1
+
+
+async def test_h29_h14_a_repeated_answer_keeps_nobody_from_going_on(tmp_path: Path) -> None:
+    async with editor_in(tmp_path) as (one, _), editor_in(tmp_path) as (two, _):
+        first = Chat(one, "fake")
+        await first.say(prompt(["say", "hello"]))
+        said = await first.say(prompt(["say", "and on"]))
+        again = one.respond("fake", first.history[:-1], first.tools)
+        assert (await again.settled()).text == said.text
+        assert _owners(tmp_path) == [""]
+        second = Chat(two, "fake", history=list(first.history))
+        assert "what now?" in (await second.say("what now?")).text
+        assert len(_owners(tmp_path)) == 1
+
+
+async def test_h29_c1_stopped_while_the_agent_starts_it_is_still_ours(tmp_path: Path) -> None:
+    async with editor_in(tmp_path, slow="open") as (one, _):
+        chat = Chat(one, "fake")
+        answer = chat.begin(prompt(["say", "one"]))
+        await until(lambda: noted(tmp_path, "session/new"))
+        answer.cancel()
+        await answer.settled()
+        open_gate(tmp_path, "open")
+        assert "hello" in (await chat.say("hello")).text
+        assert len(noted(tmp_path, "started")) == 1, "the agent that was starting is the one that answers"
+        assert [each for each in one.logged if "another process" in each["message"]] == []
+
+
+async def test_h29_b1_what_an_agent_says_behind_its_turn_is_told_by_the_process_that_heard_it(
+    tmp_path: Path,
+) -> None:
+    async with editor_in(tmp_path) as (one, _), editor_in(tmp_path) as (two, _):
+        first = Chat(one, "fake")
+        await first.say(prompt(["after", [["say", "late news"]]], ["say", "hello"]))
+        await until(lambda: _owners(tmp_path) != [""])
+        second = Chat(two, "fake", history=list(first.history))
+        assert "what now?" in (await second.say("what now?")).text
+        assert len(_owners(tmp_path)) == 2, "the other process goes on without it"
+        assert "late news" in (await first.say(prompt(["say", "on"]))).text
+
+
+async def test_i1_i7_shutdown_behind_a_first_request_settles_it_and_starts_nothing(tmp_path: Path) -> None:
+    async with editor_in(tmp_path) as (one, process):
+        answer = Chat(one, "fake").begin(prompt(["say", "one"], ["hang"]))
+        await one.ask("shutdown", {})
+        assert answer.reply is not None, "it settled before the shutdown was answered"
+        started = noted(tmp_path, "started")
+        await soon(process.wait())
+        assert noted(tmp_path, "started") == started
+        await soon(all_gone([entry["pid"] for entry in started]))

@@ -3,14 +3,17 @@
 from dragoman.store.approvals import ApprovalStore, StoredApproval
 from dragoman.store.conversations import ConversationStore, Holding, StoredConversation
 from dragoman.store.database import Database, StoreError, private_folder
+from dragoman.store.responses import ResponseStore, StoredResponse
 
 __all__ = [
     "ApprovalStore",
     "ConversationStore",
     "Database",
     "Holding",
+    "ResponseStore",
     "StoreError",
     "StoredApproval",
     "StoredConversation",
+    "StoredResponse",
     "private_folder",
 ]

@@ -48,7 +48,7 @@ class _Key(msgspec.Struct, frozen=True, array_like=True):
 
 
 _COLUMNS = "id, model, title, workspace, owner, used_at, content, leased_until, revision"
-_NEXT = "(SELECT ifnull(max(revision), 0) + 1 FROM conversations)"
+_NEXT = "(SELECT count FROM conversation_revisions)"
 
 
 class ConversationStore:
@@ -64,15 +64,21 @@ class ConversationStore:
             [found] = database.rows(_Key, "SELECT key FROM keys WHERE name = 'tokens'")
         return found.key
 
-    def save(self, conversation: StoredConversation, holder: str = "") -> int | None:
-        """Write what `holder` has. Returns the revision; None, with nothing written, when somebody else has it by now."""
+    def save(
+        self, conversation: StoredConversation, holder: str = "", revision: int | None = None
+    ) -> int | None:
+        """Write what `holder` has, or nobody has since that revision. Returns the new revision.
+
+        None, with nothing written, when somebody else has it by now.
+        """
         with self._database.writing() as database:
+            _count(database)
             changed = database.execute(
                 f"INSERT INTO conversations ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, {_NEXT}) "  # noqa: S608 - our own words
                 "ON CONFLICT (id) DO UPDATE SET title = excluded.title, owner = excluded.owner, "
                 "used_at = excluded.used_at, content = excluded.content, "
                 "leased_until = excluded.leased_until, revision = excluded.revision "
-                "WHERE conversations.owner = ?",
+                "WHERE conversations.owner = ? OR (conversations.owner = '' AND conversations.revision = ?)",
                 conversation.id,
                 conversation.model,
                 conversation.title,
@@ -82,6 +88,7 @@ class ConversationStore:
                 conversation.content,
                 conversation.leased_until,
                 holder,
+                revision,
             )
             held = self.holding(conversation.id)
         return held.revision if changed and held is not None else None
@@ -95,6 +102,7 @@ class ConversationStore:
     def claim(self, id_: str, owner: str, until: float, instead_of: Holding) -> int | None:
         """Become the owner, if it is still held as one thinks. Returns the revision; None when it is not."""
         with self._database.writing() as database:
+            _count(database)
             changed = database.execute(
                 f"UPDATE conversations SET owner = ?, leased_until = ?, revision = {_NEXT} "  # noqa: S608 - our own words
                 "WHERE id = ? AND owner = ? AND revision = ?",
@@ -159,3 +167,8 @@ class ConversationStore:
             return database.execute(
                 "DELETE FROM conversations WHERE leased_until < ? AND used_at < ?", now, moment.isoformat()
             )
+
+
+def _count(database: Database) -> None:
+    """The revision of what is written next."""
+    database.execute("UPDATE conversation_revisions SET count = count + 1")

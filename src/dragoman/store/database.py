@@ -77,6 +77,23 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # Grows with every change of any conversation: what another process has changed is what has grown since.
         "ALTER TABLE conversations ADD COLUMN revision INTEGER NOT NULL DEFAULT 0",
         "CREATE INDEX conversations_by_revision ON conversations (revision)",
+        # The latest of all, also of those that have been deleted.
+        "CREATE TABLE conversation_revisions (count INTEGER NOT NULL)",
+        "INSERT INTO conversation_revisions VALUES (0)",
+    ),
+    (
+        """
+        CREATE TABLE responses (
+            id TEXT PRIMARY KEY,
+            connection TEXT NOT NULL,
+            previous TEXT,
+            used_at TEXT NOT NULL,
+            content BLOB NOT NULL,
+            size INTEGER NOT NULL
+        )
+        """,
+        # With the size, so that what is too much is found without reading what it is.
+        "CREATE INDEX responses_by_use ON responses (used_at, size)",
     ),
 )
 

@@ -15,6 +15,7 @@ from dragoman.backends.agent.acp.link import TurnEnd
 from dragoman.backends.agent.acp.messages import FileRequest, PermissionRequest, SessionUpdate
 from dragoman.backends.agent.asking import answer_agent
 from dragoman.backends.agent.filing import PERMISSION_REFUSED
+from dragoman.backends.agent.flow import Pace
 from dragoman.backends.agent.narrator import Narrator
 from dragoman.backends.agent.prompting import compose, last_words, split_prompt, system_text
 from dragoman.backends.agent.session import configure, logged_in, started
@@ -36,6 +37,7 @@ class Aside:
         self._request = request
         self._sink = sink
         self._narrator = Narrator(lambda _activity: False)
+        self._pace: Pace | None = None
         self.has_spoken = False
         self._is_over = False
 
@@ -47,6 +49,8 @@ class Aside:
         for part in self._narrator.parts(update.update):
             self.has_spoken = True
             self._sink.report(part)
+            if self._pace is not None:
+                self._pace.given(part)
 
     def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
         answer_agent(request, incoming, Refused())
@@ -56,7 +60,8 @@ class Aside:
 
     async def borrow(self, agent: RunningAgent, workspace: tuple[str, ...]) -> None:
         """In a session of a process that belongs to somebody else. Raises `LanguageModelError`; can be cancelled."""
-        link = agent.link
+        link, pace = agent.link, Pace(agent.peer, lambda: (self._sink,))
+        self._pace = pace
         entering = logged_in(link, self._settings, lambda: link.new_session(workspace, (), self))
         created = await started(agent, entering, self._settings, self._clock)
         session = created.session_id
@@ -75,6 +80,7 @@ class Aside:
             await self._finish(agent, end)
         finally:
             self._is_over = True
+            pace.stop()
             # A session that cannot be closed ends with its process.
             with suppress(LanguageModelError, DeadlinePassed):
                 await within(link.close_session(session), self._settings.timing.grace, self._clock)

@@ -22,6 +22,9 @@ from dragoman.lm.gfm import escape
 __all__ = ["Asking", "Decided", "Question", "answer_agent", "verdict"]
 
 _CANCELLED = {"outcome": {"outcome": "cancelled"}}
+# What an agent may ask for at once, in one conversation: people decide one by one.
+_MAX_OPEN = 64
+_MAX_OPEN_BYTES = 16 * 1024 * 1024
 # How a consumer's result reads when the person gave a reason.
 _WITH_REASON = "Tool use rejected with user message: "
 
@@ -42,6 +45,8 @@ class Question:
     action: Action
     call_id: str
     answer: Callable[[CallAnswer], str | None]
+    # Of the request, which is held until it is answered.
+    size: int = 0
 
 
 class Asking:
@@ -60,6 +65,13 @@ class Asking:
         action, call_id = question.action, question.call_id
         if PERMISSION_TOOLS[action.risk] not in offered:
             return self._by_policy(action)
+        held = question.size + sum(each.size for each in self._open.values())
+        if len(self._open) >= _MAX_OPEN or held > _MAX_OPEN_BYTES:
+            return Decided(
+                granted=False,
+                notice=f"The agent asked for permission: {escape(action.title)}. It was refused, because too much that it "
+                "asked for waits already.",
+            )
         self._open[question.key] = question
         nonce = self._grants.open(PendingPermission(call_id, action, self._conversation))
         return Pending(question.key, "permission", permission_call(action, call_id, nonce))

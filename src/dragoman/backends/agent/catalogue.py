@@ -6,16 +6,16 @@ the careful defaults; what `initialize` says wins over both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from dragoman.agents.catalogue import shipped
-from dragoman.agents.entry import Facts
+from dragoman.agents.entry import Caution, Facts
 from dragoman.backends.agent.acp.messages import ToolActivity
 from dragoman.lm import JsonObject
 
-__all__ = ["CATALOGUE", "Traits", "recognise", "recognise_asked", "traits_of"]
+__all__ = ["CATALOGUE", "Traits", "recognise", "recognise_asked", "traits_of", "warned"]
 
 # A place in a tool call, dots between the names, and what stands there for a tool of a server: one of several, with a
 # bar between. A place that begins with `announced` is in what the agent said before it asked for permission.
@@ -35,6 +35,7 @@ class Traits:
     env: tuple[tuple[str, str], ...] = ()
     # What cannot work with it, by the name of the scenario in `tests/agents`, and why.
     cannot: tuple[tuple[str, str], ...] = ()
+    cautions: tuple[Caution, ...] = ()
 
 
 def traits_of(agent: str | None, facts: Mapping[str, Facts] | None = None) -> Traits:
@@ -51,11 +52,21 @@ def _traits(facts: Facts) -> Traits:
         recognised_by=tuple(tuple(fields.items()) for fields in facts.recognised_by),
         env=tuple(facts.env.items()),
         cannot=tuple(facts.cannot.items()),
+        cautions=facts.cautions,
     )
 
 
 # The data is in `agents/catalogue.json`.
 CATALOGUE: Mapping[str, Traits] = {id_: _traits(entry.facts) for id_, entry in shipped().items()}
+
+
+def warned(traits: Traits, command: Sequence[str], *, fs: bool) -> tuple[str, ...]:
+    """What a person must hear of an agent that is started so: where it acts without asking."""
+    return tuple(
+        caution.text
+        for caution in traits.cautions
+        if caution.unless_argument not in command and not (caution.unless_fs and fs)
+    )
 
 
 def recognise(traits: Traits, said: Iterable[ToolActivity], server: str, tools: Iterable[str]) -> str | None:

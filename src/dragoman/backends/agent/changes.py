@@ -142,8 +142,9 @@ class ApprovedEdits:
     @staticmethod
     def named(activity: ToolActivity) -> dict[str, tuple[Diff, ...]]:
         """The files that an edit names, by what their paths lead to at this moment, which is what a person is asked."""
-        paths = [location.path for location in activity.locations or ()]
-        paths += [diff.path for diff in activity.diffs]
+        # Beside a diff a location is only where to look: what was shown is what was approved.
+        paths = [diff.path for diff in activity.diffs]
+        paths = paths or [location.path for location in activity.locations or ()]
         return {
             os.path.realpath(path): tuple(diff for diff in activity.diffs if diff.path == path)
             for path in paths

@@ -183,7 +183,7 @@ class Conversation:
     @property
     def lendable(self) -> RunningAgent | None:
         """Its agent, for a session of somebody else's. Not while it waits: some agents then answer nobody."""
-        waits = self._state.pending or self._state.turn == "cancelling"
+        waits = self._state.pending or self._state.turn == "cancelling" or self._kept.is_full
         return self._session.agent if self._session is not None and not waits else None
 
     async def wait_started(self) -> None:
@@ -206,6 +206,11 @@ class Conversation:
         except CancellationError:
             # What was said stays said; nothing more is.
             return
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the same request gets an answer that it has had."""
+        return self._repeatable() is not None
 
     def _repeatable(self) -> Reply | None:
         """The reply that the same request gets again. One that failed before it said anything is tried anew."""
@@ -270,8 +275,8 @@ class Conversation:
                     self._carry_out(command)
         finally:
             self._busy = False
-        if self._is_kept_as_held and not self.is_held:
-            # It came to rest with nobody listening.
+        if self._is_kept_as_held != self.is_held:
+            # It came to rest with nobody listening; or something was said or asked that only we can tell.
             self._save()
 
     def _carry_out(self, command: Command) -> None:

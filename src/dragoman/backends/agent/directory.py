@@ -89,6 +89,10 @@ class Directory:
                 return Placed(found, None)
             if found.conversation is None or found.kind in ("fresh", "fork"):
                 return Placed(found, self._begin(known))
+            here = self._here.get(found.conversation)
+            if found.kind == "retry" and here is not None and here.repeats:
+                # It gets what it has had: nothing begins.
+                return Placed(found, here)
             match self._claim(found.conversation):
                 case "ours":
                     return Placed(found, self._take_up(found.conversation))
@@ -116,7 +120,10 @@ class Directory:
         """End every agent. What is under way is cut, and belongs to nobody."""
         if self._renewing is not None:
             self._renewing.cancel()
-        await asyncio.gather(*(conversation.close() for conversation in self._here.values()))
+        closing = (conversation.close() for conversation in self._here.values())
+        for failure in await asyncio.gather(*closing, return_exceptions=True):
+            if isinstance(failure, Exception):
+                _log.error("a conversation could not be closed", exc_info=failure)
         self._here.clear()
         if self._ending:
             await asyncio.wait(self._ending)
@@ -134,8 +141,18 @@ class Directory:
             except Away as away:
                 self._bring(away.conversation)
 
+    async def recall(self) -> None:
+        """See what other processes have kept: a great deal perhaps, so others get their turn meanwhile."""
+        for _ in self._changes():
+            await asyncio.sleep(0)
+
     def _look(self) -> None:
         """See what other processes have added."""
+        for _ in self._changes():
+            pass
+
+    def _changes(self) -> Iterator[None]:
+        """Bring one after the other. What could not be read is looked at again the next time."""
         if self._store is None:
             return
         with _told("what was kept of conversations cannot be read"):
@@ -145,28 +162,33 @@ class Directory:
             for id_, revision in self._store.changed_since(self._revision, self._model):
                 # What is here is looked at when it is claimed.
                 if id_ not in self._here and revision != self._revisions.get(id_):
-                    self._bring(id_)
+                    self._fetch(id_)
                 self._revision = revision
+                yield
             self._version = version
 
     def _bring(self, id_: str) -> None:
-        """From the store into memory. What cannot be read is not known, and begins anew, with everything told again."""
-        self.records.remove(id_)
-        self._rest_no_more(id_)
-        if self._store is None:
-            return
+        """From the store into memory. What cannot be read now is not known now, and is looked for again."""
         try:
-            kept = self._store.find(id_)
-            saved = load_conversation(kept.content) if kept is not None else None
-        except SavedError as error:
-            _log.warning("conversation %s cannot be taken up again: %s", id_, error)
+            self._fetch(id_)
         except StoreError as error:
             _log.warning("conversation %s cannot be taken up now: %s", id_, error)
             self._revision, self._version = -1, None
-        else:
-            if kept is not None and saved is not None:
-                self._revisions[id_] = kept.revision
-                self._rest(saved, len(kept.content))
+
+    def _fetch(self, id_: str) -> None:
+        """Raises `StoreError`. What makes no sense is not known: it begins anew, with everything told again."""
+        self.records.remove(id_)
+        self._rest_no_more(id_)
+        kept = self._store.find(id_) if self._store is not None else None
+        if kept is None:
+            return
+        try:
+            saved = load_conversation(kept.content)
+        except SavedError as error:
+            _log.warning("conversation %s cannot be taken up again: %s", id_, error)
+            return
+        self._revisions[id_] = kept.revision
+        self._rest(saved, len(kept.content))
 
     # Owning.
 
@@ -233,7 +255,7 @@ class Directory:
         )
         # It goes on all the same, as long as we do.
         with _told("this conversation will not survive a restart"):
-            revision = self._store.save(stored, self._owner)
+            revision = self._store.save(stored, self._owner, self._revisions.get(record.id))
             if revision is None:
                 _log.warning("another process has taken conversation %s over", record.id)
                 self._let_go(record.id)

@@ -16,6 +16,7 @@ from dragoman.backends.agent.filing import Filing
 from dragoman.backends.agent.permission import classify
 from dragoman.backends.agent.prompting import last_words
 from dragoman.backends.agent.toolserver import PendingCall
+from dragoman.backends.agent.toolserver.naming import WAIT_TOOL
 from dragoman.backends.agent.vocabulary import (
     Announced,
     CallAnswer,
@@ -57,7 +58,7 @@ class Ear:
         # Calls of the consumer's tools that the agent has announced: its id for them → the tool, as it is offered.
         self._announced: dict[str, str] = {}
         # Calls that we allowed because they are the consumer's own. One that never arrives was something else.
-        self._allowed: dict[str, str] = {}
+        self._allowed: list[tuple[str, str]] = []
         # A person refused something, and the agent has not said a word since.
         self._is_silenced = False
         self._filing = Filing(conversation, self._tell)
@@ -85,20 +86,23 @@ class Ear:
                 self._tell(Announced(key, over=True))
             return
         tool = session.own_tool((activity,)) if begins or key not in self._announced else None
-        if tool is not None and key not in self._announced:
+        # Whoever only waits makes no call that the consumer would see.
+        if tool is not None and tool != WAIT_TOOL and key not in self._announced:
             self._announced[key] = tool
             self._tell(Announced(key))
 
     def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
         session, conversation = self.session, self._conversation
-        if session is None or not conversation.hears(self._epoch):
+        if session is None or not conversation.hears(self._epoch) or conversation.state.turn == "cancelling":
+            # Nothing that was stopped gets leave to go on.
             incoming.reply({"outcome": {"outcome": "cancelled"}})
             return
         known = session.narrator.known(request.tool_call)
         own = session.asked_tool(request.tool_call)
-        if own is not None and conversation.recognises:
+        is_again = any(key == request.tool_call.tool_call_id for key, _ in self._allowed)
+        if own is not None and conversation.recognises and not is_again:
             # The consumer asks about its own tools. Asking twice would teach people to say yes.
-            self._allowed[request.tool_call.tool_call_id] = own
+            self._allowed.append((request.tool_call.tool_call_id, own))
             answer_agent(request, incoming, Granted())
             return
         if own is None and self._announced.pop(known.tool_call_id, None) is not None:
@@ -115,7 +119,9 @@ class Ear:
                 conversation.asking.edits.add(named)
             return told
 
-        question = Question(f"permission:{incoming.id!r}", action, conversation.new_call_id(), answer)
+        question = Question(
+            f"permission:{incoming.id!r}", action, conversation.new_call_id(), answer, len(incoming.params)
+        )
         asked = conversation.asking.ask(question, conversation.permission_tools)
         if isinstance(asked, Decided):
             told = answer_agent(request, incoming, Granted() if asked.granted else Refused())
@@ -135,6 +141,8 @@ class Ear:
     def on_file(self, request: FileRequest, incoming: Incoming) -> None:
         if self.session is None or not self._conversation.hears(self._epoch):
             incoming.fail(REQUEST_CANCELLED, "This session has ended.")
+        elif self._conversation.state.turn == "cancelling":
+            incoming.fail(REQUEST_CANCELLED, "This turn has been cancelled.")
         else:
             self._filing.serve(request, incoming)
 
@@ -159,7 +167,7 @@ class Ear:
 
     def _found_out(self) -> str:
         """A call that was allowed as the consumer's own, and was not."""
-        tools = ", ".join(sorted(set(self._allowed.values())))
+        tools = ", ".join(sorted({tool for _, tool in self._allowed}))
         _log.warning("allowed as calls of %s, but they never arrived: %s", tools, sorted(self._allowed))
         self._conversation.recognises = False
         return (
@@ -170,6 +178,8 @@ class Ear:
     def on_closed(self) -> None:
         """The connection has ended. While the agent starts, whoever starts it hears of that from its own requests."""
         if self.is_up and self.session is not None and self._conversation.hears(self._epoch):
+            if self._allowed and self._conversation.state.turn != "cancelling":
+                self._tell(Spoke(TextPart(notice(self._found_out()))))
             self._conversation.lost(self.session)
 
     # The tool server.
@@ -181,12 +191,21 @@ class Ear:
         offered = next(
             (name for name, tool in session.endpoint.offered_names.items() if tool == call.name), call.name
         )
-        self._allowed = _without_one(self._allowed, offered)
+        self._has_come(offered)
         announced = next((key for key, tool in self._announced.items() if tool == offered), None)
         if announced is not None:
             del self._announced[announced]
         part = ToolCallPart(self._conversation.new_call_id(), call.name, call.arguments)
         self._tell(Called(Pending(call.key, "call", part), announced))
+
+    def on_waits(self) -> None:
+        """The agent has come back with a ticket, as it was allowed to."""
+        self._has_come(WAIT_TOOL)
+
+    def _has_come(self, tool: str) -> None:
+        allowed = next((each for each in self._allowed if each[1] == tool), None)
+        if allowed is not None:
+            self._allowed.remove(allowed)
 
     def on_withdrawn(self, key: str) -> None:
         """The agent gave a call up, or its connection to the tools broke.
@@ -195,8 +214,3 @@ class Ear:
         withdrawn needs no result any more, while that of a crash goes to the next agent: so the crash is waited for.
         """
         self._conversation.soon(_CRASH_SECONDS, lambda: self._tell(Withdrawn(key)))
-
-
-def _without_one(allowed: dict[str, str], tool: str) -> dict[str, str]:
-    key = next((key for key, name in allowed.items() if name == tool), None)
-    return {other: name for other, name in allowed.items() if other != key}

@@ -65,7 +65,8 @@ class Filing:
         asking = self._conversation.asking
         turn = asking.turn
         change = await asyncio.to_thread(Change.of, self._conversation.workspace, request)
-        if asking.turn != turn or incoming.token.cancelled():
+        is_stopped = asking.turn != turn or self._conversation.state.turn == "cancelling"
+        if is_stopped or incoming.token.cancelled():
             _cancel(incoming)
         elif change.new == change.old:
             incoming.reply({})
@@ -81,6 +82,7 @@ class Filing:
             change.action,
             conversation.new_call_id(),
             lambda answer: self._answer(change, incoming, answer),
+            len(incoming.params),
         )
         asked = conversation.asking.ask(question, conversation.permission_tools)
         if isinstance(asked, Decided):

@@ -7,7 +7,7 @@ and waits with us.
 
 from __future__ import annotations
 
-from dragoman.backends.agent.reply import Flow, size_of
+from dragoman.backends.agent.flow import Flow, size_of
 from dragoman.lm import Part, ThinkingPart
 
 __all__ = ["HELD_BYTES", "PROGRESS_BYTES", "Kept"]
@@ -39,8 +39,13 @@ class Kept:
         self._leaves_out = False
         self._parts.append(part)
         self._bytes += size_of(part)
-        if self._bytes > HELD_BYTES:
+        if self.is_full:
             self._flow.pause_reading(self)
+
+    @property
+    def is_full(self) -> bool:
+        """The agent is held."""
+        return self._bytes > HELD_BYTES
 
     def take(self) -> list[Part]:
         """All of it, once."""

@@ -72,6 +72,10 @@ class AgentModel:
         self._is_closed = False
 
     @property
+    def settings(self) -> AgentSettings:
+        return self._settings
+
+    @property
     def info(self) -> ModelInfo:
         return self._info
 
@@ -79,8 +83,7 @@ class AgentModel:
         return estimate_tokens(text)
 
     async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None:
-        if self._is_closed:
-            raise LanguageModelError("unavailable", f"{self._info.name} is shutting down.", hint="Try again.")
+        self._check_open()
         await self._prepare()
         digest = _digest(request)
         scope = self._scope(request)
@@ -95,11 +98,13 @@ class AgentModel:
             consumer_id if isinstance(consumer_id, str) else None,
         )
         limit = self._clock.now() + _RELEASE_SECONDS
+        self._check_open()
         while (placed := self._directory.place(request, known, waits=self._clock.now() < limit)) is None:
             try:
                 await until_cancelled(self._clock.sleep(_LOOK_SECONDS), token)
             except CancellationError:
                 return
+            self._check_open()
         # Nothing may come between the two: what has been found out of this request is true now.
         found, conversation = placed
         _log.debug("%s by %s: %s", found.kind, found.evidence, found.reason)
@@ -116,6 +121,10 @@ class AgentModel:
             await self._aside(request, scope, sink, token)
         else:
             await conversation.respond(request, found, digest, sink, token)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LanguageModelError("unavailable", f"{self._info.name} is shutting down.", hint="Try again.")
 
     def _scope(self, request: Request) -> Scope:
         folders = request.consumer.workspace_folders or (str(self._settings.cwd),)
@@ -169,6 +178,7 @@ class AgentModel:
         if self._settings.ledger is not None:
             # What a process of ours that was killed, and its supervisors with it, may have left behind.
             await self._settings.ledger.sweep()
+        await self._directory.recall()
         await self._server.start()
 
     async def close(self) -> None:

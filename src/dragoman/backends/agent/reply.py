@@ -8,26 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
+from dragoman.backends.agent.flow import Flow, Pace
 from dragoman.backends.agent.history import Answer
 from dragoman.backends.agent.vocabulary import ReplyEnd
 from dragoman.lm import Features, LanguageModelError, Part, Presentation, Response, Sink, Style
 
-__all__ = ["Flow", "Reply", "size_of"]
-
-# A sink is waited for after so many bytes: often enough that little piles up, seldom enough to cost nothing a part.
-_DRAIN_BYTES = 256 * 1024
-# What a part costs beside what is in it.
-_PART_BYTES = 64
-
-
-class Flow(Protocol):
-    """Where the agent's words come from: it can be held while a listener is behind."""
-
-    def pause_reading(self, by: object) -> None: ...
-
-    def resume_reading(self, by: object) -> None: ...
+__all__ = ["Reply"]
 
 
 class _Listener:
@@ -53,10 +40,8 @@ class Reply:
         self.parts: list[Part] = []
         self.end: ReplyEnd | None = None
         self.error: LanguageModelError | None = None
-        self._flow = flow
         self._listeners: list[_Listener] = []
-        self._undrained = 0
-        self._drain: asyncio.Task[None] | None = None
+        self._pace = Pace(flow, lambda: (listener.sink for listener in self._listeners))
         # What the guard will make of our parts is what the consumer gives back to us.
         self._presentation = Presentation(features, style)
         self._shown = Response()
@@ -77,11 +62,7 @@ class Reply:
             self._shown.report(shown)
         for listener in self._listeners:
             listener.hear(part)
-        self._undrained += size_of(part)
-        if self._undrained > _DRAIN_BYTES and self._drain is None:
-            self._undrained = 0
-            self._flow.pause_reading(self)
-            self._drain = asyncio.create_task(self._drain_all())
+        self._pace.given(part)
 
     async def listen(self, sink: Sink, on_leave: Callable[[], None]) -> None:
         """Until the reply ends. Raises what it failed with. A caller that is cancelled leaves."""
@@ -108,21 +89,4 @@ class Reply:
                     listener.done.set_exception(error)
                 else:
                     listener.done.set_result(None)
-        # Whoever is still behind takes the rest in their own time; the agent need not wait for that.
-        if self._drain is not None:
-            self._drain.cancel()
-        self._flow.resume_reading(self)
-
-    async def _drain_all(self) -> None:
-        try:
-            for listener in list(self._listeners):
-                await listener.sink.drain()
-        finally:
-            self._drain = None
-            self._flow.resume_reading(self)
-
-
-def size_of(part: Part) -> int:
-    """About how many bytes of memory a part takes."""
-    value = getattr(part, "value", None) or getattr(part, "data", None)
-    return _PART_BYTES + (len(value) if isinstance(value, str | bytes) else 0)
+        self._pace.stop()

@@ -37,7 +37,7 @@ from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.jsonrpc import Incoming
 from dragoman.lm import CancellationError, LanguageModelError, ToolDefinition
 
-__all__ = ["Session", "SessionPlan", "configure", "logged_in", "open_session", "started"]
+__all__ = ["Session", "SessionPlan", "address_of", "configure", "logged_in", "open_session", "started"]
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -83,15 +83,13 @@ class Session:
         return self.has_listed and self._traits.lists_again and not self.endpoint.listed.count
 
     def own_tool(self, said: tuple[ToolActivity, ...]) -> str | None:
-        """The consumer's tool that a tool call of the agent's is, if what was said of it shows that."""
-        return recognise(self._traits, said, self.endpoint.name, self.endpoint.offered_names)
+        """The tool of ours that a tool call of the agent's is, if what was said of it shows that."""
+        return recognise(self._traits, said, self.endpoint.name, self.endpoint.own_names)
 
     def asked_tool(self, asked: ToolActivity) -> str | None:
-        """The consumer's tool that the agent asks for permission to call, if that is what it asks for."""
+        """The tool of ours that the agent asks for permission to call, if that is what it asks for."""
         announced = self.narrator.known(ToolActivity(asked.tool_call_id))
-        return recognise_asked(
-            self._traits, announced, asked, self.endpoint.name, self.endpoint.offered_names
-        )
+        return recognise_asked(self._traits, announced, asked, self.endpoint.name, self.endpoint.own_names)
 
     def tell_later(self, text: str) -> None:
         """Something the user should know, with the next turn."""
@@ -137,6 +135,7 @@ async def open_session(
             on_withdrawn=ear.on_withdrawn,
             on_listed=lambda: None,
         )
+        endpoint.on_waits = ear.on_waits
         endpoint.set_tools(plan.tools)
         session = ear.session = Session(agent, endpoint, settings, ear)
         await started(agent, _enter(session, settings, plan, ear), settings, clock)
@@ -185,7 +184,7 @@ async def _enter(session: Session, settings: AgentSettings, plan: SessionPlan, e
 async def _begin(session: Session, settings: AgentSettings, plan: SessionPlan, ear: Ear) -> None:
     link = session.agent.link
     created = await logged_in(
-        link, settings, lambda: link.new_session(plan.workspace, (_address(session),), ear)
+        link, settings, lambda: link.new_session(plan.workspace, (address_of(session.endpoint, session.agent.link),), ear)
     )
     session.id, session.is_fresh = created.session_id, True
     await configure(link, session.id, created, settings)
@@ -202,7 +201,7 @@ async def _take_up(
     """Whether the session that the agent had was taken up. An agent that says it can may still fail."""
     if previous is None:
         return False
-    link, servers = session.agent.link, (_address(session),)
+    link, servers = session.agent.link, (address_of(session.endpoint, session.agent.link),)
     capabilities = link.info.agent_capabilities
     try:
         if capabilities.session_capabilities.resume is not None:
@@ -225,7 +224,6 @@ async def _take_up(
         link.detach(previous)
         return False
     session.id, session.is_fresh = previous, False
-    link.forget_early()
     link.attach(session.id, ear)
     await configure(link, session.id, taken_up, settings)
     return True
@@ -274,9 +272,9 @@ async def configure(link: AgentLink, session: str, created: SessionCreated, sett
         ) from error
 
 
-def _address(session: Session) -> ToolServerAddress:
-    endpoint = session.endpoint
-    if session.agent.link.info.agent_capabilities.mcp_capabilities.http:
+def address_of(endpoint: Endpoint, link: AgentLink) -> ToolServerAddress:
+    """Over HTTP where the agent takes that."""
+    if link.info.agent_capabilities.mcp_capabilities.http:
         url, headers = endpoint.http()
         return HttpServer(endpoint.name, url, tuple(Header(name, value) for name, value in headers.items()))
     command, arguments, env = endpoint.stdio()

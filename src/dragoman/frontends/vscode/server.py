@@ -16,7 +16,7 @@ import msgspec
 
 from dragoman import __version__
 from dragoman.backends.agent.grants import Grants
-from dragoman.backends.agent.permission import PERMISSION_TOOLS, describe
+from dragoman.backends.agent.permission import PERMISSION_TOOLS, Action, describe
 from dragoman.backends.agent.permission_tools import TITLES
 from dragoman.frontends.vscode.protocol import (
     NOT_INITIALIZED,
@@ -30,6 +30,7 @@ from dragoman.frontends.vscode.protocol import (
     decode_chat_request,
     error_data,
 )
+from dragoman.frontends.vscode.rendered import spoken
 from dragoman.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -52,6 +53,7 @@ from dragoman.lm import (
     Request,
     TextPart,
 )
+from dragoman.lm.gfm import escape
 from dragoman.lm.json import decode
 from dragoman.lm.messages import messages_from
 
@@ -191,7 +193,7 @@ class VsCodeServer:
         chat = decode_chat_request(incoming.params)
         model = self._models.get(chat.model_id)
         consumer = self._consumer or Consumer()
-        request = Request(chat.messages, chat.options, consumer)
+        request = Request(spoken(chat.messages), chat.options, consumer)
         await model.respond(request, _PartSink(self._connection, incoming), incoming.token)
         return {}
 
@@ -214,10 +216,10 @@ class VsCodeServer:
                 "confirmationMessages": {"title": "No longer open", "message": _NOT_OPEN},
             }
         return {
-            "invocationMessage": f"Allowing: {pending.action.title}",
+            "invocationMessage": f"Allowing: {escape(pending.action.title)}",
             "confirmationMessages": {
                 "title": TITLES[pending.action.risk],
-                "message": describe(pending.action),
+                "message": _details(pending.action),
             },
         }
 
@@ -227,7 +229,13 @@ class VsCodeServer:
         return {"content": [TextPart(token if token is not None else _NOT_OPEN)]}
 
     async def _shutdown(self, _incoming: Incoming) -> object:
+        """Everything else settles first: nothing that comes behind this can start anything."""
         await self._models.close()
+        others = self._tasks - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        if others:
+            await asyncio.wait(others)
         asyncio.get_running_loop().call_soon(self.ended.set)
         return {}
 
@@ -236,6 +244,12 @@ class VsCodeServer:
         if self._peer is None:
             raise AssertionError("not connected")
         return self._peer
+
+
+def _details(action: Action) -> str:
+    """Where the title is the command, the command is enough."""
+    details = describe(action)
+    return details.partition("\n\n")[2] if action.title == action.command else details
 
 
 class _Reported(msgspec.Struct, frozen=True, rename="camel"):

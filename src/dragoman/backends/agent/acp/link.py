@@ -57,7 +57,7 @@ _NEXT_STEP = "Send the message again; if it stays so, start the agent by hand an
 # ACP's own code for it.
 _AUTH_REQUIRED = -32000
 # Updates of a session whose `session/new` has not been answered yet: agents send a few. More is a fault of theirs.
-_EARLY_LIMIT = 1_000
+_EARLY_BYTES = 1024 * 1024
 
 
 class SessionListener(Protocol):
@@ -95,7 +95,10 @@ class AgentLink:
         self._on_closed = on_closed
         self._peer: Peer | None = None
         self._listeners: dict[str, SessionListener] = {}
+        # Sessions that are being made, and what was told meanwhile of sessions that nobody knows.
+        self._nameless = 0
         self._early: list[SessionUpdate] = []
+        self._early_bytes = 0
         # Whether the agent is offered file access.
         self.offers_files = False
         self.info = Initialized(PROTOCOL_VERSION)
@@ -117,7 +120,8 @@ class AgentLink:
         listener = self._listeners.get(update.session_id)
         if listener is not None:
             listener.on_update(update)
-        elif len(self._early) < _EARLY_LIMIT:
+        elif self._nameless and self._early_bytes + len(notification.params) <= _EARLY_BYTES:
+            self._early_bytes += len(notification.params)
             self._early.append(update)
 
     def request(self, incoming: Incoming) -> None:
@@ -204,9 +208,7 @@ class AgentLink:
         self, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress], listener: SessionListener
     ) -> SessionCreated:
         place = _Place(workspace[0], tuple(servers), workspace[1:])
-        created = await self._ask("session/new", self._params(place, None), SessionCreated)
-        self.attach(created.session_id, listener)
-        return created
+        return await self._created("session/new", self._params(place, None), listener)
 
     async def resume_session(
         self, session: str, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress]
@@ -231,8 +233,20 @@ class AgentLink:
     ) -> SessionCreated:
         """A second session that knows all that the first one does: it cannot be made to know less."""
         place = _Place(workspace[0], tuple(servers), workspace[1:])
-        created = await self._ask("session/fork", self._params(place, session), SessionCreated)
-        self.attach(created.session_id, listener)
+        return await self._created("session/fork", self._params(place, session), listener)
+
+    async def _created(
+        self, method: str, params: Mapping[str, object], listener: SessionListener
+    ) -> SessionCreated:
+        self._nameless += 1
+        try:
+            created = await self._ask(method, params, SessionCreated)
+            self.attach(created.session_id, listener)
+        finally:
+            self._nameless -= 1
+            if not self._nameless:
+                self._early.clear()
+                self._early_bytes = 0
         return created
 
     def attach(self, session: str, listener: SessionListener) -> None:
@@ -244,10 +258,6 @@ class AgentLink:
                 listener.on_update(update)
             else:
                 self._early.append(update)
-
-    def forget_early(self) -> None:
-        """What was told so far was a history told again."""
-        self._early.clear()
 
     def detach(self, session: str) -> None:
         self._listeners.pop(session, None)

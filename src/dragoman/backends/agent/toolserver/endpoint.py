@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dragoman.backends.agent.toolserver.calls import Calls, PendingCall, ToolAnswer
-from dragoman.backends.agent.toolserver.naming import is_server_name
+from dragoman.backends.agent.toolserver.naming import WAIT_TOOL, is_server_name
 from dragoman.backends.agent.toolserver.offer import Offer, OfferedTool, offer
 from dragoman.backends.agent.toolserver.shim import TOKEN_VARIABLE
 from dragoman.clock import Clock, DeadlinePassed, within
@@ -77,6 +77,8 @@ class Endpoint:
     listed: Listing = field(init=False, default_factory=Listing)
     # Called after each change.
     on_changed: Callable[[], object] | None = field(init=False, repr=False, default=None)
+    # Called when the agent comes back to wait.
+    on_waits: Callable[[], object] | None = field(init=False, repr=False, default=None)
     _closed: bool = field(init=False, repr=False, default=False)
     _has_listed: asyncio.Event = field(init=False, repr=False, default_factory=asyncio.Event)
 
@@ -117,6 +119,11 @@ class Endpoint:
     def offered_names(self) -> Mapping[str, str]:
         """What the agent calls each tool → what the consumer calls it."""
         return {name: tool.definition.name for name, tool in self.offer.by_name.items()}
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """All that the agent is offered here, by the names it has for it: the tools, and the one to wait with."""
+        return (*self.offer.by_name, *((WAIT_TOOL,) if self.patience_seconds is not None else ()))
 
     async def wait_listed(self, seconds: float) -> bool:
         """Whether the agent has listed the tools as they are now, waiting so long for it."""

@@ -155,6 +155,8 @@ class Service:
     ) -> mcp_types.CallToolResult:
         arguments: JsonObject = params.arguments or {}
         if params.name == WAIT_TOOL and self.endpoint.patience_seconds is not None:
+            if self.endpoint.on_waits is not None:
+                self.endpoint.on_waits()
             ticket = _ticket(arguments.get("ticket"))
             hold = None if ticket is None else self.endpoint.calls.take_up(ticket)
             if hold is None:

@@ -1,0 +1,83 @@
+"""Responses that clients may come back to by their id.
+
+Each row has what was new in its request, what was answered, and the response before it: a history is a chain of rows. They
+belong to a connection, and nobody else finds them. What nobody has used for long, and the oldest beyond a size, is
+forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from dragoman.store.database import Database
+
+__all__ = ["ResponseStore", "StoredResponse"]
+
+# Of all that is kept. A history with pictures has megabytes; thousands without have fewer.
+_LIMIT_BYTES = 512 * 1024 * 1024
+
+
+class StoredResponse(msgspec.Struct, frozen=True, array_like=True):
+    """A row. What is in `content` is the front end's affair."""
+
+    id: str
+    connection: str
+    previous: str | None
+    used_at: datetime
+    content: bytes
+
+
+_COLUMNS = "id, connection, previous, used_at, content"
+
+
+class ResponseStore:
+    def __init__(self, database: Database, limit: int = _LIMIT_BYTES) -> None:
+        self._database = database
+        self._limit = limit
+
+    def save(self, response: StoredResponse) -> None:
+        """Keep it. The longest unused go when there is no room."""
+        with self._database.writing() as database:
+            database.execute(
+                f"INSERT INTO responses ({_COLUMNS}, size) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own words
+                response.id,
+                response.connection,
+                response.previous,
+                response.used_at.isoformat(),
+                response.content,
+                len(response.content),
+            )
+            database.execute(
+                "DELETE FROM responses WHERE id IN (SELECT id FROM (SELECT id, "
+                "sum(size) OVER (ORDER BY used_at DESC, rowid DESC) AS up_to FROM responses) WHERE up_to > ?)",
+                self._limit,
+            )
+
+    def find(self, id_: str, connection: str) -> StoredResponse | None:
+        found = self._database.rows(
+            StoredResponse,
+            f"SELECT {_COLUMNS} FROM responses WHERE id = ? AND connection = ?",  # noqa: S608 - our own words
+            id_,
+            connection,
+        )
+        return found[0] if found else None
+
+    def touch(self, ids: Iterable[str], now: datetime) -> None:
+        """They were used: a chain is forgotten as a whole."""
+        with self._database.writing() as database:
+            for id_ in ids:
+                database.execute("UPDATE responses SET used_at = ? WHERE id = ?", now.isoformat(), id_)
+
+    def delete(self, id_: str, connection: str) -> bool:
+        with self._database.writing() as database:
+            return (
+                database.execute("DELETE FROM responses WHERE id = ? AND connection = ?", id_, connection)
+                == 1
+            )
+
+    def forget_before(self, moment: datetime) -> int:
+        with self._database.writing() as database:
+            return database.execute("DELETE FROM responses WHERE used_at < ?", moment.isoformat())
