@@ -7,7 +7,7 @@ import pytest
 
 from agent.recorded import PERMISSIONS, UPDATES, Recorded
 from dragoman.backends.agent.acp.messages import ToolActivity, decode_permission, decode_update
-from dragoman.backends.agent.catalogue import CATALOGUE, Traits, recognise, recognise_asked, traits_of
+from dragoman.backends.agent.catalogue import CATALOGUE, Traits, recognise, recognise_asked, traits_of, warned
 
 TOOLS = ("look", "touch")
 # The names that the recorded agents have here, and the probe they were recorded with.
@@ -114,6 +114,26 @@ def test_an_unknown_agent_gets_the_careful_defaults() -> None:
 def test_a_field_that_is_nowhere_has_no_value() -> None:
     traits = Traits(recognised_by=((("nowhere.at.all", "{tool}"),),))
     assert recognise(traits, [ToolActivity("t", "look")], "dg-1", TOOLS) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "fs", "about"),
+    [
+        (("fast-agent", "acp"), False, ["commands", "files"]),
+        (("fast-agent", "acp", "--no-shell"), False, ["files"]),
+        (("fast-agent", "acp"), True, ["commands"]),
+        (("fast-agent", "acp", "--no-shell"), True, []),
+    ],
+)
+def test_i4_it_is_known_how_an_agent_is_started_so_that_it_asks(
+    command: tuple[str, ...], about: list[str], *, fs: bool
+) -> None:
+    texts = warned(traits_of("fast-agent"), command, fs=fs)
+    assert len(texts) == len(about)
+    assert all(word in text for word, text in zip(about, texts, strict=True))
+    # One that nothing prevents is always told.
+    assert len(warned(traits_of("qwen"), command, fs=fs)) == 1
+    assert warned(traits_of("unknown"), command, fs=fs) == ()
 
 
 def recognised(recorded: Recorded, server: str) -> tuple[str | None, str]:

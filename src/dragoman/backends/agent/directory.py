@@ -285,6 +285,12 @@ class Directory:
         self._here[conversation.id] = conversation
         if self._renewing is None and self._store is not None:
             self._renewing = asyncio.create_task(self._renew())
+        if not conversation.has_agent:
+            self._make_room(conversation)
+        return conversation
+
+    def _make_room(self, conversation: Conversation) -> None:
+        """Another agent is about to start. Looks at all that is here, which is why it is not done for every request."""
         others = [each for each in self._here.values() if each is not conversation]
         too_many = 1 + sum(each.has_agent for each in others) - self._max_agents
         idle = (each for each in others if each.has_agent and not each.is_held)
@@ -295,7 +301,6 @@ class Directory:
                 del self._here[each.id]
                 saved = each.saved
                 self._rest(saved, len(save_conversation(saved.record, saved.session, saved.calls)))
-        return conversation
 
     def _rest(self, saved: SavedConversation, size: int) -> None:
         id_ = saved.record.id

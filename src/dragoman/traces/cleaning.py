@@ -1,0 +1,81 @@
+"""What must not stand in a trace, taken out of a message before it is written.
+
+By what it is: a value that the configuration or the environment calls secret. By where it stands: the headers and the
+environment of a tool server, the address of ours, whatever is called a key, a token or a password. By its form: bearer
+tokens, and the keys that services give out. What was found in one place is taken out wherever it comes again.
+
+A secret that an agent says in several pieces, some in this message and some in the next, is not recognised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
+
+from dragoman.lm import JsonObject
+from dragoman.logs import REDACTED, Redaction
+
+__all__ = ["Cleaning"]
+
+_SECRET_NAME = re.compile(
+    r"(?:api.?key|access.?key|token|secret|password|authorization|credentials?)$", re.IGNORECASE
+)
+_SECRET_FORM = re.compile(
+    r"(?P<kept>\bBearer\s+)[\w.~+/=-]{6,}|\bsk-[\w-]{16,}|\bgh[a-z]_\w{20,}|\bgithub_pat_\w{20,}|\bxox[a-z]-[\w-]{10,}|\bAKIA[0-9A-Z]{16}\b",
+    re.IGNORECASE,
+)
+# The part of an address that keeps others from finding it is long; `mcp` is not.
+_TICKET_LENGTH = 16
+
+
+class Cleaning:
+    def __init__(self, redaction: Redaction) -> None:
+        """What `redaction` learns later counts from then on."""
+        self._redaction = redaction
+
+    def add_environment(self, environment: Mapping[str, str]) -> None:
+        """Values of variables whose names say that they are secret."""
+        self._redaction.add(value for name, value in environment.items() if _SECRET_NAME.search(name))
+
+    def text(self, text: str) -> str:
+        return _SECRET_FORM.sub(
+            lambda found: f"{found['kept'] or ''}{REDACTED}", self._redaction.redacted(text)
+        )
+
+    def message(self, message: JsonObject) -> JsonObject:
+        # First what there is to learn: an address may stand before the header that has the same ticket.
+        self._redaction.add(_tickets(message))
+        return {name: self._value(name, value) for name, value in message.items()}
+
+    def _value(self, name: str, value: object) -> object:
+        match value:
+            case str():
+                return REDACTED if _SECRET_NAME.search(name) else self.text(value)
+            case list():
+                return [self._value(name, each) for each in value]
+            case dict():
+                cleaned = {self.text(key): self._value(key, each) for key, each in value.items()}
+                # A header, or a variable.
+                if isinstance(value.get("value"), str) and (
+                    name in ("headers", "env") or _SECRET_NAME.search(str(value.get("name")))
+                ):
+                    cleaned["value"] = REDACTED
+                return cleaned
+            case _:
+                return value
+
+
+def _tickets(message: JsonObject) -> Iterator[str]:
+    """What a client gives an agent to come in with at its tool servers."""
+    params = message.get("params")
+    servers = params.get("mcpServers") if isinstance(params, dict) else None
+    for server in servers if isinstance(servers, list) else ():
+        if not isinstance(server, dict):
+            continue
+        if isinstance(url := server.get("url"), str):
+            yield from (part for part in urlsplit(url).path.split("/") if len(part) >= _TICKET_LENGTH)
+        for pairs in (server.get("headers"), server.get("env")):
+            for pair in pairs if isinstance(pairs, list) else ():
+                if isinstance(pair, dict) and isinstance(value := pair.get("value"), str):
+                    yield value.removeprefix("Bearer ")

@@ -1,0 +1,334 @@
+"""What the bridge makes of an agent's trace: the trace plays the agent, in this process, and everything that its ear tells
+a conversation is written down, a line for each.
+
+The link, the ear, the narrator and whatever decides about permissions are the real ones. The conversation only listens: it
+does at each point what the client in the trace did, and its machine stands still. The calls that an agent makes to its
+tool server are not in a trace; each is made here when the agent says that it is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import virtual_clock
+from dragoman.backends.agent.acp.content import TextBlock
+from dragoman.backends.agent.acp.launch import RunningAgent
+from dragoman.backends.agent.acp.link import AgentLink, ToolServerAddress, TurnEnd
+from dragoman.backends.agent.acp.messages import (
+    FileRequest,
+    Header,
+    HttpServer,
+    PermissionRequest,
+    SessionUpdate,
+    StdioServer,
+    ToolActivity,
+)
+from dragoman.backends.agent.catalogue import traits_of
+from dragoman.backends.agent.conversation import Conversation, Surroundings
+from dragoman.backends.agent.ear import Ear
+from dragoman.backends.agent.grants import Grants
+from dragoman.backends.agent.permission import PERMISSION_TOOLS
+from dragoman.backends.agent.records import Record, Records, Scope
+from dragoman.backends.agent.session import Session
+from dragoman.backends.agent.settings import AgentSettings
+from dragoman.backends.agent.tokens import KEY_BYTES, Tokens
+from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolServer
+from dragoman.backends.agent.toolserver.endpoint import Addresses
+from dragoman.backends.agent.vocabulary import (
+    Announced,
+    CallAnswer,
+    Called,
+    Event,
+    Granted,
+    Pending,
+    Refused,
+    Spoke,
+    TurnCancelled,
+    TurnEnded,
+    Withdrawn,
+)
+from dragoman.jsonrpc import Incoming, PeerOptions, memory_pair
+from dragoman.lm import (
+    CancellationToken,
+    DataPart,
+    JsonObject,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolDefinition,
+)
+from dragoman.lm.json import canonical, encode_text
+from dragoman.process import SupervisedProcess
+from dragoman.traces.frames import Frame, read_trace
+from dragoman.traces.player import OPTIONS, TracePlayer
+from virtual_clock import running_clock
+
+__all__ = ["DATA", "Told", "agent_of", "listened"]
+
+DATA = Path(__file__).parent / "data"
+TOOLS = tuple(ToolDefinition(f"probe_{name}") for name in ("alpha", "beta", "gamma", "grow", "slow"))
+# The agents that are called otherwise in the catalogue. The old Codex line is not in it.
+_AGENTS = {"claude20": "claude-node20", "fast": "fast-agent"}
+_OVER = ("completed", "failed")
+_RANDOM = ("nonce",)
+
+
+def agent_of(trace: Path) -> str:
+    return trace.stem.partition("-")[0]
+
+
+class Told:
+    """What was heard of a trace: the events, and the same with what the client did as lines."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.lines: list[str] = []
+        self._keys: dict[str, str] = {}
+
+    def note(self, event: Event) -> None:
+        self.events.append(event)
+        self.lines += self._rendered(event)
+
+    def did(self, frame: Frame) -> None:
+        message = cast("dict[str, Any]", frame.message)
+        if frame.is_reply:
+            outcome = message["result"]["outcome"]
+            self.lines.append(f"> {outcome.get('optionId', outcome['outcome'])}")
+        elif frame.method == "session/prompt":
+            self.lines.append(f"> session/prompt {encode_text(message['params']['prompt'][0]['text'])}")
+        else:
+            self.lines.append(f"> {frame.method}")
+
+    def _rendered(self, event: Event) -> list[str]:
+        match event:
+            case Spoke(part=part):
+                return [_part(part)]
+            case Announced(key=key, over=over):
+                return [f"announced {self._key(key)}{' over' if over else ''}"]
+            case Called(pending=Pending(kind=kind, part=part), announced=key):
+                given = {name: value for name, value in part.input.items() if name not in _RANDOM}
+                by = f" announced {self._key(key)}" if key else ""
+                return [f"{kind} {part.name} {canonical(given)}{by}"]
+            case Withdrawn():
+                return ["withdrawn"]
+            case TurnEnded(last_words=words, error=error):
+                end = f"end {encode_text(error.sentence)}" if error else "end"
+                return [*map(_part, words), end]
+            case _:
+                return [repr(event)]
+
+    def _key(self, key: str) -> str:
+        """Agents make their names for calls up anew."""
+        return self._keys.setdefault(key, f"#{len(self._keys) + 1}")
+
+
+def _part(part: Part) -> str:
+    match part:
+        case TextPart(value=text):
+            return f"text {encode_text(text)}"
+        case ThinkingPart(text=text):
+            return f"thinking {encode_text(text)}"
+        case DataPart(mime_type=kind, data=data):
+            return f"data {kind} {data.decode()}"
+        case _:
+            return repr(part)
+
+
+class _Listening(Conversation):
+    told: Told
+
+    def dispatch(self, event: Event) -> None:
+        self.told.note(event)
+
+    def turn_is(self, turn: Literal["running", "cancelling"]) -> None:
+        self._state = replace(self._state, turn=turn)
+
+
+class _Client:
+    """Does what the client of a trace did, through our own link. A listener of the session."""
+
+    def __init__(self, frames: tuple[Frame, ...], agent: str) -> None:
+        self.told = Told()
+        self.player = TracePlayer(
+            frames, "agent", clock=running_clock(), on_awaited=lambda frame: self._do(self._act_on(frame))
+        )
+        self._work: set[asyncio.Task[None]] = set()
+        self._link = AgentLink("Agent", lambda _reason: None)
+        traits = traits_of(_AGENTS.get(agent, agent))
+        settings = AgentSettings("agent", "Agent", ("agent",), {}, Path("/here"), traits)
+        clock = running_clock()
+        around = Surroundings(
+            settings,
+            ToolServer(clock),
+            Tokens(b"k" * KEY_BYTES),
+            Grants(),
+            Records(),
+            clock,
+            lambda *_args, **_options: None,
+        )
+        self._conversation = _Listening(Record("a" * 16, Scope("agent", ("/here",))), ("/here",), around)
+        self._conversation.told = self.told
+        self._conversation._permission_tools = frozenset(PERMISSION_TOOLS.values())
+        self._ear = Ear(self._conversation, 0)
+        endpoint = Endpoint(
+            "a" * 16,
+            # Another than in the trace.
+            "dg-5eed5eed",
+            None,
+            self._ear.on_call,
+            self._ear.on_withdrawn,
+            lambda: None,
+            clock,
+            Addresses("http://127.0.0.1:1", Path("socket")),
+            _nothing,
+        )
+        endpoint.set_tools(TOOLS)
+        peer, _ = memory_pair(self._link, self.player, PeerOptions(name="agent"), OPTIONS)
+        # Nothing here asks for the process.
+        process = cast("SupervisedProcess", None)
+        running = RunningAgent("Agent", process, self._link, peer, CancellationToken())
+        self._session = self._ear.session = Session(running, endpoint, settings, self._ear)
+        self._called: set[str] = set()
+        # The agent's requests in the trace, by their ids, in their order, and those that came.
+        self._asked = [
+            frame.message["id"]
+            for frame in frames
+            if frame.message and frame.is_request and frame.direction == "a2c"
+        ]
+        self._came: list[tuple[PermissionRequest, Incoming]] = []
+        self._more = asyncio.Event()
+
+    # What the trace wants done.
+
+    async def _act_on(self, frame: Frame) -> None:
+        # When all that the agent said before has been heard.
+        await running_clock().sleep(0)
+        self.told.did(frame)
+        params = cast("dict[str, Any]", (frame.message or {}).get("params", {}))
+        session = params.get("sessionId", "")
+        link = self._link
+        match frame.method:
+            case None:
+                self._do(self._answer(frame))
+            case "initialize":
+                self._do(link.initialize())
+            case "session/new":
+                self._do(link.new_session(("/here",), self._servers(params), self))
+            case "session/load":
+                self._do(
+                    self._taken_up(session, link.load_session(session, ("/here",), self._servers(params)))
+                )
+            case "session/resume":
+                self._do(
+                    self._taken_up(session, link.resume_session(session, ("/here",), self._servers(params)))
+                )
+            case "session/prompt":
+                self._conversation.turn_is("running")
+                blocks = tuple(TextBlock(block["text"]) for block in params["prompt"])
+                link.prompt(session, blocks, self._on_end)
+            case "session/cancel":
+                self._conversation.turn_is("cancelling")
+                link.cancel(session)
+            case method:
+                raise NotImplementedError(method)
+
+    def _servers(self, params: JsonObject) -> tuple[ToolServerAddress, ...]:
+        name = self._session.endpoint.name
+        return tuple(
+            HttpServer(name, "http://127.0.0.1:2/mcp", (Header("Authorization", "Bearer x"),))
+            if server.get("type") == "http"
+            else StdioServer(name, "python3", ("shim.py",), (Header("TOKEN", "x"),))
+            for server in cast("list[JsonObject]", params["mcpServers"])
+        )
+
+    async def _taken_up(self, session: str, taking: Coroutine[object, object, object]) -> None:
+        await taking
+        self._link.attach(session, self)
+
+    async def _answer(self, frame: Frame) -> None:
+        message = cast("dict[str, Any]", frame.message)
+        number = self._asked.index(message["id"])
+        while len(self._came) <= number:
+            self._more.clear()
+            await self._more.wait()
+        request, incoming = self._came[number]
+        if incoming.answered:
+            # By the ear itself: it was for a tool of the consumer's.
+            return
+        outcome = message["result"]["outcome"]
+        kind = next((o.kind for o in request.options if o.option_id == outcome.get("optionId")), "")
+        decision: CallAnswer = TurnCancelled()
+        if kind:
+            decision = Granted() if kind.startswith("allow") else Refused()
+        pending = next(
+            event.pending
+            for event in self.told.events
+            if isinstance(event, Called) and event.pending.key == f"permission:{incoming.id!r}"
+        )
+        told = self._conversation.asking.answer(pending, decision)
+        if told is not None:
+            self.told.note(Spoke(TextPart(told)))
+
+    def _do(self, work: Coroutine[object, object, object]) -> None:
+        async def done() -> None:
+            await work
+
+        task = asyncio.create_task(done())
+        self._work.add(task)
+
+    async def finish(self) -> None:
+        """What was asked for was answered, or refused in a way that the link can tell."""
+        await asyncio.gather(*self._work, return_exceptions=True)
+        # What the end of the connection does is not in the trace.
+        self._conversation.told = Told()
+        self._session.agent.peer.close()
+
+    # As a listener.
+
+    def on_update(self, update: SessionUpdate) -> None:
+        if isinstance(activity := update.update, ToolActivity):
+            self._call(self._session.narrator.known(activity))
+        self._ear.on_update(update)
+
+    def _call(self, activity: ToolActivity) -> None:
+        tool = self._session.own_tool((activity,))
+        key = activity.tool_call_id
+        if tool is None or activity.status not in _OVER or key in self._called:
+            return
+        self._called.add(key)
+        given = activity.raw_input
+        arguments = given.get("arguments", given) if isinstance(given, dict) else {}
+        self._ear.on_call(PendingCall(key, tool, cast("JsonObject", arguments)))
+
+    def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
+        self._ear.on_permission(request, incoming)
+        self._came.append((request, incoming))
+        self._more.set()
+
+    def on_file(self, request: FileRequest, incoming: Incoming) -> None:
+        self._ear.on_file(request, incoming)
+
+    def _on_end(self, end: TurnEnd) -> None:
+        self._ear.on_turn_end(end)
+        self._called.clear()
+
+
+async def _nothing(_endpoint: Endpoint) -> None:
+    pass
+
+
+def listened(trace: Path) -> Told:
+    """Play it. Fails with both frames where the bridge says something else than the client did."""
+
+    async def listen() -> Told:
+        client = _Client(read_trace(trace), agent_of(trace))
+        found = await client.player.played()
+        assert found is None, f"{trace.name}: {found}"
+        await client.finish()
+        return client.told
+
+    return virtual_clock.run(listen())
