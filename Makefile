@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long mutants lint format coverage pins picture clean model-server
+.PHONY: help demo test test-long mutants lint format coverage pins picture clean model-server test-agents agents-table goldens
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -52,6 +52,15 @@ format: $(VENV)/dev.stamp ## let ruff put the layout right
 
 model-server: $(VENV)/dev.stamp ## a scripted model on loopback, to try an agent without an account
 	@PYTHONPATH=tests $(BIN)/python -m model_server $(ARGS)
+
+test-agents: $(VENV)/dev.stamp ## real agents against a scripted model; installs them outside this folder
+	@PYTHONPATH=tests $(BIN)/python -m agents $(ARGS)
+
+agents-table: $(VENV)/dev.stamp ## write docs/agents.md anew, from the last complete run and the catalogue
+	@PYTHONPATH=tests $(BIN)/python -m agents --document
+
+goldens: $(VENV)/dev.stamp ## write anew what the bridge makes of agents' traces; then read what has changed
+	@PYTHONPATH=tests $(BIN)/python -m traces.goldens
 
 coverage: $(VENV)/dev.stamp ## branch coverage of the whole package
 	$(BIN)/python -m pytest --cov --cov-branch --cov-report=term-missing:skip-covered $(ARGS)

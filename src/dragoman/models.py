@@ -193,7 +193,7 @@ def _made(model_id: str, model: ModelConfig, config: Config, shared: Shared) -> 
 
 
 def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> AgentModel:
-    from dragoman.backends.agent.catalogue import traits_of  # noqa: PLC0415 - only agents need it
+    from dragoman.backends.agent.catalogue import traits_of, warned  # noqa: PLC0415 - only agents need it
     from dragoman.backends.agent.model import AgentModel  # noqa: PLC0415
     from dragoman.backends.agent.settings import AgentSettings, Timing  # noqa: PLC0415
     from dragoman.store import StoreError  # noqa: PLC0415
@@ -205,6 +205,8 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> Ag
             hint=f"Install it: dragoman agents add {model.agent}. Or add `command`: how the agent is started.",
         )
     traits = traits_of(model.agent, config.facts)
+    for caution in warned(traits, model.command, fs=model.fs):
+        _log.warning("%s: %s", model_id, caution)
     conversation = config.conversation
     settings = AgentSettings(
         model_id,

@@ -769,6 +769,25 @@ def test_h25_an_open_turn_with_words_of_the_user_in_it_is_not_left_out_for_someb
     assert (found.kind, found.joins) == ("fork", 1)
 
 
+def test_h15_back_to_an_earlier_question_is_no_retry_of_the_last_one(bridge: Bridge) -> None:
+    chat = Chat(bridge)
+    chat.ask("one", "First.")
+    chat.ask("two", "Second.")
+    earlier = chat.history[:-1]
+    chat.ask("three", "Third.")
+    found = bridge.identify(earlier)
+    assert (found.kind, found.joins) == ("fork", 1)
+
+
+def test_h27_words_of_the_user_that_read_like_our_cut_answer_are_no_echo_of_it(bridge: Bridge) -> None:
+    chat = Chat(bridge)
+    chat.ask("one", "First.")
+    asked = chat.then("two")
+    bridge.respond(asked.history, "Second, and more", status="cut")
+    found = asked.then("Second").identify()
+    assert (found.kind, text_of(found.prompt)) == ("refusal", ["Second"])
+
+
 def test_h25_begins_alike_and_goes_on_differently(bridge: Bridge) -> None:
     bridge.respond([user("tidy up")], "I will", status="cut")
     found = bridge.identify([user("tidy up"), assistant("Somebody else's answer."), user("do not")])

@@ -11,10 +11,15 @@ import pytest
 
 from agents.install import Missing
 from agents.rows import ROWS
-from agents.table import Cell, Table
+from agents.table import Cell, Table, judged
 from dragoman.backends.agent.catalogue import traits_of
 
 _TABLE = pytest.StashKey[Table]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--agent", help="only this row")
+    parser.addoption("--table", help="a file for what was found, as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,13 +32,12 @@ def _place(node: str) -> tuple[str, str] | None:
     return (agent.partition("]")[0], name.removeprefix("test_")) if agent else None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """An agent's scenarios share its processes, so one worker has them all."""
-    for item in items:
-        place = _place(item.nodeid)
-        if place is not None:
-            item.add_marker(pytest.mark.xdist_group(place[0]))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = config.getoption("agent", None)
+    if wanted is not None:
+        others = [item for item in items if (_place(item.nodeid) or ("", ""))[0] != wanted]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,6 +51,8 @@ def pytest_runtest_makereport(
     agent, scenario = place
     reason = dict(traits_of(ROWS[agent].agent).cannot).get(scenario)
     if report.when == "call":
+        if scenario == "slow_person":
+            report.user_properties.append(("note", ROWS[agent].slow_note))
         item.went_well = report.passed  # type: ignore[attr-defined]
         if reason is not None:
             _hold_against(report, reason)
@@ -60,11 +66,15 @@ def pytest_runtest_makereport(
 
 
 def _hold_against(report: pytest.TestReport, reason: str) -> None:
-    """A scenario that the catalogue says cannot work. One that works by chance is shown as that."""
     report.user_properties.append(("reason", reason))
-    if report.failed:
+    outcome = judged(reason, passed=report.passed)
+    if outcome == "cannot":
         report.outcome = "skipped"
         report.wasxfail = reason
+    elif outcome == "failed":
+        report.outcome = "failed"
+        report.longrepr = f"The catalogue says that this cannot work ({reason}), but it has."
+    report.user_properties.append(("outcome", outcome))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -74,10 +84,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if table is None or place is None or (report.when != "call" and not report.failed and not report.skipped):
         return
     facts = dict(report.user_properties)
-    note = str(facts.get("reason") or facts.get("missing") or "")
+    note = str(facts.get("reason") or facts.get("missing") or facts.get("note") or "")
     outcome: str = "missing" if "missing" in facts else report.outcome
-    if "reason" in facts:
-        outcome = "worked" if report.passed else "cannot"
+    outcome = str(facts.get("outcome") or outcome)
     table.put(*place, Cell(outcome, note, round(report.duration, 1)))
 
 
@@ -95,6 +104,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     terminalreporter.section("agents")
     terminalreporter.write(table.as_text())
-    named = os.environ.get("DRAGOMAN_AGENTS_TABLE")
+    named = config.getoption("table", None)
     if named:
-        Path(named).write_text(json.dumps(table.as_json(), indent=1, sort_keys=True) + "\n")
+        Path(named).write_text(json.dumps(table.as_json(), indent=1) + "\n")

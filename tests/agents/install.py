@@ -70,11 +70,14 @@ def python313() -> str:
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     candidates = [os.environ.get("PYTHON313"), shutil.which("python3.13"), sys.executable]
     candidates += map(str, sorted(pyenv.glob("versions/3.13.*/bin/python")))
+    uv = Path(os.environ.get("UV_PYTHON_INSTALL_DIR") or Path.home() / ".local" / "share" / "uv" / "python")
+    candidates += map(str, sorted(uv.glob("cpython-3.13.*/bin/python3.13")))
     for candidate in filter(None, candidates):
         test = "import ensurepip, sys; sys.exit(sys.version_info[:2] != (3, 13))"
         if subprocess.run((candidate, "-c", test), capture_output=True, check=False).returncode == 0:
             return candidate
-    raise Missing("fast-agent needs Python 3.13; set PYTHON313 to one")
+    # No package registry has an interpreter.
+    raise Missing("fast-agent needs Python 3.13, and there is none here; set PYTHON313 to one")
 
 
 def _unpack_node(to: Path, major: int) -> None:

@@ -17,6 +17,7 @@ import pytest_asyncio
 
 from agents.rows import ROWS
 from agents.running import TOOLS, Desk, Lines, answered, at_desk
+from dragoman.backends.agent.toolserver.naming import WAIT_TOOL
 from model_server import play
 from vscode.editor import PERMISSIONS, Chat, image, returned, tool
 
@@ -99,7 +100,8 @@ async def test_one_tool(desk: Desk) -> None:
     chat = desk.chat
     answer = await chat.say(play("say Looking.; call look_up$ word=one", "say Got {results}."))
     text, calls = await answered(chat, answer, result)
-    assert "Looking." in text
+    # A call comes another way than the words before it, and may overtake them: opencode's does.
+    assert text.count("Looking.") == 1
     assert [(call["name"], call["input"]) for call in calls] == [("look_up", {"word": "one"})]
     assert "<look_up of one>" in text
 
@@ -226,18 +228,23 @@ async def test_image(desk: Desk) -> None:
 
 async def test_slow_person(desk: Desk) -> None:
     chat = desk.chat
-    answer = await chat.say(play("call ask_person$ word=slow", "say Got {results}."))
+    replies = ["call ask_person$ word=slow", "say Got {results}."]
+    if desk.row.limit_seconds is not None:
+        # It cannot wait so long, and comes back with the ticket that it was given.
+        replies.insert(1, f"call {WAIT_TOOL}$ ticket=1")
+    answer = await chat.say(play(*replies))
     await asyncio.sleep(desk.row.slow_seconds)
     text, calls = await answered(chat, answer, result)
-    assert len(calls) == 1
+    assert [call["name"] for call in calls] == ["ask_person"]
     assert "<ask_person of slow>" in text
+    assert ("ticket" in text) == (desk.row.limit_seconds is not None)
 
 
 async def test_agent_killed_in_mid_turn(desk: Desk) -> None:
     chat, gate = desk.new_chat(), "killed"
     answer = chat.begin(play(f"say Begin of it.; wait {gate}; say After all."))
     await desk.models.reached(gate)
-    await answer.until(lambda it: "Begin" in it.text)
+    await answer.until(lambda it: "Begin of it." in it.text)
     assert desk.kill_agents()
     desk.forget_chat()
     await chat.end(answer)

@@ -25,6 +25,7 @@ Json: TypeAlias = dict[str, Any]
 
 # opencode's session takes most of a minute now and then, and the bridge then starts another.
 PATIENCE_SECONDS = 150.0
+_HURRIED = Path(__file__).with_name("hurried.py")
 TOOLS = [tool(name) for name in ("look_up", "count", "show", "ask_person")]
 
 
@@ -83,7 +84,9 @@ class Desk:
 
     def dragoman(self, *words: str) -> tuple[str, ...]:
         folders = ("--config", str(self.folder / "dragoman.toml"), "--state-dir", str(self.folder / "state"))
-        return (sys.executable, "-m", "dragoman", *words, *folders)
+        limit = self.row.limit_seconds
+        program = ("-m", "dragoman") if limit is None else (str(_HURRIED), self.row.agent, str(limit))
+        return (sys.executable, *program, *words, *folders)
 
     async def close(self) -> None:
         await self._stack.aclose()

@@ -87,6 +87,22 @@ def test_models_are_listed_with_what_they_lack(
     assert lost.startswith(f"warn\n→ {Path.cwd()}/none.jsonl: the script cannot be read")
 
 
+@pytest.mark.usefixtures("home")
+def test_i4_an_agent_that_is_started_so_that_it_does_not_ask_is_warned_of(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    entry = 'kind = "acp"\nagent = "fast-agent"\ncommand = ["dragoman", "demo-agent"'
+    Path("dragoman.toml").write_text(
+        f'[models.bold]\n{entry}]\n[models.careful]\n{entry}, "--no-shell"]\nfs = true\n'
+    )
+    assert main(["doctor"]) == 0
+    found = _lines(capsys.readouterr().out)
+    assert found["model careful (kind acp): careful"] == "ok"
+    bold = found["model bold (kind acp): bold"]
+    assert bold.startswith("warn\n→ It runs commands without asking.")
+    assert "Set fs = true." in bold
+
+
 def test_a_file_without_problems_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     Path("dragoman.toml").write_text("[loop]\nturns = 3\n")
     assert main(["doctor"]) == 0

@@ -53,9 +53,11 @@ def test_an_endpoint_is_a_model_with_what_its_configuration_says() -> None:
 
 
 def test_an_agent_without_a_command_says_what_to_add() -> None:
-    with pytest.raises(ModelNotUsable, match="no command") as caught:
+    with pytest.raises(ModelNotUsable, match="not installed") as caught:
         build(Config(models={"m": AcpModel(agent="claude")}), "m")
-    assert caught.value.hint == "Add `command`: how the agent is started."
+    assert caught.value.hint == (
+        "Install it: dragoman agents add claude. Or add `command`: how the agent is started."
+    )
 
 
 def test_an_agent_is_a_model_with_what_its_configuration_says(tmp_path: Path) -> None:

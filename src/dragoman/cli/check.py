@@ -1,14 +1,15 @@
-"""`dragoman check`: holds a model against the stream rules."""
+"""`dragoman check`: holds a model, or an endpoint, against the stream rules."""
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import Namespace
 
-from dragoman.cli.errors import DONE, FAILED
+from dragoman.cli.errors import DONE, FAILED, UsageError
 from dragoman.cli.run import Surroundings, announce
 from dragoman.interruptible import run_interruptible
-from dragoman.lm import Closing
+from dragoman.lm import Capabilities, Closing, LanguageModel, ModelInfo
 from dragoman.lm.check import Report, check, render
 from dragoman.lm.probes import Probe, all_probes
 from dragoman.models import build_unguarded
@@ -18,12 +19,14 @@ __all__ = ["run"]
 
 def run(arguments: Namespace, surroundings: Surroundings) -> int:
     config = surroundings.config()
-    # Without the guard: it would mend what is to be seen.
-    model = build_unguarded(config, arguments.target)
-    announce(config, arguments.target)
-    progress = _Progress(len(all_probes(model.info)))
+    is_address = arguments.target.startswith(("http://", "https://"))
+    if not is_address:
+        announce(config, arguments.target)
 
     async def work() -> Report:
+        # Without the guard: it would mend what is to be seen.
+        model = await _endpoint(arguments) if is_address else build_unguarded(config, arguments.target)
+        progress = _Progress(len(all_probes(model.info)))
         try:
             return await check(model, on_probe=progress.begin)
         finally:
@@ -34,6 +37,33 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
     report = run_interruptible(work)
     print(render(report))
     return DONE if report.passed else FAILED
+
+
+async def _endpoint(arguments: Namespace) -> LanguageModel:
+    """The model at an address, as a configured one would be."""
+    from dragoman.backends.responses.model import EndpointModel  # noqa: PLC0415 - only endpoints need it
+    from dragoman.backends.responses.settings import EndpointSettings  # noqa: PLC0415
+
+    variable: str | None = arguments.key_variable
+    if variable is not None and variable not in os.environ:
+        raise UsageError(f"the environment variable {variable} is not set.")
+    key = os.environ[variable] if variable is not None else None
+    place = f"the environment variable {variable}" if variable is not None else None
+
+    def made(name: str) -> EndpointModel:
+        info = ModelInfo(name, name, name, "1", 1_000_000, 64_000, Capabilities(image_input=True))
+        return EndpointModel(info, EndpointSettings(name, name, arguments.target, name, key, key_place=place))
+
+    if arguments.model is not None:
+        return made(arguments.model)
+    asking = made("")
+    try:
+        listed = await asking.models()
+    finally:
+        await asking.close()
+    if not listed:
+        raise UsageError(f"{arguments.target} lists no models: name one with --model.")
+    return made(listed[0].id)
 
 
 class _Progress:

@@ -44,7 +44,17 @@ def _chat(parser: ArgumentParser) -> None:
 
 
 def _check(parser: ArgumentParser) -> None:
-    parser.add_argument("target", metavar="TARGET", help="a model of the configuration")
+    parser.add_argument(
+        "target", metavar="TARGET", help="a model of the configuration, or the address of an endpoint"
+    )
+    parser.add_argument(
+        "--model", metavar="NAME", help="with an address: which of its models; without it, the first it lists"
+    )
+    parser.add_argument(
+        "--key-variable",
+        metavar="VARIABLE",
+        help="with an address: the environment variable with the endpoint's key",
+    )
 
 
 def _approvals(parser: ArgumentParser) -> None:
@@ -75,9 +85,54 @@ def _conversations(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="with list: one JSON object a line")
 
 
+def _agents(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "action",
+        nargs="?",
+        default="list",
+        metavar="list|add|remove",
+        help="show the catalogue (the default), install an agent, or remove one",
+    )
+    parser.add_argument("ids", nargs="*", metavar="ID", help="with add and remove: which, as list shows them")
+    parser.add_argument(
+        "--version",
+        dest="agent_version",
+        metavar="VERSION",
+        help="with add: another version than the catalogue's",
+    )
+    parser.add_argument(
+        "--name", dest="model_id", metavar="MODEL", help="with add: what the model is called; without it, ID"
+    )
+    parser.add_argument(
+        "--replace", action="store_true", help="with add: replace a model of that name in the configuration"
+    )
+    parser.add_argument("--yes", action="store_true", help="with add and remove: do it without asking")
+    parser.add_argument("--json", action="store_true", help="with list: one JSON object a line")
+    parser.add_argument(
+        "--refresh",
+        nargs="?",
+        const="",
+        metavar="SOURCE",
+        help="with list: first read the catalogue anew, from an address or a file; without one, from the last",
+    )
+
+
 def _doctor(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "model", nargs="?", metavar="MODEL", help="also start this model and send it one short prompt"
+        "model", nargs="?", metavar="MODEL", help="also start this model, and see what it can do"
+    )
+
+
+def _serve(parser: ArgumentParser) -> None:
+    parser.add_argument("--host", metavar="HOST", help="where to listen; 127.0.0.1 unless it is configured")
+    parser.add_argument(
+        "--port", type=int, metavar="PORT", help="8427 unless it is configured; 0 takes one that is free"
+    )
+    parser.add_argument(
+        "--reasoning-events",
+        choices=("spec", "openai"),
+        metavar="NAMES",
+        help="what the events of thinking are called: spec (the default), or openai for clients that know only those",
     )
 
 
@@ -152,20 +207,51 @@ When standard input is not a terminal it plays its tour by itself and exits.""",
         ),
         Command(
             "doctor",
-            "check the installation, or whether a model answers",
+            "check the installation, or what a model can do",
             """\
 Check what Dragoman needs: Python, the platform, the libraries, the
 configuration, the state folder and the configured models. Each line says ok,
 warn or fail, and what to do next.
 
-With MODEL that model is started and sent one short prompt. Models that cost
-money cost it here too.""",
+With MODEL that model is started and sent a short prompt; an agent is also
+looked at more closely: its version and capabilities, whether it sees tools,
+whether it asks before it acts, how fast it stops, how much memory it takes.
+What it asks for is refused. Models that cost money cost it here too.""",
             """\
   dragoman doctor
       is everything there?
   dragoman doctor claude
-      does this model answer?""",
+      does this model answer, and what can it do?""",
             _doctor,
+        ),
+        Command(
+            "agents",
+            "the agents that are known, and installing them",
+            """\
+Show the catalogue of agents: which there are, which are installed, and which
+models of the configuration use them.
+
+add installs an agent into the state folder, after asking, starts it once to
+see that it works, and writes [models.ID] into your configuration. An agent that
+is installed already is replaced when the new version works, and not before.
+Packages come from where npm and pip are set up to look. remove takes both away.
+
+Nothing is fetched unless you ask for it. The catalogue came with Dragoman;
+--refresh reads a registry in the format of the public ACP registry.""",
+            """\
+  dragoman agents
+      the catalogue
+  dragoman agents add claude
+      install Claude Code, and make it a model
+  dragoman agents add claude --version 1.0.0
+      install another version of it
+  dragoman agents add codex --name work --yes
+      as the model "work", without questions
+  dragoman agents remove claude
+      take it away again
+  dragoman agents list --refresh registry.json
+      read what a registry says""",
+            _agents,
         ),
         Command(
             "approvals",
@@ -198,6 +284,25 @@ used for `keep_days` is forgotten by itself.""",
   dragoman conversations delete abcdefghijklmnop
       forget it""",
             _conversations,
+        ),
+        Command(
+            "serve",
+            "serve the models over HTTP, for any OpenAI or Open Responses client",
+            """\
+Serve the configured models as an Open Responses endpoint, with chat
+completions for older clients, until Ctrl-C or SIGTERM. Without API keys only
+programs on this machine can use it; what an agent may do is then up to the
+model's `permission` setting, or to a client that answers its questions.
+
+Answers that are under way when it ends may finish, for `drain_seconds`.""",
+            """\
+  dragoman serve
+      at http://127.0.0.1:8427/v1
+  dragoman serve --port 0
+      at a port that is free; standard error says which
+  OPENAI_BASE_URL=http://127.0.0.1:8427/v1 OPENAI_API_KEY=none my-program
+      use it from a program that knows OpenAI's API""",
+            _serve,
         ),
         Command(
             "vscode",
@@ -239,7 +344,9 @@ Exits with 1 when a rule is broken.""",
   dragoman check demo
       check the built-in demo
   dragoman check tape
-      check the model in [models.tape]""",
+      check the model in [models.tape]
+  dragoman check http://127.0.0.1:8427/v1 --model demo
+      check an Open Responses endpoint, Dragoman's own or another""",
             _check,
         ),
     )

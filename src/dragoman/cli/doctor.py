@@ -9,19 +9,19 @@ import shutil
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Literal
 
 from dragoman import __version__
+from dragoman.backends.agent.catalogue import traits_of, warned
 from dragoman.cli.errors import DONE, FAILED
+from dragoman.cli.finding import Finding
 from dragoman.cli.run import Surroundings, announce
+from dragoman.cli.steps import Steps
 from dragoman.config import AcpModel, Config, ConfigError, resolved, unset, user_config_file
 from dragoman.interruptible import run_interruptible
 from dragoman.lm import CancellationSource, GuardedModel, LanguageModelError, Request, Response, user
-from dragoman.logs import one_line
 from dragoman.models import ModelNotUsable, build, build_unguarded, find
 from dragoman.store import Database, StoreError
 
@@ -39,49 +39,41 @@ _ANSWER_SECONDS = 120.0
 _ANSWER_SHOWN = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    level: Literal["ok", "warn", "fail"]
-    what: str
-    # What to do about it; empty when there is nothing to do.
-    next_step: str = ""
-
-    def __str__(self) -> str:
-        lines = [f"{self.level:<5} {one_line(self.what)}"]
-        lines += [f"      → {one_line(line)}" for line in self.next_step.splitlines()]
-        return "\n".join(lines)
-
-
 def run(arguments: Namespace, surroundings: Surroundings) -> int:
     status = DONE
-    for finding in _findings(arguments.model, surroundings):
+
+    def tell(finding: Finding) -> None:
+        nonlocal status
         print(finding, flush=True)
         if finding.level == "fail":
             status = FAILED
+
+    _look(arguments.model, surroundings, tell)
     return status
 
 
-def _findings(model: str | None, surroundings: Surroundings) -> Iterator[Finding]:
-    yield Finding("ok", f"Dragoman {__version__}")
-    yield python(sys.version_info[:3])
-    yield system(sys.platform)
-    yield from _dependencies()
-    yield _state(surroundings.state_dir)
+def _look(model: str | None, surroundings: Surroundings, tell: Callable[[Finding], None]) -> None:
+    tell(Finding("ok", f"Dragoman {__version__}"))
+    tell(python(sys.version_info[:3]))
+    tell(system(sys.platform))
+    for finding in _dependencies():
+        tell(finding)
+    tell(_state(surroundings.state_dir))
     try:
         config = surroundings.config()
     except ConfigError as error:
-        yield Finding("fail", "the configuration cannot be used", str(error))
+        tell(Finding("fail", "the configuration cannot be used", str(error)))
         return
-    yield _configuration(config)
+    tell(_configuration(config))
     if model is not None:
         # Before the others: a name that does not exist is a mistake in the command line.
         find(config, model)
     for model_id in config.models:
         if model in (None, model_id):
-            yield from _model(config, model_id)
+            tell(_model(config, model_id))
     if model is not None:
         announce(config, model)
-        yield _answer(config, model)
+        _start(config, model, tell)
 
 
 def python(version: tuple[int, ...]) -> Finding:
@@ -106,14 +98,16 @@ def _dependencies() -> Iterator[Finding]:
         step = "Install it (pip install .), so that what it needs is installed too."
         yield Finding("warn", "Dragoman runs from its source and is not installed", step)
         return
+    # Looks through everything that is installed: once for all.
+    distributions = metadata.packages_distributions()
     for requirement in requirements:
         if _OPTIONAL not in requirement and (name := _DISTRIBUTION.match(requirement)):
-            yield _dependency(name[0])
+            yield _dependency(name[0], distributions)
 
 
-def _dependency(name: str) -> Finding:
+def _dependency(name: str, distributions: Mapping[str, list[str]]) -> Finding:
     try:
-        for module in _modules(name):
+        for module in _modules(name, distributions):
             import_module(module)
         return Finding("ok", f"{name} {metadata.version(name)}")
     except Exception as error:
@@ -122,9 +116,9 @@ def _dependency(name: str) -> Finding:
         return Finding("fail", f"{name} cannot be loaded: {type(error).__name__}: {error}", step)
 
 
-def _modules(name: str) -> list[str]:
+def _modules(name: str, distributions: Mapping[str, list[str]]) -> list[str]:
     """What a distribution is imported by: not always the name it is installed by."""
-    found = [module for module, names in metadata.packages_distributions().items() if name in names]
+    found = [module for module, names in distributions.items() if name in names]
     return [module for module in found if module.isidentifier() and not module.startswith("_")] or [name]
 
 
@@ -146,7 +140,7 @@ def _configuration(config: Config) -> Finding:
     return Finding("ok", f"configuration in {config.source.path}")
 
 
-def _model(config: Config, model_id: str) -> Iterator[Finding]:
+def _model(config: Config, model_id: str) -> Finding:
     """A model is not started for this: whatever can be seen from outside."""
     configured = config.models[model_id]
     what = f"model {model_id} (kind {configured.__struct_config__.tag})"
@@ -155,13 +149,33 @@ def _model(config: Config, model_id: str) -> Iterator[Finding]:
         ready = resolved(config, model_id)
         if isinstance(ready, AcpModel) and ready.command and shutil.which(ready.command[0]) is None:
             steps.append(f"The command {ready.command[0]} is not found. Install it, or give its full path.")
+        if isinstance(ready, AcpModel):
+            steps += warned(traits_of(ready.agent, config.facts), ready.command or (), fs=ready.fs)
         info = build_unguarded(config, model_id).info
         what += f": {info.name}"
     except ConfigError as error:
         steps.append(str(error))
     except ModelNotUsable as error:
         steps.append(error.sentence)
-    yield Finding("warn" if steps else "ok", what, "\n".join(steps))
+    return Finding("warn" if steps else "ok", what, "\n".join(steps))
+
+
+def _start(config: Config, model_id: str, tell: Callable[[Finding], None]) -> None:
+    try:
+        model = build_unguarded(config, model_id)
+    except LanguageModelError as error:
+        tell(_silent(model_id, error))
+        return
+    from dragoman.backends.agent.model import AgentModel  # noqa: PLC0415 - only agents need it
+
+    if not isinstance(model, AgentModel):
+        tell(_answer(config, model_id))
+        return
+    from dragoman.cli.examination import examine  # noqa: PLC0415 - as above
+
+    settings = model.settings
+    with Steps() as steps:
+        run_interruptible(lambda: examine(settings, tell, steps.step))
 
 
 def _answer(config: Config, model_id: str) -> Finding:
@@ -173,9 +187,13 @@ def _answer(config: Config, model_id: str) -> Finding:
         step = "Look at its log with --log-level debug."
         return Finding("fail", f"{model_id} has not answered in {_ANSWER_SECONDS:g} seconds", step)
     except LanguageModelError as error:
-        return Finding("fail", f"{model_id} does not answer: {error.message}", error.hint or "")
+        return _silent(model_id, error)
     shown = text if len(text) <= _ANSWER_SHOWN else text[:_ANSWER_SHOWN] + "…"
     return Finding("ok", f"{model_id} answered in {time.monotonic() - started:.1f} s: {shown}")
+
+
+def _silent(model_id: str, error: LanguageModelError) -> Finding:
+    return Finding("fail", f"{model_id} does not answer: {error.message}", error.hint or "")
 
 
 async def _ask(model: GuardedModel) -> str:

@@ -3,7 +3,7 @@
 from dragoman.config.folders import config_file, is_only_found, state_folder, user_config_file
 from dragoman.config.loading import BUILTIN_MODELS, DEMO, Config, load
 from dragoman.config.problem import ConfigError, Problem, quoted
-from dragoman.config.references import resolved, secrets, unset
+from dragoman.config.references import api_keys, resolved, secrets, unset
 from dragoman.config.schema import (
     AcpModel,
     Conversation,
@@ -14,7 +14,7 @@ from dragoman.config.schema import (
     Serve,
     Tools,
 )
-from dragoman.config.trust import narrowed
+from dragoman.config.trust import narrowed, unopened
 
 __all__ = [
     "BUILTIN_MODELS",
@@ -30,6 +30,7 @@ __all__ = [
     "ScriptModel",
     "Serve",
     "Tools",
+    "api_keys",
     "config_file",
     "is_only_found",
     "load",
@@ -38,6 +39,7 @@ __all__ = [
     "resolved",
     "secrets",
     "state_folder",
+    "unopened",
     "unset",
     "user_config_file",
 ]

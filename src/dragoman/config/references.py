@@ -19,7 +19,7 @@ from dragoman.config.positions import KeyPath
 from dragoman.config.problem import ConfigError, Problem
 from dragoman.config.schema import AcpModel, ModelConfig, ResponsesModel
 
-__all__ = ["resolved", "secrets", "unset"]
+__all__ = ["api_keys", "resolved", "secrets", "unset"]
 
 _REFERENCE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _SECRET_NAME = re.compile(r"key|token|secret|password|authorization|headers", re.IGNORECASE)
@@ -43,6 +43,13 @@ def resolved(config: Config, model_id: str, environ: Mapping[str, str] = os.envi
             return msgspec.structs.replace(model, api_key=key, headers=headers)
         case _:
             return model
+
+
+def api_keys(config: Config, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The keys of `[serve]`, each with its value."""
+    if problems := unset(config, ("serve",), environ):
+        raise ConfigError(problems)
+    return tuple(_value(key, environ) for key in config.serve.api_keys)
 
 
 def unset(config: Config, within: KeyPath, environ: Mapping[str, str] = os.environ) -> tuple[Problem, ...]:

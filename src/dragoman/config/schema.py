@@ -7,6 +7,7 @@ field that is added here is documented in every error message.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -24,6 +25,7 @@ __all__ = [
     "Serve",
     "Tables",
     "Tools",
+    "is_model_id",
     "is_path",
 ]
 
@@ -37,16 +39,21 @@ _Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=100_000_000)]
 _ToolCount: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1_280)]
 _Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 # Ids travel in markers, URLs and command lines: no spaces, no backslash, nothing that looks like an option.
+_MODEL_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"
 _ModelId: TypeAlias = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z",
+        pattern=_MODEL_ID,
         description="a name of at most 64 letters, digits, dots and dashes",
     ),
 ]
 _Variable: TypeAlias = Annotated[
     str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z", description="the name of a variable")
 ]
+
+
+def is_model_id(text: str) -> bool:
+    return re.match(_MODEL_ID, text) is not None
 
 
 def is_path(text: str) -> bool:
@@ -166,6 +173,18 @@ class Serve(_Table, frozen=True):
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 8427
     # Required when the host is not loopback.
     api_keys: tuple[_Text, ...] = ()
+    # Keep responses for clients that come back to them by their id.
+    store: bool = True
+    # Pages of these origins may ask from a browser. None: no page may.
+    cors_origins: tuple[_Text, ...] = ()
+    # The specification's names for the events of thinking, or those that OpenAI's servers send.
+    reasoning_events: Literal["spec", "openai"] = "spec"
+    # A request may bring this much; it may have images in it.
+    max_body_megabytes: Annotated[float, msgspec.Meta(gt=0, le=1_024)] = 64
+    # Answers under way at once. Each may have an agent of its own.
+    max_responses: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 64
+    # How long answers that are under way may go on when the server is told to end.
+    drain_seconds: _Seconds = 30
 
 
 class Tables(_Table, frozen=True):

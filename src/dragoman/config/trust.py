@@ -16,20 +16,18 @@ from dragoman.config.folders import CONFIG_VARIABLE
 from dragoman.config.loading import BUILTIN_MODELS, Config
 from dragoman.config.positions import KeyPath
 from dragoman.config.problem import Problem, dotted, quoted
-from dragoman.config.schema import AcpModel, ModelConfig, ResponsesModel, Tools
+from dragoman.config.schema import AcpModel, ModelConfig, ResponsesModel, Serve, Tools
 from dragoman.logs import one_line
 
-__all__ = ["narrowed"]
+__all__ = ["narrowed", "unopened"]
+
+# What lets others in: a server is opened by whoever runs it.
+_OPENING = ("host", "api_keys", "cors_origins")
 
 
 def narrowed(config: Config) -> tuple[Config, tuple[str, ...]]:
     """The configuration without what would spare a question, and what to tell the person, a line each."""
-    loosening = tuple(_loosening(config))
-    why = "is not honoured, because the file was not named but only found here."
-    lines = [str(Problem(config.source.at(keys), f"{_named(keys)} {why}")) for keys in loosening]
-    if loosening:
-        path = shlex.quote(str(config.source.path))
-        lines.append(f"To honour it, name the file: dragoman --config {path} …, or {CONFIG_VARIABLE}={path}")
+    lines = _told(config, tuple(_loosening(config)))
     models = {id_: _asking(model) for id_, model in config.models.items()}
     narrow = replace(
         config,
@@ -39,7 +37,24 @@ def narrowed(config: Config) -> tuple[Config, tuple[str, ...]]:
             id_: str(Problem(config.source.at(("models", id_)), text)) for id_, text in _programs(config)
         },
     )
-    return narrow, tuple(lines)
+    return narrow, lines
+
+
+def unopened(config: Config) -> tuple[Config, tuple[str, ...]]:
+    """The configuration without what would let others into a server, and what to tell the person."""
+    closed = Serve()
+    opening = tuple(name for name in _OPENING if getattr(config.serve, name) != getattr(closed, name))
+    serve = replace(config.serve, **{name: getattr(closed, name) for name in opening})
+    return replace(config, serve=serve), _told(config, tuple(("serve", name) for name in opening))
+
+
+def _told(config: Config, dropped: tuple[KeyPath, ...]) -> tuple[str, ...]:
+    why = "is not honoured, because the file was not named but only found here."
+    lines = [str(Problem(config.source.at(keys), f"{_named(keys)} {why}")) for keys in dropped]
+    if dropped:
+        path = shlex.quote(str(config.source.path))
+        lines.append(f"To honour it, name the file: dragoman --config {path} …, or {CONFIG_VARIABLE}={path}")
+    return tuple(lines)
 
 
 def _loosening(config: Config) -> Iterator[KeyPath]:

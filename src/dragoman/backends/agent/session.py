@@ -184,7 +184,9 @@ async def _enter(session: Session, settings: AgentSettings, plan: SessionPlan, e
 async def _begin(session: Session, settings: AgentSettings, plan: SessionPlan, ear: Ear) -> None:
     link = session.agent.link
     created = await logged_in(
-        link, settings, lambda: link.new_session(plan.workspace, (address_of(session.endpoint, session.agent.link),), ear)
+        link,
+        settings,
+        lambda: link.new_session(plan.workspace, (address_of(session.endpoint, session.agent.link),), ear),
     )
     session.id, session.is_fresh = created.session_id, True
     await configure(link, session.id, created, settings)

@@ -1,0 +1,172 @@
+"""The catalogue of agents: what came with us, and on top of it what was fetched from a registry since.
+
+Nothing is fetched unless somebody asks for it, and then from where they say. What a registry says of an agent that we
+know replaces where it is installed from; what we found out about it stays, unless the file has facts of that kind itself.
+How a call is recognised as one of ours spares a person a question, and only what came with us may say that.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from dragoman.agents.entry import Distribution, Entry, Registry
+
+__all__ = ["REFRESHED", "CatalogueError", "catalogue", "read_registry", "refresh", "shipped"]
+
+_log = logging.getLogger(__name__)
+
+# In the folder of agents: the registry as it was fetched last, and from where.
+REFRESHED = "registry.json"
+_SOURCE = "registry.source"
+# The public registry has some hundred kilobytes.
+MAX_BYTES = 16 * 1024 * 1024
+_SECONDS = 30.0
+
+
+class CatalogueError(Exception):
+    """A registry that cannot be read. The text says why, and what to do."""
+
+
+@cache
+def shipped() -> Mapping[str, Entry]:
+    """What came with us, in the order of the file."""
+    data = resources.files(__package__).joinpath("catalogue.json").read_bytes()
+    return _by_id(read_registry(data, "the catalogue"))
+
+
+def catalogue(folder: Path) -> Mapping[str, Entry]:
+    """What came with us and what was fetched since. `folder` is that of agents."""
+    try:
+        data = (folder / REFRESHED).read_bytes()
+    except FileNotFoundError:
+        return shipped()
+    except OSError as error:
+        _log.warning("the fetched catalogue cannot be read: %s", error)
+        return shipped()
+    try:
+        return _merged(shipped(), read_registry(data, str(folder / REFRESHED)))
+    except CatalogueError as error:
+        _log.warning("%s The catalogue that came with us is used.", error)
+        return shipped()
+
+
+def read_registry(data: bytes, name: str) -> tuple[Entry, ...]:
+    """The agents of a registry's file. One that cannot be read is left out, and logged."""
+    try:
+        registry = msgspec.json.decode(data, type=Registry)
+    except msgspec.MsgspecError as error:
+        raise CatalogueError(f"{name} is no registry of agents: {error}.") from error
+    found: list[Entry] = []
+    for raw in registry.agents:
+        try:
+            found.append(msgspec.json.decode(raw, type=Entry))
+        except msgspec.MsgspecError as error:
+            _log.warning("%s: an agent is left out, because it cannot be read: %s", name, error)
+    return tuple(found)
+
+
+async def refresh(folder: Path, source: str | None) -> str:
+    """Fetch a registry from an address or a file, and use it from now on; returns where it came from.
+
+    Without a source it is the one of the last time.
+    """
+    if source is None:
+        try:
+            source = (folder / _SOURCE).read_text("utf-8").strip()
+        except OSError:
+            raise CatalogueError(
+                "Nobody has said yet where the registry is. Name it once: --refresh ADDRESS, or --refresh FILE."
+            ) from None
+    if "://" not in source:
+        # From wherever we are the next time.
+        source = os.path.abspath(source)  # noqa: ASYNC240, PTH100 - it looks at nothing
+    data = await _fetched(source)
+    if not read_registry(data, source):
+        raise CatalogueError(f"{source} has no agent that could be read. What was there is kept.")
+    try:
+        _write(folder / REFRESHED, data)
+        _write(folder / _SOURCE, f"{source}\n".encode())
+    except OSError as error:
+        raise CatalogueError(f"{folder} cannot be written: {error.strerror}.") from error
+    return source
+
+
+async def _fetched(source: str) -> bytes:
+    if "://" not in source:
+        return _read(source)
+    from dragoman.agents.download import DownloadError, download  # noqa: PLC0415 - HTTP, for those who ask for it
+
+    chunks: list[bytes] = []
+    try:
+        await download(source, chunks.append, limit=MAX_BYTES, seconds=_SECONDS)
+    except DownloadError as error:
+        raise CatalogueError(f"{error} What was there is kept.") from error
+    return b"".join(chunks)
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise CatalogueError(f"{path} cannot be read: {error.strerror}. What was there is kept.") from error
+
+
+def _merged(ours: Mapping[str, Entry], theirs: Iterable[Entry]) -> Mapping[str, Entry]:
+    merged = dict(ours)
+    known_as = {alias: id_ for id_, entry in ours.items() for alias in (id_, *entry.facts.aliases)}
+    for entry in theirs:
+        id_ = known_as.get(entry.id, entry.id)
+        merged[id_] = _updated(merged[id_], entry) if id_ in merged else _asking(entry, ())
+    return merged
+
+
+def _updated(ours: Entry, theirs: Entry) -> Entry:
+    if ours.facts.built_in:
+        return ours
+    facts = ours.facts
+    if theirs.meta.dragoman is not None:
+        facts = theirs.facts
+    elif theirs.distribution != ours.distribution:
+        # It was of the package that we know.
+        facts = replace(facts, integrity=None)
+    distribution = Distribution(
+        npx=theirs.distribution.npx or ours.distribution.npx,
+        uvx=theirs.distribution.uvx or ours.distribution.uvx,
+        binary=theirs.distribution.binary or ours.distribution.binary,
+    )
+    updated = replace(theirs, id=ours.id, distribution=distribution).with_facts(facts)
+    # Nobody takes a warning away.
+    warned = replace(facts, cautions=tuple(dict.fromkeys((*ours.facts.cautions, *facts.cautions))))
+    return _asking(updated.with_facts(warned), ours.facts.recognised_by)
+
+
+def _asking(entry: Entry, recognised_by: tuple[dict[str, str], ...]) -> Entry:
+    return entry.with_facts(replace(entry.facts, recognised_by=recognised_by, built_in=False))
+
+
+def _by_id(entries: Iterable[Entry]) -> Mapping[str, Entry]:
+    return {entry.id: entry for entry in entries}
+
+
+def _write(path: Path, data: bytes) -> None:
+    """All of it or nothing."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise

@@ -1,0 +1,101 @@
+"""`dragoman serve`: the HTTP front end."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from argparse import Namespace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from socket import socket
+
+import msgspec
+
+from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
+from dragoman.cli.run import Surroundings, announce
+from dragoman.config import Config, Serve, api_keys, unopened
+from dragoman.frontends.http.gate import Gate, is_loopback
+from dragoman.frontends.http.running import PortTaken, bound, serve
+from dragoman.frontends.http.service import Service
+from dragoman.interruptible import run_interruptible
+from dragoman.models import Models
+from dragoman.store import Database, ResponseStore, StoreError
+
+__all__ = ["run"]
+
+_log = logging.getLogger(__name__)
+
+
+def run(arguments: Namespace, surroundings: Surroundings) -> int:
+    config = surroundings.config()
+    if not surroundings.is_trusted:
+        config, notices = unopened(config)
+        for notice in notices:
+            print(surroundings.redaction.redacted(notice), file=sys.stderr)
+    settings = _settings(config.serve, arguments)
+    keys = api_keys(config)
+    if not keys and not is_loopback(settings.host):
+        raise UsageError(
+            f"on {settings.host} other machines can connect: add `api_keys` to [serve] in the configuration."
+        )
+    announce(config, *config.announcements)
+    gate = Gate(keys, settings.cors_origins)
+
+    async def work() -> bool:
+        models = Models(config, surroundings.state_dir)
+        database = _database(surroundings.state_dir) if settings.store else None
+        try:
+            store = _store(database, config) if database is not None else None
+            service = Service(models, settings, store)
+            listening = _bound(settings)
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            # On standard error: whoever starts it from a program reads the port here when it was 0.
+            print(
+                f"dragoman: serving at http://{host}:{listening.getsockname()[1]}/v1",
+                file=sys.stderr,
+                flush=True,
+            )
+            return await serve(service, gate, listening)
+        finally:
+            await models.close()
+            if database is not None:
+                database.close()
+
+    return INTERRUPTED if run_interruptible(work) else DONE
+
+
+def _settings(serve: Serve, arguments: Namespace) -> Serve:
+    """The command line wins over the file."""
+    given = {
+        name: value
+        for name in ("host", "port", "reasoning_events")
+        if (value := getattr(arguments, name)) is not None
+    }
+    return msgspec.structs.replace(serve, **given)
+
+
+def _bound(settings: Serve) -> socket:
+    try:
+        return bound(settings.host, settings.port)
+    except PortTaken as error:
+        raise CommandError(
+            f"cannot listen at {settings.host}, port {settings.port}: {error}. Is it served already? "
+            "Choose another with --port; 0 takes one that is free."
+        ) from error
+
+
+def _database(state_dir: Path) -> Database | None:
+    try:
+        return Database.open(state_dir)
+    except StoreError as error:
+        _log.warning("responses will not be kept: %s", error)
+        return None
+
+
+def _store(database: Database, config: Config) -> ResponseStore | None:
+    store = ResponseStore(database)
+    try:
+        store.forget_before(datetime.now(UTC) - timedelta(days=config.conversation.keep_days))
+    except StoreError as error:
+        _log.warning("old responses are still kept: %s", error)
+    return store

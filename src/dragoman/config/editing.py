@@ -1,0 +1,131 @@
+"""Changing a file that a person has written: one table more or less, and everything else as it was.
+
+The change is made in the text, so that comments and order stay. Then both texts are read, and what they say must differ
+in exactly that table: whatever form the file has, it is changed rightly or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from dragoman.config.problem import ConfigError, Problem, dotted, quoted
+
+__all__ = ["model_table", "with_model", "without_model", "write"]
+
+_HEADER = re.compile(r"\s*\[")
+_NOT_OF_TABLE = re.compile(r"\s*(#.*)?")
+
+
+def model_table(model_id: str, values: Mapping[str, str | bool]) -> str:
+    """A model's table as it stands in a file."""
+    lines = [f"{key} = {_written(value)}" for key, value in values.items()]
+    return "\n".join([f"[{dotted(('models', model_id))}]", *lines]) + "\n"
+
+
+def _written(value: str | bool) -> str:  # noqa: FBT001 - a value of TOML
+    return str(value).lower() if isinstance(value, bool) else quoted(value)
+
+
+def with_model(path: Path, text: str, model_id: str, values: Mapping[str, str | bool]) -> str:
+    """The file with that model behind everything else; where there is a model of that name, in its place."""
+    before = tomllib.loads(text)
+    table = model_table(model_id, values)
+    if model_id in _models(before):
+        start, end = _span(path, text, model_id)
+        lines = text.splitlines(keepends=True)
+        changed = "".join([*lines[:start], table, *lines[end:]])
+    else:
+        # On lines of its own, whatever the file ends with.
+        gap = "" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
+        changed = text + gap + table
+    wanted = before | {"models": {**_models(before), model_id: dict(values)}}
+    return _checked(path, changed, wanted, f"Add it by hand:\n{table}")
+
+
+def without_model(path: Path, text: str, model_id: str) -> str:
+    """The file without that model's table. Comments in front of the table stay."""
+    before = tomllib.loads(text)
+    start, end = _span(path, text, model_id)
+    lines = text.splitlines(keepends=True)
+    while start and not lines[start - 1].strip() and (end == len(lines) or not lines[end].strip()):
+        # The empty line that set it apart.
+        start -= 1
+    models = {id_: table for id_, table in _models(before).items() if id_ != model_id}
+    wanted = before | {"models": models}
+    return _checked(
+        path, "".join([*lines[:start], *lines[end:]]), wanted, f"Remove [models.{model_id}] by hand."
+    )
+
+
+def write(path: Path, text: str) -> None:
+    """All of it or nothing; a link stays a link, and the file as private as it was. OSError if it cannot be done."""
+    path = path.resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileNotFoundError):
+            Path(name).chmod(path.stat().st_mode & 0o777)
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def _models(document: dict[str, object]) -> dict[str, object]:
+    models = document.get("models", {})
+    return models if isinstance(models, dict) else {}
+
+
+def _span(path: Path, text: str, model_id: str) -> tuple[int, int]:
+    """The lines of a table with its sub-tables: from its header to the next, without what belongs to that one."""
+    lines = text.splitlines(keepends=True)
+    headers = [(number, _header(line)) for number, line in enumerate(lines) if _HEADER.match(line)]
+    own = [number for number, keys in headers if keys[:2] == ("models", model_id)]
+    if not own:
+        raise ConfigError(
+            [Problem(str(path), f"[models.{model_id}] has no header of its own. Change it by hand.")]
+        )
+    start = own[0]
+    end = next(
+        (number for number, keys in headers if number > start and keys[:2] != ("models", model_id)),
+        len(lines),
+    )
+    while end > start + 1 and _NOT_OF_TABLE.fullmatch(lines[end - 1].rstrip("\r\n")):
+        end -= 1
+    return start, end
+
+
+def _header(line: str) -> tuple[str, ...]:
+    """The keys of a header; none where it is something else that begins with a bracket."""
+    try:
+        value: object = tomllib.loads(line)
+    except tomllib.TOMLDecodeError:
+        return ()
+    keys: list[str] = []
+    while isinstance(value, dict) and value:
+        [(name, value)] = value.items()
+        keys.append(name)
+    return tuple(keys)
+
+
+def _checked(path: Path, text: str, wanted: dict[str, object], otherwise: str) -> str:
+    try:
+        says: dict[str, object] | None = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        says = None
+    # A table without anything in it is as good as none.
+    if says is None or {"models": {}, **says} != {"models": {}, **wanted}:
+        problem = f"the file has a form that cannot be changed without knowing it. {otherwise}"
+        raise ConfigError([Problem(str(path), problem)])
+    return text

@@ -1,0 +1,126 @@
+"""Agents from npm and from pip, installed for real: from packages made here, without a network."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents_command import packages
+from dragoman.agents.installed import InstalledAgents
+from dragoman.cli import main
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(autouse=True)
+def no_network(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("npm_config_offline", "true")
+    monkeypatch.setenv("npm_config_userconfig", str(home / "npmrc"))
+    monkeypatch.setenv("npm_config_cache", str(home / "npm-cache"))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(home))
+
+
+def offer(home: Path, version: str, distribution: dict[str, Any], **facts: Any) -> None:
+    file = packages.registry(home / "registry.json", packages.entry(version, distribution, **facts))
+    assert main(["agents", "list", "--refresh", str(file)]) == 0
+
+
+def add(*words: str) -> int:
+    return main(["agents", "add", "packaged", "--yes", *words])
+
+
+def npx(package: object) -> dict[str, Any]:
+    return {"npx": {"package": str(package), "env": {"PACKAGED": "yes"}}}
+
+
+def said_by(home: Path) -> str:
+    """What the version in use says of itself."""
+    found = InstalledAgents(home / ".local/state/dragoman").find("packaged")
+    assert found is not None
+    request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
+    done = subprocess.run(
+        found.command, input=f"{json.dumps(request)}\n", capture_output=True, text=True, check=True
+    )
+    answer = json.loads(done.stdout.splitlines()[0])
+    version = answer["result"]["agentInfo"]["version"]
+    assert isinstance(version, str)
+    return version
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
+def test_an_npm_package_is_installed_replaced_and_kept_when_the_next_is_broken(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    offer(home, "1.0.0", npx(packages.npm_package(home, "1.0.0")))
+    assert add() == 0
+    assert said_by(home) == "1.0.0"
+    found = InstalledAgents(home / ".local/state/dragoman").find("packaged")
+    assert found is not None
+    assert found.integrity is not None
+    assert found.integrity.startswith("sha512-")
+    assert found.env == {"PACKAGED": "yes"}
+    # No script of the package has run.
+    assert not list((home / ".local/state/dragoman/agents").rglob("script-has-run"))
+
+    offer(home, "2.0.0", npx(packages.npm_package(home, "2.0.0")), integrity=found.integrity)
+    capsys.readouterr()
+    assert add() == 1
+    assert "is not the package that the catalogue knows" in capsys.readouterr().err
+    assert said_by(home) == "1.0.0"
+
+    offer(home, "2.0.0", npx(packages.npm_package(home, "2.0.0")), scripts=True)
+    assert add() == 0
+    assert said_by(home) == "2.0.0"
+    assert list((home / ".local/state/dragoman/agents").rglob("script-has-run"))
+
+    offer(home, "3.0.0", npx(packages.npm_package(home, "3.0.0", works=False)))
+    assert add() == 1
+    assert (
+        "does not start: Packaged agent ended unexpectedly: it exited with code 4." in capsys.readouterr().err
+    )
+    offer(home, "4.0.0", npx("@packaged/nowhere@4.0.0"))
+    assert add() == 1
+    assert (
+        "npm failed: the network, or the place that packages come from, cannot be reached."
+        in capsys.readouterr().err
+    )
+    assert said_by(home) == "2.0.0"
+
+
+def test_a_wheel_is_installed_replaced_and_kept_when_the_next_is_broken(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [json.dumps({"version": "told"})]
+    known = packages.sha256(packages.wheel(home, "1.0.0"))
+
+    def uvx(version: str) -> dict[str, Any]:
+        return {"uvx": {"package": f"packaged-agent=={version}", "args": arguments}}
+
+    offer(home, "1.0.0", uvx("1.0.0"), integrity=f"sha256:{known}")
+    assert add() == 0
+    assert said_by(home) == "told"
+
+    packages.wheel(home, "2.0.0", works=False)
+    assert add("--version", "2.0.0") == 1
+    assert "does not start: Packaged agent ended unexpectedly" in capsys.readouterr().err
+    assert add("--version", "9.0.0") == 1
+    assert "pip failed: there is no such package or version" in capsys.readouterr().err
+    found = InstalledAgents(home / ".local/state/dragoman").find("packaged")
+    assert found is not None
+    assert found.version == "1.0.0"
+    assert said_by(home) == "told"
+
+
+def test_a_python_that_is_not_there(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    monkeypatch.setenv("PYENV_ROOT", str(home))
+    offer(home, "1.0.0", {"uvx": {"package": "packaged-agent==1.0.0"}}, needs={"python": "3.99"})
+    assert add() == 1
+    assert "it needs Python 3.99 or newer, and none is found." in capsys.readouterr().err
