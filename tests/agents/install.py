@@ -25,7 +25,7 @@ _INSTALL_SECONDS = 600.0
 
 
 class Missing(Exception):
-    """Something that the machine must have, and no registry gives."""
+    """Something that the machine must have, because we know of no package that brings it."""
 
 
 def cache() -> Path:
@@ -76,7 +76,7 @@ def python313() -> str:
         test = "import ensurepip, sys; sys.exit(sys.version_info[:2] != (3, 13))"
         if subprocess.run((candidate, "-c", test), capture_output=True, check=False).returncode == 0:
             return candidate
-    # No package registry has an interpreter.
+    # We know of no package in the registries that brings one without another download.
     raise Missing("fast-agent needs Python 3.13, and there is none here; set PYTHON313 to one")
 
 

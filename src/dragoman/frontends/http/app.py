@@ -1,0 +1,294 @@
+"""The routes of the HTTP front end, and what each does with a request."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import TypeAlias
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp
+
+from dragoman.frontends.http.answering import Answer
+from dragoman.frontends.http.approvals import with_proofs
+from dragoman.frontends.http.asked import object_of, read_compact, read_create
+from dragoman.frontends.http.chat import ChatStream, read_chat
+from dragoman.frontends.http.door import CONNECTION, Door
+from dragoman.frontends.http.errors import ApiError, bad_request
+from dragoman.frontends.http.gate import Gate
+from dragoman.frontends.http.openapi import description
+from dragoman.frontends.http.over_websocket import Socket
+from dragoman.frontends.http.resource import new_id
+from dragoman.frontends.http.service import Client, Prepared, Service
+from dragoman.frontends.http.wire import (
+    DONE,
+    EventStream,
+    JsonResponse,
+    Put,
+    error_response,
+    framed,
+    read_body,
+    while_connected,
+)
+from dragoman.lm import JsonObject, LanguageModel, ModelInfo, Request as ModelRequest
+from dragoman.lm.json import encode
+
+__all__ = ["build_app"]
+
+_MEGABYTE = 1_000_000
+# As some proxies log it: the client went before there was an answer.
+_GONE = 499
+_HEADER_LENGTH = 2_000
+
+
+def build_app(service: Service, gate: Gate) -> ASGIApp:
+    """The whole of it. Whoever runs it closes the models."""
+    routes = _Routes(service)
+    middleware = [Middleware(Door, gate=gate, metrics=service.metrics)]
+    if origins := service.serve.cors_origins:
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=["x-dragoman-conversation", "x-dragoman-ignored"],
+        )
+        middleware.insert(0, cors)
+    return Starlette(
+        routes=[
+            Route("/v1/responses", routes.create, methods=["POST"]),
+            WebSocketRoute("/v1/responses", Socket(service)),
+            Route("/v1/responses/compact", routes.compact, methods=["POST"]),
+            Route("/v1/responses/{id}", routes.retrieve, methods=["GET"]),
+            Route("/v1/responses/{id}", routes.delete, methods=["DELETE"]),
+            Route("/v1/chat/completions", routes.chat, methods=["POST"]),
+            Route("/v1/models", routes.models, methods=["GET"]),
+            Route("/v1/models/{id}", routes.model, methods=["GET"]),
+            Route("/healthz", routes.health, methods=["GET"]),
+            Route("/metrics", routes.metrics, methods=["GET"]),
+            Route("/openapi.json", routes.openapi, methods=["GET"]),
+        ],
+        middleware=middleware,
+        exception_handlers={ApiError: _told, HTTPException: _told_by_router},
+    )
+
+
+async def _told(request: Request, error: Exception) -> Response:
+    if not isinstance(error, ApiError) or request.scope["type"] != "http":
+        # The door knows how to tell the other kind.
+        raise error
+    return error_response(error)
+
+
+async def _told_by_router(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    message = (
+        f"{request.method} is not for {request.url.path}."
+        if status == 405  # noqa: PLR2004 - as HTTP says it
+        else f"There is nothing at {request.url.path}."
+    )
+    response = error_response(ApiError(status, "not_found" if status == 404 else "invalid_request", message))  # noqa: PLR2004
+    response.headers.update(getattr(error, "headers", None) or {})
+    return response
+
+
+class _Routes:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._limit = int(service.serve.max_body_megabytes * _MEGABYTE)
+
+    # Responses.
+
+    async def create(self, request: Request) -> Response:
+        asked = read_create(await self._body(request), request.headers)
+        if not asked.generates:
+            raise bad_request("`generate` is for WebSockets.", param="generate")
+        prepared = self._service.prepare(asked, _client(request))
+        run = self._answering(prepared.model, prepared.request, request)
+        if asked.is_streamed:
+            return await self._streamed(prepared, run)
+        async with run as answer:
+            for _ in prepared.stream.begin():
+                pass
+            async for part in answer.parts():
+                for _ in prepared.stream.take(part):
+                    pass
+            if answer.is_cancelled:
+                return Response(status_code=_GONE)
+            for _ in self._service.completed(prepared):
+                pass
+            answer.outcome = prepared.resource.status
+            return JsonResponse(prepared.resource.as_json(), headers=_headers(answer, prepared.ignored))
+
+    async def _streamed(self, prepared: Prepared, run: _Run) -> Response:
+        answer, stack = await _begun(run)
+
+        async def write(put: Put) -> None:
+            async with stack:
+                async for event in self._service.events(prepared, answer):
+                    await put(framed(event))
+                if not answer.is_cancelled:
+                    await put(DONE)
+
+        return EventStream(write, _headers(answer, prepared.ignored))
+
+    async def compact(self, request: Request) -> Response:
+        body = read_compact(await self._body(request))
+        return JsonResponse(self._service.compact(body, _client(request)))
+
+    async def retrieve(self, request: Request) -> Response:
+        kept = self._service.histories.find(request.path_params["id"], _client(request).connection)
+        return JsonResponse(kept.response)
+
+    async def delete(self, request: Request) -> Response:
+        id_ = request.path_params["id"]
+        self._service.histories.delete(id_, _client(request).connection)
+        return JsonResponse({"id": id_, "object": "response", "deleted": True})
+
+    # Chat completions.
+
+    async def chat(self, request: Request) -> Response:
+        asked, messages, with_usage = read_chat(await self._body(request), request.headers)
+        service = self._service
+        model = service.model(asked.model)
+        takes_options = model.info.takes_options
+        ignored = (*asked.ignored, *(() if takes_options else asked.options))
+        wanted = service.request(
+            with_proofs(messages, {}, service.models.grants),
+            asked,
+            # Its dialect has no items.
+            Client(_client(request).connection),
+            takes_options=takes_options,
+            consumer_id=asked.consumer_id,
+        )
+        stream = ChatStream(new_id("chatcmpl"), asked.model, int(time.time()), ignored)
+        run = self._answering(model, wanted, request)
+        if asked.is_streamed:
+            return await _streamed_chat(stream, run, ignored, with_usage=with_usage)
+        async with run as answer:
+            async for part in answer.parts():
+                for _ in stream.take(part):
+                    pass
+            if answer.is_cancelled:
+                return Response(status_code=_GONE)
+            answer.outcome = "completed"
+            return JsonResponse(stream.whole(), headers=_headers(answer, ignored))
+
+    # Everything else.
+
+    async def models(self, _request: Request) -> Response:
+        await self._service.models.learn()
+        listed = [_listed(info) for info in self._service.models.infos()]
+        return JsonResponse({"object": "list", "data": listed})
+
+    async def model(self, request: Request) -> Response:
+        return JsonResponse(_listed(self._service.model(request.path_params["id"]).info))
+
+    async def health(self, _request: Request) -> Response:
+        return JsonResponse({"status": "ok"})
+
+    async def metrics(self, _request: Request) -> Response:
+        return PlainTextResponse(
+            self._service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
+
+    async def openapi(self, _request: Request) -> Response:
+        return JsonResponse(description())
+
+    async def _body(self, request: Request) -> JsonObject:
+        return object_of(await read_body(request, self._limit))
+
+    @asynccontextmanager
+    async def _answering(
+        self, model: LanguageModel, wanted: ModelRequest, request: Request
+    ) -> AsyncIterator[Answer]:
+        """An answer under way. It ends with the block, and is cancelled when its client goes."""
+        async with (
+            self._service.answering(model, wanted) as answer,
+            while_connected(request.receive, answer.cancel),
+        ):
+            yield answer
+
+
+_Run: TypeAlias = AbstractAsyncContextManager[Answer]
+
+
+async def _begun(run: _Run) -> tuple[Answer, AsyncExitStack]:
+    """An answer of which there is something to tell, and what ends it."""
+    stack = AsyncExitStack()
+    answer = await stack.enter_async_context(run)
+    try:
+        await answer.begun()
+    except BaseException:
+        await stack.aclose()
+        raise
+    return answer, stack
+
+
+async def _streamed_chat(
+    stream: ChatStream, run: _Run, ignored: tuple[str, ...], *, with_usage: bool
+) -> Response:
+    answer, stack = await _begun(run)
+
+    async def write(put: Put) -> None:
+        async with stack:
+            await put(_data(stream.begin()))
+            try:
+                async for part in answer.parts():
+                    for chunk in stream.take(part):
+                        await put(_data(chunk))
+            except ApiError as error:
+                await put(_data(error.body))
+                return
+            if answer.is_cancelled:
+                return
+            for chunk in stream.end(with_usage=with_usage):
+                await put(_data(chunk))
+            answer.outcome = "completed"
+            await put(DONE)
+
+    return EventStream(write, _headers(answer, ignored))
+
+
+def _client(request: Request) -> Client:
+    return Client(
+        request.scope[CONNECTION], request.headers.get("x-dragoman-approvals", "").lower() == "items"
+    )
+
+
+def _headers(answer: Answer, ignored: tuple[str, ...]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    if answer.place is not None:
+        headers["x-dragoman-conversation"] = answer.place.header
+    if ignored:
+        # Names are the client's own: in a header they are printable ASCII, or a question mark.
+        named = ", ".join(ignored)[:_HEADER_LENGTH]
+        headers["x-dragoman-ignored"] = "".join(char if " " <= char <= "~" else "?" for char in named)
+    return headers
+
+
+def _data(value: JsonObject) -> bytes:
+    return b"data: %s\n\n" % encode(value)
+
+
+def _listed(info: ModelInfo) -> JsonObject:
+    """In the form of OpenAI's list, with what gateways add and our own client reads."""
+    tools = info.capabilities.tool_calling is not False
+    return {
+        "id": info.id,
+        "object": "model",
+        "created": 0,
+        "owned_by": "dragoman",
+        "name": info.name,
+        "context_window": info.max_input_tokens,
+        "max_tokens": info.max_output_tokens,
+        "input_modalities": ["text", *(["image"] if info.capabilities.image_input else [])],
+        "supported_parameters": ["tools"] if tools else [],
+    }

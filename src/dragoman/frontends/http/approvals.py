@@ -1,0 +1,117 @@
+"""A client's decisions about what an agent wants to do.
+
+A client that offers a permission tool gets a function call and answers with its output; one that asks for approvals as
+items gets an `mcp_approval_request` and answers with an `mcp_approval_response`. Either way the decision is held against
+the request that is pending, and only then becomes the proof that the agent's request waits for. What is decided twice, too
+late, or about something else, grants nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from dragoman.backends.agent.grants import Grants
+from dragoman.backends.agent.permission import PERMISSION_TOOLS, is_permission_tool
+from dragoman.lm import JsonObject, Message, Part, TextPart, ToolCallPart, ToolDefinition, ToolResultPart
+from dragoman.lm.json import decode, encode_text
+
+__all__ = ["APPROVAL_TOOLS", "Decision", "approval_item", "approved_call", "is_approval", "with_proofs"]
+
+_ITEM_ID = "mcpr_"
+_SERVER = "dragoman"
+_REASON = "Tool use rejected with user message: "
+_REFUSED = "The user refused it."
+_ALLOWED = "The user allowed it."
+
+# What a model is offered for a client that takes requests for approval as items.
+APPROVAL_TOOLS = tuple(ToolDefinition(name) for name in PERMISSION_TOOLS.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    approve: bool
+    reason: str | None = None
+    # What selects the pending request. An approval item names it by its own id, and needs none.
+    nonce: str | None = None
+
+
+def is_approval(call: ToolCallPart) -> bool:
+    return is_permission_tool(call.name)
+
+
+def approval_item(call: ToolCallPart) -> JsonObject:
+    return {
+        "type": "mcp_approval_request",
+        "id": f"{_ITEM_ID}{call.call_id}",
+        "server_label": _SERVER,
+        "name": call.name,
+        "arguments": encode_text(call.input),
+    }
+
+
+def approved_call(item_id: str) -> str:
+    """The call that an approval item stands for."""
+    return item_id.removeprefix(_ITEM_ID)
+
+
+def with_proofs(
+    messages: Sequence[Message], decisions: Mapping[str, Decision], grants: Grants
+) -> tuple[Message, ...]:
+    """The messages with every decision in the form that the bridge takes: a grant, or a refusal with its reason."""
+    return tuple(
+        msgspec.structs.replace(
+            message, content=tuple(_proved(part, decisions, grants) for part in message.content)
+        )
+        if message.results
+        else message
+        for message in messages
+    )
+
+
+def _proved(part: Part, decisions: Mapping[str, Decision], grants: Grants) -> Part:
+    if not isinstance(part, ToolResultPart):
+        return part
+    by_item = decisions.get(part.call_id)
+    pending = grants.of_call(part.call_id)
+    if pending is None:
+        if by_item is None:
+            return part
+        return _said(part, _ALLOWED if by_item.approve else _refusal(by_item))
+    decision = by_item or _decision(part.text)
+    if decision is None:
+        return part
+    if not decision.approve:
+        return _said(part, _refusal(decision))
+    nonce, permission = pending
+    if by_item is None and decision.nonce != nonce:
+        return _said(part, _REFUSED)
+    token = grants.issue(nonce, PERMISSION_TOOLS[permission.action.risk])
+    return _said(part, token or _REFUSED)
+
+
+def _decision(text: str) -> Decision | None:
+    try:
+        value = decode(text)
+    except msgspec.DecodeError:
+        return None
+    match value:
+        case {"decision": "allow" | "deny" as decided, **more}:
+            reason, nonce = more.get("reason"), more.get("nonce")
+            return Decision(
+                decided == "allow",
+                reason if isinstance(reason, str) else None,
+                nonce if isinstance(nonce, str) else None,
+            )
+        case _:
+            return None
+
+
+def _refusal(decision: Decision) -> str:
+    return f"{_REASON}{decision.reason}" if decision.reason else _REFUSED
+
+
+def _said(part: ToolResultPart, text: str) -> ToolResultPart:
+    return ToolResultPart(part.call_id, (TextPart(text),))

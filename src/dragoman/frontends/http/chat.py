@@ -1,0 +1,241 @@
+"""Chat completions: the older dialect, as what the newer one is made of. Values in, values out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from dragoman.frontends.http.asked import Asked, read_form
+from dragoman.frontends.http.errors import ApiError, bad_request
+from dragoman.frontends.http.items import arguments_of, content_of
+from dragoman.frontends.http.stream import usage_of
+from dragoman.frontends.http.tools import chosen, functions_of
+from dragoman.lm import (
+    DataPart,
+    JsonObject,
+    Message,
+    Part,
+    Stopped,
+    StopReason,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from dragoman.lm.json import encode_text
+from dragoman.lm.parts import STOPPED, USAGE
+from dragoman.lm.rules import CALL_ID_LIMIT, NAMESPACE
+
+__all__ = ["ChatBody", "ChatStream", "read_chat"]
+
+_Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
+_Finish: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter"]
+_FINISHES: dict[StopReason, _Finish] = {
+    "length": "length",
+    "content_filter": "content_filter",
+    "other": "stop",
+}
+
+
+class ChatBody(msgspec.Struct, frozen=True):
+    model: str
+    messages: list[JsonObject]
+    tools: list[JsonObject] | None = None
+    tool_choice: str | JsonObject | None = None
+    stream: bool | None = None
+    stream_options: JsonObject | None = None
+    n: int | None = None
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    presence_penalty: _Penalty | None = None
+    frequency_penalty: _Penalty | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: str | None = None
+    response_format: JsonObject | None = None
+    metadata: dict[str, str] | None = None
+    store: bool | None = None
+    user: str | None = None
+
+
+# How the newer dialect, which endpoints get, says the same.
+_OPTIONS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "parallel_tool_calls")
+_KNOWN = frozenset(each.encode_name for each in msgspec.structs.fields(ChatBody))
+
+
+def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[Asked, tuple[Message, ...], bool]:
+    """What is asked, the history, and whether the stream is to end with what it cost."""
+    body = read_form(value, ChatBody)
+    if body.n not in (None, 1):
+        raise bad_request("There is one choice for each request.", param="n")
+    ignored = sorted(
+        str(name)[:64] for name, given in value.items() if name not in _KNOWN and given is not None
+    )
+    ignored += ["store"] if body.store else []
+    tools = functions_of(body.tools or (), ignored)
+    messages = tuple(_messages(body.messages, ignored))
+    asked = Asked(
+        model=body.model,
+        items=[],
+        offer=chosen(body.tool_choice, tools),
+        consumer_id=headers.get("x-conversation-id") or None,
+        is_streamed=bool(body.stream),
+        is_stored=False,
+        options=_options(body, value),
+        ignored=tuple(ignored),
+    )
+    return asked, messages, (body.stream_options or {}).get("include_usage") is True
+
+
+def _options(body: ChatBody, value: JsonObject) -> JsonObject:
+    options = {name: value[name] for name in _OPTIONS if value.get(name) is not None}
+    if options.get("parallel_tool_calls") is True:
+        del options["parallel_tool_calls"]
+    most = body.max_completion_tokens or body.max_tokens
+    if most is not None:
+        options["max_output_tokens"] = most
+    if body.reasoning_effort is not None:
+        options["reasoning"] = {"effort": body.reasoning_effort}
+    match body.response_format:
+        case None | {"type": "text"}:
+            pass
+        case {"type": "json_schema", "json_schema": dict() as schema}:
+            options["text"] = {"format": {"type": "json_schema", **schema}}
+        case other:
+            options["text"] = {"format": other}
+    return options
+
+
+def _messages(given: list[JsonObject], ignored: list[str]) -> Iterator[Message]:
+    called: set[str] = set()
+    for index, message in enumerate(given):
+        where = f"messages[{index}]"
+        content: tuple[Part, ...] = tuple(content_of(message.get("content"), f"{where}.content", ignored))
+        match message.get("role"):
+            case "system" | "developer":
+                yield Message("system", content)
+            case "user":
+                yield Message("user", content)
+            case "assistant":
+                calls = tuple(_calls(message.get("tool_calls"), where))
+                called.update(call.call_id for call in calls)
+                yield Message("assistant", (*content, *calls))
+            case "tool":
+                call_id = message.get("tool_call_id")
+                if not isinstance(call_id, str) or (
+                    call_id not in called and not call_id.startswith(NAMESPACE)
+                ):
+                    raise bad_request(
+                        "A tool's message names the call it answers.", param=f"{where}.tool_call_id"
+                    )
+                yield Message("user", (ToolResultPart(call_id, tuple(_content(content))),))
+            case _:
+                raise bad_request(
+                    "The role is system, developer, user, assistant or tool.", param=f"{where}.role"
+                )
+
+
+def _content(parts: tuple[Part, ...]) -> Iterator[TextPart | DataPart]:
+    return (part for part in parts if isinstance(part, TextPart | DataPart))
+
+
+def _calls(calls: object, where: str) -> Iterator[ToolCallPart]:
+    for index, call in enumerate(calls if isinstance(calls, list) else ()):
+        match call:
+            case {"id": str(call_id), "function": {"name": str(name), **function}} if (
+                0 < len(call_id) <= CALL_ID_LIMIT
+            ):
+                yield arguments_of(call_id, name, function.get("arguments"))
+            case _:
+                raise bad_request("A call has an id and a function.", param=f"{where}.tool_calls[{index}]")
+
+
+class ChatStream:
+    """One completion as it is told: as chunks, or whole."""
+
+    def __init__(self, id_: str, model: str, created: int, ignored: tuple[str, ...] = ()) -> None:
+        self._head: JsonObject = {"id": id_, "created": created, "model": model}
+        self._ignored: JsonObject = {"dragoman": {"ignored": list(ignored)}} if ignored else {}
+        self._text: list[str] = []
+        self._thoughts: list[str] = []
+        self._calls: list[JsonObject] = []
+        self._refusal: str | None = None
+        self._stop: StopReason | None = None
+        self.usage: JsonObject | None = None
+
+    def begin(self) -> JsonObject:
+        return self._chunk({"role": "assistant", "content": ""}) | self._ignored
+
+    def take(self, part: Part) -> Iterator[JsonObject]:
+        match part:
+            case TextPart(value=text) if text:
+                self._text.append(text)
+                yield self._chunk({"content": text})
+            case ThinkingPart() if part.text:
+                self._thoughts.append(part.text)
+                # No part of the dialect, but where servers with models that think put it, and clients look for it.
+                yield self._chunk({"reasoning_content": part.text})
+            case ToolCallPart():
+                call = _call(part)
+                yield self._chunk({"tool_calls": [{"index": len(self._calls), **call}]})
+                self._calls.append(call)
+            case DataPart(mime_type=mime_type) if mime_type == USAGE:
+                self.usage = _usage(usage_of(part))
+            case DataPart(mime_type=mime_type) if mime_type == STOPPED:
+                stopped = Stopped.of(part)
+                self._stop = stopped.reason
+                if stopped.reason == "content_filter":
+                    self._refusal = stopped.words
+                    yield self._chunk({"refusal": stopped.words})
+            case _:
+                return
+
+    def end(self, *, with_usage: bool) -> Iterator[JsonObject]:
+        yield self._chunk({}, self._finish)
+        if with_usage:
+            yield {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": self.usage}
+
+    def fail(self, error: ApiError) -> JsonObject:
+        return error.body
+
+    def whole(self) -> JsonObject:
+        message: JsonObject = {
+            "role": "assistant",
+            "content": "".join(self._text) if self._text or not self._calls else None,
+            "refusal": self._refusal,
+        }
+        if self._thoughts:
+            message["reasoning_content"] = "".join(self._thoughts)
+        if self._calls:
+            message["tool_calls"] = self._calls
+        choice = {"index": 0, "message": message, "finish_reason": self._finish, "logprobs": None}
+        usage = {"usage": self.usage} if self.usage is not None else {}
+        return {**self._head, "object": "chat.completion", "choices": [choice], **usage, **self._ignored}
+
+    @property
+    def _finish(self) -> _Finish:
+        if self._stop is not None:
+            return _FINISHES[self._stop]
+        return "tool_calls" if self._calls else "stop"
+
+    def _chunk(self, delta: JsonObject, finish: _Finish | None = None) -> JsonObject:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
+
+
+def _call(call: ToolCallPart) -> JsonObject:
+    arguments = call.unparsed if call.unparsed is not None else encode_text(call.input)
+    return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _usage(usage: JsonObject | None) -> JsonObject | None:
+    if usage is None:
+        return None
+    return {
+        "prompt_tokens": usage["input_tokens"],
+        "completion_tokens": usage["output_tokens"],
+        "total_tokens": usage["total_tokens"],
+    }

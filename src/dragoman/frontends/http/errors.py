@@ -1,0 +1,84 @@
+"""What goes wrong, as a status and the body that clients of this API expect.
+
+The types are those of the specification. Its table has no place for a model that is busy or slow; those keep the statuses
+that every HTTP client knows, and say `server_error`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from dragoman.lm import ErrorKind, JsonObject, LanguageModelError
+
+__all__ = ["ApiError", "ErrorType", "bad_request", "of_model", "unexpected"]
+
+ErrorType: TypeAlias = Literal[
+    "server_error", "invalid_request", "not_found", "model_error", "too_many_requests"
+]
+
+_BY_KIND: dict[ErrorKind, tuple[int, ErrorType]] = {
+    "not_found": (404, "not_found"),
+    "bad_request": (400, "invalid_request"),
+    # Not 401: the key that was refused is not the one the client has.
+    "no_permissions": (403, "model_error"),
+    "auth_required": (403, "model_error"),
+    "blocked": (403, "model_error"),
+    "unavailable": (503, "server_error"),
+    "timeout": (504, "server_error"),
+    "agent_failed": (500, "model_error"),
+    "internal": (500, "server_error"),
+}
+_TRANSIENT = frozenset({429, 503, 504})
+
+
+class ApiError(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(
+        self,
+        status: int,
+        kind: ErrorType,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind: ErrorType = kind
+        self.message = message
+        self.code = code or kind
+        self.param = param
+        self.retry_after = retry_after
+
+    @property
+    def payload(self) -> JsonObject:
+        return {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
+
+    @property
+    def body(self) -> JsonObject:
+        return {"error": self.payload}
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The official clients repeat a request after most errors; for ours that is right only where it may help."""
+        headers = {"x-should-retry": "true" if self.status in _TRANSIENT else "false"}
+        if self.retry_after is not None:
+            headers["retry-after"] = str(max(1, round(self.retry_after)))
+        return headers
+
+
+def bad_request(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
+    return ApiError(400, "invalid_request", message, code=code, param=param)
+
+
+def of_model(error: LanguageModelError) -> ApiError:
+    status, kind = _BY_KIND[error.kind]
+    code = "model_not_found" if error.kind == "not_found" else error.kind
+    return ApiError(status, kind, error.sentence, code=code, retry_after=error.retry_after)
+
+
+def unexpected() -> ApiError:
+    """A mistake of ours. What exactly it was is in the log, and nobody else's."""
+    return ApiError(500, "server_error", "This should not have happened; the server's log says more.")

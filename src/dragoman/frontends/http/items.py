@@ -1,0 +1,269 @@
+"""From the items of a request to messages. Values in, values out.
+
+What the model said, thought and called between two turns of the user is one message, as it was one answer. A result is
+told with its call; one without is an error, unless the id is ours, which says by itself where it belongs. A message that
+carries the name we gave it brings our marker back.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from dragoman.frontends.http.approvals import Decision, approved_call
+from dragoman.frontends.http.compaction import expanded
+from dragoman.frontends.http.errors import bad_request
+from dragoman.frontends.http.stream import MESSAGE_ID
+from dragoman.lm import (
+    ContentPart,
+    DataPart,
+    JsonObject,
+    Message,
+    Part,
+    Role,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from dragoman.lm.json import decode, encode_text
+from dragoman.lm.parts import STATEFUL_MARKER
+from dragoman.lm.rules import CALL_ID_LIMIT, NAMESPACE
+
+__all__ = ["Told", "arguments_of", "content_of", "data_url", "tell"]
+
+_ROLES: dict[object, Role] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+}
+_NAMED = re.compile(rf"{MESSAGE_ID}\d+_([A-Za-z0-9_-]+)")
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?((?:;[\w.+-]+=[^;,]*)*)(;base64)?,(.*)", re.DOTALL)
+_ITEMS_LIMIT = 20_000
+
+
+@dataclass(slots=True)
+class Told:
+    """What a request tells. `ignored` names what of it cannot be taken."""
+
+    messages: tuple[Message, ...] = ()
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    ignored: list[str] = field(default_factory=list)
+
+
+def tell(items: Sequence[object], model: str) -> Told:
+    """The story of these items. `model` is whom the markers in it were given to."""
+    return _Telling(model).told(items)
+
+
+class _Telling:
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._told = Told()
+        self._messages: list[Message] = []
+        # Of the message that is being put together.
+        self._role: Role | None = None
+        self._parts: list[Part] = []
+        self._called: set[str] = set()
+
+    def told(self, items: Sequence[object]) -> Told:
+        if len(items) > _ITEMS_LIMIT:
+            raise bad_request(f"There are more than {_ITEMS_LIMIT:,} items.", param="input")
+        for index, item in enumerate(items):
+            if not isinstance(item, dict):
+                raise bad_request("An item is an object.", param=f"input[{index}]")
+            self._take(item, f"input[{index}]")
+        self._flush()
+        self._told.messages = tuple(self._messages)
+        return self._told
+
+    def _take(self, item: JsonObject, where: str) -> None:
+        match item.get("type", "message"):
+            case "message":
+                self._message(item, where)
+            case "reasoning":
+                if text := "".join(_thoughts(item)):
+                    self._add("assistant", ThinkingPart(text))
+            case "function_call":
+                call_id, name = _text(item, "call_id", where), _text(item, "name", where)
+                self._call(call_id, name, item.get("arguments"), where)
+            case "function_call_output":
+                call_id = _text(item, "call_id", where)
+                content = tuple(content_of(item.get("output"), f"{where}.output", self._told.ignored))
+                self._result(call_id, content, where)
+            case "mcp_approval_request":
+                call_id = approved_call(_text(item, "id", where))
+                self._call(call_id, _text(item, "name", where), item.get("arguments"), where)
+            case "mcp_approval_response":
+                self._approval(item, where)
+            case "compaction":
+                self._flush()
+                for inner in expanded(_text(item, "encrypted_content", where), where):
+                    self._take(inner, where)
+            case "item_reference":
+                raise bad_request(
+                    "Items are not kept one by one. Send the item itself, or `previous_response_id`.",
+                    param=where,
+                    code="unsupported_item",
+                )
+            case other:
+                self._told.ignored.append(f"{where} ({str(other)[:64]})")
+
+    def _message(self, item: JsonObject, where: str) -> None:
+        role = _ROLES.get(item.get("role"))
+        if role is None:
+            raise bad_request(
+                "The role of a message is user, assistant, system or developer.", param=f"{where}.role"
+            )
+        content = tuple(content_of(item.get("content"), f"{where}.content", self._told.ignored))
+        if role != "assistant":
+            self._flush()
+        named = _NAMED.fullmatch(str(item.get("id"))) if role == "assistant" else None
+        if named:
+            self._add(role, DataPart(STATEFUL_MARKER, f"{self._model}\\{named[1]}".encode()))
+        for part in content:
+            self._add(role, part)
+        if role != "assistant":
+            self._flush()
+
+    def _call(self, call_id: str, name: str, arguments: object, where: str) -> None:
+        if not 1 <= len(call_id) <= CALL_ID_LIMIT:
+            raise bad_request(
+                f"A call id has 1 to {CALL_ID_LIMIT} characters.",
+                param=f"{where}.call_id",
+                code="invalid_call_id",
+            )
+        self._called.add(call_id)
+        self._add("assistant", arguments_of(call_id, name, arguments))
+
+    def _approval(self, item: JsonObject, where: str) -> None:
+        call_id = approved_call(_text(item, "approval_request_id", where))
+        approve, reason = item.get("approve"), item.get("reason")
+        if not isinstance(approve, bool):
+            raise bad_request("`approve` is true or false.", param=f"{where}.approve")
+        self._told.decisions[call_id] = Decision(approve, reason if isinstance(reason, str) else None)
+        self._result(call_id, (), where)
+
+    def _result(self, call_id: str, content: tuple[ContentPart, ...], where: str) -> None:
+        if call_id not in self._called and not call_id.startswith(NAMESPACE):
+            raise bad_request(
+                f"There is no call {call_id[:CALL_ID_LIMIT]!r} that this could be the output of.",
+                param=f"{where}.call_id",
+                code="no_such_call",
+            )
+        self._add("user", ToolResultPart(call_id, content))
+
+    def _add(self, role: Role, part: Part) -> None:
+        if role != self._role:
+            self._flush()
+            self._role = role
+        self._parts.append(part)
+
+    def _flush(self) -> None:
+        if self._role is not None and self._parts:
+            self._messages.append(Message(self._role, tuple(self._parts)))
+        self._role, self._parts = None, []
+
+
+def content_of(content: object, where: str, ignored: list[str]) -> Iterator[ContentPart]:
+    """What a message or a result consists of: a text, or parts of the kinds that the two dialects have."""
+    if content is None:
+        return
+    if isinstance(content, str):
+        if content:
+            yield TextPart(content)
+        return
+    if not isinstance(content, list):
+        raise bad_request("The content is a string or an array of parts.", param=where)
+    for index, part in enumerate(content):
+        place = f"{where}[{index}]"
+        match part:
+            case {"type": "input_text" | "output_text" | "text" | "summary_text", "text": str(text)}:
+                yield TextPart(text)
+            case {"type": "refusal", "refusal": str(text)}:
+                yield TextPart(text)
+            case {"type": "input_image" | "image_url", "image_url": str(url)}:
+                yield _file(url, None, place, ignored)
+            case {"type": "image_url", "image_url": {"url": str(url)}}:
+                yield _file(url, None, place, ignored)
+            case {"type": "input_file", "file_data": str(data)}:
+                name = part.get("filename")
+                yield _file(data, name if isinstance(name, str) else None, place, ignored)
+            case {"type": "file", "file": {"file_data": str(data)}}:
+                yield _file(data, None, place, ignored)
+            case {"type": "input_file", "file_url": str(url)}:
+                yield _file(url, None, place, ignored)
+            case {"type": str(kind)}:
+                raise bad_request(
+                    f"Content of the type {kind[:64]!r} cannot be taken in this form.",
+                    param=place,
+                    code="unsupported_content",
+                )
+            case _:
+                raise bad_request("A part of the content is an object with a type.", param=place)
+
+
+def _file(url: str, name: str | None, where: str, ignored: list[str]) -> ContentPart:
+    """Its bytes, where they are in the request. What is elsewhere is named and not fetched: the address may be anywhere."""
+    if url.startswith("data:"):
+        data = data_url(url)
+        if data is None:
+            raise bad_request(
+                "This is not a data URL that can be read.", param=where, code="invalid_data_url"
+            )
+        return data
+    if url.startswith(("http://", "https://")):
+        ignored.append(f"{where} (not fetched)")
+        return TextPart(f"[{name or 'A file'} at {url}]")
+    try:
+        return DataPart("application/octet-stream", base64.b64decode(url, validate=True))
+    except (binascii.Error, ValueError):
+        raise bad_request("This is neither an address nor base64.", param=where) from None
+
+
+def data_url(url: str) -> DataPart | None:
+    found = _DATA_URL.fullmatch(url)
+    if found is None:
+        return None
+    try:
+        data = base64.b64decode(found[4], validate=True) if found[3] else unquote_to_bytes(found[4])
+    except (binascii.Error, ValueError):
+        return None
+    return DataPart(found[1] or "text/plain", data)
+
+
+def arguments_of(call_id: str, name: str, arguments: object) -> ToolCallPart:
+    """A call of the history. Arguments that are no object are kept as they were written."""
+    if arguments is None or arguments == "":
+        return ToolCallPart(call_id, name, {})
+    try:
+        value = decode(arguments) if isinstance(arguments, str) else arguments
+    except msgspec.DecodeError:
+        value = None
+    if isinstance(value, dict):
+        return ToolCallPart(call_id, name, value)
+    return ToolCallPart(
+        call_id, name, {}, arguments if isinstance(arguments, str) else encode_text(arguments)
+    )
+
+
+def _thoughts(item: JsonObject) -> Iterator[str]:
+    for name in ("content", "summary"):
+        parts = item.get(name)
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict) and isinstance(part.get("text"), str):
+                yield str(part["text"])
+
+
+def _text(item: JsonObject, name: str, where: str) -> str:
+    value = item.get(name)
+    if not isinstance(value, str) or not value:
+        raise bad_request(f"`{name}` is a text.", param=f"{where}.{name}")
+    return value

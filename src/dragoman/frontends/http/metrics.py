@@ -1,0 +1,88 @@
+"""Counts for Prometheus, in its text format. Every label has a fixed set of values: no client can make new ones."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+__all__ = ["Metrics"]
+
+_ROUTES = frozenset(
+    {
+        "/v1/responses",
+        "/v1/responses/{id}",
+        "/v1/responses/compact",
+        "/v1/chat/completions",
+        "/v1/models",
+        "/healthz",
+        "/metrics",
+        "/openapi.json",
+    }
+)
+# From a scripted model to an agent that works for an hour.
+_SECONDS = (0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3_600)
+
+
+class Metrics:
+    def __init__(self, models: Iterable[str]) -> None:
+        self._models = frozenset(models)
+        self._requests: Counter[tuple[str, int]] = Counter()
+        self._responses: Counter[tuple[str, str]] = Counter()
+        self._tokens: Counter[tuple[str, str]] = Counter()
+        self._buckets = [0] * (len(_SECONDS) + 1)
+        self._seconds = 0.0
+        self.under_way = 0
+        self.sockets = 0
+
+    def request(self, route: str, status: int) -> None:
+        self._requests[route if route in _ROUTES else "other", status] += 1
+
+    def response(self, model: str, outcome: str, seconds: float) -> None:
+        """`outcome` is one of our own words."""
+        self._responses[self._known(model), outcome] += 1
+        self._buckets[bisect_left(_SECONDS, seconds)] += 1
+        self._seconds += seconds
+
+    def tokens(self, model: str, usage: object) -> None:
+        match usage:
+            case {"input_tokens": int(given), "output_tokens": int(made)}:
+                self._tokens[self._known(model), "input"] += given
+                self._tokens[self._known(model), "output"] += made
+            case _:
+                return
+
+    def _known(self, model: str) -> str:
+        return model if model in self._models else "other"
+
+    def text(self) -> str:
+        return "\n".join((*self._lines(), ""))
+
+    def _lines(self) -> Iterator[str]:
+        yield from _head("dragoman_http_requests_total", "counter", "Requests by route and status.")
+        for (route, status), count in sorted(self._requests.items()):
+            yield f'dragoman_http_requests_total{{route="{route}",status="{status}"}} {count}'
+        yield from _head("dragoman_responses_total", "counter", "Answers by model and what became of them.")
+        for (model, outcome), count in sorted(self._responses.items()):
+            yield f'dragoman_responses_total{{model="{model}",outcome="{outcome}"}} {count}'
+        yield from _head("dragoman_tokens_total", "counter", "Tokens, where a model tells them.")
+        for (model, direction), count in sorted(self._tokens.items()):
+            yield f'dragoman_tokens_total{{model="{model}",direction="{direction}"}} {count}'
+        yield from _head("dragoman_responses_under_way", "gauge", "Answers under way now.")
+        yield f"dragoman_responses_under_way {self.under_way}"
+        yield from _head("dragoman_websockets_open", "gauge", "WebSockets open now.")
+        yield f"dragoman_websockets_open {self.sockets}"
+        yield from _head(
+            "dragoman_response_seconds", "histogram", "From the request to the end of its answer."
+        )
+        total = 0
+        for bound, count in zip((*map(str, _SECONDS), "+Inf"), self._buckets, strict=True):
+            total += count
+            yield f'dragoman_response_seconds_bucket{{le="{bound}"}} {total}'
+        yield f"dragoman_response_seconds_sum {self._seconds}"
+        yield f"dragoman_response_seconds_count {total}"
+
+
+def _head(name: str, kind: str, words: str) -> Iterator[str]:
+    yield f"# HELP {name} {words}"
+    yield f"# TYPE {name} {kind}"

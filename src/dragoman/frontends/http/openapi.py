@@ -1,0 +1,99 @@
+"""A description of this API in its own terms: what is served, what each takes, and how errors look."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dragoman import __version__
+from dragoman.frontends.http.asked import CompactBody, CreateBody
+from dragoman.frontends.http.chat import ChatBody
+from dragoman.lm import JsonObject
+
+__all__ = ["description"]
+
+_JSON = "application/json"
+
+
+def description() -> JsonObject:
+    """OpenAPI 3.1. The bodies are generated from the types that read them."""
+    bodies = (CreateBody, CompactBody, ChatBody)
+    schemas, components = msgspec.json.schema_components(
+        bodies,
+        schema_hook=lambda _type: {"description": "Anything."},
+        ref_template="#/components/schemas/{name}",
+    )
+    create, compact, chat = ({"content": {_JSON: {"schema": schema}}, "required": True} for schema in schemas)
+    by_id = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Dragoman", "version": __version__},
+        "paths": {
+            "/v1/responses": {"post": _operation("Create a response.", body=create, streams=True)},
+            "/v1/responses/compact": {"post": _operation("Pack a history into one item.", body=compact)},
+            "/v1/responses/{id}": {
+                "get": _operation("A response that was stored.", parameters=by_id),
+                "delete": _operation("Forget a response.", parameters=by_id),
+            },
+            "/v1/chat/completions": {
+                "post": _operation("Create a chat completion.", body=chat, streams=True)
+            },
+            "/v1/models": {"get": _operation("The models that are configured.")},
+            "/v1/models/{id}": {"get": _operation("One of them.", parameters=by_id)},
+            "/healthz": {"get": _operation("Whether the server is up.", is_open=True)},
+            "/metrics": {"get": _operation("Counts, for Prometheus.", form="text/plain")},
+        },
+        "components": {
+            "schemas": {**components, "Error": _ERROR},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"key": []}],
+    }
+
+
+_ERROR: JsonObject = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
+
+
+def _operation(
+    summary: str,
+    *,
+    body: JsonObject | None = None,
+    parameters: list[JsonObject] | None = None,
+    streams: bool = False,
+    form: str = _JSON,
+    is_open: bool = False,
+) -> JsonObject:
+    content: JsonObject = {form: {"schema": {"type": "string" if form != _JSON else "object"}}}
+    if streams:
+        content["text/event-stream"] = {"schema": {"type": "string"}}
+    operation: JsonObject = {
+        "summary": summary,
+        "responses": {
+            "200": {"description": "Done.", "content": content},
+            "default": {
+                "description": "What is wrong, and what to do about it.",
+                "content": {_JSON: {"schema": {"$ref": "#/components/schemas/Error"}}},
+            },
+        },
+    }
+    if body is not None:
+        operation["requestBody"] = body
+    if parameters is not None:
+        operation["parameters"] = parameters
+    if is_open:
+        operation["security"] = []
+    return operation

@@ -1,0 +1,160 @@
+"""Responses over a WebSocket: one after the other, each begun by `response.create` and told in the same events.
+
+What was not to be stored is remembered for as long as the socket is open, so that the next turn can go on from it; a turn
+that goes on from such a response and fails takes it along, as the specification asks. A client that goes away cancels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from starlette.types import Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from dragoman.frontends.http.answering import Answer
+from dragoman.frontends.http.asked import Asked, object_of, read_create
+from dragoman.frontends.http.door import CONNECTION
+from dragoman.frontends.http.errors import ApiError, bad_request, unexpected
+from dragoman.frontends.http.histories import Local
+from dragoman.frontends.http.service import Client, Prepared, Service
+from dragoman.lm import JsonObject
+from dragoman.lm.json import encode_text
+
+__all__ = ["Socket"]
+
+_log = logging.getLogger(__name__)
+
+# The specification's limit for one connection.
+_LIMIT_SECONDS = 60 * 60.0
+# Turns that were sent ahead of the one under way. They are taken one by one; a client that sends more waits.
+_AHEAD = 8
+_GOING_AWAY = 1001
+# Most are idle between two turns.
+_SOCKETS_A_RESPONSE = 8
+
+
+class Socket:
+    """An endpoint for Starlette."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        metrics = self._service.metrics
+        if metrics.sockets >= _SOCKETS_A_RESPONSE * self._service.serve.max_responses:
+            raise ApiError(429, "too_many_requests", "There are too many WebSockets open.", retry_after=1)
+        socket = WebSocket(scope, receive, send)
+        await socket.accept()
+        metrics.sockets += 1
+        try:
+            await _Session(self._service, socket).run()
+        finally:
+            metrics.sockets -= 1
+
+
+class _Session:
+    def __init__(self, service: Service, socket: WebSocket) -> None:
+        self._service = service
+        self._socket = socket
+        self._client = Client(
+            socket.scope[CONNECTION], socket.headers.get("x-dragoman-approvals", "").lower() == "items"
+        )
+        self._local = Local()
+        self._turns: asyncio.Queue[str | None] = asyncio.Queue(_AHEAD)
+        self._answer: Answer | None = None
+        self._deadline = asyncio.get_running_loop().time() + _LIMIT_SECONDS
+
+    async def run(self) -> None:
+        reading = asyncio.create_task(self._read())
+        try:
+            while (turn := await self._next()) is not None:
+                await self._serve(turn)
+        except (WebSocketDisconnect, OSError, RuntimeError):
+            # Gone in the middle of a write; Starlette says so in three ways.
+            _log.debug("a WebSocket client has gone")
+        finally:
+            reading.cancel()
+            await asyncio.wait({reading})
+
+    async def _next(self) -> str | None:
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                return await self._turns.get()
+        except TimeoutError:
+            error = bad_request(
+                "This connection has been open for an hour. Open another one.",
+                code="websocket_connection_limit_reached",
+            )
+            await self._refuse(error)
+            await self._socket.close(_GOING_AWAY)
+            return None
+
+    async def _read(self) -> None:
+        """What the client sends, and that it has gone, also while an answer is under way."""
+        try:
+            while True:
+                message = await self._socket.receive()
+                if message["type"] == "websocket.disconnect":
+                    break
+                await self._turns.put(
+                    message.get("text") or (message.get("bytes") or b"").decode("utf-8", "replace")
+                )
+        finally:
+            if self._answer is not None:
+                self._answer.cancel()
+            while self._turns.full():
+                self._turns.get_nowait()
+            self._turns.put_nowait(None)
+
+    async def _serve(self, turn: str) -> None:
+        previous: str | None = None
+        try:
+            value = _turn(turn)
+            named = value.get("previous_response_id")
+            previous = named if isinstance(named, str) else None
+            asked = read_create(value, self._socket.headers, over_websocket=True)
+            failed = await self._respond(self._service.prepare(asked, self._client, self._local), asked)
+        except ApiError as error:
+            failed = True
+            await self._refuse(error)
+        except Exception as error:
+            if isinstance(error, WebSocketDisconnect | OSError | RuntimeError):
+                raise
+            _log.exception("a turn of a WebSocket failed")
+            failed = True
+            await self._refuse(unexpected())
+        if failed and previous is not None:
+            self._local.pop(previous, None)
+
+    async def _respond(self, prepared: Prepared, asked: Asked) -> bool:
+        """Whether it failed after it had begun; before, it raises."""
+        if not asked.generates:
+            for event in (*prepared.stream.begin(), *self._service.completed(prepared, self._local)):
+                await self._send(event)
+            return False
+        async with self._service.answering(prepared.model, prepared.request) as answer:
+            self._answer = answer
+            try:
+                await answer.begun()
+                async for event in self._service.events(prepared, answer, self._local):
+                    await self._send(event)
+            finally:
+                self._answer = None
+        return prepared.resource.status == "failed"
+
+    async def _refuse(self, error: ApiError) -> None:
+        with suppress(WebSocketDisconnect, OSError, RuntimeError):
+            await self._send({"type": "error", "status": error.status, "error": error.payload})
+
+    async def _send(self, event: JsonObject) -> None:
+        """Each event is one message."""
+        await self._socket.send_text(encode_text(event))
+
+
+def _turn(text: str) -> JsonObject:
+    value = object_of(text)
+    if value.get("type") != "response.create":
+        raise bad_request("A turn begins with `response.create`.", param="type")
+    return value

@@ -1,0 +1,93 @@
+"""Runs the server: a socket of our own, so that a port that is taken is told in a sentence, and an end that drains.
+
+The first signal lets answers that are under way finish, for a while; a second one does not. Then every agent is ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+
+from dragoman.config import Serve
+from dragoman.frontends.http.app import build_app
+from dragoman.frontends.http.door import HEADER_BYTES
+from dragoman.frontends.http.gate import Gate
+from dragoman.frontends.http.service import Service
+
+__all__ = ["PortTaken", "bound", "serve"]
+
+_log = logging.getLogger(__name__)
+
+_BACKLOG = 1_024
+_MEGABYTE = 1_000_000
+
+
+class PortTaken(Exception):
+    """The address cannot be listened at. The text says why."""
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens there."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise PortTaken(error.strerror or str(error)) from error
+    listening.set_inheritable(False)
+    return listening
+
+
+async def serve(service: Service, gate: Gate, listening: socket.socket) -> bool:
+    """Until a signal. Returns whether it was an interrupt."""
+    settings: Serve = service.serve
+    server = _Server(
+        uvicorn.Config(
+            build_app(service, gate),
+            # Ours: logs go where the others do, and nothing of a request but its path is in them.
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            # Headers that name another client are for those behind a proxy, and there is none.
+            proxy_headers=False,
+            h11_max_incomplete_event_size=HEADER_BYTES,
+            http="h11",
+            ws="websockets-sansio",
+            ws_max_size=int(settings.max_body_megabytes * _MEGABYTE),
+            timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
+        )
+    )
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, server.told, each)
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(each)
+        listening.close()
+    return server.was_interrupted
+
+
+class _Server(uvicorn.Server):
+    """Without signal handlers of its own: it would raise the signal again when it has ended well."""
+
+    was_interrupted = False
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def told(self, number: signal.Signals) -> None:
+        self.was_interrupted |= number == signal.SIGINT
+        if self.should_exit:
+            self.force_exit = True
+        else:
+            _log.info("ending: answers that are under way may finish")
+        self.should_exit = True

@@ -1,0 +1,259 @@
+"""From what a client asks to what a model is asked, and to the response that is kept.
+
+HTTP and WebSocket differ in how they are read and written; everything between is here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from dragoman.backends.agent.grants import Grants
+from dragoman.config import Serve
+from dragoman.frontends.http.answering import Answer
+from dragoman.frontends.http.approvals import APPROVAL_TOOLS, is_approval, with_proofs
+from dragoman.frontends.http.asked import IGNORED, Asked, CompactBody, items_of
+from dragoman.frontends.http.compaction import compacted, expanded
+from dragoman.frontends.http.errors import ApiError, bad_request, of_model
+from dragoman.frontends.http.histories import Chain, Histories, Kept, Local
+from dragoman.frontends.http.items import tell
+from dragoman.frontends.http.metrics import Metrics
+from dragoman.frontends.http.resource import Resource, new_id
+from dragoman.frontends.http.stream import ReasoningEvents, ResponseStream
+from dragoman.lm import (
+    Consumer,
+    Features,
+    JsonObject,
+    LanguageModel,
+    LanguageModelError,
+    Message,
+    ModelInfo,
+    Request,
+    RequestOptions,
+    estimate_tokens,
+    system,
+)
+from dragoman.store import ResponseStore
+
+__all__ = ["FEATURES", "Client", "Models", "Prepared", "Service"]
+
+# What our dialects can carry. Pictures have no place in them, and are told as a line.
+FEATURES = Features(thinking=True, keeps_parts_of_failures=True, unparsed_calls=True, reports=True)
+_METADATA_LENGTH = 512
+
+
+class Models(Protocol):
+    """The models that are configured, and what they share."""
+
+    @property
+    def grants(self) -> Grants: ...
+
+    async def learn(self) -> None: ...
+
+    def infos(self) -> tuple[ModelInfo, ...]: ...
+
+    def get(self, model_id: str) -> LanguageModel: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who asks: never a key, only what is made of one."""
+
+    connection: str
+    # Wants requests for approval as items.
+    approves_items: bool = False
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A request that can be put to its model."""
+
+    model: LanguageModel
+    request: Request
+    stream: ResponseStream
+    asked: Asked
+    client: Client
+    chain: Chain
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def resource(self) -> Resource:
+        return self.stream.resource
+
+
+class Service:
+    def __init__(self, models: Models, serve: Serve, store: ResponseStore | None = None) -> None:
+        self.models = models
+        self.serve = serve
+        self.histories = Histories(store if serve.store else None)
+        self.metrics = Metrics(model.id for model in models.infos())
+        self._under_way = 0
+
+    def model(self, model_id: str) -> LanguageModel:
+        try:
+            return self.models.get(model_id)
+        except LanguageModelError as error:
+            raise of_model(error) from error
+
+    @asynccontextmanager
+    async def answering(self, model: LanguageModel, request: Request) -> AsyncIterator[Answer]:
+        """An answer under way, if there is room for it, and counted when it is over."""
+        if self._under_way >= self.serve.max_responses:
+            raise ApiError(
+                429,
+                "too_many_requests",
+                f"{self._under_way} answers are under way, which is as many as there may be.",
+                retry_after=1,
+            )
+        self._under_way += 1
+        self.metrics.under_way = self._under_way
+        began = time.monotonic()
+        answer = Answer(model, request)
+        try:
+            async with answer:
+                yield answer
+        finally:
+            self._under_way -= 1
+            self.metrics.under_way = self._under_way
+            outcome = "cancelled" if answer.was_cancelled else answer.outcome
+            self.metrics.response(model.info.id, outcome, time.monotonic() - began)
+
+    async def events(
+        self, prepared: Prepared, answer: Answer, local: Local | None = None
+    ) -> AsyncIterator[JsonObject]:
+        """A response from its first event to its last. One that is cancelled just ends."""
+        for event in prepared.stream.begin():
+            yield event
+        try:
+            async for part in answer.parts():
+                for event in prepared.stream.take(part):
+                    yield event
+        except ApiError as error:
+            for event in prepared.stream.fail(error):
+                yield event
+            return
+        if not answer.is_cancelled:
+            for event in self.completed(prepared, local):
+                yield event
+            answer.outcome = prepared.resource.status
+
+    def prepare(self, asked: Asked, client: Client, local: Local | None = None) -> Prepared:
+        model = self.model(asked.model)
+        chain = self.histories.chain(asked.previous, client.connection, local)
+        if asked.consumer_id is not None and chain.consumer_id not in (None, asked.consumer_id):
+            raise bad_request(
+                "The previous response belongs to another conversation than the header x-conversation-id names.",
+                param="previous_response_id",
+                code="conflicting_ids",
+            )
+        told = tell([*chain.items, *asked.items], asked.model)
+        messages = with_proofs(told.messages, told.decisions, self.models.grants)
+        if asked.instructions:
+            messages = (system(asked.instructions), *messages)
+        takes = model.info.takes_options
+        ignored = (*asked.ignored, *told.ignored, *(() if takes else asked.options))
+        request = self.request(
+            messages,
+            asked,
+            client,
+            takes_options=takes,
+            consumer_id=asked.consumer_id or chain.consumer_id,
+        )
+        resource = Resource(
+            id=new_id("resp"),
+            model=asked.model,
+            created_at=int(time.time()),
+            asked=asked.echoed,
+            metadata={**asked.metadata, **_named(ignored)},
+            previous=asked.previous,
+            is_stored=asked.is_stored and self.histories.stores,
+        )
+        reasoning: ReasoningEvents = self.serve.reasoning_events
+        stream = ResponseStream(
+            resource,
+            reasoning=reasoning,
+            as_approval=is_approval if client.approves_items else lambda _call: False,
+        )
+        return Prepared(model, request, stream, asked, client, chain, ignored)
+
+    def request(
+        self,
+        messages: tuple[Message, ...],
+        asked: Asked,
+        client: Client,
+        *,
+        takes_options: bool,
+        consumer_id: str | None,
+    ) -> Request:
+        options: JsonObject = dict(asked.options) if takes_options else {}
+        if consumer_id is not None:
+            options["_conversationId"] = consumer_id
+        # Only an agent asks for permission; to a model they would be tools like any other.
+        approvals = APPROVAL_TOOLS if client.approves_items and not takes_options else ()
+        return Request(
+            messages,
+            RequestOptions(
+                tools=(*asked.offer.tools, *approvals), tool_mode=asked.offer.mode, model_options=options
+            ),
+            Consumer("http", client.connection, features=FEATURES),
+        )
+
+    def completed(self, prepared: Prepared, local: Local | None = None) -> Iterator[JsonObject]:
+        """The last events of a response, which is kept before anybody hears of its end."""
+        events = list(prepared.stream.complete(int(time.time())))
+        resource, asked = prepared.resource, prepared.asked
+        self.metrics.tokens(resource.model, resource.usage)
+        kept = Kept(
+            asked.items,
+            resource.as_json(),
+            asked.previous,
+            asked.consumer_id or prepared.chain.consumer_id,
+        )
+        if resource.is_stored:
+            self.histories.keep(resource.id, kept, prepared.client.connection, prepared.chain.ids)
+        elif local is not None:
+            local.keep(resource.id, kept)
+        return iter(events)
+
+    def compact(self, body: CompactBody, client: Client) -> JsonObject:
+        model = self.model(body.model)
+        chain = self.histories.chain(body.previous_response_id, client.connection)
+        items = [
+            inner
+            for item in (*chain.items, *items_of(body.input))
+            for inner in (
+                expanded(str(item.get("encrypted_content")), "input")
+                if item.get("type") == "compaction"
+                else [item]
+            )
+        ]
+        if not items:
+            raise bad_request("There is nothing to compact.", param="input")
+        told = tell(items, body.model)
+        if body.instructions:
+            items.insert(0, {"type": "message", "role": "system", "content": body.instructions})
+        packed = compacted(items)
+        before = sum(model.count_tokens(message) for message in told.messages)
+        after = estimate_tokens(packed)
+        return {
+            "id": new_id("resp"),
+            "object": "response.compaction",
+            "created_at": int(time.time()),
+            "output": [{"type": "compaction", "id": new_id("cmp"), "encrypted_content": packed}],
+            "usage": {
+                "input_tokens": before,
+                "input_tokens_details": {"cached_tokens": 0},
+                "output_tokens": after,
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": before + after,
+            },
+        }
+
+
+def _named(ignored: tuple[str, ...]) -> JsonObject:
+    return {IGNORED: ", ".join(ignored)[:_METADATA_LENGTH]} if ignored else {}

@@ -1,0 +1,235 @@
+"""From parts to the events of a response. Values in, values out: no I/O, no clock.
+
+A response is a list of items, one open at a time. Text opens a *message* with one part of text, thinking a *reasoning*
+item; more of the same goes on in it, anything else closes it first. A call is an item that is complete at once. So the
+order of events is that of the specification, whatever a model does:
+
+    response.created, response.in_progress,
+    { output_item.added, { content_part.added, delta…, done, content_part.done }, output_item.done },
+    response.completed | response.incomplete | error, response.failed
+
+An item that is open when the response stops early is incomplete, and is the last. Every event has the next number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeAlias
+
+from dragoman.frontends.http.approvals import approval_item
+from dragoman.frontends.http.errors import ApiError
+from dragoman.frontends.http.resource import Resource, new_id
+from dragoman.lm import DataPart, JsonObject, Part, Stopped, TextPart, ThinkingPart, ToolCallPart
+from dragoman.lm.json import decode, encode_text
+from dragoman.lm.parts import STATEFUL_MARKER, STOPPED, USAGE
+
+__all__ = ["MESSAGE_ID", "ReasoningEvents", "ResponseStream"]
+
+# The specification's names for the events of thinking, or those that OpenAI and most servers send.
+ReasoningEvents: TypeAlias = Literal["spec", "openai"]
+_REASONING: dict[ReasoningEvents, str] = {"spec": "response.reasoning", "openai": "response.reasoning_text"}
+# A message is named after our marker, so that a client which gives its items back proves where they belong.
+MESSAGE_ID = "msg_"
+
+_Kind: TypeAlias = Literal["text", "refusal", "thought"]
+
+
+class ResponseStream:
+    """One response as it is told. `resource` is what it comes to."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        *,
+        reasoning: ReasoningEvents = "spec",
+        as_approval: Callable[[ToolCallPart], bool] = lambda _call: False,
+        new_id: Callable[[str], str] = new_id,
+    ) -> None:
+        """`as_approval` says which calls are told as requests for an approval."""
+        self.resource = resource
+        self._reasoning = _REASONING[reasoning]
+        self._as_approval = as_approval
+        self._new_id = new_id
+        self._number = 0
+        self._open: _Open | None = None
+        self._marker: str | None = None
+        self._stop: Stopped | None = None
+
+    def begin(self) -> Iterator[JsonObject]:
+        yield self._whole("response.created")
+        yield self._whole("response.in_progress")
+
+    def take(self, part: Part) -> Iterator[JsonObject]:
+        match part:
+            case TextPart(value=text):
+                yield from self._say("text", text)
+            case ThinkingPart():
+                yield from self._say("thought", part.text)
+            case ToolCallPart():
+                yield from self._close()
+                yield from self._call(part)
+            case DataPart(mime_type=mime_type) if mime_type == STATEFUL_MARKER:
+                self._marker = part.data.rpartition(b"\\")[2].decode("ascii", "replace")
+            case DataPart(mime_type=mime_type) if mime_type == USAGE:
+                self.resource.usage = usage_of(part)
+            case DataPart(mime_type=mime_type) if mime_type == STOPPED:
+                self._stop = Stopped.of(part)
+            case _:
+                # Between programs, and not of this kind.
+                pass
+
+    def complete(self, now: int) -> Iterator[JsonObject]:
+        """The model has said all that it will."""
+        stop = self._stop
+        if stop is None:
+            yield from self._close()
+            self.resource.status, self.resource.completed_at = "completed", now
+            yield self._whole("response.completed")
+            return
+        if stop.reason == "content_filter":
+            # Whatever was said before, the last words are that there will be no more.
+            yield from self._say("refusal", stop.words)
+        yield from self._close("incomplete")
+        self.resource.status, self.resource.stop = "incomplete", stop.reason
+        yield self._whole("response.incomplete")
+
+    def fail(self, error: ApiError) -> Iterator[JsonObject]:
+        yield from self._close("incomplete")
+        self.resource.status, self.resource.error = "failed", error
+        yield self._event("error", {"error": error.payload})
+        yield self._whole("response.failed")
+
+    # Items.
+
+    def _say(self, kind: _Kind, text: str) -> Iterator[JsonObject]:
+        if not text:
+            return
+        if self._open is None or self._open.kind != kind:
+            yield from self._close()
+            yield from self._begin(kind)
+        item = self._open
+        if item is None:
+            raise AssertionError("an item was just opened")
+        item.said.append(text)
+        yield self._event(f"{self._stem(kind)}.delta", {**item.place, "delta": text, **_logprobs(kind)})
+
+    def _begin(self, kind: _Kind) -> Iterator[JsonObject]:
+        index = len(self.resource.output)
+        if kind == "thought":
+            id_ = self._new_id("rs")
+        elif self._marker:
+            id_ = f"{MESSAGE_ID}{index}_{self._marker}"
+        else:
+            id_ = self._new_id("msg")
+        self._open = item = _Open(kind, id_, index)
+        self.resource.output.append(item.as_json("in_progress"))
+        added = {"output_index": index, "item": item.as_json("in_progress", [])}
+        yield self._event("response.output_item.added", added)
+        yield self._event("response.content_part.added", {**item.place, "part": item.part("")})
+
+    def _close(self, status: Literal["completed", "incomplete"] = "completed") -> Iterator[JsonObject]:
+        item, self._open = self._open, None
+        if item is None:
+            return
+        text = "".join(item.said)
+        name = "refusal" if item.kind == "refusal" else "text"
+        done = {**item.place, name: text, **_logprobs(item.kind)}
+        yield self._event(f"{self._stem(item.kind)}.done", done)
+        yield self._event("response.content_part.done", {**item.place, "part": item.part(text)})
+        self.resource.output[item.index] = whole = item.as_json(status, [item.part(text)])
+        yield self._event("response.output_item.done", {"output_index": item.index, "item": whole})
+
+    def _call(self, call: ToolCallPart) -> Iterator[JsonObject]:
+        index = len(self.resource.output)
+        if self._as_approval(call):
+            item = approval_item(call)
+            self.resource.output.append(item)
+            yield self._event("response.output_item.added", {"output_index": index, "item": item})
+            yield self._event("response.output_item.done", {"output_index": index, "item": item})
+            return
+        arguments = call.unparsed if call.unparsed is not None else encode_text(call.input)
+        item = {
+            "type": "function_call",
+            "id": self._new_id("fc"),
+            "call_id": call.call_id,
+            "name": call.name,
+            "arguments": arguments,
+            "status": "completed",
+        }
+        self.resource.output.append(item)
+        begun = {**item, "arguments": "", "status": "in_progress"}
+        place = {"item_id": item["id"], "output_index": index}
+        yield self._event("response.output_item.added", {"output_index": index, "item": begun})
+        yield self._event("response.function_call_arguments.delta", {**place, "delta": arguments})
+        yield self._event("response.function_call_arguments.done", {**place, "arguments": arguments})
+        yield self._event("response.output_item.done", {"output_index": index, "item": item})
+
+    # Events.
+
+    def _stem(self, kind: _Kind) -> str:
+        return {"text": "response.output_text", "refusal": "response.refusal", "thought": self._reasoning}[
+            kind
+        ]
+
+    def _whole(self, kind: str) -> JsonObject:
+        return self._event(kind, {"response": self.resource.as_json()})
+
+    def _event(self, kind: str, fields: JsonObject) -> JsonObject:
+        event: JsonObject = {"type": kind, "sequence_number": self._number, **fields}
+        self._number += 1
+        return event
+
+
+class _Open:
+    """The item that is being told."""
+
+    def __init__(self, kind: _Kind, id_: str, index: int) -> None:
+        self.kind: _Kind = kind
+        self.id = id_
+        self.index = index
+        self.said: list[str] = []
+
+    @property
+    def place(self) -> JsonObject:
+        return {"item_id": self.id, "output_index": self.index, "content_index": 0}
+
+    def part(self, text: str) -> JsonObject:
+        match self.kind:
+            case "text":
+                return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+            case "refusal":
+                return {"type": "refusal", "refusal": text}
+            case "thought":
+                return {"type": "reasoning_text", "text": text}
+
+    def as_json(self, status: str, content: list[JsonObject] | None = None) -> JsonObject:
+        content = content if content is not None else []
+        if self.kind == "thought":
+            return {
+                "type": "reasoning",
+                "id": self.id,
+                "summary": [],
+                "content": content,
+                "encrypted_content": None,
+                "status": status,
+            }
+        return {"type": "message", "id": self.id, "status": status, "role": "assistant", "content": content}
+
+
+def _logprobs(kind: _Kind) -> JsonObject:
+    """The official client's types have the field without a default."""
+    return {"logprobs": []} if kind == "text" else {}
+
+
+def usage_of(part: DataPart) -> JsonObject | None:
+    match decode(part.data):
+        case {"prompt_tokens": int(prompt), "completion_tokens": int(completion), "total_tokens": int(total)}:
+            return {
+                "input_tokens": prompt,
+                "input_tokens_details": {"cached_tokens": 0},
+                "output_tokens": completion,
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": total,
+            }
+        case _:
+            return None

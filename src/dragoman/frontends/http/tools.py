@@ -1,0 +1,103 @@
+"""What a request says of tools, in the two dialects, as what a model is offered.
+
+A choice that the model cannot be held to is refused, never ignored: `required`, or one function by its name, is for models
+that can be made to call. `none` offers nothing, so that nothing can be called.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dragoman.frontends.http.errors import bad_request
+from dragoman.lm import JsonObject, ToolDefinition, ToolMode
+
+__all__ = ["Offer", "chosen", "functions_of"]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# More than the strictest consumer takes, by a factor of ten.
+_MOST_TOOLS = 1_280
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    tools: tuple[ToolDefinition, ...] = ()
+    mode: ToolMode = "auto"
+
+
+def functions_of(tools: Sequence[object], ignored: list[str]) -> tuple[ToolDefinition, ...]:
+    """The functions among them. Tools that a server would have to run itself are not here, and are named."""
+    if len(tools) > _MOST_TOOLS:
+        raise bad_request(f"There are more than {_MOST_TOOLS:,} tools.", param="tools")
+    found: dict[str, ToolDefinition] = {}
+    for index, tool in enumerate(tools):
+        where = f"tools[{index}]"
+        if not isinstance(tool, dict) or not isinstance(kind := tool.get("type"), str):
+            raise bad_request("A tool is an object with a type.", param=where)
+        if kind != "function":
+            ignored.append(f"{where} ({kind[:64]})")
+            continue
+        # The older dialect has everything one level deeper.
+        nested = tool.get("function")
+        definition = _definition(nested if isinstance(nested, dict) else tool, where)
+        if definition.name in found:
+            raise bad_request(f"Two tools have the name {definition.name!r}.", param=f"{where}.name")
+        found[definition.name] = definition
+    return tuple(found.values())
+
+
+def _definition(function: JsonObject, where: str) -> ToolDefinition:
+    name, description, schema = (function.get(key) for key in ("name", "description", "parameters"))
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise bad_request("A function has a name of 1 to 64 letters, digits, _ and -.", param=f"{where}.name")
+    if schema is not None and not isinstance(schema, dict):
+        raise bad_request("The parameters of a function are a JSON Schema.", param=f"{where}.parameters")
+    return ToolDefinition(name, description if isinstance(description, str) else "", schema)
+
+
+def chosen(choice: object, tools: tuple[ToolDefinition, ...]) -> Offer:
+    match choice:
+        case None | "auto":
+            return Offer(tools)
+        case "none":
+            return Offer()
+        case "required":
+            return Offer(tools, "required")
+        case {"type": "function", "name": str(name)} | {"type": "function", "function": {"name": str(name)}}:
+            return Offer(_named([name], tools), "required")
+        case dict() if choice.get("type") == "allowed_tools":
+            nested = choice.get("allowed_tools")
+            return _allowed(nested if isinstance(nested, dict) else choice, tools)
+        case _:
+            raise bad_request(
+                "The choice is auto, none, required, a function by its name, or allowed tools.",
+                param="tool_choice",
+            )
+
+
+def _allowed(choice: JsonObject, tools: tuple[ToolDefinition, ...]) -> Offer:
+    listed, mode = choice.get("tools"), choice.get("mode", "auto")
+    if not isinstance(listed, list) or mode not in ("auto", "none", "required"):
+        raise bad_request("Allowed tools have a list and a mode.", param="tool_choice")
+    names: list[str] = []
+    for tool in listed:
+        match tool:
+            case {"type": "function", "name": str(name)} | {
+                "type": "function",
+                "function": {"name": str(name)},
+            }:
+                names.append(name)
+            case _:
+                raise bad_request("An allowed tool is a function by its name.", param="tool_choice.tools")
+    if mode == "none":
+        return Offer()
+    return Offer(_named(names, tools), "required" if mode == "required" else "auto")
+
+
+def _named(names: Sequence[str], tools: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
+    by_name = {tool.name: tool for tool in tools}
+    for name in names:
+        if name not in by_name:
+            raise bad_request(f"The tool {name[:64]!r} was not offered.", param="tool_choice")
+    return tuple(by_name[name] for name in dict.fromkeys(names))

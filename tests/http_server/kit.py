@@ -1,0 +1,202 @@
+"""The HTTP front end in this process: an app, models for it, and a client that sees every write."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dragoman.backends.agent.grants import Grants
+from dragoman.backends.scripted import Reply, ScriptedModel, Step
+from dragoman.config import Serve
+from dragoman.frontends.http.app import build_app
+from dragoman.frontends.http.gate import Gate
+from dragoman.frontends.http.service import Service
+from dragoman.lm import GuardedModel, LanguageModel, LanguageModelError, ModelInfo
+from dragoman.store import Database, ResponseStore
+from http_server.stream_check import check_events, check_resource
+
+__all__ = [
+    "DEADLINE",
+    "KEY",
+    "TOOL",
+    "Answered",
+    "Held",
+    "Json",
+    "Site",
+    "function",
+    "scripted",
+    "site_of",
+    "soon",
+]
+
+Json = dict[str, Any]
+_T = TypeVar("_T")
+
+# Longer than anything here takes on a busy machine. Only a test that fails reaches it.
+DEADLINE = 30.0
+KEY = "a-key-of-ours"
+
+
+async def soon(work: Awaitable[_T]) -> _T:
+    return await asyncio.wait_for(work, DEADLINE)
+
+
+def function(name: str) -> Json:
+    schema = {"type": "object", "properties": {"word": {"type": "string"}}}
+    return {"type": "function", "name": name, "description": f"The tool {name}.", "parameters": schema}
+
+
+TOOL = function("look")
+
+
+class Held:
+    """Models that are there already."""
+
+    def __init__(self, grants: Grants | None = None, **models: LanguageModel) -> None:
+        self.grants = grants if grants is not None else Grants()
+        self._models = models
+
+    async def learn(self) -> None:
+        return
+
+    def infos(self) -> tuple[ModelInfo, ...]:
+        return tuple(model.info for model in self._models.values())
+
+    def get(self, model_id: str) -> LanguageModel:
+        if model_id not in self._models:
+            raise LanguageModelError("not_found", f"There is no model {model_id!r}.")
+        return self._models[model_id]
+
+    async def close(self) -> None:
+        return
+
+
+@dataclass
+class Answered:
+    status: int
+    headers: dict[str, str]
+    writes: list[bytes]
+
+    @property
+    def json(self) -> Json:
+        value: Json = json.loads(b"".join(self.writes))
+        return value
+
+    @property
+    def error(self) -> Json:
+        error: Json = self.json["error"]
+        assert set(error) == {"message", "type", "param", "code"}
+        return error
+
+    @property
+    def response(self) -> Json:
+        assert self.status == 200, self.writes
+        check_resource(self.json)
+        return self.json
+
+    @property
+    def data(self) -> list[Json]:
+        """Of each write, which is one event and ends like one; the last is `[DONE]`."""
+        assert self.writes[-1] == b"data: [DONE]\n\n"
+        found = []
+        for write in self.writes[:-1]:
+            assert write.endswith(b"\n\n")
+            assert write.count(b"\n\n") == 1
+            *head, data = write.decode().strip().split("\n")
+            value = json.loads(data.removeprefix("data: "))
+            assert head in ([], [f"event: {value.get('type')}"])
+            found.append(value)
+        return found
+
+    @property
+    def streamed(self) -> Json:
+        """The response that a stream told, with every event checked."""
+        assert self.status == 200, self.writes
+        return check_events(self.data)
+
+
+@dataclass
+class Site:
+    app: Callable[..., Awaitable[None]]
+    service: Service
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    async def post(self, path: str, body: object, **headers: str) -> Answered:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return await self.call("POST", path, content, headers)
+
+    async def create(self, **fields: object) -> Answered:
+        headers = fields.pop("headers", {})
+        assert isinstance(headers, dict)
+        return await self.post("/v1/responses", {"model": "m", **fields}, **headers)
+
+    async def get(self, path: str, **headers: str) -> Answered:
+        return await self.call("GET", path, b"", headers)
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        content: bytes,
+        headers: Mapping[str, str] | None = None,
+        *,
+        leave: asyncio.Event | None = None,
+        heard: Callable[[bytes], None] = lambda _write: None,
+    ) -> Answered:
+        """One request; the client goes when `leave` is set, and otherwise stays."""
+        named = {"host": "127.0.0.1", "content-type": "application/json", **self.headers}
+        named |= {name.lower().replace("_", "-"): value for name, value in (headers or {}).items()}
+        answered = Answered(0, {}, [])
+        incoming = [{"type": "http.request", "body": content, "more_body": False}]
+
+        async def receive() -> Json:
+            if incoming:
+                return incoming.pop()
+            await (leave or asyncio.Event()).wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Json) -> None:
+            if message["type"] == "http.response.start":
+                answered.status = message["status"]
+                answered.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            elif message["body"]:
+                answered.writes.append(message["body"])
+                heard(message["body"])
+
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "path": path.partition("?")[0],
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "scheme": "http",
+            "server": ("127.0.0.1", 8427),
+            "client": ("127.0.0.1", 50_000),
+            "headers": [(name.encode(), value.encode("latin-1")) for name, value in named.items()],
+        }
+        await soon(self.app(scope, receive, send))
+        return answered
+
+
+def site_of(
+    models: Held, *, store: Path | None = None, keys: tuple[str, ...] = (), serve: Serve | None = None
+) -> Iterator[Site]:
+    """A site, and its database closed at the end."""
+    serve = serve or Serve()
+    database = Database.open(store) if store is not None else None
+    service = Service(models, serve, ResponseStore(database) if database is not None else None)
+    headers = {"authorization": f"Bearer {keys[0]}"} if keys else {}
+    yield Site(build_app(service, Gate(keys, serve.cors_origins)), service, headers)
+    if database is not None:
+        database.close()
+
+
+def scripted(*replies: Reply | Step | str, info: ModelInfo | None = None) -> GuardedModel:
+    return GuardedModel(ScriptedModel.of(*replies, info=info))

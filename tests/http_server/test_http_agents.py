@@ -1,0 +1,184 @@
+"""R9, R10: an agent over HTTP, with a real process behind it: conversations, tools, permissions, stops."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bridge.consumer import Bridge
+from fake_agent.steps import prompt
+from http_server.kit import Answered, Held, Json, Site, function, site_of, soon
+from process.living import all_gone
+
+pytestmark = pytest.mark.long
+
+_BOTH = ["allow_once", "reject_once"]
+_RUN: list[object] = ["ask", {"toolCallId": "p", "title": "Run it", "kind": "execute"}, _BOTH]
+_EXECUTE = {"type": "function", "name": "dragoman-agent-action-execute"}
+_ITEMS = {"x_dragoman_approvals": "items"}
+_TOOLS = [function("look"), function("count")]
+
+
+@pytest.fixture
+async def agent(tmp_path: Path) -> AsyncIterator[Site]:
+    bridge = Bridge(tmp_path)
+    for made in site_of(_models(bridge), store=tmp_path / "state"):
+        yield made
+    await bridge.close()
+    await soon(all_gone(bridge.pids))
+
+
+def _models(bridge: Bridge) -> Held:
+    bridge.chat()
+    assert bridge.model is not None
+    return Held(bridge.grants, m=bridge.model)
+
+
+def _said(response: Json) -> str:
+    return "".join(
+        part.get("text", part.get("refusal"))
+        for item in response["output"]
+        if item["type"] == "message"
+        for part in item["content"]
+    )
+
+
+def _place(answered: Answered) -> tuple[str, str, str]:
+    conversation, evidence, kind = answered.headers["x-dragoman-conversation"].split("; ")
+    return conversation, evidence, kind
+
+
+async def test_r10_tools_over_several_turns_in_one_session(agent: Site) -> None:
+    steps = prompt(["all", [["call", "look", {"n": 1}], ["call", "count", {"n": 2}]]], ["say", "both"])
+    first = await agent.create(input=steps, tools=_TOOLS, stream=True)
+    response = first.streamed
+    calls = [item for item in response["output"] if item["type"] == "function_call"]
+    assert {call["name"] for call in calls} == {"look", "count"}
+    results = [
+        {"type": "function_call_output", "call_id": call["call_id"], "output": f"saw {call['name']}"}
+        for call in calls
+    ]
+    # Stateless: the whole history again.
+    history = [{"role": "user", "content": steps}, *response["output"], *results]
+    second = await agent.create(input=history, tools=_TOOLS, stream=True)
+    assert "saw look" in _said(second.streamed)
+    assert "both" in _said(second.streamed)
+    assert (_place(second)[0], _place(second)[2]) == (_place(first)[0], "kind=results")
+    # By the id of the response.
+    third = await agent.create(
+        input=prompt(["say", "third"]), previous_response_id=second.streamed["id"], tools=_TOOLS
+    )
+    assert _said(third.response) == "third"
+    assert _place(third) == (_place(first)[0], "evidence=marker", "kind=prompt")
+
+
+async def test_r10_a_message_that_comes_back_with_its_id_names_its_conversation(agent: Site) -> None:
+    first = await agent.create(input=prompt(["say", "one"]))
+    (message,) = first.response["output"]
+    asked = {"role": "user", "content": prompt(["say", "one"])}
+    after = {"role": "user", "content": prompt(["say", "two"])}
+    named = await agent.create(input=[asked, message, after])
+    assert _place(named) == (_place(first)[0], "evidence=marker", "kind=prompt")
+    # Forged, it is as good as none: the history itself still tells.
+    forged = {**message, "id": message["id"][:-4] + "AAAA"}
+    other = await agent.create(input=[asked, forged, after, {"role": "assistant", "content": "two"}, after])
+    assert _place(other)[1] == "evidence=prefix"
+
+
+async def test_r10_the_clients_own_id_tells_conversations_apart(agent: Site) -> None:
+    hello = prompt(["say", "hello"])
+    first, second = [
+        await agent.create(input=hello, headers={"x_conversation_id": name}) for name in ("a", "b")
+    ]
+    assert _place(first)[0] != _place(second)[0]
+    history = [{"role": "user", "content": hello}, {"role": "assistant", "content": "hello"}]
+    again = await agent.create(
+        input=[*history, {"role": "user", "content": prompt(["say", "on"])}],
+        headers={"x_conversation_id": "b"},
+    )
+    assert _place(again) == (_place(second)[0], "evidence=consumer_id", "kind=prompt")
+
+
+@pytest.mark.parametrize(
+    ("stop", "reason", "finish"),
+    [
+        ("max_tokens", "max_output_tokens", "length"),
+        ("max_turn_requests", "max_output_tokens", "length"),
+        ("refusal", "content_filter", "content_filter"),
+    ],
+)
+async def test_r9_an_agents_stop_reasons_reach_the_client(
+    agent: Site, stop: str, reason: str, finish: str
+) -> None:
+    steps = prompt(["say", "so far"], ["stop", stop])
+    response = (await agent.create(input=steps, stream=True)).streamed
+    assert (response["status"], response["incomplete_details"]) == ("incomplete", {"reason": reason})
+    assert ("refused to go on" in _said(response)) == (stop == "refusal")
+    messages = [{"role": "user", "content": steps}]
+    chat = (await agent.post("/v1/chat/completions", {"model": "m", "messages": messages})).json
+    assert chat["choices"][0]["finish_reason"] == finish
+    assert (chat["choices"][0]["message"]["refusal"] is None) == (stop != "refusal")
+
+
+async def test_r10_a_permission_is_a_function_call_for_a_client_that_offers_one(agent: Site) -> None:
+    asked = (await agent.create(input=prompt(_RUN), tools=[_EXECUTE])).response
+    (call,) = [item for item in asked["output"] if item["type"] == "function_call"]
+    given = json.loads(call["arguments"])
+    assert (call["name"], given["title"]) == ("dragoman-agent-action-execute", "Run it")
+    decision = {"decision": "allow", "nonce": given["nonce"]}
+    output = {"type": "function_call_output", "call_id": call["call_id"], "output": json.dumps(decision)}
+    after = (await agent.create(input=[output], previous_response_id=asked["id"], tools=[_EXECUTE])).response
+    assert "<p: the-allow_once>" in _said(after)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        '{"decision": "deny", "reason": "no"}',
+        '{"decision": "allow"}',
+        '{"decision": "allow", "nonce": "made up"}',
+        "allow",
+        "",
+        '{"decision": true}',
+    ],
+)
+async def test_r10_nothing_but_the_decision_with_its_nonce_grants(agent: Site, output: str) -> None:
+    asked = (await agent.create(input=prompt(_RUN), tools=[_EXECUTE])).response
+    (call,) = [item for item in asked["output"] if item["type"] == "function_call"]
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": output}
+    after = (await agent.create(input=[result], previous_response_id=asked["id"], tools=[_EXECUTE])).response
+    assert "<p: the-reject_once>" in _said(after)
+
+
+@pytest.mark.parametrize("approve", [True, False])
+async def test_r10_a_permission_is_an_item_for_a_client_that_asks_for_that(
+    agent: Site, *, approve: bool
+) -> None:
+    steps = prompt(_RUN)
+    asked = (await agent.create(input=steps, headers=_ITEMS, stream=True)).streamed
+    (item,) = [item for item in asked["output"] if item["type"] == "mcp_approval_request"]
+    assert json.loads(item["arguments"])["title"] == "Run it"
+    answer = {"type": "mcp_approval_response", "approval_request_id": item["id"], "approve": approve}
+    # With the whole history, as a client that keeps it itself.
+    history = [{"role": "user", "content": steps}, *asked["output"], answer]
+    after = (await agent.create(input=history, headers=_ITEMS)).response
+    assert f"<p: the-{'allow' if approve else 'reject'}_once>" in _said(after)
+    # The same answer again is for nothing that is open.
+    again = await agent.create(input=[*history, *after["output"], {"role": "user", "content": prompt(_RUN)}])
+    assert "the-allow_once" not in _said(again.response)
+
+
+async def test_r10_without_either_the_policy_decides_and_says_so(agent: Site) -> None:
+    response = (await agent.create(input=prompt(_RUN))).response
+    assert "<p: the-reject_once>" in _said(response)
+    assert "by the setting" in _said(response)
+
+
+async def test_r10_an_agent_that_does_not_start_is_told_by_the_status(tmp_path: Path) -> None:
+    bridge = Bridge(tmp_path)
+    for made in site_of(_models(bridge)):
+        answered = await made.create(input=prompt(["exit", 3]), stream=True)
+        assert (answered.status, answered.error["code"]) == (500, "agent_failed")
+        assert answered.headers["x-should-retry"] == "false"
+    await bridge.close()

@@ -1,0 +1,169 @@
+"""Who may come in, how much they may bring, and what a browser may do."""
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from dragoman.backends.responses.listing import listed_models
+from dragoman.config import Serve
+from dragoman.frontends.http.gate import Gate
+from http_server.kit import KEY, Held, Site, scripted, site_of
+
+_Make = Callable[..., Site]
+_BODY = {"model": "m", "input": "x"}
+
+
+@pytest.mark.parametrize(
+    "given_", ["", "Bearer", "Bearer other", f"Basic {KEY}", f"Bearer {KEY}x", "Bearer ключ"]
+)
+async def test_r7_without_a_key_nobody_comes_in(site: _Make, given_: str) -> None:
+    made = site("Yes.", keys=(KEY, "second"))
+    encoded = given_.encode().decode("latin-1")
+    for path in ("/v1/models", "/metrics", "/nowhere"):
+        answered = await made.get(path, authorization=encoded)
+        assert (answered.status, answered.error["code"]) == (401, "invalid_api_key")
+    assert (await made.get("/healthz", authorization=encoded)).status == 200
+    assert (await made.get("/v1/models", authorization="bearer second")).status == 200
+
+
+def test_a_connection_is_named_after_its_key_and_does_not_tell_it() -> None:
+    gate = Gate((KEY, "second"))
+    first, second = (gate.connection({"authorization": f"Bearer {key}"}) for key in (KEY, "second"))
+    assert first != second
+    assert KEY not in first
+    assert first == gate.connection({"authorization": f"Bearer  {KEY} "})
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "localhost:8427"}, 200),
+        ({"host": "[::1]:8427"}, 200),
+        ({"host": "127.0.0.1"}, 200),
+        ({"host": "evil.example:8427"}, 403),
+        ({"host": "127.0.0.1.evil.example"}, 403),
+        ({"host": ""}, 403),
+        ({"host": "["}, 403),
+        ({"host": "localhost:8427", "origin": "http://localhost:8427"}, 200),
+        ({"host": "localhost:8427", "origin": "https://evil.example"}, 403),
+        ({"host": "localhost:8427", "origin": "null"}, 403),
+        ({"host": "localhost:8427", "origin": "http://localhost:3000"}, 403),
+    ],
+)
+async def test_without_keys_only_this_machine_is_served_and_no_page_of_another_site(
+    site: _Make, headers: dict[str, str], status: int
+) -> None:
+    assert (await site("Yes.").post("/v1/responses", _BODY, **headers)).status == status
+
+
+async def test_a_page_may_ask_where_that_is_configured(site: _Make) -> None:
+    ui = "http://localhost:3000"
+    closed, open_ = site("Yes."), site("Yes.", serve=Serve(cors_origins=(ui,)))
+    wanted = {"origin": ui, "access_control_request_method": "POST"}
+    assert (
+        "access-control-allow-origin"
+        not in (await closed.call("OPTIONS", "/v1/responses", b"", wanted)).headers
+    )
+    preflight = await open_.call("OPTIONS", "/v1/responses", b"", wanted)
+    assert preflight.headers["access-control-allow-origin"] == ui
+    assert (await open_.post("/v1/responses", _BODY, origin=ui)).status == 200
+
+
+async def test_a_body_has_a_limit_and_is_json(site: _Make) -> None:
+    made = site("Yes.", serve=Serve(max_body_megabytes=0.0002))
+    large = await made.post("/v1/responses", {**_BODY, "instructions": "x" * 300})
+    assert (large.status, large.error["code"]) == (413, "body_too_large")
+    announced = await made.post("/v1/responses", _BODY, content_length="99999")
+    assert announced.status == 413
+    assert (await made.post("/v1/responses", b"{", content_type="text/plain")).status == 415
+    for broken in (b"{", b"[]", b'"x"', b"\xff", b"[" * 5_000):
+        made_ = site("Yes.")
+        answered = await made_.post("/v1/responses", broken)
+        assert (answered.status, answered.error["code"]) == (400, "invalid_json")
+
+
+async def test_what_is_not_there_is_said_in_the_same_form(site: _Make) -> None:
+    made = site("Yes.")
+    assert (await made.get("/v1/nothing")).error["type"] == "not_found"
+    wrong = await made.get("/v1/responses")
+    assert (wrong.status, wrong.headers["allow"]) == (405, "POST")
+    missing = await made.create(input="x", model="gone")
+    assert (missing.status, missing.error["code"]) == (404, "model_not_found")
+
+
+async def test_models_are_listed_as_our_own_client_reads_them(site: _Make) -> None:
+    listing = (await site("Yes.").get("/v1/models")).json
+    (model,) = listed_models(listing)
+    assert (model.id, model.max_input_tokens, model.tool_calling, model.image_input) == (
+        "script",
+        1_000_000,
+        True,
+        True,
+    )
+
+
+async def test_metrics_have_labels_that_no_client_can_add_to(site: _Make) -> None:
+    made = site("Yes.")
+    for path in ("/v1/responses/a", "/v1/responses/b", "/x/1", "/x/2"):
+        await made.get(path)
+    await made.create(input="x", model="made-up")
+    text = (await made.get("/metrics")).writes[0].decode()
+    assert 'route="/v1/responses/{id}",status="404"} 2' in text
+    assert 'route="other",status="404"} 2' in text
+    assert "made-up" not in text
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 2**40) | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=8,
+)
+_PART = st.fixed_dictionaries(
+    {"type": st.sampled_from(["input_text", "input_image", "input_file", "output_text", "refusal", "x"])},
+    optional={"text": _JSON, "image_url": _JSON, "file_data": _JSON, "refusal": _JSON},
+)
+_ITEM = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(
+            ["message", "reasoning", "function_call", "function_call_output", "compaction", "x:y"]
+        )
+        | st.sampled_from(["mcp_approval_request", "mcp_approval_response", "item_reference"])
+    },
+    optional={
+        "role": st.sampled_from(["user", "assistant", "system", "developer", "x"]),
+        "content": st.lists(_PART, max_size=3) | _JSON,
+        "call_id": st.sampled_from(["a", "dg_x", ""]) | _JSON,
+        "id": _JSON,
+        "name": st.just("look") | _JSON,
+        "arguments": _JSON,
+        "output": st.lists(_PART, max_size=2) | _JSON,
+        "encrypted_content": _JSON,
+        "approval_request_id": st.just("mcpr_dg_x") | _JSON,
+        "approve": _JSON,
+    },
+)
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(st.data())
+def test_r7_whatever_a_body_says_it_is_answered_by_rule(data: st.DataObject) -> None:
+    """The description that is published names the fields; each may be anything."""
+
+    async def ask() -> None:
+        (made,) = site_of(Held(m=scripted("Yes.", "Yes.", "Yes.", "Yes.")))
+        description = (await made.get("/openapi.json")).json
+        path = data.draw(st.sampled_from(["/v1/responses", "/v1/responses/compact", "/v1/chat/completions"]))
+        schema = description["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        named = description["components"]["schemas"][schema["$ref"].rpartition("/")[2]]["properties"]
+        names = data.draw(st.lists(st.sampled_from(sorted(set(named) - {"input", "model"})), max_size=3))
+        body = {name: data.draw(_JSON, label=name) for name in names}
+        body |= {"model": "m", "input": data.draw(st.lists(_ITEM, max_size=3) | _JSON)}
+        answered = await made.post(path, json.dumps(body).encode())
+        assert answered.status in (200, 400, 404), (answered.status, answered.writes)
+        if answered.status != 200:
+            assert answered.error["message"]
+
+    asyncio.run(ask())

@@ -1,0 +1,295 @@
+"""R10: the `openai` client against `dragoman serve`, with the demo agent and a script behind it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from dragoman.backends.responses.model import EndpointModel
+from dragoman.backends.responses.settings import EndpointSettings
+from dragoman.config import Config, load
+from dragoman.lm import (
+    CancellationToken,
+    Consumer,
+    Features,
+    GuardedModel,
+    LanguageModel,
+    Message,
+    ModelInfo,
+    Part,
+    Request,
+    RequestOptions,
+    Response,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolDefinition,
+    ToolResultPart,
+    user,
+)
+from dragoman.models import Models
+from http_server.kit import DEADLINE, KEY, function, soon
+from http_server.stream_check import check_events
+
+pytestmark = pytest.mark.long
+
+_CONFIG = """
+[serve]
+api_keys = ["$SERVE_KEY"]
+
+[models.tape]
+kind = "script"
+path = "tape.jsonl"
+
+[models.demo]
+kind = "acp"
+agent = "demo"
+command = ["dragoman", "demo-agent", "--pace", "instant"]
+"""
+_TAPE = """
+{"when": {"prompt": "fail"}, "do": [{"fail": "bad_request", "message": "No."}]}
+{"when": {"prompt": "break"}, "do": [{"say": "Half "}, {"fail": "agent_failed", "message": "It broke."}]}
+{"when": {"prompt": "wait"}, "do": [{"say": "Waiting. "}, {"wait": "forever"}]}
+{"do": [{"think": "Hm."}, {"say": "You said ${prompt}."}]}
+"""
+
+
+class Running:
+    """`dragoman serve` in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "dragoman.toml").write_text(_CONFIG)
+        (folder / "tape.jsonl").write_text(_TAPE)
+        self.folder = folder
+        named = ("--config", str(folder / "dragoman.toml"), "--state-dir", str(folder / "state"))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "dragoman", "serve", "--port", "0", *named],
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env={**os.environ, "SERVE_KEY": KEY},
+        )
+        assert self.process.stderr is not None
+        self.url = self.process.stderr.readline().split()[-1]
+
+    @property
+    def port(self) -> int:
+        return int(self.url.removesuffix("/v1").rpartition(":")[2])
+
+    def stop(self) -> int:
+        self.process.terminate()
+        status = self.process.wait(DEADLINE)
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+        return status
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    served = Running(tmp_path_factory.mktemp("served"))
+    yield served
+    # Drained, and ended well.
+    assert served.stop() == 0
+
+
+@pytest.fixture
+async def client(running: Running) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(base_url=running.url, api_key=KEY, max_retries=0) as made:
+        yield made
+
+
+async def _events(stream: Any) -> list[dict[str, Any]]:
+    return [event.model_dump(mode="json", by_alias=True, exclude_unset=True) async for event in stream]
+
+
+@pytest.mark.parametrize("model", ["tape", "demo"])
+async def test_r10_create_and_stream(client: openai.AsyncOpenAI, model: str) -> None:
+    whole = await soon(client.responses.create(model=model, input="hello there"))
+    assert (whole.status, bool(whole.output_text)) == ("completed", True)
+    stream = await soon(client.responses.create(model=model, input="hello there", stream=True))
+    told = check_events(await soon(_events(stream)))
+    text = "".join(
+        part["text"] for item in told["output"] if item["type"] == "message" for part in item["content"]
+    )
+    assert text == whole.output_text
+
+
+async def test_r10_tools_over_several_turns_by_previous_response_id(client: openai.AsyncOpenAI) -> None:
+    tools: Any = [function("look_up"), function("count"), function("show")]
+    first = await soon(client.responses.create(model="demo", input="!parallel", tools=tools))
+    calls = [item for item in first.output if item.type == "function_call"]
+    assert len({call.call_id for call in calls}) == 3
+    results: Any = [
+        {"type": "function_call_output", "call_id": call.call_id, "output": f"result {number}"}
+        for number, call in enumerate(calls)
+    ]
+    second = await soon(
+        client.responses.create(model="demo", input=results, previous_response_id=first.id, tools=tools)
+    )
+    assert all(f"result {number}" in second.output_text for number in range(3))
+    raw = await soon(
+        client.responses.with_raw_response.create(
+            model="demo", input="What did I say?", previous_response_id=second.id, tools=tools
+        )
+    )
+    assert "evidence=marker; kind=prompt" in raw.headers["x-dragoman-conversation"]
+    assert "!parallel" in raw.parse().output_text
+    again = await soon(client.responses.retrieve(second.id))
+    assert again.output_text == second.output_text
+    await soon(client.responses.delete(second.id))
+    with pytest.raises(openai.NotFoundError):
+        await soon(client.responses.retrieve(second.id))
+
+
+async def test_r10_a_row_of_calls_with_the_whole_history_each_time(client: openai.AsyncOpenAI) -> None:
+    tools: Any = [function("look_up"), function("count")]
+    history: list[Any] = [{"role": "user", "content": "!row"}]
+    said = ""
+    for number in range(3):
+        answer = await soon(client.responses.create(model="demo", input=history, tools=tools, store=False))
+        said = answer.output_text
+        history += [item.model_dump(mode="json", exclude_none=True) for item in answer.output]
+        for call in (item for item in answer.output if item.type == "function_call"):
+            output = f"result {number}"
+            history.append({"type": "function_call_output", "call_id": call.call_id, "output": output})
+    assert "And the second: result 1" in said
+
+
+async def test_r10_chat_completions(client: openai.AsyncOpenAI) -> None:
+    tools: Any = [
+        {"type": "function", "function": {"name": "look_up", "parameters": function("look_up")["parameters"]}}
+    ]
+    messages: list[Any] = [{"role": "user", "content": "!between"}]
+    first = await soon(client.chat.completions.create(model="demo", messages=messages, tools=tools))
+    (choice,) = first.choices
+    assert choice.finish_reason == "tool_calls"
+    assert choice.message.tool_calls
+    messages.append(choice.message.model_dump(mode="json", exclude_none=True))
+    call_id = choice.message.tool_calls[0].id
+    messages.append({"role": "tool", "tool_call_id": call_id, "content": "forty-two"})
+    stream = await soon(
+        client.chat.completions.create(model="demo", messages=messages, tools=tools, stream=True)
+    )
+    text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+    assert "This is after the call, which said: forty-two" in text
+
+
+async def test_r10_errors(client: openai.AsyncOpenAI, running: Running) -> None:
+    with pytest.raises(openai.BadRequestError, match="No"):
+        await soon(client.responses.create(model="tape", input="fail"))
+    with pytest.raises(openai.NotFoundError):
+        await soon(client.responses.create(model="gone", input="x"))
+    with pytest.raises(openai.BadRequestError) as caught:
+        await soon(client.responses.create(model="tape", input="x", previous_response_id="resp_none"))
+    assert caught.value.code == "previous_response_not_found"
+    stream = await soon(client.responses.create(model="tape", input="break", stream=True))
+    with pytest.raises(openai.APIError, match="It broke"):
+        await soon(_events(stream))
+    async with openai.AsyncOpenAI(base_url=running.url, api_key="other", max_retries=0) as stranger:
+        with pytest.raises(openai.AuthenticationError):
+            await soon(stranger.models.list())
+
+
+async def test_r10_a_stream_that_is_closed_cancels(client: openai.AsyncOpenAI) -> None:
+    stream = await soon(client.responses.create(model="tape", input="wait", stream=True))
+    async for event in stream:
+        if event.type == "response.output_text.delta":
+            break
+    await soon(stream.close())
+    # It is counted when the model has stopped: ask until it is.
+    while True:
+        metrics = await soon(client.get("../metrics", cast_to=str))
+        if 'dragoman_responses_total{model="tape",outcome="cancelled"} 1' in metrics:
+            break
+
+
+async def test_r10_models_are_listed(client: openai.AsyncOpenAI) -> None:
+    assert [model.id async for model in client.models.list()] == ["tape", "demo"]
+
+
+# The pair: our own client in front of our own server says the same as the agent itself.
+
+_PROMPTS = ("hello", "!think", "!parallel", "!plan")
+_TOOLS = tuple(
+    ToolDefinition(name, f"The tool {name}.", {"type": "object", "properties": {}})
+    for name in ("look_up", "count", "show")
+)
+_FEATURES = Features(thinking=True, data=True)
+
+
+async def _heard(model: LanguageModel, prompt: str) -> list[tuple[str, str]]:
+    """All that a conversation of up to three answers says, each stretch of a kind in one piece."""
+    history: list[Message] = [user(prompt)]
+    found: list[tuple[str, str]] = []
+    for _ in range(3):
+        sink = Response()
+        consumer = Consumer("http", "pair", features=_FEATURES)
+        request = Request(tuple(history), RequestOptions(_TOOLS), consumer)
+        await soon(model.respond(request, sink, CancellationToken()))
+        found += _told(sink.parts)
+        history.append(sink.message())
+        if not sink.calls:
+            break
+        results = (ToolResultPart(call.call_id, (TextPart(f"<{call.name}>"),)) for call in sink.calls)
+        history.append(Message("user", tuple(results)))
+    return found
+
+
+def _told(parts: list[Part]) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for part in parts:
+        match part:
+            case TextPart(value=text):
+                kind, words = "text", text
+            case ThinkingPart():
+                kind, words = "thinking", part.text
+            case ToolCallPart(name=name, input=arguments):
+                found.append(("call", f"{name} {json.dumps(arguments)}"))
+                continue
+            case _:
+                continue
+        if found and found[-1][0] == kind:
+            found[-1] = (kind, found[-1][1] + words)
+        else:
+            found.append((kind, words))
+    return [(kind, words.strip()) for kind, words in found if words.strip()]
+
+
+@pytest.mark.parametrize("prompt", _PROMPTS)
+async def test_r10_our_client_on_our_server_hears_what_the_agent_says(running: Running, prompt: str) -> None:
+    info = ModelInfo("pair", "Pair", "pair", "1", 1_000, 1_000, takes_options=True)
+    settings = EndpointSettings("pair", "Pair", running.url, "demo", KEY)
+    through = EndpointModel(info, settings)
+    config: Config = load(running.folder / "dragoman.toml")
+    direct = Models(config)
+    try:
+        assert await _heard(GuardedModel(through), prompt) == await _heard(direct.get("demo"), prompt)
+    finally:
+        await through.close()
+        await direct.close()
+
+
+async def test_r10_a_chain_goes_on_after_the_server_was_started_anew(tmp_path: Path) -> None:
+    served = Running(tmp_path)
+    async with openai.AsyncOpenAI(base_url=served.url, api_key=KEY, max_retries=0) as client:
+        first = await soon(
+            client.responses.with_raw_response.create(model="demo", input="My name is Alice. hello")
+        )
+    assert served.stop() == 0
+    served = Running(tmp_path)
+    async with openai.AsyncOpenAI(base_url=served.url, api_key=KEY, max_retries=0) as client:
+        second = await soon(
+            client.responses.with_raw_response.create(
+                model="demo", input="What did I say?", previous_response_id=first.parse().id
+            )
+        )
+    assert served.stop() == 0
+    conversation = first.headers["x-dragoman-conversation"].partition(";")[0]
+    assert second.headers["x-dragoman-conversation"] == f"{conversation}; evidence=marker; kind=prompt"
+    assert "My name is Alice" in second.parse().output_text

@@ -1,0 +1,107 @@
+"""R7: whatever a model says, the events are in order; and the checker would see it if they were not."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, strategies as st
+
+from dragoman.frontends.http.errors import of_model
+from dragoman.frontends.http.resource import Resource
+from dragoman.frontends.http.stream import ResponseStream
+from dragoman.lm import (
+    DataPart,
+    JsonObject,
+    LanguageModelError,
+    Part,
+    Stopped,
+    StopReason,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
+from dragoman.lm.parts import STATEFUL_MARKER, USAGE
+from http_server.stream_check import check_events, problems
+
+_USAGE = DataPart.json({"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}, USAGE)
+_PARTS: st.SearchStrategy[Part] = st.one_of(
+    st.builds(TextPart, st.text(max_size=5)),
+    st.builds(ThinkingPart, st.text(max_size=5)),
+    st.builds(ThinkingPart, st.lists(st.text(max_size=3), max_size=2).map(tuple)),
+    st.integers(0, 10**9).map(lambda n: ToolCallPart(f"dg_{n}", "look", {"n": n})),
+    st.just(ToolCallPart("dg_unparsed", "look", {}, "{broken")),
+    st.just(_USAGE),
+    st.just(DataPart(STATEFUL_MARKER, b"m\\abc_DEF-1")),
+)
+
+
+def _events(
+    parts: Sequence[Part],
+    *,
+    fails: bool = False,
+    stops: StopReason | None = None,
+    at: int | None = None,
+) -> list[JsonObject]:
+    stream = ResponseStream(Resource("resp_1", "m", 1))
+    told = list(stream.begin())
+    if stops is not None:
+        parts = [*parts, Stopped(stops, "Enough.").part]
+    for part in parts[:at]:
+        told += stream.take(part)
+    if fails:
+        told += stream.fail(of_model(LanguageModelError("agent_failed", "It broke")))
+    else:
+        told += stream.complete(2)
+    return told
+
+
+@given(st.lists(_PARTS, max_size=12), st.booleans(), st.sampled_from([None, "length", "content_filter"]))
+def test_r7_the_events_of_any_parts_are_in_order(
+    parts: list[Part],
+    fails: bool,  # noqa: FBT001 - drawn
+    stops: StopReason | None,
+) -> None:
+    response = check_events(_events(parts, fails=fails, stops=stops))
+    assert response["status"] == ("failed" if fails else "incomplete" if stops else "completed")
+    said = "".join(part.value for part in parts if isinstance(part, TextPart))
+    told = [
+        content["text"]
+        for item in response["output"]
+        if item["type"] == "message"
+        for content in item["content"]
+        if content["type"] == "output_text"
+    ]
+    assert "".join(told) == said
+    calls = [part.call_id for part in parts if isinstance(part, ToolCallPart)]
+    assert [item["call_id"] for item in response["output"] if item["type"] == "function_call"] == calls
+
+
+_WHOLE = _events([ThinkingPart("Hm."), TextPart("One "), TextPart("two"), ToolCallPart("dg_1", "look", {})])
+
+
+def _numbered(events: Sequence[JsonObject]) -> list[JsonObject]:
+    return [{**event, "sequence_number": number} for number, event in enumerate(events)]
+
+
+def test_r7_the_checker_accepts_what_is_right() -> None:
+    assert problems(_numbered(_WHOLE)) == []
+
+
+@pytest.mark.parametrize("place", range(len(_WHOLE)))
+def test_r7_the_checker_sees_an_event_that_is_missing_doubled_or_misplaced(place: int) -> None:
+    missing = [*_WHOLE[:place], *_WHOLE[place + 1 :]]
+    doubled = [*_WHOLE[: place + 1], *_WHOLE[place:]]
+    misplaced = [*_WHOLE[:place], *_WHOLE[place : place + 2][::-1], *_WHOLE[place + 2 :]]
+    assert problems(_numbered(missing))
+    assert problems(_numbered(doubled))
+    # The last has nothing behind it to change places with.
+    assert problems(_numbered(misplaced)) or misplaced == _WHOLE
+
+
+def test_r7_the_checker_sees_a_wrong_number_and_a_text_that_is_not_the_sum() -> None:
+    assert problems([{**event, "sequence_number": 0} for event in _WHOLE])
+    for name, kind in (
+        ("text", "response.output_text.done"),
+        ("arguments", "response.function_call_arguments.done"),
+    ):
+        changed = [{**event, name: "other"} if event["type"] == kind else event for event in _WHOLE]
+        assert problems(changed)
