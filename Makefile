@@ -4,10 +4,11 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+EXTENSION := editors/vscode
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long mutants lint format coverage pins picture clean model-server test-agents agents-table goldens
+.PHONY: help demo test test-long vsix mutants lint format coverage pins picture clean model-server test-agents agents-table goldens
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -32,11 +33,30 @@ $(VENV)/dev.stamp: requirements/dev.txt $(VENV)/run.stamp
 demo: $(VENV)/run.stamp ## a chat with the built-in demo agent; without a terminal, its tour
 	@$(BIN)/dragoman demo
 
-test: $(VENV)/dev.stamp ## the tests that need nothing but Python and Node, without the long ones
+# Without Node the extension's tests are skipped, and say so. Nothing that is installed runs a script of its own.
+NPM_CI := npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+$(EXTENSION)/node_modules/.stamp: $(EXTENSION)/package-lock.json
+	@mkdir -p $(@D)
+	@if command -v npm >/dev/null; then echo "installing what the extension's tests need ..." >&2; cd $(EXTENSION) && $(NPM_CI) >&2; fi
+	@touch $@
+
+$(EXTENSION)/packaging/node_modules/.stamp: $(EXTENSION)/packaging/package-lock.json
+	@echo "installing what packages the extension ..." >&2
+	@cd $(EXTENSION)/packaging && $(NPM_CI) >&2
+	@touch $@
+
+test: $(VENV)/dev.stamp $(EXTENSION)/node_modules/.stamp ## the tests that need nothing but Python and Node, without the long ones
 	@$(BIN)/python -m pytest -n 3 -m "not long" $(ARGS)
 
 test-long: $(VENV)/dev.stamp ## the long ones: end to end, through many processes
 	@$(BIN)/python -m pytest -n 3 -m long $(ARGS)
+
+vsix: dist/dragoman.vsix ## the VS Code extension, packaged: dist/dragoman.vsix
+
+# Always: it brings the package along, and knows best what has changed.
+.PHONY: dist/dragoman.vsix
+dist/dragoman.vsix: $(VENV)/run.stamp $(EXTENSION)/node_modules/.stamp $(EXTENSION)/packaging/node_modules/.stamp
+	@cd $(EXTENSION) && node package.mjs ../../$(BIN)/python ../../$@
 
 mutants: $(VENV)/dev.stamp ## which small changes of the core no test notices (takes an hour)
 	@$(BIN)/python tests/mutation/mutants.py $(ARGS)
@@ -75,4 +95,4 @@ pins: ## resolve requirements/ anew from pyproject.toml (needs uv)
 	  --upgrade --extra build --extra dev -c requirements/run.txt pyproject.toml -o requirements/dev.txt
 
 clean: ## remove the environment and all caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	rm -rf $(VENV) dist $(EXTENSION)/dist $(EXTENSION)/node_modules $(EXTENSION)/packaging/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -1,0 +1,23 @@
+// The .vsix: the bundle, and the Dragoman that it can install, as a wheel with the hashes of what it needs.
+// Usage: node package.mjs PYTHON OUT
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdirSync, rmSync } from 'node:fs';
+import path from 'node:path';
+
+const [python, out] = process.argv.slice(2).map((name) => path.resolve(name));
+const root = path.resolve('../..');
+const backend = path.resolve('dist/backend');
+const run = (command, args) => execFileSync(command, args, { stdio: ['ignore', 'ignore', 'inherit'] });
+
+rmSync('dist', { recursive: true, force: true });
+mkdirSync(backend, { recursive: true });
+mkdirSync(path.dirname(out), { recursive: true });
+run(process.execPath, ['node_modules/typescript/bin/tsc', '--noEmit']);
+run(process.execPath, ['build.mjs']);
+run(python, ['-m', 'pip', '--quiet', 'wheel', '--no-deps', '--no-build-isolation', '--wheel-dir', backend, root]);
+cpSync(path.join(root, 'requirements', 'run.txt'), path.join(backend, 'requirements.txt'));
+cpSync(path.join(root, 'LICENSE'), 'LICENSE');
+run(process.execPath, [
+  'packaging/node_modules/@vscode/vsce/vsce',
+  ...['package', '--no-dependencies', '--allow-missing-repository', '--skip-license', '--out', out],
+]);

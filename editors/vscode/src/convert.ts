@@ -1,0 +1,138 @@
+/**
+ * Parts both ways: VS Code's classes, and what goes over the pipe.
+ *
+ * VS Code's classes are minified, so a part is known by `instanceof`. There are `…2` variants of some, and a thinking
+ * part, that the stable types do not name: they are looked up where they may be.
+ */
+import * as vscode from 'vscode';
+import { promptTsxText } from './prompttsx';
+import type { Message, Part, Role, Tool } from './wire';
+
+type Class = abstract new (...values: never[]) => object;
+interface Thinking {
+  readonly value: string | string[];
+  readonly id?: string;
+  readonly metadata?: object;
+}
+type ThinkingClass = new (value: string | string[], id?: string, metadata?: object) => object;
+
+/** The stable enum has two; the built-in chat sends a third. */
+const ROLES: Readonly<Record<number, Role>> = { 1: 'user', 2: 'assistant', 3: 'system' };
+
+function classOf(name: string): Class | undefined {
+  const found = (vscode as unknown as Record<string, unknown>)[name];
+  return typeof found === 'function' ? (found as unknown as Class) : undefined;
+}
+
+function isOne(part: unknown, ...names: string[]): boolean {
+  return names.some((name) => {
+    const found = classOf(name);
+    return found !== undefined && part instanceof found;
+  });
+}
+
+/** What this VS Code can take. */
+export function features(): { thinking: boolean; data: boolean } {
+  return {
+    thinking: classOf('LanguageModelThinkingPart') !== undefined,
+    data: classOf('LanguageModelDataPart') !== undefined,
+  };
+}
+
+export function toWireMessages(messages: readonly vscode.LanguageModelChatRequestMessage[]): Message[] {
+  return messages.map(toWireMessage);
+}
+
+export function toWireMessage(message: vscode.LanguageModelChatRequestMessage): Message {
+  const { role, name, content } = message;
+  const parts: readonly unknown[] = typeof content === 'string' ? [content] : content;
+  return {
+    role: ROLES[role] ?? 'user',
+    content: parts.flatMap(toWire),
+    ...(name === undefined ? {} : { name }),
+  };
+}
+
+/** One part, or none if there is no telling what it is. */
+export function toWire(part: unknown): Part[] {
+  if (typeof part === 'string') {
+    return [{ type: 'text', value: part }];
+  }
+  if (isOne(part, 'LanguageModelTextPart', 'LanguageModelTextPart2')) {
+    return [{ type: 'text', value: (part as vscode.LanguageModelTextPart).value }];
+  }
+  if (isOne(part, 'LanguageModelThinkingPart')) {
+    const { value, id, metadata } = part as Thinking;
+    return [
+      {
+        type: 'thinking',
+        value,
+        ...(id === undefined ? {} : { id }),
+        ...(metadata === undefined ? {} : { metadata }),
+      },
+    ];
+  }
+  if (isOne(part, 'LanguageModelToolCallPart')) {
+    const { callId, name, input } = part as vscode.LanguageModelToolCallPart;
+    return [{ type: 'tool_call', callId, name, input: input ?? {} }];
+  }
+  if (isOne(part, 'LanguageModelToolResultPart', 'LanguageModelToolResultPart2')) {
+    const { callId, content, isError } = part as vscode.LanguageModelToolResultPart & { isError?: boolean };
+    return [
+      {
+        type: 'tool_result',
+        callId,
+        content: content.flatMap(toWire),
+        ...(isError === true ? { isError } : {}),
+      },
+    ];
+  }
+  if (isOne(part, 'LanguageModelDataPart', 'LanguageModelDataPart2')) {
+    const { mimeType, data } = part as vscode.LanguageModelDataPart;
+    return [{ type: 'data', mimeType, data: Buffer.from(data).toString('base64') }];
+  }
+  if (isOne(part, 'LanguageModelPromptTsxPart')) {
+    return [{ type: 'text', value: promptTsxText((part as vscode.LanguageModelPromptTsxPart).value) }];
+  }
+  return [];
+}
+
+export type ResponsePart = vscode.LanguageModelResponsePart;
+
+/** A part for VS Code; none where it has no class for it. A kind we do not know is kept out of the way. */
+export function fromWire(part: Part): ResponsePart | undefined {
+  switch (part.type) {
+    case 'text':
+      return new vscode.LanguageModelTextPart(part.value);
+    case 'thinking': {
+      const found = classOf('LanguageModelThinkingPart') as unknown as ThinkingClass | undefined;
+      return found && (new found(part.value, part.id, part.metadata) as ResponsePart);
+    }
+    case 'tool_call':
+      return new vscode.LanguageModelToolCallPart(part.callId, part.name, part.input);
+    case 'tool_result':
+      return new vscode.LanguageModelToolResultPart(part.callId, part.content.flatMap((inner) => fromWire(inner) ?? []));
+    case 'data':
+      return features().data
+        ? new vscode.LanguageModelDataPart(Buffer.from(part.data, 'base64'), part.mimeType)
+        : undefined;
+    default:
+      return undefined;
+  }
+}
+
+/** A message of a history that we have kept. */
+export function fromWireMessage(message: Message): vscode.LanguageModelChatMessage {
+  const content = message.content.flatMap((part) => fromWire(part) ?? []);
+  return message.role === 'assistant'
+    ? vscode.LanguageModelChatMessage.Assistant(content as vscode.LanguageModelToolCallPart[])
+    : vscode.LanguageModelChatMessage.User(content as vscode.LanguageModelToolResultPart[]);
+}
+
+export function toWireTools(tools: readonly vscode.LanguageModelChatTool[] | undefined): Tool[] {
+  return (tools ?? []).map(({ name, description, inputSchema }) => ({
+    name,
+    description,
+    ...(inputSchema === undefined ? {} : { inputSchema }),
+  }));
+}

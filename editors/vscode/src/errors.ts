@@ -1,0 +1,54 @@
+/** Errors as VS Code shows them: it prints the message and then the stack, so there is none to print. */
+import * as vscode from 'vscode';
+import { BackendError } from './backend';
+import { ConnectionClosed, RpcError } from './rpc';
+
+const NEXT_STEP = 'Run “Dragoman: Show Log” to see why, or “Dragoman: Check the Installation”.';
+
+/** Cause and next step, as one would say them. */
+export function sentence(error: unknown): string {
+  if (error instanceof RpcError) {
+    return error.message;
+  }
+  if (error instanceof ConnectionClosed) {
+    return `Dragoman ended before it had answered: ${error.reason}. It is started again with your next prompt.`;
+  }
+  if (error instanceof BackendError) {
+    return `${error.message.replace(/[\s.]*$/, '.')} ${NEXT_STEP}`;
+  }
+  return error instanceof Error ? error.message : String(error);
+}
+
+export function languageModelError(error: unknown): Error {
+  const message = sentence(error);
+  const kind = error instanceof RpcError ? error.kind : undefined;
+  const shown = ofKind(kind, message);
+  shown.stack = '';
+  return shown;
+}
+
+function ofKind(kind: RpcError['kind'], message: string): Error {
+  switch (kind) {
+    case 'not_found':
+      return vscode.LanguageModelError.NotFound(message);
+    case 'no_permissions':
+      return vscode.LanguageModelError.NoPermissions(message);
+    case 'blocked':
+      return vscode.LanguageModelError.Blocked(message);
+    default:
+      return new Error(message);
+  }
+}
+
+/** As it stands in an answer that had already begun. */
+export function errorText(error: unknown): string {
+  return `\n\n**Error:** ${sentence(error)}\n\n`;
+}
+
+/** Stop, whichever class it comes in: VS Code rejects with a `Canceled` that is no `CancellationError`. */
+export function isCancellation(error: unknown): boolean {
+  return (
+    error instanceof vscode.CancellationError ||
+    (error instanceof Error && (error.name === 'Canceled' || error.name === 'AbortError'))
+  );
+}

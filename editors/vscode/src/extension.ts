@@ -1,0 +1,124 @@
+/** The extension: wires the backend to the model provider, the permission tools, the participant and the status bar. */
+import * as vscode from 'vscode';
+import { PendingApprovals } from './approvals';
+import { Backend, type BackendState, type Launch } from './backend';
+import { configured, offerInstall, registerCommands } from './commands';
+import { features } from './convert';
+import { locate, type Places } from './locate';
+import { PARTICIPANT, respond } from './participant';
+import { Provider } from './provider';
+import { needsRestart, SECTION, settings } from './settings';
+import { Status } from './status';
+import { registerPermissionTools } from './tools';
+
+let backend: Backend | undefined;
+
+export function activate(context: vscode.ExtensionContext): void {
+  const log = vscode.window.createOutputChannel('Dragoman', { log: true });
+  const status = new Status();
+  const approvals = new PendingApprovals((count) => status.waiting(count));
+  const places = (): Places => ({
+    command: settings().command,
+    storage: context.globalStorageUri.fsPath,
+    bundled: context.asAbsolutePath('dist/backend'),
+    path: process.env['PATH'] ?? '',
+  });
+  let hasOffered = false;
+
+  const running = new Backend({
+    launch: async () => {
+      const command = await locate(places());
+      if (command === undefined) {
+        if (!hasOffered) {
+          hasOffered = true;
+          void offerInstall();
+        }
+        throw new Error('Dragoman is not installed. Run “Dragoman: Install Dragoman”, or name it in the setting `dragoman.command`.');
+      }
+      return launchOf(command);
+    },
+    introduction: () => ({
+      client: { name: vscode.env.appName, version: vscode.version },
+      workspaceFolders: folders(),
+      features: { ...features(), ...(settings().thinking === 'text' ? { thinking: false } : {}) },
+    }),
+    notification: (method, params) => {
+      if (method === 'lm/modelsChanged') {
+        provider.modelsChanged();
+      } else if (method === 'log') {
+        const { level, message } = params as { level: string; message: string };
+        write(log, level, message);
+      }
+    },
+    changed: (state: BackendState) => {
+      status.changed(state);
+      void vscode.commands.executeCommand('setContext', 'dragoman.ready', state.name === 'ready');
+      if (state.name === 'ready') {
+        provider.modelsChanged();
+      } else {
+        approvals.clear();
+      }
+    },
+    log: (level, message) => write(log, level, message),
+  });
+  backend = running;
+  const provider = new Provider(running, settings, approvals, (message) => log.warn(message));
+  const participant = vscode.chat.createChatParticipant(PARTICIPANT, respond);
+  participant.iconPath = new vscode.ThemeIcon('comment-discussion');
+
+  context.subscriptions.push(
+    log,
+    status,
+    provider,
+    participant,
+    vscode.lm.registerLanguageModelChatProvider('dragoman', provider),
+    registerPermissionTools(running, approvals),
+    registerCommands({ backend: running, log, places }),
+    vscode.workspace.onDidChangeWorkspaceFolders(() =>
+      running.notify('workspace/didChangeFolders', { workspaceFolders: folders() }),
+    ),
+    vscode.workspace.onDidChangeConfiguration((change) => {
+      if (needsRestart(change)) {
+        void running.restart().catch(() => undefined);
+      } else if (change.affectsConfiguration(SECTION)) {
+        provider.modelsChanged();
+      }
+    }),
+  );
+  // Not waited for: an extension that is slow to start slows the editor.
+  void running.restart().catch(() => undefined);
+}
+
+export async function deactivate(): Promise<void> {
+  await backend?.dispose();
+}
+
+function launchOf([command = '', ...words]: readonly string[]): Launch {
+  const [cwd] = folders();
+  return {
+    command,
+    args: [...words, 'vscode', '--log-level', settings().logLevel, ...configured()],
+    ...(cwd === undefined ? {} : { cwd }),
+    env: process.env,
+  };
+}
+
+function folders(): string[] {
+  return (vscode.workspace.workspaceFolders ?? []).flatMap(({ uri }) => (uri.scheme === 'file' ? [uri.fsPath] : []));
+}
+
+function write(log: vscode.LogOutputChannel, level: string, message: string): void {
+  switch (level) {
+    case 'error':
+      log.error(message);
+      break;
+    case 'warning':
+      log.warn(message);
+      break;
+    case 'debug':
+      log.debug(message);
+      break;
+    default:
+      log.info(message);
+  }
+}

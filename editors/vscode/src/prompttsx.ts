@@ -1,0 +1,37 @@
+/**
+ * The text of a prompt-tsx part: what a tool of VS Code's made with `@vscode/prompt-tsx`, as JSON.
+ *
+ * A tree of pieces and texts. A text may begin on a line of its own; so may a piece, by its first text.
+ */
+const TEXT = 2;
+
+interface Node {
+  readonly type?: number;
+  readonly text?: string;
+  readonly lineBreakBefore?: boolean;
+  readonly children?: readonly Node[];
+}
+
+export function promptTsxText(value: unknown): string {
+  if (typeof value === 'string') {
+    return value;
+  }
+  const root = (value as { node?: Node } | null | undefined)?.node;
+  if (root === undefined) {
+    return value === undefined ? '' : JSON.stringify(value);
+  }
+  const pieces: string[] = [];
+  collect(root, pieces);
+  return pieces.join('');
+}
+
+function collect(node: Node, pieces: string[]): void {
+  if (node.type === TEXT || typeof node.text === 'string') {
+    const isFirst = pieces.length === 0;
+    pieces.push(node.lineBreakBefore === true && !isFirst ? `\n${node.text ?? ''}` : (node.text ?? ''));
+    return;
+  }
+  for (const child of node.children ?? []) {
+    collect(child, pieces);
+  }
+}

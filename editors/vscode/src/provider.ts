@@ -1,0 +1,154 @@
+/** The models of the backend as language models of VS Code. It holds no state of a request but in that request. */
+import * as vscode from 'vscode';
+import type { PendingApprovals } from './approvals';
+import type { Backend } from './backend';
+import { signalOf } from './cancellation';
+import { fromWire, toWireMessage, toWireMessages, toWireTools } from './convert';
+import { errorText, isCancellation, languageModelError } from './errors';
+import { isPermissionTool, type ModelInformation, type Part } from './wire';
+
+/** As the backend counts: what tokenizers of the last years come to, in any script. */
+const BYTES_A_TOKEN = 4;
+
+export interface ProviderSettings {
+  /** The models to offer, by id; all of them if there is none. */
+  readonly models: readonly string[];
+  readonly permission: 'ask' | 'configured';
+  readonly thinking: 'show' | 'text' | 'hide';
+}
+
+/** Fields that the stable types do not name, and the built-in chat reads or sends. */
+type Information = vscode.LanguageModelChatInformation & { isBYOK?: boolean; isUserSelectable?: boolean };
+type Options = vscode.ProvideLanguageModelChatResponseOptions & {
+  readonly requestInitiator?: string;
+  readonly modelConfiguration?: object;
+};
+
+export class Provider implements vscode.LanguageModelChatProvider<Information> {
+  readonly #backend: Pick<Backend, 'request'>;
+  readonly #settings: () => ProviderSettings;
+  readonly #approvals: PendingApprovals;
+  readonly #log: (message: string) => void;
+  readonly #changed = new vscode.EventEmitter<void>();
+  readonly onDidChangeLanguageModelChatInformation = this.#changed.event;
+
+  constructor(
+    backend: Pick<Backend, 'request'>,
+    settings: () => ProviderSettings,
+    approvals: PendingApprovals,
+    log: (message: string) => void,
+  ) {
+    this.#backend = backend;
+    this.#settings = settings;
+    this.#approvals = approvals;
+    this.#log = log;
+  }
+
+  /** VS Code asks for the models only when it is told that they have changed. */
+  modelsChanged(): void {
+    this.#changed.fire();
+  }
+
+  dispose(): void {
+    this.#changed.dispose();
+  }
+
+  async provideLanguageModelChatInformation(
+    { silent }: { silent: boolean },
+    token: vscode.CancellationToken,
+  ): Promise<Information[]> {
+    const { signal, dispose } = signalOf(token);
+    try {
+      const answer = await this.#backend.request('lm/provideLanguageModelChatInformation', { silent }, { signal });
+      const { models } = answer as { models: ModelInformation[] };
+      const { models: wanted } = this.#settings();
+      return models
+        .filter(({ id }) => wanted.length === 0 || wanted.includes(id))
+        .map((model) => ({ isUserSelectable: true, isBYOK: true, ...model, capabilities: model.capabilities ?? {} }));
+    } catch (error) {
+      // The status bar says what is wrong, with a button; a picker can only be empty.
+      this.#log(`no models: ${String(error)}`);
+      return [];
+    } finally {
+      dispose();
+    }
+  }
+
+  async provideLanguageModelChatResponse(
+    model: Information,
+    messages: readonly vscode.LanguageModelChatRequestMessage[],
+    options: Options,
+    progress: vscode.Progress<vscode.LanguageModelResponsePart>,
+    token: vscode.CancellationToken,
+  ): Promise<void> {
+    const { signal, dispose } = signalOf(token);
+    const { permission, thinking } = this.#settings();
+    const history = toWireMessages(messages);
+    this.#approvals.seen(history);
+    let hasSpoken = false;
+    const onPart = (part: Part) => {
+      if (token.isCancellationRequested || (part.type === 'thinking' && thinking === 'hide')) {
+        return;
+      }
+      const made = fromWire(part);
+      if (made !== undefined) {
+        hasSpoken ||= part.type === 'text' || part.type === 'tool_call';
+        this.#approvals.emitted(part);
+        progress.report(made);
+      }
+    };
+    try {
+      const tools = toWireTools(options.tools).filter(({ name }) => permission === 'ask' || !isPermissionTool(name));
+      await this.#backend.request(
+        'lm/provideLanguageModelChatResponse',
+        {
+          modelId: model.id,
+          messages: history,
+          options: {
+            tools,
+            toolMode: options.toolMode === vscode.LanguageModelChatToolMode.Required ? 'required' : 'auto',
+            modelOptions: options.modelOptions,
+            modelConfiguration: options.modelConfiguration,
+            requestInitiator: options.requestInitiator,
+          },
+        },
+        { signal, onPart },
+      );
+    } catch (error) {
+      if (token.isCancellationRequested || isCancellation(error)) {
+        // Resolved, so that what was streamed stays in the history.
+        return;
+      }
+      this.#log(`${model.id}: ${String(error)}`);
+      if (!hasSpoken) {
+        throw languageModelError(error);
+      }
+      // Rejected, what was streamed would be lost from the history.
+      progress.report(new vscode.LanguageModelTextPart(errorText(error)));
+    } finally {
+      dispose();
+    }
+  }
+
+  /** The chat counts every line of every prompt, thousands at a time: text is counted here, without a word to anybody. */
+  async provideTokenCount(
+    model: Information,
+    text: string | vscode.LanguageModelChatRequestMessage,
+    _token: vscode.CancellationToken,
+  ): Promise<number> {
+    if (typeof text === 'string') {
+      return tokens(text);
+    }
+    const message = toWireMessage(text);
+    try {
+      return Number(await this.#backend.request('lm/provideTokenCount', { modelId: model.id, message }));
+    } catch {
+      // A prompt that cannot be measured could not be rendered at all.
+      return tokens(JSON.stringify(message));
+    }
+  }
+}
+
+function tokens(text: string): number {
+  return Math.ceil(Buffer.byteLength(text) / BYTES_A_TOKEN);
+}

@@ -1,0 +1,200 @@
+/**
+ * A JSON-RPC 2.0 peer on a pair of byte streams, one JSON value a line.
+ *
+ * Every request settles exactly once: with its result, with an error, or with the reason the connection closed for.
+ * Lines are cut before they are decoded, so a character that arrives in two chunks stays whole.
+ */
+import type { Readable, Writable } from 'node:stream';
+import type { Part } from './wire';
+
+const NEWLINE = 0x0a;
+/** No message of the protocol comes near it. Beyond, whatever writes there is not our backend. */
+const MAX_LINE_BYTES = 256 * 1024 * 1024;
+const METHOD_NOT_FOUND = -32601;
+
+export type ErrorKind =
+  | 'not_found'
+  | 'no_permissions'
+  | 'blocked'
+  | 'unavailable'
+  | 'bad_request'
+  | 'agent_failed'
+  | 'auth_required'
+  | 'timeout'
+  | 'internal';
+
+/** What the other side answered instead of a result. */
+export class RpcError extends Error {
+  constructor(
+    message: string,
+    readonly code: number,
+    readonly kind: ErrorKind | undefined,
+  ) {
+    super(message);
+    this.name = 'RpcError';
+  }
+}
+
+/** There is nobody at the other end any more. */
+export class ConnectionClosed extends Error {
+  constructor(readonly reason: string) {
+    super(reason);
+    this.name = 'ConnectionClosed';
+  }
+}
+
+export interface RequestOptions {
+  /** Asks the other side to stop; the request still settles by its own answer. */
+  readonly signal?: AbortSignal;
+  /** Takes the parts of a response. All of them come before the result. */
+  readonly onPart?: (part: Part) => void;
+}
+
+export interface Receiver {
+  notification(method: string, params: unknown): void;
+  closed(reason: string): void;
+}
+
+interface Pending {
+  resolve(result: unknown): void;
+  reject(error: Error): void;
+  onPart: ((part: Part) => void) | undefined;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+export class Peer {
+  readonly #output: Writable;
+  readonly #receiver: Receiver;
+  readonly #pending = new Map<number, Pending>();
+  #chunks: Buffer[] = [];
+  #held = 0;
+  #lastId = 0;
+  #closedBecause: string | undefined;
+
+  constructor(input: Readable, output: Writable, receiver: Receiver) {
+    this.#output = output;
+    this.#receiver = receiver;
+    input.on('data', (chunk: Buffer) => this.#take(chunk));
+    input.on('end', () => this.close('it closed its output'));
+    input.on('error', (error) => this.close(error.message));
+    output.on('error', (error) => this.close(error.message));
+  }
+
+  request(method: string, params: unknown, options: RequestOptions = {}): Promise<unknown> {
+    if (this.#closedBecause !== undefined) {
+      return Promise.reject(new ConnectionClosed(this.#closedBecause));
+    }
+    const id = ++this.#lastId;
+    const { signal } = options;
+    const cancel = () => this.notify('lm/cancel', { requestId: id });
+    const settled = new Promise<unknown>((resolve, reject) => {
+      this.#pending.set(id, { resolve, reject, onPart: options.onPart });
+      this.#write({ jsonrpc: '2.0', id, method, params });
+    });
+    if (signal?.aborted === true) {
+      cancel();
+    } else {
+      signal?.addEventListener('abort', cancel, { once: true });
+    }
+    return settled.finally(() => signal?.removeEventListener('abort', cancel));
+  }
+
+  notify(method: string, params: unknown): void {
+    if (this.#closedBecause === undefined) {
+      this.#write({ jsonrpc: '2.0', method, params });
+    }
+  }
+
+  /** Settle whatever is open. What comes later is not read. */
+  close(reason: string): void {
+    if (this.#closedBecause !== undefined) {
+      return;
+    }
+    this.#closedBecause = reason;
+    this.#chunks = [];
+    for (const pending of this.#pending.values()) {
+      pending.reject(new ConnectionClosed(reason));
+    }
+    this.#pending.clear();
+    this.#receiver.closed(reason);
+  }
+
+  #write(message: object): void {
+    this.#output.write(`${JSON.stringify(message)}\n`);
+  }
+
+  #take(chunk: Buffer): void {
+    let rest = chunk;
+    for (let end = rest.indexOf(NEWLINE); end !== -1 && this.#closedBecause === undefined; end = rest.indexOf(NEWLINE)) {
+      const line = Buffer.concat([...this.#chunks, rest.subarray(0, end)]);
+      this.#chunks = [];
+      this.#held = 0;
+      rest = rest.subarray(end + 1);
+      this.#line(line.toString('utf8'));
+    }
+    if (rest.length > 0 && this.#closedBecause === undefined) {
+      this.#chunks.push(rest);
+      this.#held += rest.length;
+      if (this.#held > MAX_LINE_BYTES) {
+        this.close('it sent a line without end');
+      }
+    }
+  }
+
+  #line(line: string): void {
+    if (line.trim() === '') {
+      return;
+    }
+    const message = parsed(line);
+    if (message === undefined) {
+      this.#receiver.notification('log', { level: 'warning', message: `not a message: ${line.slice(0, 200)}` });
+    } else if (typeof message['method'] !== 'string') {
+      this.#answer(message);
+    } else if ('id' in message) {
+      // The backend asks nothing of an editor.
+      const error = { code: METHOD_NOT_FOUND, message: 'The editor is asked nothing.' };
+      this.#write({ jsonrpc: '2.0', id: message['id'], error });
+    } else if (message['method'] === 'lm/responsePart') {
+      this.#part(message['params']);
+    } else {
+      this.#receiver.notification(message['method'], message['params']);
+    }
+  }
+
+  #part(params: unknown): void {
+    if (isFields(params) && isFields(params['part'])) {
+      this.#pending.get(Number(params['requestId']))?.onPart?.(params['part'] as unknown as Part);
+    }
+  }
+
+  #answer(message: Fields): void {
+    const id = Number(message['id']);
+    const pending = this.#pending.get(id);
+    if (pending === undefined) {
+      return;
+    }
+    this.#pending.delete(id);
+    const error = message['error'];
+    if (isFields(error)) {
+      const data = error['data'];
+      const kind = isFields(data) ? (data['kind'] as ErrorKind | undefined) : undefined;
+      pending.reject(new RpcError(String(error['message']), Number(error['code']), kind));
+    } else {
+      pending.resolve(message['result']);
+    }
+  }
+}
+
+function parsed(line: string): Fields | undefined {
+  try {
+    const value: unknown = JSON.parse(line);
+    return isFields(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,29 @@
+import * as vscode from 'vscode';
+import type { ProviderSettings } from './provider';
+
+export const SECTION = 'dragoman';
+
+export interface Settings extends ProviderSettings {
+  readonly command: readonly string[];
+  readonly configuration: string;
+  readonly logLevel: string;
+}
+
+export function settings(): Settings {
+  const section = vscode.workspace.getConfiguration(SECTION);
+  return {
+    command: section.get<string[]>('command', []),
+    configuration: section.get('configuration', ''),
+    models: section.get<string[]>('models', []),
+    permission: section.get('permission', 'ask'),
+    thinking: section.get('thinking', 'show'),
+    logLevel: section.get('logLevel', 'info'),
+  };
+}
+
+/** Those that the backend is started with: a change means another start. */
+export function needsRestart(change: vscode.ConfigurationChangeEvent): boolean {
+  return ['command', 'configuration', 'thinking', 'logLevel'].some((name) =>
+    change.affectsConfiguration(`${SECTION}.${name}`),
+  );
+}

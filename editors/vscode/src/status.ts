@@ -1,0 +1,51 @@
+/** The item in the status bar: whether Dragoman runs, and how many requests wait for a person. */
+import * as vscode from 'vscode';
+import type { BackendState } from './backend';
+
+export class Status {
+  readonly #item = vscode.window.createStatusBarItem('dragoman.status', vscode.StatusBarAlignment.Right);
+  #state: BackendState = { name: 'stopped' };
+  #waiting = 0;
+
+  constructor() {
+    this.#item.name = 'Dragoman';
+    this.#item.command = 'dragoman.menu';
+    this.#draw();
+    this.#item.show();
+  }
+
+  changed(state: BackendState): void {
+    this.#state = state;
+    this.#draw();
+  }
+
+  waiting(count: number): void {
+    this.#waiting = count;
+    this.#draw();
+  }
+
+  dispose(): void {
+    this.#item.dispose();
+  }
+
+  #draw(): void {
+    const { icon, tooltip, background } = this.#shown();
+    this.#item.text = `${icon} Dragoman${this.#waiting > 0 ? ` $(bell-dot) ${this.#waiting}` : ''}`;
+    this.#item.tooltip =
+      this.#waiting > 0 ? `${tooltip}\nRequests of agents that wait for you: ${this.#waiting}` : tooltip;
+    this.#item.backgroundColor = background === undefined ? undefined : new vscode.ThemeColor(background);
+  }
+
+  #shown(): { icon: string; tooltip: string; background?: string } {
+    switch (this.#state.name) {
+      case 'ready':
+        return { icon: '$(comment-discussion)', tooltip: `Dragoman ${this.#state.version} is running.` };
+      case 'starting':
+        return { icon: '$(loading~spin)', tooltip: 'Dragoman is starting.' };
+      case 'failed':
+        return { icon: '$(error)', tooltip: this.#state.reason, background: 'statusBarItem.errorBackground' };
+      case 'stopped':
+        return { icon: '$(circle-slash)', tooltip: 'Dragoman is not running.' };
+    }
+  }
+}

@@ -1,0 +1,52 @@
+/** What goes over the pipe to `dragoman vscode`: the forms of its protocol. */
+
+export const PROTOCOL_VERSION = 1;
+
+export type Json = null | boolean | number | string | readonly Json[] | { readonly [name: string]: Json };
+
+export type Part =
+  | { type: 'text'; value: string }
+  | { type: 'thinking'; value: string | string[]; id?: string; metadata?: object }
+  | { type: 'tool_call'; callId: string; name: string; input: object }
+  | { type: 'tool_result'; callId: string; content: Part[]; isError?: boolean }
+  | { type: 'data'; mimeType: string; data: string };
+
+export type ToolCall = Extract<Part, { type: 'tool_call' }>;
+
+export type Role = 'user' | 'assistant' | 'system';
+
+export interface Message {
+  role: Role;
+  content: Part[];
+  name?: string;
+}
+
+export interface ModelInformation {
+  id: string;
+  name: string;
+  family: string;
+  version: string;
+  maxInputTokens: number;
+  maxOutputTokens: number;
+  tooltip?: string;
+  detail?: string;
+  capabilities?: { toolCalling?: boolean | number; imageInput?: boolean };
+  isBYOK?: boolean;
+  isUserSelectable?: boolean;
+}
+
+export interface Tool {
+  name: string;
+  description: string;
+  inputSchema?: object;
+}
+
+export const PERMISSION_PREFIX = 'dragoman-agent-action-';
+export const RISK_CLASSES = ['read', 'edit', 'delete', 'execute', 'fetch', 'other'] as const;
+
+export function isPermissionTool(name: string): boolean {
+  return name.startsWith(PERMISSION_PREFIX);
+}
+
+/** Our own bytes in a response: where in which conversation it stands. */
+export const STATEFUL_MARKER = 'stateful_marker';

@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as vscode from 'vscode';
+import { features, fromWire, fromWireMessage, toWire, toWireMessage, toWireTools } from '../src/convert';
+import { promptTsxText } from '../src/prompttsx';
+import type { Part } from '../src/wire';
+
+const MARKER: Part = { type: 'data', mimeType: 'stateful_marker', data: Buffer.from('demo\\abc').toString('base64') };
+
+const THERE_AND_BACK: Part[] = [
+  { type: 'text', value: 'words – 漢字' },
+  { type: 'thinking', value: ['one', 'two'], id: 't1', metadata: { signature: 's' } },
+  { type: 'thinking', value: 'plain' },
+  { type: 'tool_call', callId: 'dg_1', name: 'look', input: { deep: [1, { er: null }] } },
+  { type: 'tool_result', callId: 'dg_1', content: [{ type: 'text', value: 'seen' }, MARKER] },
+  MARKER,
+  { type: 'data', mimeType: 'image/png', data: 'iVBORw0KGgo=' },
+];
+
+for (const part of THERE_AND_BACK) {
+  test(`a ${part.type} part goes to VS Code and comes back as it was`, () => {
+    const made = fromWire(part);
+    assert(made !== undefined);
+    assert.deepEqual(toWire(made), [part]);
+  });
+}
+
+test('the other variants of a class are known by what they are', () => {
+  const { LanguageModelToolResultPart2: Variant } = vscode as unknown as Record<string, new (...v: unknown[]) => object>;
+  assert(Variant !== undefined);
+  assert.deepEqual(toWire(new Variant('dg_1', [new vscode.LanguageModelTextPart('no')])), [
+    { type: 'tool_result', callId: 'dg_1', content: [{ type: 'text', value: 'no' }], isError: true },
+  ]);
+});
+
+test('what nobody knows is kept out of the way', () => {
+  assert.deepEqual(toWire({ value: 'looks like a text' }), []);
+  assert.equal(fromWire({ type: 'hologram' } as unknown as Part), undefined);
+});
+
+test('roles are three, and a name goes along', () => {
+  const message = (role: number) => ({ role, content: [new vscode.LanguageModelTextPart('x')], name: undefined });
+  const roles = [1, 2, 3].map((role) => toWireMessage(message(role)).role);
+  assert.deepEqual(roles, ['user', 'assistant', 'system']);
+  assert.equal(toWireMessage({ ...message(1), name: 'bob' }).name, 'bob');
+  assert(!('name' in toWireMessage(message(1))));
+});
+
+test('a kept message is the message again', () => {
+  for (const role of ['user', 'assistant'] as const) {
+    const kept = { role, content: THERE_AND_BACK.slice(0, 1) };
+    assert.deepEqual(toWireMessage(fromWireMessage(kept)), kept);
+  }
+});
+
+test('prompt-tsx is read as text, with its lines', () => {
+  const value = {
+    node: {
+      type: 1,
+      children: [
+        { type: 2, text: 'first', lineBreakBefore: true },
+        { type: 1, ctor: 1, children: [{ type: 2, text: ' and', lineBreakBefore: false }] },
+        { type: 2, text: 'second', lineBreakBefore: true },
+      ],
+    },
+  };
+  assert.equal(promptTsxText(value), 'first and\nsecond');
+  assert.deepEqual(toWire(new vscode.LanguageModelPromptTsxPart(value)), [{ type: 'text', value: 'first and\nsecond' }]);
+  assert.equal(promptTsxText('plain'), 'plain');
+  assert.equal(promptTsxText({ odd: 1 }), '{"odd":1}');
+});
+
+test('tools without a schema have none', () => {
+  assert.deepEqual(toWireTools([{ name: 'a', description: 'b', inputSchema: undefined }]), [{ name: 'a', description: 'b' }]);
+  assert.deepEqual(toWireTools(undefined), []);
+});
+
+test('features are those of the classes that are there', () => {
+  assert.deepEqual(features(), { thinking: true, data: true });
+});

@@ -1,0 +1,205 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as vscode from 'vscode';
+import { PendingApprovals } from '../src/approvals';
+import { offered, historyOf, PARTICIPANT } from '../src/participant';
+import { Provider, type ProviderSettings } from '../src/provider';
+import { ConnectionClosed, type RequestOptions, RpcError } from '../src/rpc';
+import { PermissionTool } from '../src/tools';
+import type { Message, Part } from '../src/wire';
+
+type Answer = (params: never, options: RequestOptions) => unknown;
+
+function made(answers: Record<string, Answer>, settings: Partial<ProviderSettings> = {}) {
+  const asked: [string, Record<string, unknown>][] = [];
+  const counts: number[] = [];
+  const approvals = new PendingApprovals((count) => counts.push(count));
+  const backend = {
+    request: async (method: string, params: unknown, options: RequestOptions = {}) => {
+      asked.push([method, params as Record<string, unknown>]);
+      return answers[method]?.(params as never, options);
+    },
+  };
+  const all: ProviderSettings = { models: [], permission: 'ask', thinking: 'show', ...settings };
+  const provider = new Provider(backend, () => all, approvals, () => undefined);
+  return { provider, asked, approvals, backend, counts };
+}
+
+const MODEL = { id: 'demo', name: 'Demo', family: 'demo', version: '1', maxInputTokens: 1, maxOutputTokens: 1, capabilities: {} };
+const RESPOND = 'lm/provideLanguageModelChatResponse';
+
+async function respond(
+  provider: Provider,
+  options: object = { toolMode: 1 },
+  source = new vscode.CancellationTokenSource(),
+  messages: vscode.LanguageModelChatRequestMessage[] = [],
+) {
+  const parts: unknown[] = [];
+  const progress = { report: (part: unknown) => parts.push(part) };
+  await provider.provideLanguageModelChatResponse(MODEL, messages, options as never, progress, source.token);
+  return parts;
+}
+
+const says = (...parts: Part[]): Answer => (_params, { onPart }) => {
+  parts.forEach((part) => onPart?.(part));
+  return {};
+};
+
+test('models are those of the backend, marked as brought along, and those that are wanted', async () => {
+  const models = [{ ...MODEL }, { ...MODEL, id: 'other' }];
+  const list = { 'lm/provideLanguageModelChatInformation': () => ({ models }) };
+  const token = new vscode.CancellationTokenSource().token;
+  const all = await made(list).provider.provideLanguageModelChatInformation({ silent: true }, token);
+  assert.deepEqual(all.map(({ id, isBYOK }) => [id, isBYOK]), [['demo', true], ['other', true]]);
+  const some = await made(list, { models: ['other'] }).provider.provideLanguageModelChatInformation({ silent: true }, token);
+  assert.deepEqual(some.map(({ id }) => id), ['other']);
+});
+
+test('without a backend there are no models, and no error that nobody could act on', async () => {
+  const { provider } = made({
+    'lm/provideLanguageModelChatInformation': () => {
+      throw new ConnectionClosed('gone');
+    },
+  });
+  assert.deepEqual(await provider.provideLanguageModelChatInformation({ silent: false }, new vscode.CancellationTokenSource().token), []);
+});
+
+test('an error before anything was said is one of VS Code’s, without a stack', async () => {
+  for (const [kind, code] of [['not_found', 'NotFound'], ['no_permissions', 'NoPermissions'], ['blocked', 'Blocked'], ['internal', undefined]] as const) {
+    const { provider } = made({
+      [RESPOND]: () => {
+        throw new RpcError('Cause. Next step.', -32000, kind);
+      },
+    });
+    await assert.rejects(respond(provider), (error: Error & { code?: string }) => {
+      assert.deepEqual([error.message, error.stack, error.code], ['Cause. Next step.', '', code]);
+      return true;
+    });
+  }
+});
+
+test('an error after words is told in words, so that they stay', async () => {
+  const { provider } = made({
+    [RESPOND]: (_params, { onPart }) => {
+      onPart?.({ type: 'text', value: 'half' });
+      throw new ConnectionClosed('it ended by SIGKILL');
+    },
+  });
+  const parts = (await respond(provider)) as { value: string }[];
+  assert.equal(parts[0]?.value, 'half');
+  assert.match(parts[1]?.value ?? '', /^\n\n\*\*Error:\*\* .*SIGKILL.*\n\n$/);
+});
+
+test('Stop resolves, is passed on, and nothing is said after it', async () => {
+  const source = new vscode.CancellationTokenSource();
+  let wasPassedOn = false;
+  const { provider } = made({
+    [RESPOND]: (_params, { onPart, signal }) => {
+      onPart?.({ type: 'text', value: 'before' });
+      source.cancel();
+      wasPassedOn = signal?.aborted === true;
+      onPart?.({ type: 'text', value: 'after' });
+      throw new RpcError('Cancelled.', -32800, undefined);
+    },
+  });
+  assert.deepEqual(await respond(provider, { toolMode: 1 }, source), [new vscode.LanguageModelTextPart('before')]);
+  assert(wasPassedOn);
+});
+
+test('options go along, and permission tools only where somebody is asked', async () => {
+  const tools = [{ name: 'look', description: '' }, { name: 'dragoman-agent-action-edit', description: '' }];
+  const options = { tools, toolMode: 2, modelOptions: { _conversationId: 'c' }, requestInitiator: 'x' };
+  for (const permission of ['ask', 'configured'] as const) {
+    const { provider, asked } = made({ [RESPOND]: says() }, { permission });
+    await respond(provider, options);
+    const sent = asked[0]?.[1]['options'] as Record<string, unknown> & { tools: { name: string }[] };
+    assert.equal(sent.tools.length, permission === 'ask' ? 2 : 1);
+    assert.deepEqual([sent['toolMode'], sent['requestInitiator'], sent['modelOptions']], ['required', 'x', { _conversationId: 'c' }]);
+  }
+});
+
+test('thinking is hidden where nobody wants it', async () => {
+  const { provider } = made({ [RESPOND]: says({ type: 'thinking', value: 'hm' }, { type: 'text', value: 'a' }) }, { thinking: 'hide' });
+  assert.deepEqual(await respond(provider), [new vscode.LanguageModelTextPart('a')]);
+});
+
+test('text is counted here, a message by the backend, and without one it is guessed', async () => {
+  const token = new vscode.CancellationTokenSource().token;
+  const message = { role: 1, content: [new vscode.LanguageModelTextPart('x'.repeat(400))], name: undefined };
+  const { provider, asked } = made({ 'lm/provideTokenCount': () => 7 });
+  assert.equal(await provider.provideTokenCount(MODEL, 'words', token), 2);
+  assert.equal(await provider.provideTokenCount(MODEL, '漢字漢字', token), 3);
+  assert.equal(asked.length, 0);
+  assert.equal(await provider.provideTokenCount(MODEL, message, token), 7);
+  const broken = made({
+    'lm/provideTokenCount': () => {
+      throw new ConnectionClosed('gone');
+    },
+  });
+  const guessed = await broken.provider.provideTokenCount(MODEL, message, token);
+  assert(guessed >= 100 && guessed < 130);
+});
+
+test('a request for permission waits until it is allowed, or has a result', async () => {
+  const call = (callId: string, nonce: string): Part => ({
+    type: 'tool_call', callId, name: 'dragoman-agent-action-execute', input: { nonce },
+  });
+  const content = [{ type: 'text', value: 'token' }];
+  const { provider, approvals, backend, counts } = made({
+    [RESPOND]: says(call('dg_1', 'n1'), call('dg_2', 'n2')),
+    'tools/invoke': () => ({ content }),
+    'tools/prepareInvocation': () => ({ invocationMessage: 'i', confirmationMessages: { title: 't', message: '**m**' } }),
+  });
+  await respond(provider);
+  assert.equal(approvals.count, 2);
+  const tool = new PermissionTool('dragoman-agent-action-execute', backend, approvals);
+  const token = new vscode.CancellationTokenSource().token;
+  const prepared = await tool.prepareInvocation({ input: { nonce: 'n1' } }, token);
+  assert.equal(prepared.confirmationMessages?.title, 't');
+  const result = await tool.invoke({ input: { nonce: 'n1' } } as never, token);
+  assert.deepEqual(result.content, [new vscode.LanguageModelTextPart('token')]);
+  assert.equal(approvals.count, 1);
+  // Skipped: the next request of the chat brings its result.
+  const answered = { role: 1, content: [new vscode.LanguageModelToolResultPart('dg_2', [])], name: undefined };
+  await respond(provider, { toolMode: 1 }, new vscode.CancellationTokenSource(), [answered]);
+  assert.deepEqual(counts, [1, 2, 1, 0, 1, 2]);
+});
+
+test('a permission tool without a backend allows nothing, and asks all the same', async () => {
+  const backend = { request: () => Promise.reject(new ConnectionClosed('gone')) };
+  const tool = new PermissionTool('dragoman-agent-action-read', backend, new PendingApprovals(() => undefined));
+  const token = new vscode.CancellationTokenSource().token;
+  const { confirmationMessages } = await tool.prepareInvocation({ input: {} }, token);
+  assert.equal(confirmationMessages?.title, 'Nothing can be allowed now');
+  await assert.rejects(tool.invoke({ input: {} } as never, token), ConnectionClosed);
+});
+
+test('the participant’s history is what was kept, else what the chat shows', () => {
+  const classes = vscode as unknown as Record<string, new (...values: unknown[]) => never>;
+  const [Asked, Shown, Markdown] = [classes['ChatRequestTurn'], classes['ChatResponseTurn'], classes['ChatResponseMarkdownPart']];
+  assert(Asked && Shown && Markdown);
+  const kept: Message[] = [
+    { role: 'user', content: [{ type: 'text', value: 'as it was sent' }] },
+    { role: 'assistant', content: [{ type: 'text', value: 'answer' }] },
+  ];
+  const shown = new Markdown(new vscode.MarkdownString('half'));
+  const history = [
+    new Asked('first'), new Shown([], { metadata: { messages: kept } }, PARTICIPANT),
+    new Asked('second'), new Shown([shown], {}, PARTICIPANT),
+    new Asked('third'), new Shown([], {}, PARTICIPANT),
+  ];
+  assert.deepEqual(historyOf(history), [
+    ...kept,
+    { role: 'user', content: [{ type: 'text', value: 'second' }] },
+    { role: 'assistant', content: [{ type: 'text', value: 'half' }] },
+    { role: 'user', content: [{ type: 'text', value: 'third' }] },
+  ]);
+});
+
+test('of too many tools, those stay that are needed: to ask, and those that are named', () => {
+  const tool = (name: string) => ({ name, description: '', inputSchema: undefined, tags: [] });
+  const tools = [...Array.from({ length: 200 }, (_, index) => tool(`t${index}`)), tool('dragoman-agent-action-edit')];
+  const names = offered({ toolReferences: [{ name: 't199' }] }, tools).map(({ name }) => name);
+  assert.equal(names.length, 128);
+  assert.deepEqual(names.slice(0, 3), ['dragoman-agent-action-edit', 't199', 't0']);
+});

@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import { PassThrough } from 'node:stream';
+import { test } from 'node:test';
+import { ConnectionClosed, Peer, RpcError } from '../src/rpc';
+import type { Part } from '../src/wire';
+
+function pair() {
+  const input = new PassThrough();
+  const output = new PassThrough();
+  const told: [string, unknown][] = [];
+  const closed: string[] = [];
+  const peer = new Peer(input, output, {
+    notification: (method, params) => told.push([method, params]),
+    closed: (reason) => closed.push(reason),
+  });
+  const sent = () =>
+    String(output.read() ?? '')
+      .split('\n')
+      .slice(0, -1)
+      .map((line) => JSON.parse(line) as Record<string, unknown>);
+  const give = (message: object) => input.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
+  return { input, peer, told, closed, sent, give };
+}
+
+test('a request has its result, after all its parts', async () => {
+  const { peer, sent, give } = pair();
+  const parts: Part[] = [];
+  const answer = peer.request('lm/x', { a: 1 }, { onPart: (part) => parts.push(part) });
+  assert.deepEqual(sent(), [{ jsonrpc: '2.0', id: 1, method: 'lm/x', params: { a: 1 } }]);
+  give({ method: 'lm/responsePart', params: { requestId: 1, part: { type: 'text', value: 'a' } } });
+  give({ method: 'lm/responsePart', params: { requestId: 7, part: { type: 'text', value: 'for nobody' } } });
+  give({ id: 1, result: { ok: true } });
+  assert.deepEqual(await answer, { ok: true });
+  assert.deepEqual(parts, [{ type: 'text', value: 'a' }]);
+});
+
+test('a character that comes in pieces stays whole, and so does a line', async () => {
+  const { peer, input } = pair();
+  const answer = peer.request('x', {});
+  const bytes = Buffer.from('{"jsonrpc":"2.0","id":1,"result":"é – 漢字 – 🧭"}\n');
+  for (const byte of bytes) {
+    input.write(Buffer.from([byte]));
+  }
+  assert.equal(await answer, 'é – 漢字 – 🧭');
+});
+
+test('several lines in one piece are several messages', async () => {
+  const { peer, input } = pair();
+  const answers = [peer.request('x', {}), peer.request('y', {})];
+  input.write('{"jsonrpc":"2.0","id":2,"result":"b"}\n\n{"jsonrpc":"2.0","id":1,"result":"a"}\n');
+  assert.deepEqual(await Promise.all(answers), ['a', 'b']);
+});
+
+test('an error has its kind', async () => {
+  const { peer, give } = pair();
+  const answer = peer.request('x', {});
+  give({ id: 1, error: { code: -32000, message: 'No such model. Try another.', data: { kind: 'not_found' } } });
+  await assert.rejects(answer, (error: RpcError) => {
+    assert.equal(error.kind, 'not_found');
+    assert.equal(error.message, 'No such model. Try another.');
+    return true;
+  });
+});
+
+test('a signal cancels by the id of its request, and the request settles by its own answer', async () => {
+  const { peer, sent, give } = pair();
+  const controller = new AbortController();
+  const answer = peer.request('x', {}, { signal: controller.signal });
+  controller.abort();
+  assert.deepEqual(sent()[1], { jsonrpc: '2.0', method: 'lm/cancel', params: { requestId: 1 } });
+  give({ id: 1, result: {} });
+  assert.deepEqual(await answer, {});
+  const cancelled = peer.request('y', {}, { signal: controller.signal });
+  assert.deepEqual(
+    sent().map(({ method }) => method),
+    ['y', 'lm/cancel'],
+  );
+  give({ id: 2, result: {} });
+  await cancelled;
+});
+
+test('when the other end is gone, everything that is open settles, and what comes later too', async () => {
+  const { peer, input, closed } = pair();
+  const open = [peer.request('x', {}), peer.request('y', {})];
+  input.end();
+  for (const answer of open) {
+    await assert.rejects(answer, ConnectionClosed);
+  }
+  await assert.rejects(peer.request('z', {}), ConnectionClosed);
+  assert.equal(closed.length, 1);
+});
+
+test('what is no message is told, and the next line is read', async () => {
+  const { peer, input, told, give, sent } = pair();
+  const answer = peer.request('x', {});
+  input.write('Traceback (most recent call last):\n[1, 2]\n');
+  give({ id: 9, method: 'ask', params: {} });
+  give({ method: 'log', params: { level: 'info', message: 'm' } });
+  give({ id: 1, result: 1 });
+  assert.equal(await answer, 1);
+  assert.deepEqual(
+    told.map(([method]) => method),
+    ['log', 'log', 'log'],
+  );
+  assert.equal((sent()[1]?.['error'] as { code: number }).code, -32601);
+});

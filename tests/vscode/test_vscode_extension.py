@@ -1,0 +1,67 @@
+"""The extension's own tests, which need Node and no editor: its types, its protocol, its conversions, its tool loop."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dragoman import __version__
+from dragoman.backends.agent.permission import PERMISSION_TOOLS
+
+_EXTENSION = Path(__file__).parents[2] / "editors" / "vscode"
+_MANIFEST = json.loads((_EXTENSION / "package.json").read_text())
+# A type check and a handful of processes, on a busy machine.
+_DEADLINE_SECONDS = 120
+
+
+def _node(*arguments: str) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("there is no Node on this machine")
+    assert (_EXTENSION / "node_modules" / "esbuild").exists(), "`make test` installs what the extension needs"
+    done = subprocess.run(
+        [node, *arguments],
+        cwd=_EXTENSION,
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+def test_its_types_are_right() -> None:
+    _node("node_modules/typescript/bin/tsc", "--noEmit")
+
+
+def test_its_own_tests_pass(tmp_path: Path) -> None:
+    _node("build.mjs", "test", str(tmp_path))
+    bundles = sorted(map(str, tmp_path.glob("*.test.js")))
+    assert bundles
+    _node("--test", "--test-reporter=spec", *bundles)
+
+
+def test_it_has_the_permission_tools_and_the_version_of_the_backend() -> None:
+    tools = _MANIFEST["contributes"]["languageModelTools"]
+    assert [tool["name"] for tool in tools] == list(PERMISSION_TOOLS.values())
+    assert _MANIFEST["version"] == __version__
+
+
+def test_no_click_approves_every_command_to_come() -> None:
+    defaults = _MANIFEST["contributes"]["configurationDefaults"]["chat.tools.eligibleForAutoApproval"]
+    names = {
+        tool["name"].rpartition("-")[2]: tool["toolReferenceName"]
+        for tool in _MANIFEST["contributes"]["languageModelTools"]
+    }
+    assert defaults == {f"dragoman.dragoman/{names[risk]}": False for risk in ("delete", "execute", "other")}
+
+
+def test_its_lock_file_names_versions_and_no_registry() -> None:
+    for lock in (_EXTENSION / "package-lock.json", _EXTENSION / "packaging" / "package-lock.json"):
+        packages = json.loads(lock.read_text())["packages"]
+        assert all("resolved" not in package for package in packages.values())
+        assert all("integrity" in package for name, package in packages.items() if name)

@@ -1,0 +1,400 @@
+// A real VS Code in a real browser, with the packaged extension and the real backend, in a folder of its own.
+import { spawn, spawnSync } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { get } from 'node:http';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+
+const HERE = import.meta.dirname;
+const ROOT = path.resolve(HERE, '../..');
+const CACHE = process.env.DRAGOMAN_VSCODE_CACHE;
+const { chromium } = createRequire(path.join(CACHE, 'driver/'))('playwright-core');
+
+// Longer than anything here takes on a busy machine. Only a test that fails reaches it.
+export const DEADLINE = Number(process.env.DRAGOMAN_PATIENCE ?? 45) * 1_000;
+const STARTUP = 120_000;
+
+const SETTINGS = {
+  'chat.byokUtilityModelDefault': 'none',
+  'chat.tips.enabled': false,
+  'extensions.autoCheckUpdates': false,
+  'extensions.autoUpdate': false,
+  'remote.autoForwardPorts': false,
+  'security.workspace.trust.enabled': false,
+  'telemetry.telemetryLevel': 'off',
+  'update.mode': 'none',
+  'window.dialogStyle': 'custom',
+  'workbench.enableExperiments': false,
+  'workbench.startupEditor': 'none',
+  'workbench.tips.enabled': false,
+  'workbench.welcomePage.walkthroughs.openOnInstall': false,
+};
+
+/** Looks again and again, until `look` returns something or time is up. */
+export async function until(what, look, milliseconds = DEADLINE) {
+  for (const end = Date.now() + milliseconds; Date.now() < end; ) {
+    const found = await look();
+    if (found) {
+      return found;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  throw new Error(`waited in vain for ${what}`);
+}
+
+function lines(file) {
+  return existsSync(file)
+    ? readFileSync(file, 'utf8').split('\n').slice(0, -1).map((line) => JSON.parse(line))
+    : [];
+}
+
+/** Text in an editor has spaces of its own kind. */
+function plain(text) {
+  return text.replaceAll('\u00a0', ' ');
+}
+
+async function freePort() {
+  const server = createServer();
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+function answers(url) {
+  return new Promise((resolve) => {
+    get(url, (response) => resolve(response.resume().statusCode < 400)).on('error', () => resolve(false));
+  });
+}
+
+export class Editor {
+  static async start({ vsix, dragoman, settings = {} }) {
+    const editor = new Editor();
+    editor.folder = mkdtempSync(path.join(tmpdir(), 'dragoman-vscode-'));
+    const at = (...names) => path.join(editor.folder, ...names);
+    editor.at = at;
+    for (const name of ['data/User', 'data/Machine', 'extensions', 'workspace', 'browser', 'home', 'state']) {
+      mkdirSync(at(name), { recursive: true });
+    }
+    writeFileSync(at('workspace', 'hello.txt'), 'the harbour opens at six\n');
+    // A model that answers, and one that cannot.
+    const demo = ['dragoman', 'demo-agent', '--pace', 'instant', '--sessions', at('sessions')];
+    writeFileSync(
+      at('dragoman.toml'),
+      `[models.demo]\nkind = "acp"\nagent = "demo"\nname = "Demo Agent"\ncommand = ${JSON.stringify(demo)}\n` +
+        `[models.missing]\nkind = "acp"\nname = "Missing Agent"\ncommand = ["no-such-agent-anywhere"]\n`,
+    );
+    writeFileSync(at('data/User/settings.json'), JSON.stringify({ ...SETTINGS, 'dragoman.logLevel': 'debug', ...settings }));
+    // What starts programs is a setting of the machine, so that no folder can bring it along.
+    writeFileSync(
+      at('data/Machine/settings.json'),
+      JSON.stringify({
+        'dragoman.command': [process.execPath, path.join(HERE, 'record.mjs'), at('backend.jsonl'), dragoman],
+        'dragoman.configuration': at('dragoman.toml'),
+      }),
+    );
+    // Chosen once, as a person would.
+    writeFileSync(at('data/User/chatLanguageModels.json'), JSON.stringify([{ name: 'Dragoman', vendor: 'dragoman' }]));
+    cpSync(path.join(HERE, 'witness'), at('extensions', 'dragoman-tests.witness-0.0.1'), { recursive: true });
+    await editor.#serve(vsix);
+    await editor.#open();
+    return editor;
+  }
+
+  async #serve(vsix) {
+    const code = path.join(CACHE, 'code-server/node_modules/code-server/out/node/entry.js');
+    const log = openSync(this.at('server.log'), 'a');
+    const env = {
+      ...process.env,
+      PATH: `${path.dirname(process.execPath)}:${process.env.PATH}`,
+      HOME: this.at('home'),
+      XDG_CONFIG_HOME: this.at('home', '.config'),
+      DRAGOMAN_STATE_DIR: this.at('state'),
+      WITNESS_RECORD: this.at('witness.jsonl'),
+      CS_DISABLE_GETTING_STARTED_OVERRIDE: '1',
+    };
+    const common = [code, '--user-data-dir', this.at('data'), '--extensions-dir', this.at('extensions')];
+    const installed = spawnSync(process.execPath, [...common, '--install-extension', vsix], { env, encoding: 'utf8' });
+    if (installed.status !== 0) {
+      throw new Error(`the extension cannot be installed: ${installed.stdout}${installed.stderr}`);
+    }
+    const port = await freePort();
+    this.url = `http://127.0.0.1:${port}/?folder=${this.at('workspace')}`;
+    this.server = spawn(
+      process.execPath,
+      [
+        ...common,
+        ...['--bind-addr', `127.0.0.1:${port}`, '--auth', 'none', '--disable-telemetry', '--disable-update-check'],
+        ...['--disable-workspace-trust', this.at('workspace')],
+      ],
+      { env, stdio: ['ignore', log, log] },
+    );
+    await until('the server', () => answers(`http://127.0.0.1:${port}/healthz`));
+  }
+
+  async #open() {
+    this.context = await chromium.launchPersistentContext(this.at('browser'), {
+      executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+      headless: true,
+      viewport: { width: 1440, height: 900 },
+      args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
+    });
+    this.page = this.context.pages()[0] ?? (await this.context.newPage());
+    this.page.setDefaultTimeout(DEADLINE);
+    await this.page.goto(this.url);
+    await this.page.waitForSelector('.monaco-workbench', { timeout: STARTUP });
+    await until('the witness', () => this.witnessed('activated').length > 0, STARTUP);
+    this.chat = new Chat(this, this.page.locator('.auxiliarybar'));
+    await this.chat.input.waitFor({ timeout: STARTUP });
+  }
+
+  async reload() {
+    await this.page.reload();
+    await this.page.waitForSelector('.monaco-workbench', { timeout: STARTUP });
+    await this.chat.input.waitFor({ timeout: STARTUP });
+  }
+
+  async close() {
+    await this.context?.close();
+    this.server?.kill('SIGTERM');
+    await new Promise((resolve) => {
+      if (!this.server || this.server.exitCode !== null) {
+        resolve();
+      } else {
+        this.server.once('exit', resolve);
+        setTimeout(() => this.server.kill('SIGKILL'), 10_000).unref();
+      }
+    });
+  }
+
+  // What the backend was told, and said.
+
+  get record() {
+    return lines(this.at('backend.jsonl'));
+  }
+
+  witnessed(event) {
+    return lines(this.at('witness.jsonl')).filter((entry) => entry.event === event);
+  }
+
+  /** The requests for an answer; those for titles and the like offer no tools. */
+  get requests() {
+    return this.record
+      .filter(({ direction, method }) => direction === 'in' && method === 'lm/provideLanguageModelChatResponse')
+      .filter(({ params }) => params.options.tools?.length > 0);
+  }
+
+  get invocations() {
+    return this.record.filter(({ direction, method }) => direction === 'in' && method === 'tools/invoke');
+  }
+
+  get backendPid() {
+    return this.record.filter(({ event }) => event === 'started').at(-1)?.pid;
+  }
+
+  /** Whether these words are in a chat that VS Code has written down. */
+  hasSaved(words) {
+    const storage = this.at('data/User/workspaceStorage');
+    return readdirSync(storage, { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.includes('chatSessions') && name.endsWith('.jsonl'))
+      .some((name) => readFileSync(path.join(storage, name), 'utf8').includes(words));
+  }
+
+  // What a person does.
+
+  async command(title) {
+    await this.page.keyboard.press('F1');
+    const input = this.page.locator('.quick-input-widget input.input');
+    await input.waitFor({ state: 'visible', timeout: DEADLINE });
+    await input.fill(`>${title}`);
+    // The best match comes first, once the list has taken the words in.
+    await this.page.locator('.quick-input-widget .monaco-list-row').first().filter({ hasText: title }).waitFor();
+    await this.page.keyboard.press('Enter');
+  }
+
+  /** The built-in chat, signed out: the command enables its extension. */
+  async enableBuiltInChat() {
+    await this.command('Chat: Manage Language Models');
+    await this.page.waitForSelector('.modal-editor-part, .models-management-editor', { timeout: DEADLINE });
+    await until('the built-in chat', () => this.witnessed('built-in chat').length > 0);
+    await until('the end of a dialog', async () => {
+      await this.page.keyboard.press('Escape');
+      return (await this.page.locator('.modal-editor-part').count()) === 0;
+    });
+  }
+
+  /** In an open menu, which takes no click right after it has opened. */
+  async choose(name) {
+    const menus = this.page.locator('.context-view, .action-widget').locator('visible=true');
+    const item = menus.getByText(name, { exact: true }).locator('visible=true').first();
+    await item.waitFor({ timeout: DEADLINE });
+    await until(`the choice of ${name}`, async () => {
+      await this.page.waitForTimeout(400);
+      await item.click({ timeout: 1_000 }).catch(() => undefined);
+      return (await item.count()) === 0;
+    });
+  }
+
+  async newChat() {
+    await this.chat.within.locator('.composite.title [aria-label^="New Chat"]').first().click();
+    await until('an empty chat', async () => (await this.chat.responses.count()) === 0);
+  }
+
+  /** A second chat, beside the one in the side bar. */
+  async chatInEditor() {
+    await this.command('Chat: New Chat Editor');
+    const chat = new Chat(this, this.page.locator('.editor-group-container').last());
+    await chat.input.waitFor({ timeout: DEADLINE });
+    return chat;
+  }
+
+  async closeEditors() {
+    await this.command('View: Close All Editors');
+  }
+
+  async statusText() {
+    const item = this.page.locator('.statusbar-item').filter({ hasText: 'Dragoman' }).first();
+    return (await item.innerText()).replace(/\s+/g, ' ').trim();
+  }
+
+  /** Of whatever menu is open. */
+  async menuText() {
+    const menus = this.page.locator('.context-view, .action-widget, .quick-input-widget').locator('visible=true');
+    return (await menus.allInnerTexts()).join('\n');
+  }
+
+  async screenshot(file) {
+    mkdirSync(path.dirname(file), { recursive: true });
+    await this.page.screenshot({ path: file });
+  }
+}
+
+export class Chat {
+  constructor(editor, within) {
+    this.editor = editor;
+    this.page = editor.page;
+    this.within = within;
+    this.input = within.locator('.chat-editor-container .monaco-editor').first();
+    this.dialogs = within.locator('.chat-tool-confirmation-carousel-container, .chat-confirmation-widget-container, .chat-confirmation-widget2');
+  }
+
+  async say(prompt) {
+    await this.input.click();
+    await this.page.keyboard.press('Control+A');
+    await this.page.keyboard.press('Delete');
+    const mention = /^@\w+ /.exec(prompt)?.[0] ?? '';
+    await this.page.keyboard.type(mention, { delay: 10 });
+    await this.page.keyboard.insertText(prompt.slice(mention.length));
+    await until('the words in the input', async () => {
+      const shown = (await this.input.locator('.view-lines').innerText()).replace(/\s+/g, '');
+      return shown.includes(prompt.slice(-10).replace(/\s+/g, ''));
+    });
+    // The list of suggestions takes the first Enter.
+    await this.page.waitForTimeout(500);
+    await this.page.keyboard.press('Escape');
+    await this.page.keyboard.press('Enter');
+  }
+
+  get responses() {
+    return this.within.locator('.interactive-response');
+  }
+
+  async lastResponse() {
+    return (await this.responses.count()) === 0 ? '' : plain(await this.responses.last().innerText());
+  }
+
+  /** Everything in it that is in sight. */
+  async text() {
+    return plain((await this.within.locator('.interactive-item-container').allInnerTexts()).join('\n'));
+  }
+
+  /** An answer that says so, in the last response. */
+  async hears(pattern, milliseconds = DEADLINE) {
+    let last = '';
+    return until(`an answer like ${pattern}`, async () => {
+      last = await this.lastResponse();
+      return pattern.test(last) ? last : undefined;
+    }, milliseconds).catch((error) => {
+      throw new Error(`${error.message}; the last was: ${last}`);
+    });
+  }
+
+  get stopButton() {
+    return this.within.locator('.interactive-input-part .codicon-stop-circle, .interactive-input-part .codicon-debug-stop').locator('visible=true').first();
+  }
+
+  async idle() {
+    await until('the end of the answer', async () => (await this.stopButton.count()) === 0);
+  }
+
+  async stop() {
+    await this.stopButton.click();
+    await this.idle();
+  }
+
+  /** An answer from its prompt to its end. */
+  async ask(prompt, pattern) {
+    await this.say(prompt);
+    const answer = await this.hears(pattern);
+    await this.idle();
+    return answer;
+  }
+
+  button(name) {
+    return this.dialogs.locator('.monaco-button').filter({ hasText: name }).locator('visible=true').last();
+  }
+
+  async dialog() {
+    await this.button(/^Skip$/).waitFor({ timeout: DEADLINE });
+    return plain(await this.dialogs.last().innerText());
+  }
+
+  async skip() {
+    await this.button(/^Skip$/).click();
+  }
+
+  /** Its own button where nothing longer can be allowed, else from the menu beside the first one. */
+  async allowOnce() {
+    const button = this.button(/^Allow Once$/);
+    await this.button(/^Skip$/).waitFor({ timeout: DEADLINE });
+    if ((await button.count()) > 0) {
+      await button.click();
+      return;
+    }
+    await this.dialogs.locator('.monaco-dropdown-button').locator('visible=true').last().click({ timeout: DEADLINE });
+    await this.editor.choose('Allow Once');
+  }
+
+  async allowInThisSession() {
+    await this.button(/^Allow in this Session$/).click({ timeout: DEADLINE });
+  }
+
+  get picker() {
+    return this.within.locator('.interactive-input-part').getByText(/^(Demo Agent|Missing Agent)$/).locator('visible=true').first();
+  }
+
+  /** With all that is in it: only what was used of late stands on top. */
+  async openPicker() {
+    await this.picker.click();
+    await this.editor.page.locator('.action-widget').getByText('Other Models', { exact: true }).click({ timeout: DEADLINE });
+  }
+
+  async pick(name) {
+    await this.openPicker();
+    await this.editor.choose(name);
+    await until(`${name} in the picker`, async () => (await this.picker.innerText()) === name);
+  }
+
+  /** Folded away, as a list of steps. */
+  async showsThinking() {
+    return /(Finished|Completed|Thinking|Thought|Worked)/.test(await this.lastResponse());
+  }
+
+  async model() {
+    return this.within.locator('.interactive-input-part').first().innerText();
+  }
+}
+
+export { ROOT };

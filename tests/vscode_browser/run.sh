@@ -1,0 +1,14 @@
+#!/bin/sh
+# The tests in a real VS Code. Usage: sh run.sh VSIX DRAGOMAN [options of node --test]
+# With DRAGOMAN_IMAGES=DIR the main moments become pictures there.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+DRAGOMAN_VSIX=$(realpath "$1")
+DRAGOMAN=$(realpath -s "$2")
+shift 2
+DRAGOMAN_VSCODE_CACHE=${DRAGOMAN_TEST_CACHE:-$HOME/.cache/dragoman-tests}/vscode
+export DRAGOMAN_VSIX DRAGOMAN DRAGOMAN_VSCODE_CACHE
+
+sh "$here/setup.sh" "$DRAGOMAN_VSCODE_CACHE"
+exec "$DRAGOMAN_VSCODE_CACHE/node/bin/node" --test --test-reporter=spec "$@" "$here/chat.test.mjs"
