@@ -8,10 +8,10 @@ EXTENSION := editors/vscode
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long vsix mutants lint format coverage pins picture clean model-server test-agents agents-table goldens
+.PHONY: help demo test test-long vsix test-vscode pictures-vscode mutants lint format coverage pins picture clean model-server test-agents agents-table goldens
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -57,6 +57,13 @@ vsix: dist/dragoman.vsix ## the VS Code extension, packaged: dist/dragoman.vsix
 .PHONY: dist/dragoman.vsix
 dist/dragoman.vsix: $(VENV)/run.stamp $(EXTENSION)/node_modules/.stamp $(EXTENSION)/packaging/node_modules/.stamp
 	@cd $(EXTENSION) && node package.mjs ../../$(BIN)/python ../../$@
+
+# VS Code and the browser's driver are kept in ~/.cache/dragoman-tests, or in $DRAGOMAN_TEST_CACHE.
+test-vscode: dist/dragoman.vsix ## the extension in a real VS Code, in a real browser
+	@sh tests/vscode_browser/run.sh dist/dragoman.vsix $(BIN)/dragoman $(ARGS)
+
+pictures-vscode: dist/dragoman.vsix ## take the pictures of VS Code in docs/images anew, from those tests
+	@DRAGOMAN_IMAGES=$(CURDIR)/docs/images sh tests/vscode_browser/run.sh dist/dragoman.vsix $(BIN)/dragoman $(ARGS)
 
 mutants: $(VENV)/dev.stamp ## which small changes of the core no test notices (takes an hour)
 	@$(BIN)/python tests/mutation/mutants.py $(ARGS)

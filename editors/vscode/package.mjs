@@ -19,5 +19,5 @@ cpSync(path.join(root, 'requirements', 'run.txt'), path.join(backend, 'requireme
 cpSync(path.join(root, 'LICENSE'), 'LICENSE');
 run(process.execPath, [
   'packaging/node_modules/@vscode/vsce/vsce',
-  ...['package', '--no-dependencies', '--allow-missing-repository', '--skip-license', '--out', out],
+  ...['package', '--no-dependencies', '--allow-missing-repository', '--out', out],
 ]);

@@ -15,10 +15,13 @@ const { chromium } = createRequire(path.join(CACHE, 'driver/'))('playwright-core
 // Longer than anything here takes on a busy machine. Only a test that fails reaches it.
 export const DEADLINE = Number(process.env.DRAGOMAN_PATIENCE ?? 45) * 1_000;
 const STARTUP = 120_000;
+// Pixels that are added to the side bar.
+const WIDER = 320;
 
 const SETTINGS = {
   'chat.byokUtilityModelDefault': 'none',
   'chat.tips.enabled': false,
+  'chat.viewSessions.enabled': false,
   'extensions.autoCheckUpdates': false,
   'extensions.autoUpdate': false,
   'remote.autoForwardPorts': false,
@@ -98,8 +101,13 @@ export class Editor {
     // Chosen once, as a person would.
     writeFileSync(at('data/User/chatLanguageModels.json'), JSON.stringify([{ name: 'Dragoman', vendor: 'dragoman' }]));
     cpSync(path.join(HERE, 'witness'), at('extensions', 'dragoman-tests.witness-0.0.1'), { recursive: true });
-    await editor.#serve(vsix);
-    await editor.#open();
+    try {
+      await editor.#serve(vsix);
+      await editor.#open();
+    } catch (error) {
+      await editor.close();
+      throw error;
+    }
     return editor;
   }
 
@@ -146,8 +154,18 @@ export class Editor {
     await this.page.goto(this.url);
     await this.page.waitForSelector('.monaco-workbench', { timeout: STARTUP });
     await until('the witness', () => this.witnessed('activated').length > 0, STARTUP);
-    this.chat = new Chat(this, this.page.locator('.auxiliarybar'));
+    this.chat = new Chat(this, this.page.locator('.part.auxiliarybar'));
     await this.chat.input.waitFor({ timeout: STARTUP });
+    await this.#widen();
+  }
+
+  /** A chat that is wide enough to be read. */
+  async #widen() {
+    const { x, y, height } = await this.chat.within.first().boundingBox();
+    await this.page.mouse.move(x - 2, y + height / 2);
+    await this.page.mouse.down();
+    await this.page.mouse.move(x - WIDER, y + height / 2, { steps: 5 });
+    await this.page.mouse.up();
   }
 
   async reload() {
@@ -195,11 +213,11 @@ export class Editor {
   }
 
   /** Whether these words are in a chat that VS Code has written down. */
-  hasSaved(words) {
+  hasSaved(pattern) {
     const storage = this.at('data/User/workspaceStorage');
     return readdirSync(storage, { recursive: true, encoding: 'utf8' })
       .filter((name) => name.includes('chatSessions') && name.endsWith('.jsonl'))
-      .some((name) => readFileSync(path.join(storage, name), 'utf8').includes(words));
+      .some((name) => pattern.test(readFileSync(path.join(storage, name), 'utf8')));
   }
 
   // What a person does.
@@ -247,6 +265,7 @@ export class Editor {
     await this.command('Chat: New Chat Editor');
     const chat = new Chat(this, this.page.locator('.editor-group-container').last());
     await chat.input.waitFor({ timeout: DEADLINE });
+    await chat.focus();
     return chat;
   }
 
@@ -269,6 +288,17 @@ export class Editor {
     mkdirSync(path.dirname(file), { recursive: true });
     await this.page.screenshot({ path: file });
   }
+
+  /** The chat alone, without what VS Code would like to sell. */
+  async picture(file) {
+    mkdirSync(path.dirname(file), { recursive: true });
+    const offer = this.page.locator('.chat-input-notification .codicon-close, .chat-input-notification-dismiss').locator('visible=true').first();
+    if ((await offer.count()) > 0) {
+      await offer.click();
+    }
+    const { x, y, width, height } = await this.chat.within.first().boundingBox();
+    await this.page.screenshot({ path: file, clip: { x: x - 4, y: y - 4, width: width + 8, height: height + 36 } });
+  }
 }
 
 export class Chat {
@@ -280,19 +310,26 @@ export class Chat {
     this.dialogs = within.locator('.chat-tool-confirmation-carousel-container, .chat-confirmation-widget-container, .chat-confirmation-widget2');
   }
 
-  async say(prompt) {
-    await this.input.click();
-    await this.page.keyboard.press('Control+A');
-    await this.page.keyboard.press('Delete');
-    const mention = /^@\w+ /.exec(prompt)?.[0] ?? '';
-    await this.page.keyboard.type(mention, { delay: 10 });
-    await this.page.keyboard.insertText(prompt.slice(mention.length));
-    await until('the words in the input', async () => {
-      const shown = (await this.input.locator('.view-lines').innerText()).replace(/\s+/g, '');
-      return shown.includes(prompt.slice(-10).replace(/\s+/g, ''));
+  async focus() {
+    await until('the focus', async () => {
+      await this.input.click();
+      return (await this.input.getAttribute('class')).split(' ').includes('focused');
     });
-    // The list of suggestions takes the first Enter.
-    await this.page.waitForTimeout(500);
+  }
+
+  async say(prompt) {
+    const mention = /^@\w+ /.exec(prompt)?.[0] ?? '';
+    const dense = (text) => text.replace(/\s+/g, '');
+    await until('the words in the input', async () => {
+      await this.focus();
+      await this.page.keyboard.press('Control+A');
+      await this.page.keyboard.press('Delete');
+      await this.page.keyboard.type(mention, { delay: 10 });
+      await this.page.keyboard.insertText(prompt.slice(mention.length));
+      // The list of suggestions takes the first Enter.
+      await this.page.waitForTimeout(500);
+      return dense(await this.input.locator('.view-lines').innerText()) === dense(prompt);
+    });
     await this.page.keyboard.press('Escape');
     await this.page.keyboard.press('Enter');
   }
@@ -375,14 +412,15 @@ export class Chat {
     return this.within.locator('.interactive-input-part').getByText(/^(Demo Agent|Missing Agent)$/).locator('visible=true').first();
   }
 
-  /** With all that is in it: only what was used of late stands on top. */
-  async openPicker() {
+  /** Only what was used of late stands on top; whoever searches sees everything. */
+  async openPicker(search) {
     await this.picker.click();
-    await this.editor.page.locator('.action-widget').getByText('Other Models', { exact: true }).click({ timeout: DEADLINE });
+    await this.page.locator('.action-widget input').first().waitFor();
+    await this.page.keyboard.type(search);
   }
 
   async pick(name) {
-    await this.openPicker();
+    await this.openPicker(name);
     await this.editor.choose(name);
     await until(`${name} in the picker`, async () => (await this.picker.innerText()) === name);
   }

@@ -4,8 +4,9 @@
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
-DRAGOMAN_VSIX=$(realpath "$1")
-DRAGOMAN=$(realpath -s "$2")
+absolute() { printf '%s/%s' "$(cd "$(dirname "$1")" && pwd)" "$(basename "$1")"; }
+DRAGOMAN_VSIX=$(absolute "$1")
+DRAGOMAN=$(absolute "$2")
 shift 2
 DRAGOMAN_VSCODE_CACHE=${DRAGOMAN_TEST_CACHE:-$HOME/.cache/dragoman-tests}/vscode
 export DRAGOMAN_VSIX DRAGOMAN DRAGOMAN_VSCODE_CACHE

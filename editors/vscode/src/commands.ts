@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import * as vscode from 'vscode';
 import type { Backend } from './backend';
+import { signalOf } from './cancellation';
 import { install, locate, type Places } from './locate';
 import { settings } from './settings';
 
@@ -45,12 +46,23 @@ export async function offerInstall(): Promise<void> {
 
 async function installWithProgress(places: Places, backend: Backend): Promise<void> {
   const options = { location: vscode.ProgressLocation.Notification, title: 'Installing Dragoman', cancellable: true };
-  await vscode.window.withProgress(options, async (progress, token) => {
-    const controller = new AbortController();
-    token.onCancellationRequested(() => controller.abort());
-    await install(places, controller.signal, (message) => progress.report({ message }));
+  const isDone = await vscode.window.withProgress(options, async (progress, token) => {
+    const { signal, dispose } = signalOf(token);
+    try {
+      await install(places, signal, (message) => progress.report({ message }));
+      return true;
+    } catch (error) {
+      if (signal.aborted) {
+        return false;
+      }
+      throw error;
+    } finally {
+      dispose();
+    }
   });
-  await backend.restart();
+  if (isDone) {
+    await backend.restart();
+  }
 }
 
 async function told(does: () => Promise<void>): Promise<void> {

@@ -17,9 +17,11 @@ export function activate(context: vscode.ExtensionContext): void {
   const log = vscode.window.createOutputChannel('Dragoman', { log: true });
   const status = new Status();
   const approvals = new PendingApprovals((count) => status.waiting(count));
+  const { version } = context.extension.packageJSON as { version: string };
   const places = (): Places => ({
     command: settings().command,
-    storage: context.globalStorageUri.fsPath,
+    // Another version of the extension brings another Dragoman along.
+    storage: vscode.Uri.joinPath(context.globalStorageUri, version).fsPath,
     bundled: context.asAbsolutePath('dist/backend'),
     path: process.env['PATH'] ?? '',
   });

@@ -2,8 +2,6 @@
 
 export const PROTOCOL_VERSION = 1;
 
-export type Json = null | boolean | number | string | readonly Json[] | { readonly [name: string]: Json };
-
 export type Part =
   | { type: 'text'; value: string }
   | { type: 'thinking'; value: string | string[]; id?: string; metadata?: object }
