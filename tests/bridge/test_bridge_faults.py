@@ -161,6 +161,7 @@ class _Slow(Heard):
         await self.lets.wait()
 
 
+@pytest.mark.long
 async def test_f11_a_flood_waits_for_a_slow_consumer_and_arrives_in_order(bridge: Bridge) -> None:
     chat, other = bridge.chat(), bridge.chat()
     slow = _Slow()

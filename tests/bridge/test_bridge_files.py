@@ -13,6 +13,8 @@ from dragoman.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, R
 from dragoman.lm import JsonObject, user
 from dragoman.tools.builtin.files import MAX_FILE_BYTES
 
+pytestmark = pytest.mark.long
+
 _NOT_FOUND = -32002
 _OLD = "one\ntwo\nthree\n"
 _BOTH = ["allow_once", "reject_once"]

@@ -13,6 +13,8 @@ from dragoman.backends.agent.settings import Policy, Timing
 from dragoman.lm import LanguageModelError, ToolCallPart, ToolDefinition, ToolResultPart, user
 from fake_agent.steps import prompt
 
+pytestmark = pytest.mark.long
+
 _BOTH = ["allow_once", "reject_once"]
 _SKIP = "The user chose to skip the tool call, they want to proceed without running it"
 _CANCELLED = {"outcome": "cancelled"}

@@ -15,6 +15,8 @@ from dragoman.jsonrpc import Incoming
 from dragoman.lm import LanguageModelError, system, user
 from fake_agent.steps import COMMAND, prompt
 
+pytestmark = pytest.mark.long
+
 _METHODS = [
     {"id": "key", "name": "Use the key", "description": "from the environment"},
     {"id": "shell", "name": "Log in in a terminal", "type": "terminal"},

@@ -30,6 +30,7 @@ def test_a_model_that_breaks_one_is_seen_without_the_guard(capsys: pytest.Captur
     assert "a_tool_that_nobody_offered" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_the_demo_agent_gives_every_rule_of_a_call_its_occasion(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

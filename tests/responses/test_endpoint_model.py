@@ -141,6 +141,7 @@ def test_r5_wherever_the_network_cuts_the_parts_are_the_same(cuts: list[int]) ->
     assert asyncio.run(answered(*chunks)) == asyncio.run(answered(_OPENAI))
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, len(_OPENAI)), st.sampled_from(["end", "cut"]))
 def test_r5_wherever_a_stream_ends_what_was_said_stands_and_a_failure_is_told(at: int, then: Any) -> None:

@@ -92,6 +92,7 @@ async def test_the_tour_looks_the_same_on_a_screen_that_does_not_move(tmp_path: 
     )
 
 
+@pytest.mark.long
 def test_the_tour_on_a_screen(folder: Folder) -> None:
     terminal = folder.terminal("-c", _TOUR, rows=24)
     assert terminal.wait_end() == 0
@@ -101,6 +102,7 @@ def test_the_tour_on_a_screen(folder: Folder) -> None:
     assert "  Done: every phrase has its translation." in terminal.text
 
 
+@pytest.mark.long
 def test_a_chat_with_the_demo(folder: Folder) -> None:
     terminal = folder.terminal("-m", "dragoman", "demo")
     terminal.wait_for("3  Fill them in, and run the check.")
@@ -115,12 +117,14 @@ def test_a_chat_with_the_demo(folder: Folder) -> None:
     assert not (folder.path / ".local").exists(), "the demo keeps nothing"
 
 
+@pytest.mark.long
 def test_the_demo_in_a_folder_of_ones_own_says_what_it_can_do(folder: Folder) -> None:
     result = folder.run("demo", "-p", "Fill them in")
     assert result.returncode == 0, result.stderr
     assert "two permissions" in result.stdout
 
 
+@pytest.mark.long
 async def test_a_tour_whose_agent_fails_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with (tmp_path / "tour").open("w", encoding="utf-8") as file:
