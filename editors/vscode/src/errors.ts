@@ -1,8 +1,10 @@
-/** Errors as VS Code shows them: it prints the message and then the stack, so there is none to print. */
+/** Errors as VS Code shows them: it prints the message and then the stack, so there is none to speak of. */
 import * as vscode from 'vscode';
 import { BackendError } from './backend';
 import { ConnectionClosed, RpcError } from './rpc';
 
+/** An empty one would be replaced by VS Code's own, which is a page long. */
+const NO_STACK = ' ';
 const NEXT_STEP = 'Run “Dragoman: Show Log” to see why, or “Dragoman: Check the Installation”.';
 
 /** Cause and next step, as one would say them. */
@@ -23,7 +25,7 @@ export function languageModelError(error: unknown): Error {
   const message = sentence(error);
   const kind = error instanceof RpcError ? error.kind : undefined;
   const shown = ofKind(kind, message);
-  shown.stack = '';
+  shown.stack = NO_STACK;
   return shown;
 }
 

@@ -64,7 +64,7 @@ test('without a backend there are no models, and no error that nobody could act 
   assert.deepEqual(await provider.provideLanguageModelChatInformation({ silent: false }, new vscode.CancellationTokenSource().token), []);
 });
 
-test('an error before anything was said is one of VS Code’s, without a stack', async () => {
+test('an error before anything was said is one of VS Code’s, without a stack to speak of', async () => {
   for (const [kind, code] of [['not_found', 'NotFound'], ['no_permissions', 'NoPermissions'], ['blocked', 'Blocked'], ['internal', undefined]] as const) {
     const { provider } = made({
       [RESPOND]: () => {
@@ -72,7 +72,7 @@ test('an error before anything was said is one of VS Code’s, without a stack',
       },
     });
     await assert.rejects(respond(provider), (error: Error & { code?: string }) => {
-      assert.deepEqual([error.message, error.stack, error.code], ['Cause. Next step.', '', code]);
+      assert.deepEqual([error.message, error.stack, error.code], ['Cause. Next step.', ' ', code]);
       return true;
     });
   }
