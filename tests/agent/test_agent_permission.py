@@ -31,8 +31,8 @@ from dragoman.backends.agent.permission import (
 )
 from lm.rendering import hostile_text, hrefs, inline_tokens, literal, tokens
 
-WORKSPACE = ("/work", "/more/work")
-INSIDE = {"file_path": "/work/a.py"}
+WORKSPACE = ("/project", "/more/project")
+INSIDE = {"file_path": "/project/a.py"}
 
 
 def risk(kind: str | None, raw: object = None, *locations: str, diff: str | None = None) -> RiskClass:
@@ -62,24 +62,30 @@ def risk(kind: str | None, raw: object = None, *locations: str, diff: str | None
     ],
 )
 def test_p26_kinds_are_classes_as_far_as_they_are_believed(kind: str | None, wanted: str) -> None:
-    assert risk(kind, None, "/work/a.py") == wanted
+    assert risk(kind, None, "/project/a.py") == wanted
 
 
 @pytest.mark.parametrize("kind", ["read", "search"])
 @pytest.mark.parametrize(
     ("raw", "locations"),
     [
-        (None, ["/work/a.py"]),
-        (None, ["/work", "/more/work/deep/down"]),
-        ({"file_path": "/work/a.py", "offset": 1, "limit": 20}, []),
-        ({"filePath": "/work/a.py"}, ["/work/a.py"]),
-        ({"absolute_path": "/work/./b/../a.py"}, []),
+        (None, ["/project/a.py"]),
+        (None, ["/project", "/more/project/deep/down"]),
+        ({"file_path": "/project/a.py", "offset": 1, "limit": 20}, []),
+        ({"filePath": "/project/a.py"}, ["/project/a.py"]),
+        ({"absolute_path": "/project/./b/../a.py"}, []),
         (
-            {"pattern": "TODO|FIXME", "path": "/work", "glob": "*.py", "output_mode": "content", "-n": True},
+            {
+                "pattern": "TODO|FIXME",
+                "path": "/project",
+                "glob": "*.py",
+                "output_mode": "content",
+                "-n": True,
+            },
             [],
         ),
-        ({"paths": ["/work/a", "/work/b"]}, []),
-        ({"path": "/work/a", "view_range": [1, 10]}, []),
+        ({"paths": ["/project/a", "/project/b"]}, []),
+        ({"path": "/project/a", "view_range": [1, 10]}, []),
     ],
 )
 def test_p26_reading_inside_the_workspace_is_reading(kind: str, raw: object, locations: list[str]) -> None:
@@ -90,9 +96,9 @@ def test_p26_reading_inside_the_workspace_is_reading(kind: str, raw: object, loc
     "path",
     [
         "/etc/passwd",
-        "/work/../etc/passwd",
-        "/work/a/../../etc/passwd",
-        "/workshop/a",
+        "/project/../etc/passwd",
+        "/project/a/../../etc/passwd",
+        "/projector/a",
         "/more/a",
         "a.py",
         "./a.py",
@@ -100,19 +106,19 @@ def test_p26_reading_inside_the_workspace_is_reading(kind: str, raw: object, loc
         "~/.ssh/id_rsa",
         "",
         "/",
-        "//work/a",
+        "//project/a",
         "C:\\work\\a",
-        "file:///work/a",
+        "file:///project/a",
     ],
 )
 def test_p26_a_path_outside_the_workspace_is_not_reading(path: str) -> None:
     assert risk("read", None, path) == "other"
-    assert risk("read", None, "/work/a.py", path) == "other"
+    assert risk("read", None, "/project/a.py", path) == "other"
     if path:
-        assert risk("read", {"path": path}, "/work/a.py") == "other"
-        assert risk("read", {"paths": ["/work/a.py", path]}) == "other"
-        assert risk("read", {"deep": {"file": [[path]]}}, "/work/a.py") == "other"
-    assert classify(ToolActivity("t", kind="read", locations=(Location("/work"),)), ()).risk == "other"
+        assert risk("read", {"path": path}, "/project/a.py") == "other"
+        assert risk("read", {"paths": ["/project/a.py", path]}) == "other"
+        assert risk("read", {"deep": {"file": [[path]]}}, "/project/a.py") == "other"
+    assert classify(ToolActivity("t", kind="read", locations=(Location("/project"),)), ()).risk == "other"
 
 
 def test_p26_everything_is_inside_a_workspace_that_is_everything() -> None:
@@ -152,7 +158,7 @@ def test_p26_paths_are_judged_by_their_words(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("kind", ["read", "search", "edit", "delete", "fetch", "think", None])
 def test_p26_a_command_is_execution_whatever_it_is_called(kind: str | None, raw: dict[str, object]) -> None:
-    assert risk(kind, {**INSIDE, **raw}, "/work/a.py", diff="/work/a.py") == "execute"
+    assert risk(kind, {**INSIDE, **raw}, "/project/a.py", diff="/project/a.py") == "execute"
 
 
 @pytest.mark.parametrize(
@@ -174,12 +180,12 @@ def test_p26_a_command_is_execution_whatever_it_is_called(kind: str | None, raw:
     ],
 )
 def test_p26_reading_with_anything_else_in_it_is_not_reading(raw: dict[str, object]) -> None:
-    assert risk("read", {**INSIDE, **raw}, "/work/a.py") == "other"
+    assert risk("read", {**INSIDE, **raw}, "/project/a.py") == "other"
 
 
 @pytest.mark.parametrize("raw", ["rm -rf /", ["rm", "-rf"], 7, True])
 def test_p26_an_input_that_is_no_object_is_not_reading(raw: object) -> None:
-    assert risk("read", raw, "/work/a.py") == "other"
+    assert risk("read", raw, "/project/a.py") == "other"
 
 
 def test_p26_reading_without_a_path_is_not_reading() -> None:
@@ -189,8 +195,8 @@ def test_p26_reading_without_a_path_is_not_reading() -> None:
 
 @pytest.mark.parametrize("kind", ["read", "search", "fetch", "think", "edit", None])
 def test_a_diff_is_an_edit(kind: str | None) -> None:
-    assert risk(kind, None, diff="/work/a.py") == "edit"
-    assert risk("delete", None, diff="/work/a.py") == "delete"
+    assert risk(kind, None, diff="/project/a.py") == "edit"
+    assert risk("delete", None, diff="/project/a.py") == "delete"
 
 
 def test_an_address_is_fetched_if_it_is_of_the_web() -> None:
@@ -225,12 +231,12 @@ def test_p26_what_real_agents_ask_for(recorded: Recorded) -> None:
 
 def test_p9_the_command_the_paths_and_the_diff() -> None:
     shown = describe(
-        classify(ToolActivity("t", "Run", raw_input={"command": "rm -rf x", "cwd": "/work"}), ())
+        classify(ToolActivity("t", "Run", raw_input={"command": "rm -rf x", "cwd": "/project"}), ())
     )
-    assert shown == "Run\n\n```sh\nrm -rf x\n```\n\n- `/work`"
-    content = ({"type": "diff", "path": "/work/a", "oldText": "one\ntwo\n", "newText": "one\nthree\n"},)
+    assert shown == "Run\n\n```sh\nrm -rf x\n```\n\n- `/project`"
+    content = ({"type": "diff", "path": "/project/a", "oldText": "one\ntwo\n", "newText": "one\nthree\n"},)
     shown = describe(classify(ToolActivity("t", "Edit", kind="edit", content=content), ()))
-    assert shown == "Edit\n\n`/work/a`\n\n```diff\n@@ -1 +1 @@\n one\n-two\n+three\n```"
+    assert shown == "Edit\n\n`/project/a`\n\n```diff\n@@ -1 +1 @@\n one\n-two\n+three\n```"
     shown = describe(
         classify(ToolActivity("t", "Get", kind="fetch", raw_input={"url": "https://e.test"}), ())
     )
@@ -239,14 +245,14 @@ def test_p9_the_command_the_paths_and_the_diff() -> None:
 
 def test_p9_everything_in_the_input_is_shown_somewhere() -> None:
     raw = {
-        "path": "/work/a",
+        "path": "/project/a",
         "content": "evil",
         "commands": ["one", "two"],
         "command": "three",
         "file": {"x": 1},
     }
     shown = describe(classify(ToolActivity("t", "Do", raw_input=raw), ()))
-    for word in ("/work/a", "evil", "one two", "three", '"x": 1'):
+    for word in ("/project/a", "evil", "one two", "three", '"x": 1'):
         assert word in shown
     assert "secret" in describe(classify(ToolActivity("t", "Do", raw_input="secret"), ()))
     assert "secret" in describe(classify(ToolActivity("t", "Do", raw_input=["secret"]), ()))
@@ -254,7 +260,7 @@ def test_p9_everything_in_the_input_is_shown_somewhere() -> None:
 
 
 def test_p9_what_is_too_long_is_cut_and_counted() -> None:
-    raw = {"command": "x" * 5_000, "paths": [f"/work/{n}" for n in range(60)], "note": "y" * 5_000}
+    raw = {"command": "x" * 5_000, "paths": [f"/project/{n}" for n in range(60)], "note": "y" * 5_000}
     shown = describe(classify(ToolActivity("t", "z" * 600, raw_input=raw), ()))
     assert "… 1000 more characters" in shown
     assert "… 100 more characters" in shown
@@ -295,7 +301,7 @@ def test_p9_what_is_shown_does_nothing_else(title: str, command: str, path: str,
 
 
 def test_p9_a_path_cannot_pass_for_a_line_of_the_diff() -> None:
-    diff = Diff("/work/a\n+harmless", "x", "y")
+    diff = Diff("/project/a\n+harmless", "x", "y")
     fences = [
         token
         for token in tokens(describe(Action("edit", "edit", "Edit", diffs=(diff,))))
