@@ -19,7 +19,7 @@ async def test_f1_command_not_found_names_the_command_and_what_to_do(bridge: Bri
     chat = bridge.chat(command=("no-such-agent", "--acp"))
     with pytest.raises(LanguageModelError) as failed:
         await chat.say("hello")
-    assert failed.value.kind == "not_found"
+    assert failed.value.kind == "agent_failed"
     assert "no-such-agent" in failed.value.sentence
     assert failed.value.hint
 

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
-import { Editor, ROOT, until } from './editor.mjs';
+import { DEADLINE, Editor, ROOT, until } from './editor.mjs';
 
 const IMAGES = process.env.DRAGOMAN_IMAGES;
 const EXECUTE = 'dragoman-agent-action-execute';
@@ -201,7 +201,8 @@ for (const door of ['@dragoman', 'agent mode']) {
       await chat.ask(to(`!call witness_measure {"word":"${word}"}`), measured);
       // VS Code saves a chat with the next prompt, or when a minute is over: of the last turn less may come back.
       await chat.ask(to('!think'), /I have thought about it/);
-      await until('the chat on disk', () => editor.hasSaved(measured));
+      const answer = new RegExp(`"ok: ${word} has ${word.length} letters\\\\n","support`);
+      await until('the first answer on disk', () => editor.hasSaved(answer), 2 * DEADLINE);
       await editor.reload();
       await until('the chat again', async () => (await chat.text()).includes(word));
       await chat.ask(to('what did I say before?'), new RegExp(word));

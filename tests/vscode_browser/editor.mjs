@@ -168,8 +168,13 @@ export class Editor {
     await this.page.mouse.up();
   }
 
+  /** As a person does it: a page that is merely torn down leaves VS Code no time to write down what it shows. */
   async reload() {
-    await this.page.reload();
+    await this.page.evaluate(() => {
+      globalThis.isOfBefore = true;
+    });
+    await this.command('Developer: Reload Window');
+    await until('another page', () => this.page.evaluate(() => !globalThis.isOfBefore).catch(() => false), STARTUP);
     await this.page.waitForSelector('.monaco-workbench', { timeout: STARTUP });
     await this.chat.input.waitFor({ timeout: STARTUP });
   }
@@ -412,11 +417,17 @@ export class Chat {
     return this.within.locator('.interactive-input-part').getByText(/^(Demo Agent|Missing Agent)$/).locator('visible=true').first();
   }
 
-  /** Only what was used of late stands on top; whoever searches sees everything. */
+  /** Only what was used of late stands on top; whoever searches sees everything. A list that is redrawn takes no words. */
   async openPicker(search) {
-    await this.picker.click();
-    await this.page.locator('.action-widget input').first().waitFor();
-    await this.page.keyboard.type(search);
+    const field = this.page.locator('.action-widget input').locator('visible=true').first();
+    await until('the list of models', async () => {
+      if ((await field.count()) === 0) {
+        await this.picker.click();
+        await field.waitFor({ timeout: 2_000 }).catch(() => undefined);
+      }
+      await field.fill(search, { timeout: 1_000 }).catch(() => undefined);
+      return (await field.inputValue({ timeout: 1_000 }).catch(() => '')) === search;
+    });
   }
 
   async pick(name) {

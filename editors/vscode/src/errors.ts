@@ -29,10 +29,9 @@ export function languageModelError(error: unknown): Error {
   return shown;
 }
 
+/** VS Code makes its own errors anew on the way, with a stack that the chat prints whole: only where a program reads the code. */
 function ofKind(kind: RpcError['kind'], message: string): Error {
   switch (kind) {
-    case 'not_found':
-      return vscode.LanguageModelError.NotFound(message);
     case 'no_permissions':
       return vscode.LanguageModelError.NoPermissions(message);
     case 'blocked':

@@ -54,14 +54,17 @@ export async function respond(
   return turn.error === undefined ? { metadata } : { metadata, errorDetails: { message: reason(turn.error) } };
 }
 
-/** The one that is selected if it is ours; without an account the picker may stand on one that answers nobody. */
+/**
+ * The one that is selected if it is ours; without an account the picker may stand on one that answers nobody.
+ *
+ * Either way it is looked up: right after a reload VS Code shows a model that it has not asked us about yet, and
+ * knows nobody who would answer for it.
+ */
 async function modelFor(request: vscode.ChatRequest): Promise<vscode.LanguageModelChat | undefined> {
   const { model } = request;
-  if (model?.vendor === VENDOR) {
-    return model;
-  }
-  const [first] = await vscode.lm.selectChatModels({ vendor: VENDOR });
-  return first ?? model;
+  const isOurs = model?.vendor === VENDOR;
+  const [found] = await vscode.lm.selectChatModels({ vendor: VENDOR, ...(isOurs ? { id: model.id } : {}) });
+  return found ?? model;
 }
 
 /** The tools the user names first, and never so many that the model is offered none of the permission tools. */

@@ -65,7 +65,7 @@ test('without a backend there are no models, and no error that nobody could act 
 });
 
 test('an error before anything was said is one of VS Code’s, without a stack to speak of', async () => {
-  for (const [kind, code] of [['not_found', 'NotFound'], ['no_permissions', 'NoPermissions'], ['blocked', 'Blocked'], ['internal', undefined]] as const) {
+  for (const [kind, code] of [['not_found', undefined], ['no_permissions', 'NoPermissions'], ['blocked', 'Blocked'], ['internal', undefined]] as const) {
     const { provider } = made({
       [RESPOND]: () => {
         throw new RpcError('Cause. Next step.', -32000, kind);

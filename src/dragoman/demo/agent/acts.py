@@ -40,7 +40,7 @@ _DEFAULT_FLOOD = 1_000
 _SLOW_WORDS = 600
 _SLOW_PAUSE = 0.1
 _CRASH_STATUS = 70
-# Of what was said before, as much as answers the question.
+# Of what was said before, as much as answers the question: the last of it.
 _MAX_QUOTE = 2_000
 # Of what a tool returned, as much as shows that it arrived: nobody wants their own file back.
 _EXCERPT_LINES = 6
@@ -154,7 +154,7 @@ def _remember(cue: Cue) -> Reply:
     ]
     lines = [f"- {code(_quoted(words))}" for words in own]
     pieces = [f"You said to me:\n\n{chr(10).join(lines)}\n"] if own else []
-    pieces += [f"Before I joined, I was told:\n\n{fence(text[:_MAX_QUOTE])}\n" for text in told]
+    pieces += [f"Before I joined, I was told:\n\n{fence(text[-_MAX_QUOTE:])}\n" for text in told]
     return reply(_said("\n".join(pieces) or "You have said nothing before.\n"))
 
 

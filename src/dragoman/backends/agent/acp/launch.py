@@ -84,7 +84,8 @@ async def launch(
     try:
         process = await SupervisedProcess.start(command, env=env, cwd=Path(cwd), ledger=ledger)
     except SpawnError as error:
-        kind: ErrorKind = "not_found" if error.kind == "command_not_found" else "unavailable"
+        # The model is known; its agent is not there, and asking again will not bring it.
+        kind: ErrorKind = "agent_failed" if error.kind == "command_not_found" else "unavailable"
         raise LanguageModelError(
             kind, f"{name} cannot be started: {error.message}", hint=error.hint
         ) from error
