@@ -8,7 +8,7 @@ EXTENSION := editors/vscode
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long vsix test-vscode pictures-vscode mutants lint format coverage pins picture clean model-server test-agents agents-table goldens
+.PHONY: help bench demo test test-long test-faults soak fuzz vsix test-vscode pictures-vscode mutants lint format coverage pins picture clean model-server test-agents agents-table goldens reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -51,6 +51,22 @@ test: $(VENV)/dev.stamp $(EXTENSION)/node_modules/.stamp ## the tests that need 
 test-long: $(VENV)/dev.stamp ## the long ones: end to end, through many processes
 	@$(BIN)/python -m pytest -n 3 -m long $(ARGS)
 
+test-faults: $(VENV)/dev.stamp ## faults in every state, through real processes: hundreds of runs in ten minutes; ARGS="--seed 7" repeats one
+	@PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)
+
+soak: $(VENV)/dev.stamp ## fifty conversations for ten minutes; draws the bridge's memory in docs/images/soak.svg
+	@PYTHONPATH=tests $(BIN)/python -m faults.soak --plot docs/images/soak.svg $(ARGS)
+
+# The fuzzer and what it has learnt are kept in ~/.cache/dragoman-tests, or in $DRAGOMAN_TEST_CACHE.
+FUZZER := $(or $(DRAGOMAN_TEST_CACHE),$(HOME)/.cache/dragoman-tests)/fuzz/atheris
+$(FUZZER)/.stamp: requirements/fuzz.txt $(VENV)/dev.stamp
+	@echo "installing the fuzzer ..." >&2
+	@$(PIP) install --require-hashes --upgrade --target $(FUZZER) -r requirements/fuzz.txt
+	@touch $@
+
+fuzz: $(FUZZER)/.stamp ## everything that parses, a minute each, by coverage; ARGS="--seconds 600 --only acp_messages"
+	@PYTHONPATH=tests:$(FUZZER) $(BIN)/python -m fuzz $(ARGS)
+
 vsix: dist/dragoman.vsix ## the VS Code extension, packaged: dist/dragoman.vsix
 
 # Always: it brings the package along, and knows best what has changed.
@@ -88,6 +104,13 @@ agents-table: $(VENV)/dev.stamp ## write docs/agents.md anew, from the last comp
 
 goldens: $(VENV)/dev.stamp ## write anew what the bridge makes of agents' traces; then read what has changed
 	@PYTHONPATH=tests $(BIN)/python -m traces.goldens
+
+reference: $(VENV)/dev.stamp ## write docs/reference anew, from the code
+	@PYTHONPATH=tests $(BIN)/python -m reference
+
+# Contestants are installed in ~/.cache/dragoman-tests, or in $DRAGOMAN_TEST_CACHE.
+bench: $(VENV)/dev.stamp ## what the bridge costs, beside others; a complete run writes the plot and docs/performance.md
+	@$(BIN)/python -m bench $(ARGS)
 
 coverage: $(VENV)/dev.stamp ## branch coverage of the whole package
 	$(BIN)/python -m pytest --cov --cov-branch --cov-report=term-missing:skip-covered $(ARGS)

@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -68,3 +70,38 @@ def test_a_loop_that_cannot_be_made_leaves_interrupts_as_they_were(monkeypatch: 
     with pytest.raises(OSError, match="Too many open files"):
         run_interruptible(work)
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+# Whatever it is told, it goes on; it says so each time.
+_STUBBORN = """
+import asyncio
+from dragoman.interruptible import run_interruptible
+
+async def work():
+    while True:
+        try:
+            print("waiting", flush=True)
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            pass
+
+run_interruptible(work)
+"""
+
+
+def test_a_third_interrupt_ends_at_once_what_will_not_end() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _STUBBORN], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for _ in range(3):
+            assert process.stdout.readline() == "waiting\n"
+            process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (-signal.SIGINT, "")
+
+
+def test_afterwards_an_interrupt_is_what_it_was() -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    test_an_interrupt_while_it_runs_ends_it()
+    assert signal.getsignal(signal.SIGINT) is handler

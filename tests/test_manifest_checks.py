@@ -24,7 +24,7 @@ from manifest import (
     untested_items,
     unusable_tests,
 )
-from written_tests import WrittenTest, find_tests, find_tests_below, ids_in_name
+from written_tests import WrittenTest, find_node_tests, find_tests, find_tests_below, ids_in_name
 
 MILESTONES = {
     "now": Milestone("open", "in work"),
@@ -368,6 +368,17 @@ class TestWrittenTests:
         (tmp_path / "tests/lm/test_guard.py").write_text("def test_a(): ...\n", "utf-8")
         (tmp_path / "tests/lm/shared.py").write_text("def test_b(): ...\n", "utf-8")
         assert list(find_tests_below(tmp_path / "tests", tmp_path)) == ["tests/lm/test_guard.py::test_a"]
+
+    def test_tests_of_node_are_named_by_their_words(self, tmp_path: Path) -> None:
+        (tmp_path / "one.test.mjs").write_text(
+            "test('it does', async () => {});\n  test.skip('it may', () => {});\n// test('it did', x)\n"
+        )
+        (tmp_path / "helper.mjs").write_text("test('not one', () => {});\n")
+        found = find_node_tests(tmp_path, tmp_path)
+        assert {node: test.disabled_by for node, test in found.items()} == {
+            "one.test.mjs::it does": None,
+            "one.test.mjs::it may": "skip",
+        }
 
     @pytest.mark.parametrize(
         ("node", "ids"),

@@ -24,7 +24,7 @@ from manifest import (
     untested_items,
     unusable_tests,
 )
-from written_tests import WrittenTest, find_tests_below
+from written_tests import WrittenTest, find_node_tests, find_tests_below
 
 
 def compared_with(name: str) -> pytest.MarkDecorator:
@@ -47,7 +47,11 @@ def specification() -> dict[str, SpecificationItem]:
 
 @pytest.fixture(scope="module")
 def written() -> dict[str, WrittenTest]:
-    return find_tests_below(ROOT / "tests", ROOT)
+    return {
+        **find_tests_below(ROOT / "tests", ROOT),
+        **find_node_tests(ROOT / "tests" / "vscode_browser", ROOT),
+        **find_node_tests(ROOT / "editors" / "vscode" / "test", ROOT),
+    }
 
 
 def expect_none(complaints: list[str]) -> None:

@@ -2,7 +2,8 @@
 
 A test is named as pytest names it: `tests/lm/test_guard.py::test_s1_order_is_kept`, with the class between where
 there is one. A class stands for all tests in it, and a Hypothesis state machine for its `TestCase`:
-`tests/loop/test_machine.py::TestLoop` for `TestLoop = LoopMachine.TestCase`.
+`tests/loop/test_machine.py::TestLoop` for `TestLoop = LoopMachine.TestCase`. A test of Node's runner is named by its
+file and its words: `tests/vscode_browser/chat.test.mjs::two chats side by side do not mix`.
 """
 
 import ast
@@ -11,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["WrittenTest", "find_tests", "find_tests_below", "ids_in_name"]
+__all__ = ["WrittenTest", "find_node_tests", "find_tests", "find_tests_below", "ids_in_name"]
 
 _FUNCTION_IDS = re.compile(r"test_((?:[a-z]\d+_)*[a-z]\d+)(?:_|$)")
 _CLASS_IDS = re.compile(r"Test((?:[A-Z]\d+)+)")
 _ONE_ID = re.compile(r"[A-Z]\d+")
+_NODE_TEST = re.compile(r"^\s*test(\.skip|\.todo)?\('([^']+)', ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,15 @@ def find_tests_below(folder: Path, root: Path) -> dict[str, WrittenTest]:
         test.node: test
         for path in sorted(folder.rglob("test_*.py"))
         for test in find_tests(path.read_text("utf-8"), path.relative_to(root).as_posix())
+    }
+
+
+def find_node_tests(folder: Path, root: Path) -> dict[str, WrittenTest]:
+    """The same for the tests of Node's runner."""
+    return {
+        (node := f"{path.relative_to(root).as_posix()}::{words}"): WrittenTest(node, mark[1:] or None)
+        for path in sorted(folder.glob("*.test.*"))
+        for mark, words in _NODE_TEST.findall(path.read_text("utf-8"))
     }
 
 

@@ -128,6 +128,17 @@ class Models:
                 _log.warning("model %s cannot be used: %s", model_id, error.sentence)
         return tuple(found)
 
+    def adopt(self, config: Config) -> bool:
+        """Offer what is new in a configuration, and no longer what is gone from it. Returns whether that is another list.
+
+        A model that is in use stays as it is, with its agents, until the next start.
+        """
+        was, self._config = self._config, config
+        for model_id in self._made:
+            if model_id in config.models and config.models[model_id] != was.models.get(model_id):
+                _log.info("model %s was changed: it will be so after a restart", model_id)
+        return list(config.models) != list(was.models)
+
     async def learn(self) -> None:
         """Let every model find out what it can only be told, so that its `info` is right. Takes some seconds at most."""
         self.infos()

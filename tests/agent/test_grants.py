@@ -105,7 +105,6 @@ def test_p3_an_edited_input_selects_nothing(nonce: object) -> None:
     grants.open(pending())
     assert grants.issue(nonce, EXECUTE) is None
     assert grants.pending(nonce) is None
-    assert not grants.decide("dg_1", nonce)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +125,7 @@ def test_p24_closed_is_closed() -> None:
     assert grants.issue(nonce, EXECUTE) is None
     assert grants.pending(nonce) is None
     assert not grants.redeem("dg_1", token)
-    assert not grants.decide("dg_1", nonce)
+    assert grants.of_call("dg_1") is None
 
 
 def test_a_nonce_selects_what_waits() -> None:
@@ -137,14 +136,13 @@ def test_a_nonce_selects_what_waits() -> None:
     assert len(grants) == 2
 
 
-def test_a_decision_names_the_nonce_of_its_own_call() -> None:
+def test_a_call_selects_what_waits_under_it() -> None:
     grants = Grants()
-    first, second = grants.open(pending("dg_1")), grants.open(pending("dg_2"))
-    assert not grants.decide("dg_1", second)
-    assert not grants.decide("dg_3", first)
-    assert grants.decide("dg_1", first)
-    assert not grants.decide("dg_1", first)
-    assert len(grants) == 1
+    one = pending("dg_1")
+    nonce = grants.open(one)
+    grants.open(pending("dg_2"))
+    assert grants.of_call("dg_1") == (nonce, one)
+    assert grants.of_call("dg_3") is None
 
 
 def test_tokens_and_nonces_are_never_the_same_twice() -> None:

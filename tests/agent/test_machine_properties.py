@@ -79,6 +79,8 @@ class World(RuleBasedStateMachine):
         # What an agent that was idle was given, and has shown no sign of.
         self.unheard: list[str] = []
         self.is_asking = False
+        # Whether it was given results, and has shown no sign of them.
+        self.unproved = False
         # Words that it was given in mid-turn, and has not said what became of.
         self.steers = False
         self.steered: dict[int, list[str]] = {}
@@ -202,8 +204,11 @@ class World(RuleBasedStateMachine):
             self.prompts_said.append(text)
             prompt = (user(text),)
         self.is_asking = self.state.phase == "Idle" and not self.kept and not self.given
+        returns = any(isinstance(answer, Answered) for answer in answers.values()) and bool(self.given)
+        goes_on = self.state.phase == "Idle" or (self.state.phase == "Awaiting" and not cancels)
         self.event(Requested(next(self.numbers), answers, prompt, cancels=cancels))
         self.is_asking = False
+        self.unproved = returns and goes_on and self.state.phase == "Streaming"
 
     @precondition(lambda self: self.opened)
     @rule(data=st.data())
@@ -212,6 +217,7 @@ class World(RuleBasedStateMachine):
         was_open = reply == self.open_reply
         self.event(ReplyCancelled(reply))
         if was_open:
+            self.unproved = False
             assert self.ended[reply] == "cut", "a cancelled reply settles at once"
 
     # The agent.
@@ -232,7 +238,7 @@ class World(RuleBasedStateMachine):
     @rule()
     def speak(self) -> None:
         text = f"text {next(self.numbers)}"
-        self.unheard = []
+        self.unheard, self.unproved = [], False
         if not self.cancel_sent:
             self.unsettled_text.append(text)
         self.event(Spoke(TextPart(text)))
@@ -241,7 +247,7 @@ class World(RuleBasedStateMachine):
     @rule()
     def announce(self) -> None:
         key = f"key{next(self.numbers)}"
-        self.unheard = []
+        self.unheard, self.unproved = [], False
         self.announced.add(key)
         self.event(Announced(key))
 
@@ -256,7 +262,7 @@ class World(RuleBasedStateMachine):
     @rule(permission=st.booleans(), expected=st.booleans(), data=st.data())
     def call(self, permission: bool, expected: bool, data: st.DataObject) -> None:  # noqa: FBT001
         number = next(self.numbers)
-        self.unheard = []
+        self.unheard, self.unproved = [], False
         key = f"key{number}"
         announced = None
         if expected and self.announced:
@@ -290,7 +296,7 @@ class World(RuleBasedStateMachine):
     @rule(fails=st.booleans())
     def end_turn(self, fails: bool) -> None:  # noqa: FBT001
         cancelled = self.cancel_sent
-        self.unheard = []
+        self.unheard, self.unproved = [], False
         self.turn, self.cancel_sent = False, False
         self.announced.clear()
         if cancelled:
@@ -306,6 +312,9 @@ class World(RuleBasedStateMachine):
         if unheard and not cancelled:
             # It is said again, to the next one, and to that one only once.
             del self.prompts_heard[-len(unheard) :]
+        if self.unproved:
+            self.prompts_said.insert(len(self.prompts_heard), "restarted")
+            self.unproved = False
         self.agent, self.turn, self.cancel_sent, self.unheard = "none", False, False, []
         self.waits_for.clear()
         self.orphaned |= self.given

@@ -670,6 +670,38 @@ def test_f6_a_second_crash_loses_no_result_and_tells_none_twice() -> None:
     assert [message.text.count("seen") for message in sent.prompt] == [1]
 
 
+def test_f6_results_given_to_an_agent_that_is_gone_by_then_are_told_to_the_next_one() -> None:
+    """Nobody sees at once that a process has died: they may come in between."""
+    machine = awaiting(LOOK, MAY_I)
+    machine(Requested(2, {"dg_1": SEEN, "dg_p1": Granted()}, says("and then?")))
+    assert machine(AgentExited(GONE)) == [ClearTimer("human"), EndReply(2, "failed", GONE)]
+    machine(Requested(3, prompt=says("go on")))
+    (sent,) = machine(AgentStarted())
+    assert isinstance(sent, SendPrompt)
+    assert [message.text for message in sent.prompt] == [
+        (
+            "You were restarted while you waited. The tool look returned:\n\nseen\n\n"
+            "A permission was asked for; if it is still needed, ask again.\n\nGo on from there."
+        ),
+        "and then?",
+        "go on",
+    ]
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [text("I see."), Announced("k9"), Called(TOUCH), ReplyCancelled(2)],
+    ids=lambda sign: type(sign).__name__,
+)
+def test_f6_results_that_the_agent_has_shown_to_have_are_not_told_again(sign: Event) -> None:
+    machine = awaiting(LOOK)
+    machine(Requested(2, {"dg_1": SEEN}))
+    machine(sign)
+    machine(AgentExited(GONE))
+    machine(Requested(3, prompt=says("go on")))
+    assert machine(AgentStarted()) == [SendPrompt(says("go on"))]
+
+
 def test_f6_results_of_calls_that_we_have_forgotten_are_told_too() -> None:
     machine = Machine(Requested(1, {"dg_1": SEEN, "dg_p1": Granted()}), AgentStarted())
     assert machine.phase == "Streaming"
@@ -901,4 +933,4 @@ def test_t9_text_of_a_turn_that_is_cancelled_or_crashes_is_not_lost() -> None:
     for event in (ReplyCancelled(2), AgentExited(GONE)):
         machine = steered()
         machine(event)
-        assert (machine.state.steering, machine.state.queue) == (None, says("and hurry"))
+        assert (machine.state.steering, machine.state.queue[-1:]) == (None, says("and hurry"))

@@ -137,6 +137,7 @@ def test_a_reply_is_open_where_the_prose_says_so() -> None:
         assert not state.pending or state.phase in ("Idle", "Streaming", "Awaiting")
         assert not state.orphaned or state.phase == "Dead"
         assert not state.unheard or state.phase == "Streaming"
+        assert not state.unproved or state.phase == "Streaming"
         assert state.steering is None or (state.steers and state.phase in ("Streaming", "Awaiting"))
 
 

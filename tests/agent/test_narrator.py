@@ -261,6 +261,28 @@ def test_what_the_agents_own_terminal_prints_is_output() -> None:
     assert thoughts(narrates, pieces[0]) == ""
 
 
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ({"aggregated_output": "one\n", "stdout": "one\n", "exit_code": 0}, "one\n"),
+        ({"code": "rejected", "message": "Not allowed."}, "Not allowed.\n"),
+        ({"output": {"text": "deeper"}, "error": None}, ""),
+        # Words for its model.
+        ("File created (no need to read it)", ""),
+    ],
+)
+def test_output_that_is_shown_in_no_other_way_is_taken_from_where_it_is_raw(raw: object, shown: str) -> None:
+    narrates = narrator()
+    assert (
+        code_in(thoughts(narrates, ToolActivity("t", title="Run", status="in_progress", raw_output=raw)))
+        == ""
+    )
+    ended = ToolActivity("t", status="completed", raw_output=raw)
+    assert code_in(thoughts(narrates, ended)) == shown
+    told = ToolActivity("u", title="Run", status="completed", content=output("told"), raw_output=raw)
+    assert code_in(thoughts(narrates, told)) == "told\n"
+
+
 def test_a_call_whose_input_is_still_being_written_has_no_name_yet() -> None:
     narrates = narrator()
     assert thoughts(narrates, ToolActivity("t", "Terminal", status="pending", raw_input={})) == ""

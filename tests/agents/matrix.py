@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,9 +18,10 @@ import pytest_asyncio
 
 from agents.rows import ROWS
 from agents.running import TOOLS, Desk, Lines, answered, at_desk
+from dragoman.agents.catalogue import shipped
 from dragoman.backends.agent.toolserver.naming import WAIT_TOOL
 from model_server import play
-from vscode.editor import PERMISSIONS, Chat, image, returned, tool
+from vscode.editor import PERMISSIONS, Answer, Chat, image, returned, tool
 
 Json: TypeAlias = dict[str, Any]
 
@@ -64,6 +66,11 @@ def told(word: str) -> Callable[[Json], Awaitable[Json]]:
     return give
 
 
+def said(row: str, text: str) -> str:
+    """What the model said, and whatever else there is: each once, and no more than that."""
+    return re.sub(f"^{ROWS[row].preface}", "", text).strip()
+
+
 def action(desk: Desk, name: str) -> tuple[str, Path]:
     """Something that the agent asks about, and the file that is there if it was done."""
     file = desk.workspace / name
@@ -79,12 +86,29 @@ async def asked(chat: Chat, *actions: str) -> list[Json]:
     return answer.calls
 
 
+def assert_own_results(desk: Desk, script: str, *words: str) -> None:
+    """The model was given, for each of its calls, what the tool said to that call and to no other."""
+    given = desk.models.results(script)
+    assert sorted(call.input["word"] for call, _ in given) == sorted(words)
+    for call, text in given:
+        said = re.findall(r"<(\w+) of (\w+)>", text)
+        assert [word for _, word in said] == [call.input["word"]]
+        assert call.tool.full_name.endswith(said[0][0])
+
+
 async def assert_goes_on(chat: Chat, word: str) -> None:
     """The next prompt gets its own answer, and nothing else."""
     answer = await chat.say(play(f"say Own answer {word}."))
-    assert f"Own answer {word}." in answer.text
+    assert said(chat.model, answer.text) == f"Own answer {word}."
     assert not answer.calls
-    assert "After" not in answer.text
+
+
+def assert_refused(desk: Desk, answer: Answer) -> None:
+    """The turn has gone on or has ended, and says so; nobody takes it for a failure of the agent."""
+    print(f"{desk.row.name} after a refusal: {answer.text!r}")
+    assert answer.text.strip()
+    assert not answer.calls
+    assert "**Error:**" not in answer.text
 
 
 # Through `dragoman vscode`.
@@ -92,7 +116,7 @@ async def assert_goes_on(chat: Chat, word: str) -> None:
 
 async def test_text(desk: Desk) -> None:
     answer = await desk.chat.say(play("say Hello from the model."))
-    assert "Hello from the model." in answer.text
+    assert said(desk.row.name, answer.text) == "Hello from the model."
     assert not answer.calls
 
 
@@ -103,7 +127,11 @@ async def test_one_tool(desk: Desk) -> None:
     # A call comes another way than the words before it, and may overtake them: opencode's does.
     assert text.count("Looking.") == 1
     assert [(call["name"], call["input"]) for call in calls] == [("look_up", {"word": "one"})]
-    assert "<look_up of one>" in text
+    assert text.count("<look_up of one>") == 1
+    # All four of the consumer's tools were offered, and none of those that are for us.
+    offered = [each.full_name for each in desk.models.scripted("word=one")[0].tools]
+    assert [sum(each["name"] in name for name in offered) for each in TOOLS] == [1, 1, 1, 1], offered
+    assert not [name for name in offered if "dragoman" in name]
 
 
 async def test_two_tools_in_a_row(desk: Desk) -> None:
@@ -111,8 +139,8 @@ async def test_two_tools_in_a_row(desk: Desk) -> None:
     answer = await chat.say(play("call look_up$ word=a", "call count$ word=b", "say Got {results}."))
     text, calls = await answered(chat, answer, result)
     assert [call["name"] for call in calls] == ["look_up", "count"]
-    assert "<look_up of a>" in text
-    assert "<count of b>" in text
+    assert text.count("<look_up of a>") == text.count("<count of b>") == 1
+    assert_own_results(desk, "call count$ word=b]]", "a", "b")
 
 
 async def test_three_tools_in_parallel(desk: Desk) -> None:
@@ -123,6 +151,12 @@ async def test_three_tools_in_parallel(desk: Desk) -> None:
     assert len({call["callId"] for call in calls}) == 3
     for words in ("<look_up of a>", "<count of b>", "<show of c>"):
         assert text.count(words) == 1
+    assert_own_results(desk, "call show$ word=c", "a", "b", "c")
+    # And one tool three times: the calls differ in nothing but what they are given.
+    script = play("call show$ word=x; call show$ word=y; call show$ word=z", "say Got {results}.")
+    _, calls = await answered(chat, await chat.say(script), result)
+    assert sorted(call["input"]["word"] for call in calls) == ["x", "y", "z"]
+    assert_own_results(desk, "call show$ word=z", "x", "y", "z")
 
 
 async def test_tools_changed(desk: Desk) -> None:
@@ -134,13 +168,16 @@ async def test_tools_changed(desk: Desk) -> None:
     assert [call["name"] for call in calls] == ["brand_new"], text
     assert "<brand_new of x>" in text
     # What was taken away is not called, whatever the model thinks.
-    _, calls = await answered(chat, await chat.say(play("call look_up$ word=x", "say No.")), result)
+    answer = await chat.say(play("call look_up$ word=x", "say Not called: {results}."))
+    text, calls = await answered(chat, answer, result)
     assert calls == []
+    assert "No tool to call look_up" in text or "Not called: " in text
 
 
 async def test_permission_allowed(desk: Desk) -> None:
     words, file = action(desk, "allowed.txt")
     [call] = await asked(desk.chat, words)
+    assert call["name"].endswith("execute" if desk.row.asks_about == "run" else "edit")
     assert "allowed.txt" in call["input"]["details"]
     assert not file.exists()
     answer = await desk.chat.say(await desk.editor.approve(call))
@@ -151,7 +188,8 @@ async def test_permission_allowed(desk: Desk) -> None:
 async def test_permission_refused(desk: Desk) -> None:
     words, file = action(desk, "refused.txt")
     [call] = await asked(desk.chat, words)
-    await desk.chat.say(returned(call, "No, not that.", isError=True))
+    answer = await desk.chat.say(returned(call, "No, not that.", isError=True))
+    assert_refused(desk, answer)
     await assert_goes_on(desk.chat, "refused")
     assert not file.exists()
 
@@ -159,7 +197,8 @@ async def test_permission_refused(desk: Desk) -> None:
 async def test_permission_skipped(desk: Desk) -> None:
     words, file = action(desk, "skipped.txt")
     [call] = await asked(desk.chat, words)
-    await desk.chat.say(returned(call, SKIPPED))
+    answer = await desk.chat.say(returned(call, SKIPPED))
+    assert_refused(desk, answer)
     await assert_goes_on(desk.chat, "skipped")
     assert not file.exists()
 
@@ -168,7 +207,9 @@ async def test_permission_cancelled(desk: Desk) -> None:
     words, file = action(desk, "cancelled.txt")
     [call] = await asked(desk.chat, words)
     answer = await desk.chat.say(returned(call, CANCELLED), play("say Own answer."))
-    assert "Own answer." in answer.text
+    assert said(desk.row.name, answer.text) == "Own answer."
+    assert not answer.calls
+    await assert_goes_on(desk.chat, "cancelled")
     assert not file.exists()
 
 
@@ -215,6 +256,7 @@ async def test_cancel_with_a_permission_open(desk: Desk) -> None:
     await assert_goes_on(desk.chat, "permission")
     # The person says yes when it is too late.
     await desk.editor.approve(call)
+    await assert_goes_on(desk.chat, "too late")
     assert not file.exists()
 
 
@@ -267,43 +309,58 @@ async def test_taken_up_after_a_restart(desk: Desk) -> None:
     # The agent knows what was said before, by itself or because it was told.
     last = desk.models.scripted("word=again")[-1]
     assert "<look_up of remember>" in str(last.body)
+    # It is told only if it cannot take a session up.
+    takes_up = shipped()[desk.row.agent].facts.resumes or shipped()[desk.row.agent].facts.loads
+    assert ("conversation-so-far" in str(last.body)) != takes_up
 
 
 # Through `dragoman chat --json`.
 
 
+def always(decision: str) -> Callable[[Json], str]:
+    return lambda _event: decision
+
+
+def outcomes(lines: Lines) -> list[str]:
+    return sorted(event["result"]["outcome"] for event in lines.of("tool_finished"))
+
+
 async def test_chat_tools(desk: Desk) -> None:
-    for name in ("one", "two", "three"):
+    for name in ("one", "two", "three", "four", "five"):
         (desk.workspace / f"{name}.txt").write_text(f"<the word {name}>")
     lines = Lines(
         desk,
         play(
             "say Reading.; call read_file$ path=one.txt",
-            "call read_file$ path=two.txt; call read_file$ path=three.txt",
+            "call read_file$ path=two.txt",
+            "call read_file$ path=three.txt; call read_file$ path=four.txt; call read_file$ path=five.txt",
             "say Got {results}.",
         ),
-        "allow",
+        always("allow"),
     )
     assert await lines.run() == 0
-    assert "Reading." in lines.text
-    for name in ("one", "two", "three"):
-        assert f"<the word {name}>" in lines.text
-    assert [event["result"]["outcome"] for event in lines.of("tool_finished")] == ["ok"] * 3
+    assert lines.text.count("Reading.") == 1
+    for call, text in desk.models.results("path=five.txt"):
+        assert f"<the word {call.input['path'].removesuffix('.txt')}>" in text
+    for name in ("one", "two", "three", "four", "five"):
+        assert lines.text.count(f"<the word {name}>") == 1
+    assert outcomes(lines) == ["ok"] * 5
     assert lines.of("ended")
 
 
 async def test_chat_permission_allowed(desk: Desk) -> None:
     words, file = action(desk, "chat-allowed.txt")
-    lines = Lines(desk, play(words, "say After {results}."), "allow")
+    lines = Lines(desk, play(words, "say After {results}."), always("allow"))
     assert await lines.run() == 0
     assert len(lines.of("asked")) == 1
     assert file.read_text().strip() == "yes"
+    assert "After" in lines.text
 
 
 async def test_chat_permission_refused(desk: Desk) -> None:
     words, file = action(desk, "chat-refused.txt")
-    lines = Lines(desk, play(words, "say After {results}."), "deny")
+    lines = Lines(desk, play(words, "say After {results}."), always("deny"))
     await lines.run()
     assert len(lines.of("asked")) == 1
-    assert [event["result"]["outcome"] for event in lines.of("tool_finished")] == ["denied"]
+    assert outcomes(lines) == ["denied"]
     assert not file.exists()

@@ -40,6 +40,8 @@ class Row:
     files: Mapping[str, str] = field(default_factory=dict)
     # Of the model in our own configuration.
     settings: Mapping[str, object] = field(default_factory=dict)
+    # What it says of itself before the model's words, as a regular expression.
+    preface: str = ""
     # What the agent asks a person about: a command of its own, or a file it writes.
     asks_about: Literal["run", "write"] = "run"
     # How long a person takes, and what that is against the agent's limit: more, where it can be borne or lowered.
@@ -218,6 +220,7 @@ ROWS = {
                 "CODEX_HOME": "{home}/.codex",
             },
             {".codex/config.toml": _CODEX_SETTINGS},
+            preface=rf"Warning: Model metadata for `{MODEL}` not found\.[^\n]*\n+",
             # The limit of a server that a client brings cannot be set.
             slow_seconds=30.0,
             slow_note="30 s by a ticket, as if its limit of 300 s were 25",

@@ -146,10 +146,10 @@ async def answered(
 class Lines:
     """`dragoman chat --json`: one prompt, its events, and an answer to every question."""
 
-    def __init__(self, desk: Desk, prompt: str, decision: str) -> None:
+    def __init__(self, desk: Desk, prompt: str, decide: Callable[[Json], str]) -> None:
         self._command = desk.dragoman("chat", desk.row.name, "--json", "-p", prompt)
         self._cwd = desk.workspace
-        self._decision = decision
+        self._decide = decide
         self.events: list[Json] = []
 
     async def run(self) -> int:
@@ -170,7 +170,7 @@ class Lines:
                     event = json.loads(line)
                     self.events.append(event)
                     if event["event"] == "asked":
-                        answer = {"callId": event["callId"], "decision": self._decision}
+                        answer = {"callId": event["callId"], "decision": self._decide(event)}
                         process.stdin.write(json.dumps(answer).encode() + b"\n")
                 return await process.wait()
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from agents.table import Cell, Table, judged
 from dragoman.agents.catalogue import shipped
 
 _DOCUMENT = Path(__file__).parents[2] / "docs" / "agents.md"
+_PINS = Path(__file__).with_name("pins")
 _SCENARIO = re.compile(r"^async def test_(\w+)\(", re.MULTILINE)
 
 
@@ -76,6 +78,25 @@ def test_every_row_is_in_the_catalogue_and_every_reason_is_about_a_scenario() ->
     assert {row.agent for row in ROWS.values()} <= shipped().keys()
     for entry in shipped().values():
         assert entry.facts.cannot.keys() <= set(scenarios)
+
+
+def test_the_hash_in_the_catalogue_is_that_of_the_package_that_was_tried() -> None:
+    for agent in ("claude", "claude-node20", "codex", "copilot"):
+        entry = shipped()[agent]
+        assert entry.distribution.npx is not None
+        name, _, version = entry.distribution.npx.package.rpartition("@")
+        lock = json.loads((_PINS / agent / "package-lock.json").read_text())
+        tried = lock["packages"][f"node_modules/{name}"]
+        assert tried["version"] == version == entry.version
+        assert tried["integrity"] == entry.facts.integrity
+
+
+def test_the_hash_in_the_catalogue_is_that_of_the_wheel_that_was_tried() -> None:
+    entry = shipped()["fast-agent"]
+    pins = (_PINS / "fast-agent.txt").read_text()
+    [tried] = re.findall(r"^fast-agent-mcp==(\S+) \\\n((?:    --hash=\S+(?: \\)?\n)+)", pins, re.MULTILINE)
+    assert tried[0] == entry.version
+    assert f"--hash={entry.facts.integrity}" in tried[1]
 
 
 def test_the_document_is_what_make_agents_table_writes() -> None:

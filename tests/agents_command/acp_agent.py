@@ -1,7 +1,8 @@
 """A small agent that speaks ACP with nothing but the standard library: what the packages of these tests contain.
 
 Its first argument is a JSON object: `version`; `start`, "exit" for one that is broken; `login`, for one that wants that;
-`asks`, whether it asks before it runs a command; `deaf`, for one that cannot be stopped.
+`calls`, whether it calls the tool that it is offered, and `wary`, for one that asks about that; `asks`, whether it asks
+before it runs a command; `stubborn`, for one that runs it in any case; `deaf`, for one that cannot be stopped.
 """
 
 import json
@@ -91,14 +92,19 @@ def main() -> None:
                 choices = [
                     {"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once")
                 ]
-                params = {"sessionId": "s", "toolCall": {"toolCallId": "t"}, "options": choices}
+                call = (
+                    {"toolCallId": "c", "title": waiting["tools"].names[0]}
+                    if options.get("wary")
+                    else {"toolCallId": "t"}
+                )
+                params = {"sessionId": "s", "toolCall": call, "options": choices}
                 send(id="ask", method="session/request_permission", params=params)
             else:
                 command("pending")
                 finish("completed")
         elif id_ == "ask":
             granted = message["result"]["outcome"].get("optionId") == "allow_once"
-            finish("completed" if granted else "failed")
+            finish("completed" if granted or options.get("stubborn") else "failed")
         elif method == "session/cancel" and not options.get("deaf"):
             send(id=waiting.pop("prompt"), result={"stopReason": "cancelled"})
 

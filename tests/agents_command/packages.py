@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import platform
+import shlex
 import sys
 import tarfile
 import zipfile
@@ -39,8 +40,10 @@ def _tar(path: Path, files: dict[str, str]) -> Path:
 
 
 def archive(folder: Path, version: str) -> Path:
-    program = f"#!{sys.executable}\n{SOURCE}"
-    return _tar(folder / f"agent-{version}.tar.gz", {"bin/agent": program, "README": "An agent."})
+    # Through a shell: a line that begins with #! cannot name an interpreter in a folder with a space in its name.
+    program = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$(dirname "$0")/agent.py" "$@"\n'
+    files = {"bin/agent": program, "bin/agent.py": SOURCE, "README": "An agent."}
+    return _tar(folder / f"agent-{version}.tar.gz", files)
 
 
 def npm_package(folder: Path, version: str, *, works: bool = True) -> Path:

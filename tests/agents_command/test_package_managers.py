@@ -1,8 +1,13 @@
 """Agents from npm and from pip, installed for real: from packages made here, without a network."""
 
+import base64
+import hashlib
 import json
 import shutil
 import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +94,94 @@ def test_an_npm_package_is_installed_replaced_and_kept_when_the_next_is_broken(
         "npm failed: the network, or the place that packages come from, cannot be reached."
         in capsys.readouterr().err
     )
+    assert said_by(home) == "2.0.0"
+
+
+class _Registry(ThreadingHTTPServer):
+    """A registry of npm with the packages in a folder. `cut` are the versions that break off in the middle, `others` those
+    whose bytes are not the ones that were announced.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Answering)
+        self.folder = folder
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.cut: set[str] = set()
+        self.others: set[str] = set()
+        self.fetched: list[str] = []
+
+
+class _Answering(BaseHTTPRequestHandler):
+    server: _Registry
+
+    def do_GET(self) -> None:
+        if not self.path.endswith(".tgz"):
+            self._send(json.dumps(self._document()).encode())
+            return
+        version = self.path.removeprefix("/agent-").removesuffix(".tgz")
+        self.server.fetched.append(version)
+        data = (self.server.folder / f"packaged-agent-{version}.tgz").read_bytes()
+        if version in self.server.others:
+            data = data[:-9] + b"x" * 9
+        self._send(data, len(data) // 2 if version in self.server.cut else len(data))
+
+    def _document(self) -> dict[str, Any]:
+        versions = {}
+        for file in self.server.folder.glob("packaged-agent-*.tgz"):
+            version = file.stem.removeprefix("packaged-agent-")
+            digest = base64.b64encode(hashlib.sha512(file.read_bytes()).digest()).decode()
+            tarball = f"{self.server.url}/agent-{version}.tgz"
+            versions[version] = {
+                "name": "@packaged/agent",
+                "version": version,
+                "bin": {"agent": "main.js"},
+                "dist": {"tarball": tarball, "integrity": f"sha512-{digest}"},
+            }
+        return {"name": "@packaged/agent", "dist-tags": {"latest": max(versions)}, "versions": versions}
+
+    def _send(self, data: bytes, given: int | None = None) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data[:given])
+        self.close_connection = True
+
+    def log_message(self, *_args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def npm_registry(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Registry]:
+    with _Registry(home) as registry:
+        monkeypatch.setenv("npm_config_offline", "false")
+        monkeypatch.setenv("npm_config_registry", registry.url)
+        monkeypatch.setenv("npm_config_fetch_retries", "0")
+        serving = threading.Thread(target=registry.serve_forever)
+        serving.start()
+        yield registry
+        registry.shutdown()
+        serving.join()
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
+def test_a_download_from_a_registry_that_breaks_off_or_is_another_leaves_the_old_version_in_use(
+    home: Path, npm_registry: _Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for version in ("1.0.0", "2.0.0", "3.0.0"):
+        packages.npm_package(home, version)
+    offer(home, "1.0.0", npx("@packaged/agent@1.0.0"))
+    assert add() == 0
+    assert said_by(home) == "1.0.0"
+    npm_registry.cut.add("2.0.0")
+    npm_registry.others.add("3.0.0")
+    for version in ("2.0.0", "3.0.0"):
+        assert add("--version", version) == 1
+        assert "npm failed: " in capsys.readouterr().err
+        assert version in npm_registry.fetched
+        assert said_by(home) == "1.0.0"
+        assert len(list((home / ".local/state/dragoman/agents/packaged").iterdir())) == 2
+    npm_registry.cut.clear()
+    assert add("--version", "2.0.0") == 0
     assert said_by(home) == "2.0.0"
 
 

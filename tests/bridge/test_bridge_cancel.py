@@ -1,8 +1,13 @@
 """C: whoever stops has stopped, and the next prompt gets its own answer."""
 
+import asyncio
+import sys
+from pathlib import Path
+
 from bridge.consumer import Bridge, soon
 from dragoman.backends.agent.settings import Timing
 from dragoman.lm import user
+from dragoman.process import Ledger, ProcessIdentity
 from fake_agent.steps import prompt
 
 
@@ -66,3 +71,43 @@ async def test_i7_closing_while_an_agent_starts_does_not_wait_for_it(bridge: Bri
     await bridge.until_noted("initialize")
     await bridge.close()
     await soon(going.task)
+
+
+_STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+)
+
+
+async def test_c1_a_request_that_waits_for_what_a_crash_left_behind_is_stopped_at_once(
+    bridge: Bridge, tmp_path: Path
+) -> None:
+    left = await asyncio.create_subprocess_exec(
+        sys.executable, "-S", "-c", _STUBBORN, stdout=asyncio.subprocess.PIPE, start_new_session=True
+    )
+    gone = await asyncio.create_subprocess_exec(
+        sys.executable, "-S", "-c", "input()", stdin=asyncio.subprocess.PIPE
+    )
+    try:
+        assert left.stdout is not None
+        await soon(left.stdout.readline())
+        process, owner = ProcessIdentity.of(left.pid), ProcessIdentity.of(gone.pid)
+        assert process is not None
+        assert owner is not None
+        ledger = Ledger(tmp_path / "ledger")
+        # As a process of ours would have written it that is dead by now.
+        ledger._owner = owner
+        ledger.record(process, ("an-agent",))
+        gone.kill()
+        await gone.wait()
+        chat = bridge.chat(configured={"ledger": Ledger(tmp_path / "ledger")})
+        going = chat.begin(user("first"))
+        await asyncio.sleep(0)
+        await going.cancel()
+        assert process.lives()
+        await chat.echo()
+        assert not process.lives()
+    finally:
+        for each in (left, gone):
+            if each.returncode is None:
+                each.kill()
+                await each.wait()

@@ -8,6 +8,7 @@ import pytest
 from bridge.consumer import Bridge, Heard, result, soon
 from dragoman.backends.agent.flow import size_of
 from dragoman.backends.agent.settings import Timing
+from dragoman.backends.agent.toolserver.server import ToolServer
 from dragoman.jsonrpc import MAX_MESSAGE_BYTES
 from dragoman.lm import LanguageModelError, user
 from fake_agent.steps import prompt, raw
@@ -39,6 +40,21 @@ async def test_f2_an_agent_that_never_answers_is_given_up_and_ended(bridge: Brid
         await chat.say("hello")
     assert failed.value.kind == "timeout"
     assert "0.3 seconds" in failed.value.message
+
+
+async def test_what_keeps_us_from_starting_is_tried_again_with_the_next_request(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = bridge.chat()
+    with monkeypatch.context() as patched:
+
+        async def refused(_server: ToolServer) -> None:
+            raise OSError(28, "No space left on device")
+
+        patched.setattr(ToolServer, "start", refused)
+        with pytest.raises(LanguageModelError, match="No space left"):
+            await chat.say("hello")
+    await chat.echo()
 
 
 async def test_f3_crash_in_the_first_turn_then_the_next_prompt_is_answered_by_another_agent(
@@ -105,6 +121,8 @@ async def test_f7_crash_while_a_permission_is_awaited_the_approval_is_never_used
     assert len(bridge.grants) == 0
     answer = await chat.give(early)
     assert "dragoman-grant" not in answer.text
+    # Another agent goes on: nobody is left with the answer that there is none.
+    assert "Go on from where the conversation stopped." in answer.text
     assert bridge.noted("outcome") == []
     await chat.echo()
 

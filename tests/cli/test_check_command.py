@@ -60,3 +60,12 @@ def test_whoever_watches_sees_which_probe_is_put(monkeypatch: pytest.MonkeyPatch
     assert steps[1].endswith(" plain prompt")
     count = len(steps) - 2
     assert [step.split()[0] for step in steps[1:-1]] == [f"{n}/{count}" for n in range(1, count + 1)]
+
+
+def test_progress_is_not_wider_than_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    _script('{"do": [{"say": "You said: ${prompt}"}]}')
+    screen = _Screen()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("COLUMNS", "12")
+    assert main(["check", "tape"]) == 0
+    assert max(map(len, screen.getvalue().split("\r\x1b[K"))) == 11

@@ -8,7 +8,9 @@ from dragoman import __version__
 from dragoman.cli import main
 from dragoman.cli.commands import COMMANDS
 from dragoman.cli.errors import UsageError
-from dragoman.cli.parser import parse
+from dragoman.cli.layout import laid_out
+from dragoman.cli.manual import MANUAL
+from dragoman.cli.parser import parse, parsers
 
 
 def test_without_arguments_the_three_most_useful_commands(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,9 +32,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_names_every_command_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
+    words = " ".join(shown.split())
     for command in COMMANDS.values():
         assert f"  {command.name} " in shown
-        assert command.summary in shown
+        assert command.summary in words
     assert "0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted" in shown
 
 
@@ -42,9 +45,41 @@ def test_help_of_a_command_has_examples_and_fits_the_screen(
 ) -> None:
     assert main([name, "--help"]) == 0
     shown = capsys.readouterr().out
+    headings = ["examples:", "environment:", "exit status:"]
+    assert [line for line in shown.splitlines() if line in headings] == headings
     assert "global options:" in shown
     assert f"examples:\n  dragoman {name}" in shown
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_every_command_has_a_page_in_the_manual_and_every_option_says_what_it_is_for() -> None:
+    assert list(COMMANDS) == list(MANUAL)
+    for command, parser in parsers():
+        for action in parser._actions:
+            assert action.help, f"{command}: {action.option_strings or action.dest}"
+
+
+@pytest.mark.parametrize("columns", [20, 40, 200])
+def test_help_fits_any_terminal_and_keeps_its_words(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main([]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= columns
+    assert main(["agents", "--help"]) == 0
+    shown = capsys.readouterr().out
+    # What cannot be broken may stand out: an option with its value, the name of a file.
+    wide = [line for line in shown.splitlines() if len(line) > min(columns, 80) and " " in line.strip()]
+    assert [line for line in wide if not line.lstrip().startswith(("-", "[", "usage:"))] == []
+    assert "dragoman agents list --refresh registry.json" in " ".join(shown.split())
+
+
+def test_layout_keeps_lists_and_fills_paragraphs() -> None:
+    text = "Words that go\non.\n\nlist:\n  one  what there is to say of it\n  two  more"
+    assert laid_out(text, 30) == (
+        "Words that go on.\n\nlist:\n  one  what there is to say of\n       it\n  two  more"
+    )
+    assert laid_out("  one  what there is to say", 24) == "  one\n      what there is to\n      say"
 
 
 @pytest.mark.parametrize(
@@ -61,8 +96,16 @@ def test_help_of_a_command_has_examples_and_fits_the_screen(
         ),
         ("chat --js", 'unknown option --js. Did you mean "--json"?\nTry: dragoman chat --help'),
         ("chat a b", '"b" is one argument too many.\nTry: dragoman chat --help'),
-        ("chat -p", "argument -p/--prompt: expected one argument\nTry: dragoman chat --help"),
+        ("chat -p", "-p/--prompt: expected one argument\nTry: dragoman chat --help"),
         ("check", "the following arguments are required: TARGET\nTry: dragoman check --help"),
+        (
+            "serve --port x",
+            '--port: "x" is no port: a whole number from 0 to 65535.\nTry: dragoman serve --help',
+        ),
+        (
+            "serve --port 65536",
+            '--port: "65536" is no port: a whole number from 0 to 65535.\nTry: dragoman serve --help',
+        ),
         ("-x", "unknown option -x.\nTry: dragoman --help"),
         (
             "--log-level inof demo",

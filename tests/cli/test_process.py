@@ -103,3 +103,29 @@ def test_an_interrupt_ends_quietly_with_130() -> None:
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=_LIMIT)
     assert (process.returncode, errors) == (130, "")
+
+
+# The program, interrupted by itself when a module is about to be loaded.
+_INTERRUPTED_AT = """
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+module = sys.argv.pop(1)
+sys.meta_path.insert(0, Interrupting())
+from dragoman.cli import entry
+entry()
+"""
+
+
+@pytest.mark.parametrize("module", ["dragoman.cli.parser", "dragoman.cli.doctor"])
+def test_an_interrupt_while_the_program_is_being_loaded_ends_quietly_too(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED_AT, module, "doctor"],
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -203,9 +204,14 @@ def test_output_that_nobody_reads_ends_quietly(
 
 def test_the_program_exits_with_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["dragoman", "chta"])
-    with pytest.raises(SystemExit) as ended:
-        entry()
-    assert ended.value.code == 2
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            entry()
+        assert ended.value.code == 2
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def test_a_log_file_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,6 +61,16 @@ async def test_a_file_is_shown_as_a_difference(editor: Editor, folder: Path) -> 
     assert cast("list[JsonObject]", last["content"])[0] == diff
 
 
+async def test_what_it_may_do_can_be_asked_for_in_words(editor: Editor, folder: Path) -> None:
+    (folder / "hours.txt").write_text("six\n")
+    session = await editor.start(folder)
+    said = await editor.say(session, "Please write `seven` to `hours.txt`.")
+    assert said.startswith("With your permission.")
+    assert (folder / "hours.txt").read_text() == "seven\n"
+    assert "seven" in await editor.say(session, "And now run `cat hours.txt`, please.")
+    assert [permission.call["kind"] for permission in editor.asked] == ["edit", "execute"]
+
+
 async def test_a_new_file_and_one_that_is_no_text(editor: Editor, folder: Path) -> None:
     (folder / "b.bin").write_bytes(b"\0\xff")
     session = await editor.start(folder)

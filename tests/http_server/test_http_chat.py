@@ -58,7 +58,12 @@ async def test_r10_errors_before_and_after_the_first_word(site: _Make) -> None:
     answered = await _chat(later, "x", stream=True)
     assert b'"error":{"message":"It broke' in answered.writes[-1]
     assert b"[DONE]" not in b"".join(answered.writes)
-    assert (await _chat(later, "x")).error["code"] == "agent_failed"
+    whole = await _chat(later, "x")
+    assert (whole.status, whole.error["code"]) == (500, "agent_failed")
+    assert whole.json["dragoman"]["partial"]["content"] == "Half "
+    # Whoever failed on the way has done something already.
+    busy = await _chat(site(reply(say("Half "), fail("unavailable", "Busy."))), "x")
+    assert (busy.status, busy.headers["x-should-retry"]) == (503, "false")
 
 
 async def test_what_cannot_be_honoured_is_named_or_refused(site: _Make) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from starlette.applications import Starlette
+from starlette.routing import Route
 
 from dragoman.backends.responses.listing import listed_models
 from dragoman.config import Serve
@@ -92,6 +94,24 @@ async def test_what_is_not_there_is_said_in_the_same_form(site: _Make) -> None:
     assert (wrong.status, wrong.headers["allow"]) == (405, "POST")
     missing = await made.create(input="x", model="gone")
     assert (missing.status, missing.error["code"]) == (404, "model_not_found")
+
+
+async def test_r7_what_is_served_is_described_and_what_is_described_is_served(site: _Make) -> None:
+    made = site("Yes.")
+    assert isinstance(made.app, Starlette)
+    served = {
+        (route.path, method.lower())
+        for route in made.app.routes
+        if isinstance(route, Route)
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+    paths = (await made.get("/openapi.json")).json["paths"]
+    described = {(path, method) for path, methods in paths.items() for method in methods}
+    assert served - described == {("/openapi.json", "get")}
+    assert described <= served
+    for path, methods in paths.items():
+        named = {each["name"] for each in next(iter(methods.values())).get("parameters", ())}
+        assert ("{id}" in path) == ("id" in named)
 
 
 async def test_models_are_listed_as_our_own_client_reads_them(site: _Make) -> None:

@@ -44,6 +44,68 @@ async def test_r7_a_stored_response_is_given_again_until_it_is_deleted(site: _Ma
     assert (gone.status, gone.error["code"]) == (400, "previous_response_not_found")
 
 
+async def test_r10_what_a_response_was_asked_with_is_listed_page_by_page(site: _Make) -> None:
+    made = site(*["Yes."] * 3)
+    given = [
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "two"},
+        {"role": "user", "content": [{"type": "input_text", "text": "three"}], "id": "msg_mine"},
+    ]
+    response = (await made.create(input=given)).response
+    path = f"/v1/responses/{response['id']}/input_items"
+    whole = (await made.get(path)).json
+    assert [item["content"][0]["text"] for item in whole["data"]] == ["three", "two", "one"]
+    assert (whole["first_id"], whole["last_id"], whole["has_more"]) == (
+        "msg_mine",
+        whole["data"][-1]["id"],
+        False,
+    )
+    assert {item["type"] for item in whole["data"]} == {"message"}
+    assert [item["content"][0]["type"] for item in whole["data"]] == [
+        "input_text",
+        "output_text",
+        "input_text",
+    ]
+    first = (await made.get(f"{path}?order=asc&limit=2")).json
+    assert ([item["content"][0]["text"] for item in first["data"]], first["has_more"]) == (
+        ["one", "two"],
+        True,
+    )
+    rest = (await made.get(f"{path}?order=asc&limit=2&after={first['last_id']}")).json
+    assert ([item["id"] for item in rest["data"]], rest["has_more"]) == (["msg_mine"], False)
+    for query, param in (
+        ("limit=0", "limit"),
+        ("limit=x", "limit"),
+        ("order=up", "order"),
+        ("after=no", "after"),
+    ):
+        refused = await made.get(f"{path}?{query}")
+        assert (refused.status, refused.error["param"]) == (400, param)
+    # Only what was new in the request: the rest is in the response before.
+    after = (await made.create(input="four", previous_response_id=response["id"])).response
+    (item,) = (await made.get(f"/v1/responses/{after['id']}/input_items")).json["data"]
+    assert item["content"][0]["text"] == "four"
+
+
+async def test_r10_nothing_of_a_response_is_told_to_another_key(site: _Make) -> None:
+    made = site("Yes.", keys=("one", "two"))
+    path = f"/v1/responses/{(await made.create(input='x')).response['id']}"
+    other = {"authorization": "Bearer two"}
+    assert (await made.get(f"{path}/input_items")).status == 200
+    assert (await made.get(f"{path}/input_items", **other)).status == 404
+    assert (await made.call("POST", f"{path}/cancel", b"", other)).status == 404
+
+
+async def test_r10_a_response_that_is_over_can_be_neither_cancelled_nor_streamed(site: _Make) -> None:
+    made = site("Yes.")
+    path = f"/v1/responses/{(await made.create(input='x')).response['id']}"
+    refused = await made.call("POST", f"{path}/cancel", b"")
+    assert (refused.status, refused.error["code"]) == (400, "response_not_cancellable")
+    assert "close its connection" in refused.error["message"]
+    assert (await made.get(f"{path}?stream=true")).error["param"] == "stream"
+    assert (await made.get(f"{path}?stream=false")).status == 200
+
+
 async def test_r7_what_is_not_to_be_stored_is_not(site: _Make) -> None:
     made = site("Yes.")
     response = (await made.create(input="x", store=False)).response

@@ -191,13 +191,24 @@ async def test_r10_errors(client: openai.AsyncOpenAI, running: Running) -> None:
     stream = await soon(client.responses.create(model="tape", input="break", stream=True))
     with pytest.raises(openai.APIError, match="It broke"):
         await soon(_events(stream))
+    half = await soon(client.responses.create(model="tape", input="break"))
+    assert (half.status, half.output_text) == ("failed", "Half ")
+    assert half.error is not None
+    assert "It broke" in half.error.message
+    messages: Any = [{"role": "user", "content": "break"}]
+    with pytest.raises(openai.InternalServerError, match="It broke") as broken:
+        await soon(client.chat.completions.create(model="tape", messages=messages))
+    assert broken.value.response.json()["dragoman"]["partial"]["content"] == "Half "
     async with openai.AsyncOpenAI(base_url=running.url, api_key="other", max_retries=0) as stranger:
         with pytest.raises(openai.AuthenticationError):
             await soon(stranger.models.list())
 
 
-async def test_r10_a_stream_that_is_closed_cancels(client: openai.AsyncOpenAI) -> None:
-    stream = await soon(client.responses.create(model="tape", input="wait", stream=True))
+@pytest.mark.parametrize(("model", "prompt"), [("tape", "wait"), ("demo", "!slow 100000")])
+async def test_r10_a_stream_that_is_closed_cancels(
+    client: openai.AsyncOpenAI, model: str, prompt: str
+) -> None:
+    stream = await soon(client.responses.create(model=model, input=prompt, stream=True))
     async for event in stream:
         if event.type == "response.output_text.delta":
             break
@@ -205,8 +216,29 @@ async def test_r10_a_stream_that_is_closed_cancels(client: openai.AsyncOpenAI) -
     # It is counted when the model has stopped: ask until it is.
     while True:
         metrics = await soon(client.get("../metrics", cast_to=str))
-        if 'dragoman_responses_total{model="tape",outcome="cancelled"} 1' in metrics:
+        if f'dragoman_responses_total{{model="{model}",outcome="cancelled"}} 1' in metrics:
             break
+    # The model is there for the next.
+    assert (await soon(client.responses.create(model=model, input="hello there"))).status == "completed"
+
+
+async def test_r10_what_a_response_was_asked_with_is_listed_and_what_is_over_is_not_cancelled(
+    client: openai.AsyncOpenAI,
+) -> None:
+    given: Any = [{"role": "user", "content": f"number {number}"} for number in range(5)]
+    response = await soon(client.responses.create(model="tape", input=given))
+    # More than one page, which the client turns by itself.
+    listed = [item async for item in client.responses.input_items.list(response.id, limit=2, order="asc")]
+    texts = [item.content[0].text for item in listed if item.type == "message"]  # type: ignore[union-attr]
+    assert texts == [f"number {number}" for number in range(5)]
+    with pytest.raises(openai.BadRequestError, match="close its connection"):
+        await soon(client.responses.cancel(response.id))
+    with pytest.raises(openai.NotFoundError):
+        await soon(client.responses.cancel("resp_none"))
+    with pytest.raises(openai.NotFoundError):
+        await soon(client.responses.input_items.list("resp_none"))
+    with pytest.raises(openai.BadRequestError, match="not as a stream"):
+        await soon(client.responses.retrieve(response.id, stream=True))
 
 
 async def test_r10_models_are_listed(client: openai.AsyncOpenAI) -> None:

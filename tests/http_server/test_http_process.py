@@ -212,7 +212,7 @@ def test_a_port_that_is_taken_is_told_in_a_sentence(tmp_path: Path) -> None:
         port = str(taken.getsockname()[1])
         status, words = _refused(*_arguments(tmp_path, "--port", port), cwd=tmp_path)
     assert status == 1
-    assert f"cannot listen at 127.0.0.1, port {port}" in words
+    assert f"cannot listen at 127.0.0.1, port {port}: Address already in use. Is it" in words
     assert "--port" in words
     assert "Traceback" not in words
 
@@ -241,4 +241,7 @@ def test_r7_our_own_checker_finds_no_fault_with_our_server(running: Running, tmp
         command, capture_output=True, text=True, timeout=DEADLINE, check=False, cwd=tmp_path, env=environment
     )
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
-    assert "S1" in ended.stdout
+    parts, events = ended.stdout.split("and the rules for events")
+    assert "0 failed" in parts
+    assert "0 failed" in events
+    assert all(f"\nE{number} " in events for number in range(1, 16))

@@ -174,8 +174,20 @@ async def test_r7_errors_have_a_status_before_the_first_word_and_are_events_afte
     response = streamed.streamed
     assert (response["status"], response["error"]["code"]) == ("failed", "agent_failed")
     assert _text(response) == "Half "
-    whole = await later.create(input="x")
-    assert (whole.status, whole.error["type"], whole.headers["x-should-retry"]) == (
+
+
+async def test_r7_an_answer_that_breaks_off_keeps_what_was_said_also_where_it_is_not_streamed(
+    site: _Make,
+) -> None:
+    made = site(reply(say("Half "), fail("agent_failed", "It broke.")))
+    whole = (await made.create(input="x")).response
+    assert (whole["status"], _text(whole), whole["completed_at"]) == ("failed", "Half ", None)
+    assert (whole["error"]["code"], whole["output"][-1]["status"]) == ("agent_failed", "incomplete")
+    assert "It broke" in whole["error"]["message"]
+    assert 'outcome="failed"} 1' in (await made.get("/metrics")).writes[0].decode()
+    # Nothing was said: then the status tells.
+    silent = await site(reply(fail("agent_failed", "It broke."))).create(input="x")
+    assert (silent.status, silent.error["type"], silent.headers["x-should-retry"]) == (
         500,
         "model_error",
         "false",

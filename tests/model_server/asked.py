@@ -40,9 +40,9 @@ class Ask:
     text: str
     # How many of the user's messages had a script.
     turn: int
-    # Rounds of calls since that message, and what they brought.
+    # Rounds of calls since that message, and what they brought: the id of a call → its result.
     rounds: int
-    results: tuple[str, ...]
+    results: dict[str, str]
     pictures: int
     body: Json
     # Of what answers it. Agents take two answers with one id for the same.

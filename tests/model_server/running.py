@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from model_server.asked import Ask, Gate, Json
+from model_server.asked import Ask, Call, Gate, Json
 from model_server.dialects import chat, messages, responses
 from model_server.script import reply_to
 
@@ -58,6 +58,12 @@ class ModelServer:
     def scripted(self, words: str) -> list[Ask]:
         """What was asked for with such a script, without the titles and summaries."""
         return [ask for ask in self.asks if words in ask.text and ask.tools]
+
+    def results(self, words: str) -> list[tuple[Call, str]]:
+        """What came of the calls of such a script: each with what the model was given for it."""
+        asks = self.scripted(words)
+        calls = {call.id: call for ask in asks if ask.reply is not None for call in ask.reply.calls}
+        return [(calls[id_], text) for id_, text in asks[-1].results.items()]
 
     async def answer(self, request: Request, dialect: ModuleType) -> Response:
         ask: Ask = dialect.read(await request.json())

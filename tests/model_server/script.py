@@ -13,7 +13,8 @@ followed by the next when their results are there.
     fail STATUS         an error
 
 The newest of the user's messages that has a script counts, and in it the last row of brackets: what is before may be
-the transcript of another session. Whoever asks without a script, or without tools (for a title), gets "Noted."
+the transcript of another session. What `dragoman doctor` asks for is understood without brackets. Whoever else asks
+without a script, or without tools (for a title), gets "Noted."
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import re
 import secrets
 from collections.abc import Iterator
 
+from dragoman.cli.examination import DO, TALK
 from model_server.asked import Ask, Call, Gate, Reply, Tool
 from model_server.builtin import run, write
 
@@ -39,18 +41,33 @@ def play(*replies: str) -> str:
     return " ".join(f"[[{reply}]]" for reply in replies)
 
 
+# In words that a model would understand, and what it would do.
+_UNDERSTOOD = {
+    DO: play(
+        "say Hello.; call dragoman_check$ word=ping", "run echo dragoman > dragoman-was-here.txt", "say Done."
+    ),
+    TALK: play("say One. Two. Three.; wait talk; say Five hundred."),
+}
+
+
 def has_script(text: str) -> bool:
-    return _BLOCK.search(text) is not None
+    return bool(_rows(text))
 
 
 def reply_to(ask: Ask) -> Reply:
-    rows = [match[0] for match in _ROW.finditer(ask.text)]
+    rows = _rows(ask.text)
     if not rows or not ask.tools:
         return _ASIDE
     replies = [match[1] for match in _BLOCK.finditer(rows[-1])]
     if ask.rounds >= len(replies):
         return Reply(("The script is over.",))
     return _replied(replies[ask.rounds], ask)
+
+
+def _rows(text: str) -> list[str]:
+    """The scripts in a text, in order."""
+    written = [match[0] for match in _ROW.finditer(text)]
+    return written or [script for words, script in _UNDERSTOOD.items() if words in text]
 
 
 def _replied(words: str, ask: Ask) -> Reply:
@@ -78,7 +95,11 @@ def _replied(words: str, ask: Ask) -> Reply:
 
 
 def _filled(text: str, ask: Ask) -> str:
-    values = {"results": " | ".join(ask.results), "pictures": str(ask.pictures), "turn": str(ask.turn)}
+    values = {
+        "results": " | ".join(ask.results.values()),
+        "pictures": str(ask.pictures),
+        "turn": str(ask.turn),
+    }
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", value)
     return text

@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from dragoman.cli.examination import DO
 from model_server import ModelServer, model_server, play
 
 Json = dict[str, Any]
@@ -306,17 +307,27 @@ async def test_whoever_asks_for_a_title_gets_something_harmless(client: Dialect)
     assert await client.ask(tools=False) == ("Noted. ", [])
 
 
+async def test_what_the_doctor_asks_for_is_understood(client: Dialect) -> None:
+    client.user(f"<context>As agents add it.</context>\n{DO}")
+    text, calls = await client.ask()
+    # Here nobody offers its tool.
+    assert text.startswith("Hello. No tool to call dragoman_check$.")
+    assert calls == []
+
+
 async def test_pictures_are_counted(client: Dialect) -> None:
     client.user(play("say I see {pictures}."), picture=True)
     assert (await client.ask())[0] == "I see 1. "
 
 
 async def test_every_request_is_kept(client: Dialect) -> None:
-    await client.run(play("call look_up word=one", "say Done."), "two")
+    _, [(id_, *_)] = await client.run(play("call look_up word=one", "say Done."), "two")
     first, second = client.server.scripted("look_up")
     assert (first.rounds, second.rounds) == (0, 1)
-    assert second.results == ("two",)
+    assert second.results == {id_: "two"}
     assert first.id != second.id
+    [(call, result)] = client.server.results("look_up")
+    assert (call.id, call.input, result) == (id_, {"word": "one"}, "two")
     assert [tool.full_name for tool in first.tools][1].endswith("look_up")
 
 

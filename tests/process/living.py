@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 import time
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ _LOOK_SECONDS = 0.01
 
 # Leaves its group, says its arguments and its own pid, and would live for hours. (`setsid` is not on every system.)
 SETSID_SLEEP = (
-    f"{sys.executable} -I -S -c 'import os, sys; os.setsid(); print(*sys.argv[1:], os.getpid(), flush=True); "
+    f"{shlex.quote(sys.executable)} -I -S -c 'import os, sys; os.setsid(); print(*sys.argv[1:], os.getpid(), flush=True); "
     """os.execvp("sleep", ["sleep", "9999"])'"""
 )
 # For a shell: a child in its group and one that has left it. One line says the pids of all three.

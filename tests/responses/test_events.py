@@ -340,6 +340,18 @@ def test_r5_error_events_nested_and_flat(event: Json, kind: str, message: str) -
     assert (caught.value.kind, caught.value.message) == (kind, f"Gateway failed: {message}")
 
 
+def test_r5_what_was_said_before_a_failure_is_told_once() -> None:
+    *_, finished, _end = said("Half of it. ")
+    failed = whole("failed", finished["item"], _call(), error={"code": "server_error", "message": "Broke"})
+    for before in ([], said("Half of it. ")[:-1]):
+        answer, parts = _answer(), list[Part]()
+        for event in before:
+            parts += answer.feed(event)
+        with pytest.raises(LanguageModelError, match="Broke"):
+            parts += answer.feed({"type": "response.failed", "response": failed})
+        assert _joined(parts) == [("text", "Half of it. ")]
+
+
 @pytest.mark.parametrize(
     "event",
     [

@@ -26,7 +26,7 @@ def _read(*chunks: bytes, limit: int = 1_000) -> list[Event]:
         (b"\xef\xbb\xbfdata: a\n\n", [Event(b"a")]),
         (b"data:a\n\ndata:  a\n\n", [Event(b"a"), Event(b" a")]),
         (b"data\ndata: a\n\n", [Event(b"\na")]),
-        (b"id: 1\nretry: 5\nnonsense\ndata: a\n\n", [Event(b"a")]),
+        (b"id: 1\nretry: 5\nnonsense\ndata: a\n\ndata: b\n\n", [Event(b"a", id="1"), Event(b"b")]),
         (b"event: n\n\ndata: a\n\n", [Event(b"a")]),
         # Without the empty line at the end.
         (b"data: a\n\ndata: [DONE]", [Event(b"a"), Event(b"[DONE]")]),

@@ -36,7 +36,7 @@ class _Stage:
         script.write_text('{"model": {"name": "The second"}}\n{"do": [{"say": "hi"}]}\n')
         first = folder / "first.jsonl"
         first.write_text('{"do": [{"say": "hi"}]}\n')
-        config = Config(models={"demo": ScriptModel(path=first)})
+        config = Config(models={"demo": ScriptModel(path=first)}, announcements={"third": "It starts: make"})
         config.models["second"] = ScriptModel(path=script)
         self.session = Session(
             config,
@@ -92,6 +92,12 @@ def test_models_are_listed_and_switched_with_the_history_kept(stage: _Stage) -> 
     assert stage.run("/model second") == "● Going on with The second.\n"
     assert stage.session.model_name == "second"
     assert stage.run("/model") == "  ○  demo\n  ●  second\n"
+
+
+def test_a_model_that_nobody_has_agreed_to_is_not_gone_on_with(stage: _Stage) -> None:
+    told = "✗ It starts: make. Agree to that first, outside: dragoman trust\n"
+    assert stage.run("/model third") == told
+    assert stage.session.model_name == "demo"
 
 
 def test_a_model_that_is_none_changes_nothing(stage: _Stage) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -38,7 +39,7 @@ _FAMILY = "exec 3>alive; sleep 1000 & (sleep 1000; true) & echo started >&3; wai
 _STUBBORN = f"trap '' TERM INT HUP; {_FAMILY}"
 # One that makes itself a session of its own, and whose parent has gone. (`setsid` is not on every system.)
 _STRAY = (
-    f"exec 3>alive; mkfifo ready; ({sys.executable} -I -S -c"
+    f"exec 3>alive; mkfifo ready; ({shlex.quote(sys.executable)} -I -S -c"
     """ 'import os; os.setsid(); open("ready", "w").close(); os.execvp("sleep", ["sleep", "1000"])' &)"""
     "; cat ready; echo started >&3"
 )

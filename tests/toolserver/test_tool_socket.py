@@ -4,10 +4,8 @@ import asyncio
 import os
 import socket
 import stat
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -202,19 +200,6 @@ async def test_an_agent_that_does_not_read_does_not_keep_us_from_closing(
         while data := await soon(loop.sock_recv(agent, 2**20)):
             received += len(data)
         assert received < 2_000_000
-
-
-def test_a_long_temporary_folder_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    deep = tmp_path / ("x" * 100)
-    deep.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    folder = over_socket._private_folder()
-    try:
-        assert folder.parent == Path("/tmp")
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert list(deep.iterdir()) == []
-    finally:
-        folder.rmdir()
 
 
 async def _shim(

@@ -127,6 +127,8 @@ class Editor:
         self.answers: dict[int, Answer] = {}
         self.closed_because: str | None = None
         self.logged: list[dict[str, Any]] = []
+        self.logged_more = asyncio.Event()
+        self.models_changed = asyncio.Event()
 
     @property
     def peer(self) -> Peer:
@@ -150,6 +152,9 @@ class Editor:
             answer.news.set()
         elif notification.method == "log":
             self.logged.append(params)
+            self.logged_more.set()
+        elif notification.method == "lm/modelsChanged":
+            self.models_changed.set()
 
     def closed(self, reason: str) -> None:
         self.closed_because = reason
@@ -158,6 +163,12 @@ class Editor:
 
     async def ask(self, method: str, params: object) -> Any:
         return json.loads(await soon(self.peer.request(method, params), self.patience))
+
+    async def logs(self, words: str) -> None:
+        """Until it has logged something with these words."""
+        while not any(words in each["message"] for each in self.logged):
+            self.logged_more.clear()
+            await soon(self.logged_more.wait(), self.patience)
 
     async def initialize(self, folder: Path) -> Any:
         return await self.ask(

@@ -140,3 +140,29 @@ async def test_what_is_logged_reaches_the_editor(tmp_path: Path) -> None:
         [logged] = [each for each in editor.logged if "not ours" in each["message"]]
         assert logged == {"level": "warning", "message": logged["message"]}
         assert "dg_forged\\n" in logged["message"], "on one line"
+
+
+async def _models(editor: Editor) -> list[str]:
+    listed = await editor.ask("lm/provideLanguageModelChatInformation", {"silent": True})
+    return [model["id"] for model in listed["models"]]
+
+
+async def test_a_model_that_is_added_or_removed_is_told_without_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    async with editor_in(tmp_path) as (editor, _):
+        assert await _models(editor) == ["demo", "fake"]
+        chat = Chat(editor)
+        await chat.say("!think")
+        before = file.read_text()
+        # Half an edit costs nothing; it is told, and what was there stays.
+        file.write_text(f"{before}[models.helper]\nkind = ")
+        await editor.logs("as it was before")
+        assert await _models(editor) == ["demo", "fake"]
+        file.write_text(f'{before}[models.helper]\nkind = "acp"\ncommand = ["helper"]\n')
+        await soon(editor.models_changed.wait())
+        assert await _models(editor) == ["demo", "fake", "helper"]
+        editor.models_changed.clear()
+        file.write_text(before)
+        await soon(editor.models_changed.wait())
+        assert await _models(editor) == ["demo", "fake"]
+        assert "!think" in (await chat.say("what did I say before?")).text, "its agent has gone on"

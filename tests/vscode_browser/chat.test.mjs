@@ -1,7 +1,7 @@
 // The scenarios, in a real VS Code: through `@dragoman`, and through the built-in agent mode, nobody signed in.
 // They share one editor and run in their order; each begins a chat of its own.
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { DEADLINE, Editor, ROOT, until } from './editor.mjs';
@@ -107,15 +107,15 @@ for (const door of ['@dragoman', 'agent mode']) {
     test('allowed once: the dialog shows the command, and it runs once', async () => {
       await editor.newChat();
       const since = editor.invocations.length;
-      await chat.say(to(`!run echo allowed | tee -a ${file('once')}`));
-      assert.match(await chat.dialog(), /echo allowed \| tee -a \S+-once\.txt/);
-      assert.equal(times(file('once')), 0);
+      await chat.say(to(`please run \`wc -w hello.txt | tee -a ${file('words')}\``));
+      assert.match(await chat.dialog(), /wc -w hello\.txt \| tee -a \S+-words\.txt/);
+      assert.equal(times(file('words')), 0);
       assert.equal(await editor.statusText(), 'Dragoman 1');
       await picture(`permission-${isParticipant ? 'participant' : 'agent-mode'}`);
       await chat.allowOnce();
-      await chat.hears(/allowed/);
+      await chat.hears(/5 hello\.txt/);
       await chat.idle();
-      assert.equal(times(file('once')), 1);
+      assert.equal(times(file('words')), 1);
       assert.equal(invoked(EXECUTE, since), 1);
       assert.equal(await editor.statusText(), 'Dragoman');
     });
@@ -145,15 +145,17 @@ for (const door of ['@dragoman', 'agent mode']) {
 
     test('allowed in this session: the next edit is not asked about, a command is', async () => {
       await editor.newChat();
-      await chat.say(to(`!write ${file('one')} first`));
-      assert.match(await chat.dialog(), /-one\.txt/);
+      const [hours, sign] = [file('hours'), file('sign')].map((name) => editor.at('workspace', name));
+      writeFileSync(hours, 'The harbour opens at six.\n');
+      await chat.say(to(`write \`The harbour opens at seven.\` to \`${file('hours')}\``));
+      assert.match(await chat.dialog(), /-The harbour opens at six\.\s*\+The harbour opens at seven\./);
       await picture(`edit-${isParticipant ? 'participant' : 'agent-mode'}`);
       await chat.allowInThisSession();
-      await until('the first file', () => existsSync(editor.at('workspace', file('one'))));
+      await until('the change', () => /seven/.test(readFileSync(hours, 'utf8')));
       await chat.idle();
       const since = editor.invocations.length;
-      await chat.say(to(`!write ${file('two')} second`));
-      await until('the second file', () => existsSync(editor.at('workspace', file('two'))));
+      await chat.say(to(`write \`Closed.\` to \`${file('sign')}\``));
+      await until('the other file', () => existsSync(sign));
       await chat.idle();
       assert.equal(invoked(EDIT, since), 1);
       await chat.say(to(`!run echo third | tee -a ${file('third')}`));

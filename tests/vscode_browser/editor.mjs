@@ -73,6 +73,7 @@ function answers(url) {
 }
 
 export class Editor {
+  /** Without a `dragoman`, one on which nobody has installed it. */
   static async start({ vsix, dragoman, settings = {} }) {
     const editor = new Editor();
     editor.folder = mkdtempSync(path.join(tmpdir(), 'dragoman-vscode-'));
@@ -82,22 +83,24 @@ export class Editor {
       mkdirSync(at(name), { recursive: true });
     }
     writeFileSync(at('workspace', 'hello.txt'), 'the harbour opens at six\n');
-    // A model that answers, and one that cannot.
-    const demo = ['dragoman', 'demo-agent', '--pace', 'instant', '--sessions', at('sessions')];
-    writeFileSync(
-      at('dragoman.toml'),
-      `[models.demo]\nkind = "acp"\nagent = "demo"\nname = "Demo Agent"\ncommand = ${JSON.stringify(demo)}\n` +
-        `[models.missing]\nkind = "acp"\nname = "Missing Agent"\ncommand = ["no-such-agent-anywhere"]\n`,
-    );
+    if (dragoman !== undefined) {
+      // A model that answers, and one that cannot.
+      const demo = ['dragoman', 'demo-agent', '--pace', 'instant', '--sessions', at('sessions')];
+      writeFileSync(
+        at('dragoman.toml'),
+        `[models.demo]\nkind = "acp"\nagent = "demo"\nname = "Demo Agent"\ncommand = ${JSON.stringify(demo)}\n` +
+          `[models.missing]\nkind = "acp"\nname = "Missing Agent"\ncommand = ["no-such-agent-anywhere"]\n`,
+      );
+      // What starts programs is a setting of the machine, so that no folder can bring it along.
+      writeFileSync(
+        at('data/Machine/settings.json'),
+        JSON.stringify({
+          'dragoman.command': [process.execPath, path.join(HERE, 'record.mjs'), at('backend.jsonl'), dragoman],
+          'dragoman.configuration': at('dragoman.toml'),
+        }),
+      );
+    }
     writeFileSync(at('data/User/settings.json'), JSON.stringify({ ...SETTINGS, 'dragoman.logLevel': 'debug', ...settings }));
-    // What starts programs is a setting of the machine, so that no folder can bring it along.
-    writeFileSync(
-      at('data/Machine/settings.json'),
-      JSON.stringify({
-        'dragoman.command': [process.execPath, path.join(HERE, 'record.mjs'), at('backend.jsonl'), dragoman],
-        'dragoman.configuration': at('dragoman.toml'),
-      }),
-    );
     // Chosen once, as a person would.
     writeFileSync(at('data/User/chatLanguageModels.json'), JSON.stringify([{ name: 'Dragoman', vendor: 'dragoman' }]));
     cpSync(path.join(HERE, 'witness'), at('extensions', 'dragoman-tests.witness-0.0.1'), { recursive: true });
@@ -283,6 +286,20 @@ export class Editor {
     return (await item.innerText()).replace(/\s+/g, ' ').trim();
   }
 
+  notification(text) {
+    return this.page.locator('.notification-list-item, .notification-toast').filter({ hasText: text }).locator('visible=true').first();
+  }
+
+  /** Of what lies below the editors: a terminal, a log. */
+  async panelText() {
+    return plain((await this.page.locator('.part.panel').allInnerTexts()).join('\n'));
+  }
+
+  /** The user's own configuration, from now on. */
+  configure(text) {
+    writeFileSync(this.at('home/.config/dragoman/dragoman.toml'), text);
+  }
+
   /** Of whatever menu is open. */
   async menuText() {
     const menus = this.page.locator('.context-view, .action-widget, .quick-input-widget').locator('visible=true');
@@ -414,7 +431,7 @@ export class Chat {
   }
 
   get picker() {
-    return this.within.locator('.interactive-input-part').getByText(/^(Demo Agent|Missing Agent)$/).locator('visible=true').first();
+    return this.within.locator('.interactive-input-part').getByText(/^(Demo Agent|Missing Agent)$/i).locator('visible=true').first();
   }
 
   /** Only what was used of late stands on top; whoever searches sees everything. A list that is redrawn takes no words. */

@@ -12,4 +12,5 @@ DRAGOMAN_VSCODE_CACHE=${DRAGOMAN_TEST_CACHE:-$HOME/.cache/dragoman-tests}/vscode
 export DRAGOMAN_VSIX DRAGOMAN DRAGOMAN_VSCODE_CACHE
 
 sh "$here/setup.sh" "$DRAGOMAN_VSCODE_CACHE"
-exec "$DRAGOMAN_VSCODE_CACHE/node/bin/node" --test --test-reporter=spec "$@" "$here/chat.test.mjs"
+# One editor at a time.
+exec "$DRAGOMAN_VSCODE_CACHE/node/bin/node" --test --test-concurrency=1 --test-reporter=spec "$@" "$here"/*.test.mjs

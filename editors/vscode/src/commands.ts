@@ -124,23 +124,50 @@ async function manage(places: Places): Promise<void> {
       detail: 'Check whether it starts and answers',
       does: () => inTerminal(places, 'doctor', id),
     })),
-    {
-      label: '$(cloud-download) Agents that can be installed',
-      detail: 'dragoman agents list',
-      does: () => inTerminal(places, 'agents', 'list'),
-    },
     { label: '$(edit) Open the configuration', detail: 'Add, change or remove agents', does: openConfiguration },
     {
       label: '$(list-unordered) Choose which models are offered',
       detail: 'dragoman.models',
       does: () => vscode.commands.executeCommand('workbench.action.openSettings', 'dragoman.models'),
     },
+    ...(await installable(places)).map(({ id, name, version, description }) => ({
+      label: `$(cloud-download) Add ${name}`,
+      description: version,
+      detail: description,
+      // It asks there before it fetches anything. The model is in the picker when it is done.
+      does: () => inTerminal(places, 'agents', 'add', id),
+    })),
   ];
   const chosen = await vscode.window.showQuickPick(items, { title: 'Dragoman: agents', matchOnDetail: true });
   await chosen?.does();
 }
 
-const BEGINNING = `# An agent is a model with these lines. Then run “Dragoman: Restart”.
+interface CatalogueEntry {
+  readonly id: string;
+  readonly name: string;
+  readonly version: string;
+  readonly description: string;
+  readonly installed: object | null;
+  readonly models: readonly string[];
+}
+
+/** The agents of the catalogue that are no models yet. */
+async function installable(places: Places): Promise<CatalogueEntry[]> {
+  const [program, ...rest] = (await locate(places)) ?? [];
+  if (program === undefined) {
+    return [];
+  }
+  try {
+    const { stdout } = await run(program, [...rest, 'agents', 'list', '--json', ...configured()]);
+    const entries = stdout.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line) as CatalogueEntry);
+    return entries.filter(({ installed, models }) => installed === null && models.length === 0);
+  } catch {
+    // What is wrong with it, “Check the Installation” says.
+    return [];
+  }
+}
+
+const BEGINNING = `# An agent is a model with these lines.
 #
 # [models.helper]
 # kind = "acp"

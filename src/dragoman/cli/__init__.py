@@ -1,7 +1,8 @@
 """The command line.
 
 `entry` is the program. Whatever happens, a user sees sentences and an exit status: 0 done, 1 failed, 2 wrong usage or
-configuration, 130 interrupted. Nothing heavy is imported before the line has been understood.
+configuration, 130 interrupted. Nothing heavy is imported before the line has been understood, and next to nothing
+before an interrupt is caught: Ctrl-C may come while Python is still loading us.
 """
 
 from __future__ import annotations
@@ -13,21 +14,25 @@ from importlib import import_module
 from io import TextIOWrapper
 
 from dragoman.cli.errors import DONE, FAILED, INTERRUPTED, UsageError
-from dragoman.cli.parser import SHORT_HELP, parse
 
 __all__ = ["entry", "main"]
 
 
 def entry() -> None:
-    if isinstance(sys.stdout, TextIOWrapper):
-        # A terminal that cannot show a character shows another, rather than nothing at all.
-        sys.stdout.reconfigure(errors="replace")
-    sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+    import signal  # noqa: PLC0415 - takes longer to load than all that is above
+
+    # All is done and said: whoever is impatient now only ends what is ending, without a traceback from its middle.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(status)
 
 
 def main(argv: Sequence[str]) -> int:
     """Runs a command line to its exit status."""
     try:
+        if isinstance(sys.stdout, TextIOWrapper):
+            # A terminal that cannot show a character shows another, rather than nothing at all.
+            sys.stdout.reconfigure(errors="replace")
         status = _main(argv)
         _flush()
     except KeyboardInterrupt:
@@ -40,6 +45,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _main(argv: Sequence[str]) -> int:
+    from dragoman.cli.parser import parse, short_help  # noqa: PLC0415 - an interrupt meanwhile is caught here
+
     try:
         command, arguments = parse(argv)
     except UsageError as error:
@@ -49,7 +56,7 @@ def _main(argv: Sequence[str]) -> int:
         # argparse has printed a help text or the version.
         return DONE
     if command is None:
-        print(SHORT_HELP, end="")
+        print(short_help(), end="")
         return DONE
     status: int = import_module("dragoman.cli.run").run(command, arguments)
     return status

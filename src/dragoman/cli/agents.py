@@ -19,6 +19,7 @@ from dragoman.agents.installed import Installation, InstalledAgents
 from dragoman.agents.installing import Plan, install, plan
 from dragoman.backends.agent.catalogue import traits_of, warned
 from dragoman.cli.actions import check_action
+from dragoman.cli.asking import agreed
 from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError
 from dragoman.cli.run import Surroundings
 from dragoman.cli.steps import Steps
@@ -266,8 +267,7 @@ def _agreed(question: str, *, is_sure: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         raise UsageError("There is nobody to ask. Say --yes if this is what you want.")
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    return agreed(question)
 
 
 def _nothing_done() -> int:

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from dragoman.cli.errors import UsageError
-from dragoman.cli.run import Surroundings, announce
+from dragoman.cli.run import Surroundings
 from dragoman.config import Config
 from dragoman.frontends.terminal import ChatOptions, NoPrompt, run_chat
 from dragoman.models import find
@@ -40,7 +40,7 @@ def start(
     """A chat with a model in the folder we are in."""
     # Before anything appears on the screen.
     find(config, model)
-    announce(config, model)
+    config = surroundings.agreed(config, model)
     options = ChatOptions(
         model=model,
         config=config,

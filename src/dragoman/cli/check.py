@@ -1,13 +1,14 @@
-"""`dragoman check`: holds a model, or an endpoint, against the stream rules."""
+"""`dragoman check`: holds a model against the stream rules, and an endpoint against those for its events too."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from argparse import Namespace
 
 from dragoman.cli.errors import DONE, FAILED, UsageError
-from dragoman.cli.run import Surroundings, announce
+from dragoman.cli.run import Surroundings
 from dragoman.interruptible import run_interruptible
 from dragoman.lm import Capabilities, Closing, LanguageModel, ModelInfo
 from dragoman.lm.check import Report, check, render
@@ -21,22 +22,37 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
     config = surroundings.config()
     is_address = arguments.target.startswith(("http://", "https://"))
     if not is_address:
-        announce(config, arguments.target)
+        config = surroundings.agreed(config, arguments.target)
 
-    async def work() -> Report:
+    async def work() -> tuple[Report, ...]:
         # Without the guard: it would mend what is to be seen.
         model = await _endpoint(arguments) if is_address else build_unguarded(config, arguments.target)
-        progress = _Progress(len(all_probes(model.info)))
         try:
-            return await check(model, on_probe=progress.begin)
+            return await _checked(model)
         finally:
-            progress.end()
             if isinstance(model, Closing):
                 await model.close()
 
-    report = run_interruptible(work)
-    print(render(report))
-    return DONE if report.passed else FAILED
+    reports = run_interruptible(work)
+    print("\n\n".join(map(render, reports)))
+    return DONE if all(report.passed for report in reports) else FAILED
+
+
+async def _checked(model: LanguageModel) -> tuple[Report, ...]:
+    """What the model reports; and of an endpoint what it writes, of which a client mends what it can."""
+    from dragoman.backends.responses.event_check import check_events, event_probes  # noqa: PLC0415 - takes a while
+    from dragoman.backends.responses.model import EndpointModel  # noqa: PLC0415
+
+    endpoint = model if isinstance(model, EndpointModel) else None
+    progress = _Progress(len(all_probes(model.info)) + len(event_probes(endpoint) if endpoint else ()))
+    try:
+        reports = [await check(model, on_probe=progress.begin)]
+        # One that gave no answer would only be asked in vain once more.
+        if endpoint is not None and reports[0].inconclusive is None:
+            reports.append(await check_events(endpoint, on_probe=progress.begin))
+        return tuple(reports)
+    finally:
+        progress.end()
 
 
 async def _endpoint(arguments: Namespace) -> LanguageModel:
@@ -78,7 +94,9 @@ class _Progress:
     def begin(self, probe: Probe) -> None:
         self._begun += 1
         if self._is_shown:
-            print(f"\r\x1b[K{self._begun}/{self._count} {probe.name}", end="", file=sys.stderr, flush=True)
+            # Not wider than the screen: a line that has been broken cannot be taken back whole.
+            line = f"{self._begun}/{self._count} {probe.name}"[: shutil.get_terminal_size().columns - 1]
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         if self._is_shown:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = ["COMMANDS", "Command"]
+
+_LAST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def _agents(parser: ArgumentParser) -> None:
         help="with add: another version than the catalogue's",
     )
     parser.add_argument(
-        "--name", dest="model_id", metavar="MODEL", help="with add: what the model is called; without it, ID"
+        "--name", dest="model_id", metavar="NAME", help="with add: what the model is called; without it, ID"
     )
     parser.add_argument(
         "--replace", action="store_true", help="with add: replace a model of that name in the configuration"
@@ -123,10 +125,16 @@ def _doctor(parser: ArgumentParser) -> None:
     )
 
 
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _LAST_PORT:
+        raise ArgumentTypeError(f'"{text}" is no port: a whole number from 0 to {_LAST_PORT}.')
+    return int(text)
+
+
 def _serve(parser: ArgumentParser) -> None:
     parser.add_argument("--host", metavar="HOST", help="where to listen; 127.0.0.1 unless it is configured")
     parser.add_argument(
-        "--port", type=int, metavar="PORT", help="8427 unless it is configured; 0 takes one that is free"
+        "--port", type=_port, metavar="PORT", help="8427 unless it is configured; 0 takes one that is free"
     )
     parser.add_argument(
         "--reasoning-events",
@@ -146,8 +154,21 @@ def _demo_agent(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--pace",
         default="natural",
-        metavar="PACE",
-        help="how fast it talks: natural (the default), fast or instant",
+        metavar="natural|fast|instant",
+        help="how fast it talks; natural by default",
+    )
+
+
+def _trust(parser: ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="agree without being asked")
+    parser.add_argument("--forget", action="store_true", help="take it back: ask again")
+
+
+def _completion(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "shell",
+        metavar="bash|zsh|fish",
+        help="which script to print; models and agents print the names that such a script asks for",
     )
 
 
@@ -348,6 +369,43 @@ Exits with 1 when a rule is broken.""",
   dragoman check http://127.0.0.1:8427/v1 --model demo
       check an Open Responses endpoint, Dragoman's own or another""",
             _check,
+        ),
+        Command(
+            "trust",
+            "agree to what a dragoman.toml that came with this folder starts",
+            """\
+Show which programs the dragoman.toml in this folder starts, and where it sends
+what is said, and agree to that. Such a file comes with the folder, and whoever
+wrote it may be anybody; so you are asked before its models are used, once, and
+again when the file has changed.
+
+Agreeing spares none of the questions that are asked later: a file that may do
+that is one you name with --config, or your own.""",
+            """\
+  dragoman trust
+      look at it, and agree or not
+  dragoman trust --yes
+      agree where nobody can be asked
+  dragoman trust --forget
+      be asked again""",
+            _trust,
+        ),
+        Command(
+            "completion",
+            "completion of this command line, for bash, zsh and fish",
+            """\
+Print a script that lets your shell complete commands, options, files, and the
+names of models and agents. It is made from the commands that this version has.""",
+            """\
+  dragoman completion bash > ~/.local/share/bash-completion/completions/dragoman
+      bash, in every shell from now on; the folder has to be there
+  source <(dragoman completion bash)
+      bash, in this shell only
+  dragoman completion zsh > "${fpath[1]}/_dragoman"
+      zsh, in every shell from now on
+  dragoman completion fish > ~/.config/fish/completions/dragoman.fish
+      fish, in every shell from now on""",
+            _completion,
         ),
     )
 }

@@ -47,7 +47,7 @@ def _list(store: ConversationStore, *, as_json: bool) -> int:
     elif kept:
         print(table(_HEADINGS, map(_row, kept)))
     else:
-        print("No conversation is kept. Those with agents are, when an editor has them.")
+        print("No conversation is kept. Those with agents are, when an editor or `dragoman serve` has them.")
     return DONE
 
 

@@ -17,7 +17,7 @@ from dragoman import __version__
 from dragoman.backends.agent.catalogue import traits_of, warned
 from dragoman.cli.errors import DONE, FAILED
 from dragoman.cli.finding import Finding
-from dragoman.cli.run import Surroundings, announce
+from dragoman.cli.run import Surroundings
 from dragoman.cli.steps import Steps
 from dragoman.config import AcpModel, Config, ConfigError, resolved, unset, user_config_file
 from dragoman.interruptible import run_interruptible
@@ -72,7 +72,7 @@ def _look(model: str | None, surroundings: Surroundings, tell: Callable[[Finding
         if model in (None, model_id):
             tell(_model(config, model_id))
     if model is not None:
-        announce(config, model)
+        config = surroundings.agreed(config, model)
         _start(config, model, tell)
 
 

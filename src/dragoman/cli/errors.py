@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 __all__ = ["DONE", "FAILED", "INTERRUPTED", "WRONG_USAGE", "CommandError", "UsageError"]
 
 DONE = 0
@@ -15,7 +13,7 @@ INTERRUPTED = 130
 class CommandError(Exception):
     """It did not work. The text says why and what to do, and is all that the user sees."""
 
-    exit_code: ClassVar[int] = FAILED
+    exit_code = FAILED
 
 
 class UsageError(CommandError):

@@ -7,20 +7,23 @@ options, so these may stand before the command and after it, and only one comman
 from __future__ import annotations
 
 import os
-from argparse import REMAINDER, SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Mapping, Sequence
+import shutil
+from argparse import REMAINDER, SUPPRESS, ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from dragoman import __version__
 from dragoman.cli.commands import COMMANDS, Command
 from dragoman.cli.errors import UsageError
+from dragoman.cli.layout import Layout, laid_out
+from dragoman.cli.manual import sections
 from dragoman.logs import DEFAULT_LEVEL, LEVEL_VARIABLE, LEVELS
 from dragoman.nearest import nearest
 
-__all__ = ["SHORT_HELP", "parse"]
+__all__ = ["parse", "parsers", "short_help"]
 
-SHORT_HELP = """\
+_SHORT_HELP = """\
 Dragoman makes any agent a language model, with a person deciding what may run.
 
   dragoman demo        {demo}
@@ -43,8 +46,7 @@ commands:
 
 _EPILOG = """\
 configuration:
-  A TOML file: --config FILE, else $DRAGOMAN_CONFIG, else ./dragoman.toml, else
-  dragoman.toml in your configuration folder (on Linux ~/.config/dragoman).
+  A TOML file: --config FILE, else $DRAGOMAN_CONFIG, else ./dragoman.toml, else dragoman.toml in your configuration folder (on Linux ~/.config/dragoman).
 
 environment:
   DRAGOMAN_CONFIG     the configuration file
@@ -56,6 +58,18 @@ exit status:
 
 More about a command: dragoman COMMAND --help
 """
+
+
+def short_help() -> str:
+    """For somebody who has only typed our name."""
+    return laid_out(_SHORT_HELP, shutil.get_terminal_size().columns) + "\n"
+
+
+def parsers() -> Iterator[tuple[Command | None, ArgumentParser]]:
+    """Every parser there is: of the line up to the command, and of each command."""
+    yield None, _top()
+    for command in COMMANDS.values():
+        yield command, _parser_of(command)
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> tuple[Command | None, Namespace]:
@@ -86,7 +100,7 @@ class _Parser(ArgumentParser):
         return parsed
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}\nTry: {self.prog} --help")
+        raise UsageError(f"{message.removeprefix('argument ')}\nTry: {self.prog} --help")
 
 
 def _top() -> _Parser:
@@ -95,7 +109,7 @@ def _top() -> _Parser:
         usage="dragoman COMMAND [options]",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
+        formatter_class=Layout,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"dragoman {__version__}")
@@ -110,10 +124,14 @@ def _parser_of(command: Command) -> _Parser:
     parser = _Parser(
         prog=f"dragoman {command.name}",
         description=command.description,
-        epilog=f"examples:\n{command.examples}",
-        formatter_class=RawDescriptionHelpFormatter,
+        epilog="\n\n".join(
+            f"{heading}:\n{text}"
+            for heading, text in (("examples", command.examples), *sections(command.name))
+        ),
+        formatter_class=Layout,
         allow_abbrev=False,
     )
+    parser._positionals.title = "arguments"  # noqa: SLF001 - "positional" is a word for programmers
     command.add_arguments(parser)
     _add_global_options(parser)
     return parser

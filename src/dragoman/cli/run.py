@@ -16,9 +16,11 @@ from typing import TypeAlias, cast
 import msgspec
 
 from dragoman.agents.known import KnownAgents
+from dragoman.cli.asking import agreed, can_ask
 from dragoman.cli.commands import Command
-from dragoman.cli.errors import FAILED, WRONG_USAGE, CommandError
+from dragoman.cli.errors import FAILED, WRONG_USAGE, CommandError, UsageError
 from dragoman.config import (
+    Agreed,
     Config,
     ConfigError,
     config_file,
@@ -32,7 +34,7 @@ from dragoman.lm import LanguageModelError
 from dragoman.logs import Redaction, logging_to
 from dragoman.models import ModelNotUsable
 
-__all__ = ["Surroundings", "announce", "run"]
+__all__ = ["Surroundings", "run"]
 
 _log = logging.getLogger(__name__)
 
@@ -57,15 +59,29 @@ class Surroundings:
         config, notices = narrowed(config)
         for notice in notices:
             print(self.redaction.redacted(notice), file=sys.stderr)
-        told = {id_: self.redaction.redacted(text) for id_, text in config.announcements.items()}
+        told = {} if config.source in Agreed(self.state_dir) else config.announcements
+        told = {id_: self.redaction.redacted(text) for id_, text in told.items()}
         return agents.applied(msgspec.structs.replace(config, announcements=told))
 
+    def agreed(self, config: Config, *models: str) -> Config:
+        """Say what is about to be started, where somebody else may have written that down; and ask, where one can.
 
-def announce(config: Config, *models: str) -> None:
-    """Say what is about to be started, where somebody else may have written that down."""
-    for model in models:
-        if model in config.announcements:
-            print(config.announcements[model], file=sys.stderr)
+        Without a terminal it is only said: whoever starts us from a program has chosen the folder.
+        """
+        told = [config.announcements[model] for model in models if model in config.announcements]
+        for line in told:
+            print(line, file=sys.stderr)
+        if not told or not can_ask():
+            return config
+        if not agreed(f"{config.source.path} came with this folder. Is this yours to start?"):
+            raise UsageError(
+                "Nothing was started. To agree to it later: dragoman trust. To use another file: --config FILE."
+            )
+        try:
+            Agreed(self.state_dir).add(config.source)
+        except OSError as error:
+            _log.warning("it will be asked again: %s cannot be written: %s", error.filename, error.strerror)
+        return msgspec.structs.replace(config, announcements={})
 
 
 _Run: TypeAlias = Callable[[Namespace, Surroundings], int]

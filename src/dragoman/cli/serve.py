@@ -12,12 +12,12 @@ from socket import socket
 import msgspec
 
 from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
-from dragoman.cli.run import Surroundings, announce
+from dragoman.cli.run import Surroundings
 from dragoman.config import Config, Serve, api_keys, unopened
 from dragoman.frontends.http.gate import Gate, is_loopback
 from dragoman.frontends.http.running import PortTaken, bound, serve
 from dragoman.frontends.http.service import Service
-from dragoman.interruptible import run_interruptible
+from dragoman.interruptible import fast_loop, run_interruptible
 from dragoman.models import Models
 from dragoman.store import Database, ResponseStore, StoreError
 
@@ -38,7 +38,7 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
         raise UsageError(
             f"on {settings.host} other machines can connect: add `api_keys` to [serve] in the configuration."
         )
-    announce(config, *config.announcements)
+    config = surroundings.agreed(config, *config.announcements)
     gate = Gate(keys, settings.cors_origins)
 
     async def work() -> bool:
@@ -61,7 +61,7 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
             if database is not None:
                 database.close()
 
-    return INTERRUPTED if run_interruptible(work) else DONE
+    return INTERRUPTED if run_interruptible(work, fast_loop) else DONE
 
 
 def _settings(serve: Serve, arguments: Namespace) -> Serve:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from argparse import Namespace
 
 from dragoman.cli.errors import DONE, CommandError
-from dragoman.cli.run import Surroundings, announce
+from dragoman.cli.following import follow
+from dragoman.cli.run import Surroundings
 from dragoman.frontends.vscode.log import logging_to_editor
 from dragoman.frontends.vscode.server import VsCodeServer
-from dragoman.interruptible import run_interruptible
+from dragoman.interruptible import fast_loop, run_interruptible
 from dragoman.jsonrpc import CANCEL_REQUEST, ConnectionClosed, PeerOptions, connect_stdio
 from dragoman.models import Models
 
@@ -20,21 +23,27 @@ _OPTIONS = PeerOptions(name="editor", answers_malformed=True, cancel_methods=(CA
 def run(_arguments: Namespace, surroundings: Surroundings) -> int:
     config = surroundings.config()
     # The editor will start those that are asked, without a word to a terminal.
-    announce(config, *config.announcements)
+    config = surroundings.agreed(config, *config.announcements)
 
     async def serve() -> None:
-        server = VsCodeServer(Models(config, surroundings.state_dir))
+        models = Models(config, surroundings.state_dir)
+        server = VsCodeServer(models)
+        # As the end of input: nothing that was begun here is left to others.
+        for told in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(told, server.ended.set)
         try:
             peer = await connect_stdio(server, _OPTIONS)
             with logging_to_editor(peer, surroundings.redaction.redacted):
+                following = asyncio.create_task(follow(surroundings, models, server.models_changed))
                 await server.ended.wait()
+                following.cancel()
             peer.close("the server has ended")
             await peer.wait_closed()
         finally:
             await server.close()
 
     try:
-        run_interruptible(serve)
+        run_interruptible(serve, fast_loop)
     except ConnectionClosed as closed:
         raise CommandError(f"there is nobody to talk to: {closed.reason}.") from closed
     return DONE

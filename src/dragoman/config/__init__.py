@@ -1,5 +1,6 @@
 """Configuration: what a file may say, reading it, and where it and the state folder are."""
 
+from dragoman.config.agreed import Agreed
 from dragoman.config.folders import config_file, is_only_found, state_folder, user_config_file
 from dragoman.config.loading import BUILTIN_MODELS, DEMO, Config, load
 from dragoman.config.problem import ConfigError, Problem, quoted
@@ -20,6 +21,7 @@ __all__ = [
     "BUILTIN_MODELS",
     "DEMO",
     "AcpModel",
+    "Agreed",
     "Config",
     "ConfigError",
     "Conversation",

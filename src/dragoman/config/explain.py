@@ -36,7 +36,7 @@ from dragoman.config.problem import Complaint, dotted, quoted
 from dragoman.config.schema import Tables, is_path
 from dragoman.nearest import nearest
 
-__all__ = ["SECRET_KEYS", "complaints"]
+__all__ = ["SECRET_KEYS", "complaints", "in_words"]
 
 # Keys whose values are not shown to anybody.
 SECRET_KEYS = frozenset({"api_key", "api_keys", "env", "headers"})
@@ -64,7 +64,7 @@ def _check(path: KeyPath, value: object, expected: Type) -> Iterator[Complaint]:
                 if _fits(key, key_type):
                     yield from _check((*path, key), inner, value_type)
                 else:
-                    yield (*path, key), f"{_place((*path, key))}: expected {_words(key_type)} as the key."
+                    yield (*path, key), f"{_place((*path, key))}: expected {in_words(key_type)} as the key."
         case [VarTupleType(item_type=item_type) as array], list():
             if len(value) < (array.min_length or 0):
                 yield path, _wrong(path, value, array)
@@ -85,7 +85,7 @@ def _check_table(path: KeyPath, value: dict[str, object], struct: StructType) ->
             yield (*path, key), _unknown(path, key, inner, known)
     for name, field in fields.items():
         if field.required and name not in value:
-            yield path, f"[{dotted(path)}] lacks {quoted(name)}: {_words(field.type)}."
+            yield path, f"[{dotted(path)}] lacks {quoted(name)}: {in_words(field.type)}."
 
 
 def _check_tagged(
@@ -165,7 +165,7 @@ def _unknown(table: KeyPath, key: str, value: object, known: Iterable[str]) -> s
 
 def _wrong(path: KeyPath, value: object, expected: Type) -> str:
     is_secret = not SECRET_KEYS.isdisjoint(path)
-    said = f"{_place(path)}: expected {_words(expected)}, found {_found(value, is_secret=is_secret)}."
+    said = f"{_place(path)}: expected {in_words(expected)}, found {_found(value, is_secret=is_secret)}."
     match expected, value:
         case LiteralType(values=values), str() if meant := nearest(value, [str(each) for each in values]):
             return f"{said} Did you mean {quoted(meant)}?"
@@ -173,12 +173,12 @@ def _wrong(path: KeyPath, value: object, expected: Type) -> str:
             return said
 
 
-def _words(expected: Type) -> str:
+def in_words(expected: Type) -> str:
     """What a value of this type is, with an article."""
     match expected:
         case Metadata(type=inner, extra_json_schema=extra):
             description = (extra or {}).get("description")
-            return str(description) if description else _words(inner)
+            return str(description) if description else in_words(inner)
         case UnionType():
             return _any_of(_alternatives(expected))
         case BoolType():
@@ -204,7 +204,7 @@ def _any_of(alternatives: Sequence[Type]) -> str:
         # Every whole number is a number.
         alternatives = [each for each in alternatives if not isinstance(each, IntType)]
     # Several kinds of table are a table.
-    *others, last = dict.fromkeys(map(_words, alternatives))
+    *others, last = dict.fromkeys(map(in_words, alternatives))
     return f"{', '.join(others)}, or {last}" if others else last
 
 

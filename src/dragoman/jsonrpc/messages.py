@@ -156,7 +156,11 @@ def _read_error(error: bytes) -> ErrorObject:
     try:
         read = _error_object.decode(error)
     except msgspec.DecodeError:
-        value = loads_tolerantly(error)
+        try:
+            value = loads_tolerantly(error)
+        except msgspec.DecodeError:
+            # Nested so deeply that it could be passed over, but not read.
+            value = None
         if not isinstance(value, dict):
             value = {"message": value}
         code, message, data = value.get("code"), value.get("message"), value.get("data")
@@ -187,7 +191,7 @@ def _parse_tolerantly(line: bytes) -> Message | Malformed:
         version = ""
     try:
         raw = {name: Raw(_dumped(value[name])) for name in ("params", "result", "error") if name in value}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return _malformed(line, f"it is not JSON: {error}", code=PARSE_ERROR)
     if isinstance(identity, str):
         # It has to go back in the answer, and halves cannot.

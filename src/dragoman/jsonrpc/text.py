@@ -14,6 +14,8 @@ from typing import Generic, NoReturn, TypeVar
 
 import msgspec
 
+from dragoman.lm.json import without_orphans
+
 __all__ = ["Decoder", "SurrogateJoiner", "encode", "loads_tolerantly", "mended"]
 
 _T = TypeVar("_T")
@@ -51,6 +53,8 @@ class SurrogateJoiner:
     def feed(self, chunk: str) -> str:
         if not chunk:
             return ""
+        if chunk.isascii() and not self._held:
+            return chunk
         text = self._held + chunk
         self._held = ""
         if _HIGH_HALF.match(text, len(text) - 1):
@@ -75,10 +79,16 @@ class Decoder(Generic[_T]):
 
     def decode(self, data: bytes) -> _T:
         try:
+            return self._decoded(data)
+        except RecursionError as error:
+            raise msgspec.DecodeError("it is nested too deeply") from error
+
+    def _decoded(self, data: bytes) -> _T:
+        try:
             return self._strict.decode(data)
         except msgspec.ValidationError:
             raise
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             value = loads_tolerantly(data)
         try:
             return msgspec.convert(value, self._kind)
@@ -119,8 +129,8 @@ def encode(value: object) -> bytes:
     if b"\\" in data and (b"\\ud" in data or b"\\uD" in data):
         try:
             msgspec.json.decode(data)
-        except msgspec.DecodeError:
-            data = _encoder.encode(_mended_value(loads_tolerantly(data)))
+        except (msgspec.DecodeError, RecursionError):
+            data = without_orphans(data) or data
     return data
 
 

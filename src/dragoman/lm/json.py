@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-__all__ = ["JsonObject", "canonical", "decode", "encode", "encode_text", "pretty"]
+__all__ = ["JsonObject", "canonical", "decode", "encode", "encode_text", "pretty", "without_orphans"]
 
 JsonObject: TypeAlias = dict[str, object]
 
@@ -70,14 +70,14 @@ def _decoded(data: bytes | str) -> object:
     try:
         value: object = _decoder.decode(data)
     except msgspec.DecodeError:
-        mended = _without_orphans(data)
+        mended = without_orphans(data)
         if mended is None:
             raise
         value = _decoder.decode(mended)
     return value
 
 
-def _without_orphans(data: bytes | str) -> bytes | None:
+def without_orphans(data: bytes | str) -> bytes | None:
     """The same text with U+FFFD for every half of a surrogate pair; None if there is none.
 
     A consumer in JavaScript that cuts a text in the middle of an emoji sends such a half.

@@ -45,6 +45,8 @@ class InertLinks:
         self._undecided: list[str] = []
 
     def feed(self, piece: str) -> str:
+        if not self._undecided and _BEGINNING.search(piece) is None:
+            return piece
         done: list[str] = []
         start = position = 0
         while position < len(piece):

@@ -7,7 +7,7 @@ keeps a record of what the consumer was told can make it by running a `Presentat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -45,13 +45,18 @@ class Presentation:
         else:
             self._reasoning = style.reasoning
 
-    def present(self, part: Part) -> Iterator[Part]:
+    def present(self, part: Part) -> Iterable[Part]:
+        # Nearly all parts are text, with nothing before it that it has to be set apart from.
+        if isinstance(part, TextPart) and part.value and self._last == "text":
+            return (self._inert(part),)
+        return self._present(part)
+
+    def _present(self, part: Part) -> Iterator[Part]:
         match part:
-            case TextPart(value=value, audience=audience):
+            case TextPart(value=value):
                 if value:
                     yield from self._set_apart("text")
-                inert = self._links.feed(value)
-                yield part if inert is value else TextPart(inert, audience)
+                yield self._inert(part)
             case ThinkingPart(value=value) if self._reasoning == "thinking":
                 pieces = (value,) if isinstance(value, str) else value
                 inerts = tuple(self._links_in_thoughts.feed(piece) for piece in pieces)
@@ -72,6 +77,10 @@ class Presentation:
                     yield TextPart(gfm.notice(_line(part)))
             case _:
                 yield part
+
+    def _inert(self, part: TextPart) -> TextPart:
+        inert = self._links.feed(part.value)
+        return part if inert is part.value else TextPart(inert, part.audience)
 
     def _takes(self, part: DataPart) -> bool:
         if part.mime_type == STATEFUL_MARKER:

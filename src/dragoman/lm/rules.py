@@ -257,6 +257,8 @@ def _is_text(value: object) -> bool:
     """A string that can be sent: half of a surrogate pair cannot."""
     if not isinstance(value, str):
         return False
+    if value.isascii():
+        return True
     try:
         value.encode()
     except UnicodeEncodeError:

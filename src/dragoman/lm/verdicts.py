@@ -8,6 +8,7 @@ ids of its calls.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -58,9 +59,14 @@ class Row:
 
 
 class Record:
-    """Everything that was seen, over all probes."""
+    """Everything that was seen, over all probes, held against `rules`."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, rules: Mapping[str, Rule] = RULES, occasions: Mapping[str, tuple[str, str]] = _OCCASIONS
+    ) -> None:
+        """`occasions` names what gives one to break each rule, and what to say where there was none."""
+        self._rules = rules
+        self._occasions = occasions
         self.findings: list[Finding] = []
         # How often each rule might have been broken and was not.
         self._kept: Counter[str] = Counter()
@@ -71,14 +77,14 @@ class Record:
         self._kept.update(rules)
 
     def breaks(self, rule: str, detail: str, probe: str, part: object = None) -> None:
-        self.findings.append(Finding(Violation(RULES[rule], detail, part), probe))
+        self.findings.append(Finding(Violation(self._rules[rule], detail, part), probe))
 
     def rows(self) -> tuple[Row, ...]:
-        return tuple(map(self._row, RULES.values()))
+        return tuple(map(self._row, self._rules.values()))
 
     def _row(self, rule: Rule) -> Row:
         findings = [finding for finding in self.findings if finding.violation.rule is rule]
-        occasion, without = _OCCASIONS[rule.id]
+        occasion, without = self._occasions[rule.id]
         count = self._kept[rule.id]
         if findings:
             more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
@@ -96,6 +102,8 @@ class Report:
     unanswered: tuple[tuple[str, str], ...] = ()
     # Why nothing can be said of the model, whatever the rows say: it never answered, or never ended.
     inconclusive: str | None = None
+    # What the model was held against.
+    against: str = "the stream rules"
 
     @property
     def passed(self) -> bool:
@@ -105,7 +113,7 @@ class Report:
 
 def render(report: Report) -> str:
     """The report as a plain table."""
-    lines = [f"{_plain(report.model.name)} ({_plain(report.model.id)}) and the stream rules", ""]
+    lines = [f"{_plain(report.model.name)} ({_plain(report.model.id)}) and {report.against}", ""]
     ids = max(len(row.rule.id) for row in report.rows)
     titles = max(len(row.rule.title) for row in report.rows)
     verdicts = len("not exercised")

@@ -88,8 +88,7 @@ class Url:
 
     @classmethod
     def parse(cls, text: str) -> Url:
-        if len(text) > MAX_URL_LENGTH:
-            raise UrlError(f"The address has {len(text):,} characters; at most {MAX_URL_LENGTH:,} are taken.")
+        _check_length(text)
         parts = _PARTS.fullmatch(text.strip())
         if parts is None:
             raise UrlError(f"{text!r} is no full address. Write it as https://host/path.")
@@ -99,13 +98,16 @@ class Url:
         host, port = _split_authority(parts["authority"])
         if port == "*":
             raise UrlError(f"The port of {text!r} is not a number.")
-        return cls(
+        url = cls(
             scheme=scheme,
             host=_host(host),
             port=_port(port) if port else _DEFAULT_PORT[scheme],
             path=_path(parts["path"]),
             query=None if parts["query"] is None else _escaped(_DROPPED.sub("", parts["query"]), _IN_QUERY),
         )
+        # What is fetched may have become longer by its escapes.
+        _check_length(str(url))
+        return url
 
     @property
     def origin(self) -> str:
@@ -174,6 +176,11 @@ class UrlPattern:
         exactness = ("*", "*.", "").index(self.wildcard)
         written_out = sum(map(len, self.pieces))
         return (exactness, len(self.host), written_out, self.scheme is not None, self.port != "*")
+
+
+def _check_length(text: str) -> None:
+    if len(text) > MAX_URL_LENGTH:
+        raise UrlError(f"The address has {len(text):,} characters; at most {MAX_URL_LENGTH:,} are taken.")
 
 
 def is_local_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:

@@ -74,7 +74,7 @@ def parse_trace(data: bytes, name: str = "trace") -> tuple[Frame, ...]:
             continue
         try:
             frames.append(_frame.decode(line))
-        except (msgspec.DecodeError, UnicodeError) as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise TraceError(f"{name}:{number}: this is no frame: {error}") from error
     return tuple(frames)
 

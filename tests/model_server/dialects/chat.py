@@ -30,7 +30,9 @@ def read(body: Json) -> Ask:
         text=flat(content),
         turn=len(scripted),
         rounds=sum(bool(each.get("tool_calls")) for each in since),
-        results=tuple(flat(each.get("content")) for each in since if each.get("role") == "tool"),
+        results={
+            each["tool_call_id"]: flat(each.get("content")) for each in since if each.get("role") == "tool"
+        },
         pictures=pictures(content),
         body=body,
     )

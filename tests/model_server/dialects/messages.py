@@ -33,7 +33,9 @@ def read(body: Json) -> Ask:
         text=_words(messages[at]) if messages else "",
         turn=len(scripted),
         rounds=sum(bool(_blocks(each, "tool_use")) for each in since),
-        results=tuple(flat(result) for each in since for result in _blocks(each, "tool_result")),
+        results={
+            result["tool_use_id"]: flat(result) for each in since for result in _blocks(each, "tool_result")
+        },
         pictures=pictures(messages[at].get("content")) if messages else 0,
         body=body,
     )

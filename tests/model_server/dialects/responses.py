@@ -39,7 +39,7 @@ def read(body: Json) -> Ask:
         text=flat(content),
         turn=len(scripted),
         rounds=max(rounds) + 1 if rounds else 0,
-        results=tuple(flat(each["output"]) for each in since if "output" in each),
+        results={each["call_id"]: flat(each["output"]) for each in since if "output" in each},
         pictures=pictures(content),
         body=body,
     )

@@ -268,6 +268,7 @@ class Conversation:
             # A command that we carry out caused it: it waits its turn.
             return
         self._busy = True
+        before = self._state
         try:
             while self._events:
                 self._state, commands = machine.handle(self._state, self._events.popleft())
@@ -275,7 +276,7 @@ class Conversation:
                     self._carry_out(command)
         finally:
             self._busy = False
-        if self._is_kept_as_held != self.is_held:
+        if self._state is not before and self._is_kept_as_held != self.is_held:
             # It came to rest with nobody listening; or something was said or asked that only we can tell.
             self._save()
 

@@ -42,8 +42,8 @@ __all__ = ["Directory", "Placed"]
 
 _log = logging.getLogger(__name__)
 
-# Of records that rest in memory, as they are on disk.
-_RESTING_BYTES = 64 * 1024 * 1024
+# Of records that rest in memory, as they are on disk. In memory they take four to five times as much.
+_RESTING_BYTES = 16 * 1024 * 1024
 # Of a conversation's first words, for a list.
 _TITLE_CHARACTERS = 120
 

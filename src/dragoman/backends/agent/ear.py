@@ -6,10 +6,12 @@ An ear belongs to one epoch: when the agent it listens to has been replaced, it 
 from __future__ import annotations
 
 import logging
+import os.path
 from typing import TYPE_CHECKING
 
 from dragoman.backends.agent.acp.link import TurnEnd
 from dragoman.backends.agent.acp.messages import FileRequest, PermissionRequest, SessionUpdate, ToolActivity
+from dragoman.backends.agent.announcements import Announcements
 from dragoman.backends.agent.asking import Decided, Question, answer_agent
 from dragoman.backends.agent.changes import ApprovedEdits
 from dragoman.backends.agent.filing import Filing
@@ -42,8 +44,6 @@ __all__ = ["Ear"]
 
 _log = logging.getLogger(__name__)
 _OVER = frozenset({"completed", "failed"})
-# Of opencode and others, which say nothing more themselves.
-_SILENCED = "The agent ended its turn after the refusal."
 # In which a process that has crashed is found out to be gone.
 _CRASH_SECONDS = 0.25
 
@@ -55,8 +55,8 @@ class Ear:
         self.session: Session | None = None
         # The session has been handed to the conversation.
         self.is_up = False
-        # Calls of the consumer's tools that the agent has announced: its id for them → the tool, as it is offered.
-        self._announced: dict[str, str] = {}
+        # Of calls of the consumer's tools, by the names under which these are offered.
+        self._announced = Announcements()
         # Calls that we allowed because they are the consumer's own. One that never arrives was something else.
         self._allowed: list[tuple[str, str]] = []
         # A person refused something, and the agent has not said a word since.
@@ -64,6 +64,13 @@ class Ear:
         self._filing = Filing(conversation, self._tell)
 
     def _tell(self, event: Event) -> None:
+        if (
+            isinstance(event, Withdrawn)
+            and self.session is not None
+            and self.session.agent.peer.closed is not None
+        ):
+            # Nobody gave it up: the agent is gone, and `lost` tells what becomes of what it waited for.
+            return
         if self._conversation.hears(self._epoch):
             self._conversation.dispatch(event)
 
@@ -74,21 +81,22 @@ class Ear:
         if session is None:
             return
         if isinstance(update.update, ToolActivity):
-            self._announce(session, session.narrator.known(update.update), begins=update.begins)
+            self._announce(session, session.narrator.known(update.update))
         for part in session.narrator.parts(update.update):
             self._is_silenced = self._is_silenced and isinstance(part, ThinkingPart)
             self._tell(Spoke(part))
 
-    def _announce(self, session: Session, activity: ToolActivity, *, begins: bool) -> None:
+    def _announce(self, session: Session, activity: ToolActivity) -> None:
         key = activity.tool_call_id
         if activity.status in _OVER:
-            if self._announced.pop(key, None) is not None:
+            if self._announced.end(key):
                 self._tell(Announced(key, over=True))
             return
-        tool = session.own_tool((activity,)) if begins or key not in self._announced else None
+        tool = session.own_tool((activity,))
         # Whoever only waits makes no call that the consumer would see.
-        if tool is not None and tool != WAIT_TOOL and key not in self._announced:
-            self._announced[key] = tool
+        if tool in (None, WAIT_TOOL):
+            return
+        if self._announced.announce(key, tool, activity.raw_input):
             self._tell(Announced(key))
 
     def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
@@ -105,10 +113,10 @@ class Ear:
             self._allowed.append((request.tool_call.tool_call_id, own))
             answer_agent(request, incoming, Granted())
             return
-        if own is None and self._announced.pop(known.tool_call_id, None) is not None:
+        if own is None and self._announced.end(known.tool_call_id):
             # It is not what it was announced as: nobody need wait for that.
             self._tell(Announced(known.tool_call_id, over=True))
-        action = classify(known, conversation.workspace)
+        action = classify(known, conversation.workspace, os.path.realpath)
         may_write = session.agent.link.offers_files and action.risk == "edit"
         named = ApprovedEdits.named(known) if may_write else {}
 
@@ -153,9 +161,7 @@ class Ear:
         if self._allowed and self._conversation.state.turn != "cancelling":
             words = (*words, TextPart(notice(self._found_out())))
         if not isinstance(end, LanguageModelError):
-            if self._is_silenced and end.stop_reason == "end_turn":
-                words = (*words, TextPart(notice(_SILENCED)))
-            words = (*words, *last_words(end))
+            words = (*words, *last_words(end, silenced=self._is_silenced))
         self._is_silenced = False
         self._announced.clear()
         # What was allowed in a turn that we cancelled had no time to arrive.
@@ -191,10 +197,8 @@ class Ear:
         offered = next(
             (name for name, tool in session.endpoint.offered_names.items() if tool == call.name), call.name
         )
-        self._has_come(offered)
-        announced = next((key for key, tool in self._announced.items() if tool == offered), None)
-        if announced is not None:
-            del self._announced[announced]
+        announced = self._announced.make(offered, call.arguments)
+        self._has_come(offered, announced)
         part = ToolCallPart(self._conversation.new_call_id(), call.name, call.arguments)
         self._tell(Called(Pending(call.key, "call", part), announced))
 
@@ -202,10 +206,11 @@ class Ear:
         """The agent has come back with a ticket, as it was allowed to."""
         self._has_come(WAIT_TOOL)
 
-    def _has_come(self, tool: str) -> None:
-        allowed = next((each for each in self._allowed if each[1] == tool), None)
-        if allowed is not None:
-            self._allowed.remove(allowed)
+    def _has_come(self, tool: str, key: str | None = None) -> None:
+        """Best the one that was allowed under this very id."""
+        come = [each for each in self._allowed if each[1] == tool]
+        if come:
+            self._allowed.remove(next((each for each in come if each[0] == key), come[0]))
 
     def on_withdrawn(self, key: str) -> None:
         """The agent gave a call up, or its connection to the tools broke.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from dragoman.lm import Part, Sink
+from dragoman.lm import DataPart, Part, Sink, TextPart, ThinkingPart
 
 __all__ = ["Flow", "Pace", "size_of"]
 
@@ -57,5 +57,8 @@ class Pace:
 
 def size_of(part: Part) -> int:
     """About how many bytes of memory a part takes."""
-    value = getattr(part, "value", None) or getattr(part, "data", None)
-    return _PART_BYTES + (len(value) if isinstance(value, str | bytes) else 0)
+    match part:
+        case TextPart(value=value) | ThinkingPart(value=str(value)) | DataPart(data=value):
+            return _PART_BYTES + len(value)
+        case _:
+            return _PART_BYTES

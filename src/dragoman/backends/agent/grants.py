@@ -79,14 +79,6 @@ class Grants:
         token = held.token.encode()
         return any(hmac.compare_digest(word.encode(), token) for word in _words(text))
 
-    def decide(self, call_id: str, nonce: object) -> bool:
-        """Whether a decision that names this nonce is about that call: the proof of a client that is the person."""
-        held = self._by_call.get(call_id)
-        if held is None or not isinstance(nonce, str) or self._by_nonce.get(nonce) is not held:
-            return False
-        self._close(call_id)
-        return True
-
     def close(self, call_id: str) -> None:
         """Withdrawn, cancelled or timed out: what is approved later grants nothing."""
         self._close(call_id)

@@ -23,6 +23,8 @@ from collections.abc import Hashable, Iterable, Iterator, Set as AbstractSet
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
+
 from dragoman.lm import DataPart, Message, TextPart, ToolCallPart, ToolResultPart
 from dragoman.lm.json import canonical
 
@@ -32,8 +34,11 @@ __all__ = ["Answer", "Item", "PrefixIndex", "Result", "Said", "Telling", "chain"
 _DIGEST_BYTES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class _Item(msgspec.Struct, frozen=True, gc=False):
+    """Made for every message of every request, so of the kind that is made, hashed and compared fastest."""
+
+
+class Said(_Item, frozen=True, gc=False):
     """A user's message."""
 
     text: str
@@ -41,8 +46,7 @@ class Said:
     data: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(_Item, frozen=True, gc=False):
     """What a model said and called."""
 
     text: str
@@ -59,8 +63,7 @@ class Answer:
         return tuple(call_id for call_id, _, _ in self.calls)
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(_Item, frozen=True, gc=False):
     call_id: str
 
 
@@ -93,9 +96,18 @@ def tell(messages: Iterable[Message]) -> Telling:
     return Telling(tuple(items), tuple(chain(items)), tuple(counts))
 
 
-def _items(message: Message) -> Iterator[Item]:
+def _items(message: Message) -> Iterable[Item]:
     if message.role == "system":
-        return
+        return ()
+    match message.content:
+        case (TextPart(value=value),):
+            # As nearly all messages are.
+            text = value.strip()
+            return ((Answer if message.role == "assistant" else Said)(text),) if text else ()
+    return _items_of_several(message)
+
+
+def _items_of_several(message: Message) -> Iterator[Item]:
     if message.role == "assistant":
         answer = Answer.of(message)
         if answer.text or answer.calls:

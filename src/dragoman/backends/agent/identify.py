@@ -119,6 +119,13 @@ class _Identification:
         self._messages = request.messages
         self._known = known
         self._telling = tell(request.messages)
+        # What may carry a name of ours, in order, each with how many items there are up to and with its message.
+        self._named = [
+            (part, count)
+            for message, count in zip(request.messages, self._telling.counts, strict=True)
+            for part in message.content
+            if not isinstance(part, TextPart)
+        ]
         self._foreign: list[str] = []
 
     def decide(self) -> Identified:
@@ -131,7 +138,7 @@ class _Identification:
             )
         join = self._joined()
         if self._is_aside(join):
-            return self._found("aside", None, "a side request of the editor's")
+            return self._found("aside", None, "a side request")
         if join is None:
             return self._summarised() or self._found("fresh", None, "nothing in it is known")
         return self._goes_on(join) if join.reply is join.record.last else self._goes_back(join)
@@ -161,39 +168,33 @@ class _Identification:
         return call if call.told > marker.told else marker
 
     def _by_marker(self) -> _Join | None:
-        for message, count in self._backwards():
-            for part in reversed(message.content):
-                if not isinstance(part, DataPart) or part.mime_type != STATEFUL_MARKER:
-                    continue
-                name = self._known.tokens.read_marker(part)
-                record = self._known.records.get(name.conversation, self._known.scope) if name else None
-                if name is None or record is None:
-                    self._foreign.append("marker")
-                    continue
-                reply = record.reply(name.response)
-                if reply is not None:
-                    return _Join(record, reply, count, reply.ends, "marker")
+        for part, count in reversed(self._named):
+            if not isinstance(part, DataPart) or part.mime_type != STATEFUL_MARKER:
+                continue
+            name = self._known.tokens.read_marker(part)
+            record = self._known.records.get(name.conversation, self._known.scope) if name else None
+            if name is None or record is None:
+                self._foreign.append("marker")
+                continue
+            reply = record.reply(name.response)
+            if reply is not None:
+                return _Join(record, reply, count, reply.ends, "marker")
         return None
 
     def _by_call_id(self) -> _Join | None:
-        for message, _ in self._backwards():
-            for part in reversed(message.content):
-                if not isinstance(part, ToolResultPart | ToolCallPart):
-                    continue
-                name = self._known.tokens.read_call_id(part.call_id)
-                record = self._known.records.get(name.conversation, self._known.scope) if name else None
-                if record is None:
-                    if part.call_id.startswith(NAMESPACE):
-                        self._foreign.append(part.call_id)
-                    continue
-                reply = next((reply for reply in record.replies if part.call_id in reply.call_ids), None)
-                if reply is not None:
-                    return _Join(record, reply, self._told_with(reply), reply.ends, "call_id")
+        for part, _ in reversed(self._named):
+            if not isinstance(part, ToolResultPart | ToolCallPart):
+                continue
+            name = self._known.tokens.read_call_id(part.call_id)
+            record = self._known.records.get(name.conversation, self._known.scope) if name else None
+            if record is None:
+                if part.call_id.startswith(NAMESPACE):
+                    self._foreign.append(part.call_id)
+                continue
+            reply = next((reply for reply in record.replies if part.call_id in reply.call_ids), None)
+            if reply is not None:
+                return _Join(record, reply, self._told_with(reply), reply.ends, "call_id")
         return None
-
-    def _backwards(self) -> Iterator[tuple[Message, int]]:
-        """The messages from the last to the first, each with how many items there are up to and with it."""
-        return zip(reversed(self._messages), reversed(self._telling.counts), strict=True)
 
     def _told_with(self, reply: Reply) -> int:
         """How many items are told up to a reply with calls; where the history is partial, up to its first result."""
@@ -326,20 +327,24 @@ class _Identification:
         """Whose results nobody waits for. Those that were told before are only told again."""
         seen = {item.call_id for item in record.items if isinstance(item, Result)}
         wanted = set(record.pending)
-        for message in self._messages:
-            for result in message.results:
-                call_id = result.call_id
-                if call_id in wanted:
-                    wanted.remove(call_id)
-                elif call_id not in seen and self._is_call_of(record, call_id):
-                    seen.add(call_id)
-                    yield call_id
+        for part, _ in self._named:
+            if not isinstance(part, ToolResultPart):
+                continue
+            call_id = part.call_id
+            if call_id in wanted:
+                wanted.remove(call_id)
+            elif call_id not in seen and self._is_call_of(record, call_id):
+                seen.add(call_id)
+                yield call_id
 
     def _is_call_of(self, record: Record, call_id: str) -> bool:
         name = self._known.tokens.read_call_id(call_id)
         return name is not None and name.conversation == record.id
 
     def _is_aside(self, join: _Join | None) -> bool:
+        if self._request.options.model_options.get("_aside") is True:
+            # Its front end knows.
+            return True
         if self._request.consumer.name != "vscode":
             return False
         if any(
@@ -397,19 +402,20 @@ class _Identification:
         places = {reply.number: reply.ends for reply in record.replies if reply.starts < reply.ends <= same}
         places.update(join.met)
         made = {call_id: reply.number for reply in record.replies for call_id in reply.call_ids}
-        for message, count in zip(self._messages, self._telling.counts, strict=True):
-            for part in message.content:
-                match part:
-                    case ToolCallPart(call_id=call_id) if call_id in made:
-                        places[made[call_id]] = count
-                    case DataPart():
-                        name = self._known.tokens.read_marker(part)
-                        if name is not None and name.conversation == record.id:
-                            places[name.response] = count
+        for part, count in self._named:
+            match part:
+                case ToolCallPart(call_id=call_id) if call_id in made:
+                    places[made[call_id]] = count
+                case DataPart():
+                    name = self._known.tokens.read_marker(part)
+                    if name is not None and name.conversation == record.id:
+                        places[name.response] = count
         return tuple(sorted(places.items()))
 
 
 def _common(ours: Sequence[Item], theirs: Sequence[Item]) -> int:
+    if ours == theirs[: len(ours)]:
+        return len(ours)
     return next(
         (n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
     )

@@ -37,7 +37,8 @@ so that nothing of the old turn can be taken for the new one; when that does not
 
 A prompt that the agent never heard (it was cancelled while the agent started) stays in the queue, and goes to the agent
 with the next one. Calls whose agent is gone are *orphaned*: their results are told to the next agent in its prompt. A
-permission never is: the next agent asks again.
+permission never is: the next agent asks again. Nor does anybody see at once that a process has died: results that it was
+given, and has shown no sign of, are *unproved*, and told to the next agent all the same.
 
 What the user says while a turn runs waits for its end; an agent that can be *steered* gets it at once. What it does not
 take, or has not said that it took when the turn is over, waits like the rest.
@@ -114,6 +115,8 @@ _TOO_LATE = TextPart(notice("The agent ended its turn before these results arriv
 
 # State.
 
+_WITHOUT_AGENT: Mapping[str, Phase] = {"none": "Parked", "dead": "Dead", "starting": "Starting"}
+
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -131,6 +134,8 @@ class State:
     queue: Prompt = ()
     # The prompt of the turn under way, which an idle agent was given and has shown no sign of.
     unheard: Prompt = ()
+    # Results that the agent was given in this reply and has shown no sign of, as words for the next one.
+    unproved: Prompt = ()
     # Whether the agent takes words in mid-turn, and those of which it has not said what became of them.
     steers: bool = False
     steering: Steering | None = None
@@ -139,19 +144,11 @@ class State:
 
     @property
     def phase(self) -> Phase:
-        match self.agent, self.turn:
-            case "none", _:
-                return "Parked"
-            case "dead", _:
-                return "Dead"
-            case "starting", _:
-                return "Starting"
-            case _, "cancelling":
-                return "Cancelling"
-            case _, "running":
-                return "Awaiting" if self.reply is None else "Streaming"
-            case _:
-                return "Idle"
+        if self.agent != "up":
+            return _WITHOUT_AGENT[self.agent]
+        if self.turn == "running":
+            return "Awaiting" if self.reply is None else "Streaming"
+        return "Cancelling" if self.turn == "cancelling" else "Idle"
 
     @property
     def awaits_permission(self) -> bool:
@@ -177,15 +174,15 @@ Step: TypeAlias = tuple[State, tuple[Command, ...]]
 
 def handle(state: State, event: Event) -> Step:
     """One step. Raises `IllegalEvent`, having changed nothing, for what is not in the table."""
-    row = TABLE.get((state.phase, type(event)))
+    phase = state.phase
+    row = TABLE.get((phase, type(event)))
     if row is None:
-        raise IllegalEvent(state.phase, event)
+        raise IllegalEvent(phase, event)
     do = _Doing(state)
     row.handler(do, event)
-    if do.state.phase not in row.leads_to:
-        raise AssertionError(
-            f"{type(event).__name__} led from {state.phase} to {do.state.phase}, which is not in the table"
-        )
+    after = phase if do.state is state else do.state.phase
+    if after not in row.leads_to:
+        raise AssertionError(f"{type(event).__name__} led from {phase} to {after}, which is not in the table")
     return do.state, tuple(do.commands)
 
 
@@ -198,7 +195,9 @@ class _Doing:
 
     def then(self, *commands: Command, **changes: object) -> None:
         self.commands += commands
-        self.state = replace(self.state, **changes)  # type: ignore[arg-type]  # names are checked by `replace`
+        # Most events are words, which change nothing: a state is not copied for each of them.
+        if any(getattr(self.state, name) is not value for name, value in changes.items()):
+            self.state = replace(self.state, **changes)  # type: ignore[arg-type]  # names are checked by `replace`
 
     def end_reply(self, end: ReplyEnd, error: LanguageModelError | None = None) -> None:
         if self.state.reply is not None:
@@ -227,7 +226,7 @@ class _Doing:
 
     def cancel_turn(self, for_calls: CallAnswer, answers: Mapping[str, CallAnswer] | None = None) -> None:
         """ACP's order: the cancel first, then `cancelled` for what is open."""
-        self.then(SendCancel(), SetTimer("grace"), turn="cancelling", unheard=())
+        self.then(SendCancel(), SetTimer("grace"), turn="cancelling", unheard=(), unproved=())
         self.stop_steering()
         self.drop_pending(for_calls, answers)
 
@@ -237,6 +236,13 @@ class _Doing:
             if call.handed_over:
                 self.then(Answer(call, _fitting(call, answers.get(call.call_id))))
         self.then(pending=tuple(call for call in self.state.pending if not call.handed_over))
+
+    def doubt(self, given: tuple[Pending, ...], answers: Mapping[str, CallAnswer]) -> None:
+        """The agent was given results. Until it shows that it has them, it may have been gone."""
+        if self.state.phase == "Streaming" and any(
+            isinstance(answers.get(call.call_id), Answered) for call in given
+        ):
+            self.then(unproved=(lost_results(given, answers),))
 
     def enqueue(self, prompt: Prompt, *, is_answered: bool = False) -> None:
         """Words for the agent. With none, and nothing else that can come of this reply, the consumer is told why."""
@@ -318,7 +324,8 @@ def _replace_request(do: _Doing, event: Requested) -> None:
 def _begin(do: _Doing, event: Requested) -> None:
     """What was kept leads; then calls that nobody has seen yet are handed over, or the prompt is sent."""
     do.then(ClearTimer("idle"), ClearTimer("human"))
-    is_answered = do.state.kept or any(call.handed_over for call in do.state.pending)
+    given = tuple(call for call in do.state.pending if call.handed_over)
+    is_answered = do.state.kept or bool(given)
     do.deliver(event.answers)
     do.open_reply(event.reply)
     do.enqueue(event.prompt, is_answered=is_answered)
@@ -326,6 +333,7 @@ def _begin(do: _Doing, event: Requested) -> None:
     do.advance()
     if do.state.turn == "running" and not is_answered:
         do.then(unheard=prompt)
+    do.doubt(given, event.answers)
 
 
 def _interrupt(do: _Doing, event: Requested) -> None:
@@ -342,10 +350,12 @@ def _continue(do: _Doing, event: Requested) -> None:
     if event.cancels:
         _interrupt(do, event)
         return
+    given = tuple(call for call in do.state.pending if call.handed_over)
     do.deliver(event.answers)
     do.open_reply(event.reply)
     do.say_in_turn(event.prompt)
     do.advance()
+    do.doubt(given, event.answers)
 
 
 def _cancel_unsent(do: _Doing, event: ReplyCancelled) -> None:
@@ -381,6 +391,8 @@ def _exited(do: _Doing, event: AgentExited) -> None:
         pending=(),
         orphaned=do.state.orphaned + orphaned,
         announced=frozenset(),
+        queue=do.state.unproved + do.state.queue,
+        unproved=(),
     )
     do.end_reply("failed", event.error)
 
@@ -412,7 +424,7 @@ def _restart_if_wanted(do: _Doing) -> None:
 
 def _emit(do: _Doing, event: Spoke) -> None:
     """Into the open reply."""
-    do.then(Emit(event.part), unheard=())
+    do.then(Emit(event.part), unheard=(), unproved=())
 
 
 def _keep(do: _Doing, event: Spoke) -> None:
@@ -423,13 +435,13 @@ def _keep(do: _Doing, event: Spoke) -> None:
 def _announce(do: _Doing, event: Announced) -> None:
     """A call to wait for, or no longer."""
     announced = do.state.announced - {event.key} if event.over else do.state.announced | {event.key}
-    do.then(announced=announced, unheard=())
+    do.then(announced=announced, unheard=(), unproved=())
 
 
 def _gather(do: _Doing, event: Called) -> None:
     """Siblings are waited for, but not when everything that was announced has come."""
     announced = do.state.announced - {event.announced}
-    do.then(pending=(*do.state.pending, event.pending), announced=announced, unheard=())
+    do.then(pending=(*do.state.pending, event.pending), announced=announced, unheard=(), unproved=())
     if event.announced is not None and not announced:
         # Everything that was announced has come.
         do.stop_gathering()
@@ -464,7 +476,7 @@ def _turn_ended(do: _Doing, event: TurnEnded) -> None:
     """The reply ends with the turn, unless more was said to the agent in the meantime."""
     do.stop_steering()
     do.drop_pending(Interrupted())
-    do.then(*(Emit(part) for part in event.last_words), turn="none", unheard=())
+    do.then(*(Emit(part) for part in event.last_words), turn="none", unheard=(), unproved=())
     if event.error is not None:
         do.end_reply("failed", event.error)
         do.then(SetTimer("idle"))

@@ -84,7 +84,11 @@ class AgentModel:
 
     async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None:
         self._check_open()
-        await self._prepare()
+        try:
+            await self._prepare(token)
+        except CancellationError:
+            # Nobody has heard of it: the next request tells it again.
+            return
         digest = _digest(request)
         scope = self._scope(request)
         consumer_id = request.options.model_options.get("_conversationId")
@@ -169,10 +173,27 @@ class AgentModel:
             directory.save,
         )
 
-    async def _prepare(self) -> None:
+    async def _prepare(self, token: CancellationToken) -> None:
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
-        await asyncio.shield(self._starting)
+        starting = self._starting
+        if starting.done() and starting.exception() is None:
+            return
+        try:
+            await until_cancelled(asyncio.shield(starting), token)
+        except CancellationError:
+            raise
+        except Exception as error:
+            # A disk that was full, say: whoever asks next finds out whether it still is.
+            if self._starting is starting:
+                self._starting = None
+            if not isinstance(error, OSError):
+                raise
+            raise LanguageModelError(
+                "unavailable",
+                f"{self._info.name} cannot be started: {error.strerror or error}.",
+                hint="When the system has room for it, send the message again.",
+            ) from error
 
     async def _start(self) -> None:
         if self._settings.ledger is not None:

@@ -40,6 +40,8 @@ _TITLE_LIMIT = 500
 _DIFF_LINES = 60
 # By so much of its beginning a window of output is found in the one before.
 _OVERLAP = 64
+# Where agents have a text in a raw output that is an object.
+_RAW_TEXTS = ("output", "aggregated_output", "stdout", "message", "error")
 # Renderers end a line at each of them.
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _FENCE = re.compile(r"(`{3,})[^\n`]*\n")
@@ -144,7 +146,7 @@ class Narrator:
 
     def _output(self, told: _Told) -> Iterator[str]:
         """Only what is new of the output. Of an agent that shows a window of it, what the window moves on by."""
-        before, now = told.output, _unfenced(told.activity.text) or told.printed
+        before, now = told.output, _unfenced(told.activity.text) or told.printed or _raw(told.activity)
         if now in before:
             return
         told.output = now
@@ -173,6 +175,17 @@ class Narrator:
         for entry in plan.entries:
             if (entry.content, entry.status) not in before:
                 yield f"{_PLAN_MARKS.get(entry.status, '·')} {escape(entry.content)}  \n"
+
+
+def _raw(activity: ToolActivity) -> str:
+    """What came of a call, of an agent that shows it in no other way: Codex's old line its commands, Copilot its errors.
+
+    Not a text that stands there alone: so Claude has what is for its model, and no news to a person.
+    """
+    if activity.status not in _MARKS or not isinstance(activity.raw_output, dict):
+        return ""
+    texts = (activity.raw_output.get(name) for name in _RAW_TEXTS)
+    return next((text for text in texts if isinstance(text, str)), "")
 
 
 def _unfenced(output: str) -> str:

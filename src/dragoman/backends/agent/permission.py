@@ -15,7 +15,7 @@ from __future__ import annotations
 import os.path
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Literal, TypeAlias
@@ -119,8 +119,15 @@ class Action:
     raw: JsonObject | None = None
 
 
-def classify(activity: ToolActivity, workspace: tuple[str, ...]) -> Action:
-    """Read a request for what it would do. `activity` has everything the agent said of that tool call so far."""
+def classify(
+    activity: ToolActivity,
+    workspace: tuple[str, ...],
+    resolved: Callable[[str], str] = os.path.normpath,
+) -> Action:
+    """Read a request for what it would do. `activity` has everything the agent said of that tool call so far.
+
+    `resolved` says where a path leads, for whoever can look: a folder may have come with a link in it that leads out.
+    """
     raw = activity.raw_input
     fields = tuple(_fields(raw))
     commands = dict.fromkeys(_as_command(value) for name, value in fields if name in _COMMANDS and value)
@@ -138,10 +145,12 @@ def classify(activity: ToolActivity, workspace: tuple[str, ...]) -> Action:
         activity.diffs,
         raw if raw is None or isinstance(raw, dict) else {"input": raw},
     )
-    return replace(action, risk=_risk(action, raw, workspace))
+    return replace(action, risk=_risk(action, raw, workspace, resolved))
 
 
-def _risk(action: Action, raw: object, workspace: tuple[str, ...]) -> RiskClass:
+def _risk(
+    action: Action, raw: object, workspace: tuple[str, ...], resolved: Callable[[str], str]
+) -> RiskClass:
     if action.command is not None or action.kind == "execute":
         return "execute"
     if action.kind in ("delete", "move"):
@@ -152,7 +161,8 @@ def _risk(action: Action, raw: object, workspace: tuple[str, ...]) -> RiskClass:
         is_web = all(map(_WEB.match, action.urls)) and action.kind in ("fetch", "read", "search")
         return "fetch" if is_web else "other"
     if action.kind in ("read", "search") and action.paths and _only_reads(raw):
-        return "read" if all(_inside(path, workspace) for path in action.paths) else "other"
+        is_inside = all(_inside(path, workspace, resolved) for path in action.paths)
+        return "read" if is_inside else "other"
     return "other"
 
 
@@ -203,15 +213,19 @@ def _as_command(value: object) -> str:
             return canonical(value)
 
 
-def _inside(path: str, workspace: tuple[str, ...]) -> bool:
-    """Whether a path lies in the workspace, by its words: `..` is resolved, a relative path is not trusted."""
+def _inside(path: str, workspace: tuple[str, ...], resolved: Callable[[str], str]) -> bool:
+    """Whether a path lies in the workspace, by its words and by where it leads. A relative path is not trusted."""
     if not PurePath(path).is_absolute():
         return False
-    path = os.path.normpath(path)
-    return any(
-        path == folder or path.startswith(folder.rstrip("/") + "/")
-        for folder in map(os.path.normpath, workspace)
-    )
+    try:
+        return all(_is_below(lead(path), map(lead, workspace)) for lead in (os.path.normpath, resolved))
+    except ValueError:
+        # Characters that no path can have.
+        return False
+
+
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
 # Towards a person.

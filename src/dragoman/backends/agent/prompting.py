@@ -9,8 +9,8 @@ from dragoman.backends.agent.acp.content import Block, TextBlock
 from dragoman.backends.agent.acp.messages import PromptResponse
 from dragoman.backends.agent.narrator import usage_part
 from dragoman.backends.agent.replay import blocks_of, context_block, transcript
-from dragoman.lm import Message, Part, ToolResultPart
-from dragoman.lm.gfm import escape
+from dragoman.lm import Message, Part, TextPart, ToolResultPart
+from dragoman.lm.gfm import escape, notice
 from dragoman.lm.stops import Stopped
 
 __all__ = ["Composed", "compose", "last_words", "split_prompt", "system_text"]
@@ -24,6 +24,10 @@ _STOPS = {
     "refusal": Stopped("content_filter", "The agent refused to go on."),
     "cancelled": Stopped("other", "The agent stopped this turn by itself."),
 }
+
+# How agents end a turn in which they were refused something: opencode and others the one way, Codex the other. Nobody
+# else has cancelled it.
+_AFTER_REFUSAL = frozenset({"end_turn", "cancelled"})
 
 # To an agent that takes a turn over in its middle.
 _GO_ON = "Go on from where the conversation stopped."
@@ -71,10 +75,12 @@ def compose(
     return Composed((*leading, *told.blocks, *blocks), tuple(notices))
 
 
-def last_words(response: PromptResponse) -> tuple[Part, ...]:
-    """What a turn's end adds to the answer."""
+def last_words(response: PromptResponse, *, silenced: bool = False) -> tuple[Part, ...]:
+    """What a turn's end adds to the answer. `silenced`: the agent has said nothing since it was refused something."""
     words: list[Part] = []
-    if response.stop_reason != "end_turn":
+    if silenced and response.stop_reason in _AFTER_REFUSAL:
+        words.append(TextPart(notice("The agent ended its turn after the refusal.")))
+    elif response.stop_reason != "end_turn":
         unknown = Stopped("other", f"The agent stopped: {escape(response.stop_reason)}.")
         words.append(_STOPS.get(response.stop_reason, unknown).part)
     usage = usage_part(response.usage)

@@ -112,7 +112,7 @@ def load_conversation(data: bytes) -> SavedConversation:
         if content.version != _VERSION:
             raise SavedError(f"it was kept in format {content.version}; this version reads {_VERSION}")
         items = tuple(_read(item) for item in content.items)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise SavedError(str(error)) from error
     replies = tuple(
         Reply(

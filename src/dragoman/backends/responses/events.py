@@ -137,6 +137,7 @@ class Answer:
         elif kind in ("response.completed", "response.incomplete"):
             yield from self._ended(event.get("response"), cut=step == "incomplete")
         elif kind in ("error", "response.failed", "response.cancelled"):
+            yield from self._said_before(event.get("response"))
             complaint = complaint_of_event(event)
             raise failure(replace(complaint, message=self._redacted(complaint.message)), self._name)
         else:
@@ -347,6 +348,14 @@ class Answer:
         if (usage := _usage(given.get("usage"))) is not None:
             yield usage
         self.is_complete = True
+
+    def _said_before(self, response: object) -> Iterator[Part]:
+        """What a response that has failed had said: all of it, where nothing was streamed."""
+        output = response.get("output") if isinstance(response, dict) else None
+        for place, item in enumerate(output if isinstance(output, list) else ()):
+            # A call is for an answer that stands.
+            if isinstance(item, dict) and item.get("type") == "message":
+                yield from self._finished_again(item, place)
 
     def _finished_again(self, given: object, place: int) -> Iterator[Part]:
         """An item as the end of the response repeats it, perhaps under another id, or none."""

@@ -63,11 +63,14 @@ class Troubled(Exception):
         trouble: Trouble,
         error: LanguageModelError,
         complaint: Complaint = Complaint(),  # noqa: B008 - frozen
+        body: bytes = b"",
     ) -> None:
+        """`body` is what came with a status that is not 200."""
         super().__init__(error.message)
         self.trouble = trouble
         self.error = error
         self.complaint = complaint
+        self.body = body
 
 
 class Upstream:
@@ -91,6 +94,14 @@ class Upstream:
                     async for event in self._streamed(response):
                         yield event
 
+    async def framed(self, body: JsonObject) -> AsyncGenerator[Event]:
+        """Ask, once, for events as they are written: for whoever wants to see what is wrong with them."""
+        async with self._response("POST", "/responses", encode(body)) as response:
+            if (kind := _type_of(response)) != "text/event-stream":
+                raise Troubled(_OK, self._no_endpoint(f"{kind or 'no type'} instead of a stream of events"))
+            async for event in self._frames(response):
+                yield event
+
     async def models(self) -> tuple[Listed, ...]:
         """The endpoint's models. LanguageModelError if it does not tell."""
         try:
@@ -110,18 +121,22 @@ class Upstream:
             await client.aclose()
 
     async def _streamed(self, response: httpx2.Response) -> AsyncIterator[JsonObject]:
+        async for event in self._frames(response):
+            yield self._event(event)
+
+    async def _frames(self, response: httpx2.Response) -> AsyncIterator[Event]:
         reader = SseReader()
         chunks = response.aiter_bytes()
         try:
             while (chunk := await self._unless_silent(anext(chunks, None))) is not None:
                 for event in reader.feed(chunk):
-                    yield self._event(event)
+                    yield event
         except EventTooLarge as error:
             name = self._settings.name
             raise Troubled(_OK, LanguageModelError("agent_failed", f"{name}: {error}.")) from error
         last = reader.end()
         if last is not None:
-            yield self._event(last)
+            yield last
 
     def _event(self, event: Event) -> JsonObject:
         if event.data.strip() == b"[DONE]":
@@ -213,7 +228,7 @@ class Upstream:
         )
         # Without credit, coming back in a moment does not help.
         trouble: Trouble = 402 if error.kind == "blocked" else response.status_code
-        return Troubled(trouble, error, complaint)
+        return Troubled(trouble, error, complaint, body)
 
     async def _read(self, response: httpx2.Response, limit: int) -> bytes:
         body = bytearray()

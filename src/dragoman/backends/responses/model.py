@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 
 import msgspec
@@ -22,6 +22,7 @@ from dragoman.backends.responses.items import body_of, items_of
 from dragoman.backends.responses.listing import Listed
 from dragoman.backends.responses.retries import pause_before_retry
 from dragoman.backends.responses.settings import EndpointSettings
+from dragoman.backends.responses.sse import Event
 from dragoman.backends.responses.tools import FunctionTools
 from dragoman.clock import Clock, SystemClock
 from dragoman.lm import (
@@ -87,6 +88,20 @@ class EndpointModel:
     async def models(self) -> tuple[Listed, ...]:
         """What the endpoint has."""
         return await self._upstream.models()
+
+    def framed(self, request: Request) -> AsyncGenerator[Event]:
+        """The events of an answer as the endpoint writes them. Raises `Troubled`."""
+        return self._upstream.framed(self._body(request))
+
+    async def refused(self) -> bytes:
+        """What the endpoint says to a request that no endpoint can honour: it names no model."""
+        try:
+            async with aclosing(self._upstream.framed({"input": "Hello.", "stream": True})) as events:
+                async for _ in events:
+                    break
+        except Troubled as troubled:
+            return troubled.body
+        return b""
 
     async def learn(self) -> None:
         """Complete `info` with what the endpoint lists, once. One that lists nothing is taken as it is configured."""

@@ -47,7 +47,7 @@ def retry_after_seconds(header: str | None, now: datetime | None = None) -> floa
         return float(text)
     try:
         when = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)

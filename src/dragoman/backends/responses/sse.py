@@ -28,15 +28,18 @@ class Event:
     data: bytes
     # The `event` field; empty where there was none.
     name: str = ""
+    # Nobody here goes on from one: it is only known so that one can be complained of.
+    id: str | None = None
 
 
 class SseReader:
-    """Reads one stream. Fields that nobody here needs (`id`, `retry`, unknown ones) and comments are passed over."""
+    """Reads one stream. Fields that nobody here needs (`retry`, unknown ones) and comments are passed over."""
 
     def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self._limit = limit
         self._line = bytearray()
         self._name = b""
+        self._id: bytes | None = None
         self._data: list[bytes] = []
         # Of the event that has begun, with the line that has.
         self._size = 0
@@ -86,9 +89,14 @@ class SseReader:
             self._data.append(value)
         elif field == b"event":
             self._name = value
+        elif field == b"id":
+            self._id = value
         return None
 
     def _dispatch(self) -> Event | None:
-        data, name = self._data, self._name
-        self._data, self._name, self._size = [], b"", 0
-        return Event(b"\n".join(data), name.decode("utf-8", "replace")) if data else None
+        data, name, id_ = self._data, self._name, self._id
+        self._data, self._name, self._id, self._size = [], b"", None, 0
+        if not data:
+            return None
+        shown = id_.decode("utf-8", "replace") if id_ is not None else None
+        return Event(b"\n".join(data), name.decode("utf-8", "replace"), shown)

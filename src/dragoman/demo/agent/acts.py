@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from dragoman.backends.scripted import Reply, Step, act, call, fail, reply, say, wait
+from dragoman.backends.scripted import Reply, Step, act, call, fail, reply, say, think, wait
 from dragoman.backends.scripted.scene import Scene
 from dragoman.demo.agent.casting import arguments_for, consumers, named
 from dragoman.demo.agent.prompt import TRANSCRIPT
@@ -48,6 +48,8 @@ _EXCERPT_CHARACTERS = 400
 
 _COMMAND = re.compile(r"!(\w+)[ \t]*(.*)", re.DOTALL)
 _TOOL = re.compile(r"\b(?:use|call) (?:the |my )?tool [`\"“]?([\w.-]*\w)", re.IGNORECASE)
+_RUN = re.compile(r"\brun `([^`\n]+)`", re.IGNORECASE)
+_WRITE = re.compile(r"\bwrite `([^`\n]+)` (?:in)?to `([^`\n]+)`", re.IGNORECASE)
 _BEFORE = re.compile(r"\bwhat did i say\b|\bwhat was said\b|\bdo you remember\b", re.IGNORECASE)
 
 
@@ -99,6 +101,11 @@ def reply_to(request: Request, problems: tuple[str, ...] = ()) -> Reply | None:
         return _see(pictures)
     if _BEFORE.search(words):
         return _remember(cue)
+    if (command := _RUN.search(words)) is not None:
+        return _own_action(cue, "run_command", {"command": command[1]}, *_ON_RUNNING)
+    if (change := _WRITE.search(words)) is not None:
+        arguments: JsonObject = {"path": change[2], "content": f"{change[1]}\n"}
+        return _own_action(cue, "write_file", arguments, *_ON_WRITING)
     tool = _TOOL.search(words)
     if tool is not None and "denied" not in scene.outcomes:
         return _call_by_name(cue, tool[1])
@@ -219,6 +226,17 @@ def _call_by_name(cue: Cue, name: str) -> Reply:
         return reply(_said(f"{error}\n"))
 
 
+# What the agent thinks and says first when it is asked in words.
+_ON_RUNNING = (
+    think("A command can do anything, so the person sees it first and decides."),
+    say("With your permission.\n\n"),
+)
+_ON_WRITING = (
+    think("The person sees the difference before it is made."),
+    say("With your permission.\n\n"),
+)
+
+
 def _run(cue: Cue) -> Reply:
     return _own_action(cue, "run_command", {"command": cue.rest or "echo hello"})
 
@@ -228,12 +246,12 @@ def _write(cue: Cue) -> Reply:
     return _own_action(cue, "write_file", {"path": path or "demo.txt", "content": f"{content or 'hello'}\n"})
 
 
-def _own_action(cue: Cue, tool: str, arguments: JsonObject) -> Reply:
+def _own_action(cue: Cue, tool: str, arguments: JsonObject, *first: Step) -> Reply:
     if cue.scene.round:
         return reply(_said(_results(cue)))
     if named(tool, cue.offered) is None:
         return reply(_said("In this mode I do nothing by myself.\n"))
-    return reply(call(tool, _as_it_stands(arguments)))
+    return reply(*first, call(tool, _as_it_stands(arguments)))
 
 
 def _results(cue: Cue) -> str:

@@ -83,11 +83,11 @@ class Answer:
 
     # As a source.
 
-    async def begun(self, seconds: float = _HOLD_SECONDS) -> None:
-        """Until there is something to tell. Raises what it failed with before that."""
+    async def begun(self, seconds: float | None = _HOLD_SECONDS) -> None:
+        """Until there is something to tell, or for so long. Raises what it failed with before that."""
         if self._task is None:
             raise AssertionError("enter it first")
-        deadline = asyncio.get_running_loop().time() + seconds
+        deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
         while not self._begun and not self._task.done():
             self._news.clear()
             try:

@@ -23,6 +23,7 @@ from dragoman.frontends.http.chat import ChatStream, read_chat
 from dragoman.frontends.http.door import CONNECTION, Door
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.gate import Gate
+from dragoman.frontends.http.input_items import listed
 from dragoman.frontends.http.openapi import description
 from dragoman.frontends.http.over_websocket import Socket
 from dragoman.frontends.http.resource import new_id
@@ -68,6 +69,8 @@ def build_app(service: Service, gate: Gate) -> ASGIApp:
             Route("/v1/responses/compact", routes.compact, methods=["POST"]),
             Route("/v1/responses/{id}", routes.retrieve, methods=["GET"]),
             Route("/v1/responses/{id}", routes.delete, methods=["DELETE"]),
+            Route("/v1/responses/{id}/input_items", routes.input_items, methods=["GET"]),
+            Route("/v1/responses/{id}/cancel", routes.cancel, methods=["POST"]),
             Route("/v1/chat/completions", routes.chat, methods=["POST"]),
             Route("/v1/models", routes.models, methods=["GET"]),
             Route("/v1/models/{id}", routes.model, methods=["GET"]),
@@ -89,10 +92,12 @@ async def _told(request: Request, error: Exception) -> Response:
 
 async def _told_by_router(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
+    # Not of `request.url`, which takes the query for text.
+    path = request.scope["path"]
     message = (
-        f"{request.method} is not for {request.url.path}."
+        f"{request.method} is not for {path}."
         if status == 405  # noqa: PLR2004 - as HTTP says it
-        else f"There is nothing at {request.url.path}."
+        else f"There is nothing at {path}."
     )
     response = error_response(ApiError(status, "not_found" if status == 404 else "invalid_request", message))  # noqa: PLR2004
     response.headers.update(getattr(error, "headers", None) or {})
@@ -115,16 +120,12 @@ class _Routes:
         if asked.is_streamed:
             return await self._streamed(prepared, run)
         async with run as answer:
-            for _ in prepared.stream.begin():
+            # A failure before the first word has a status of its own; after it, what was said is worth more.
+            await answer.begun(None)
+            async for _ in self._service.events(prepared, answer):
                 pass
-            async for part in answer.parts():
-                for _ in prepared.stream.take(part):
-                    pass
             if answer.is_cancelled:
                 return Response(status_code=_GONE)
-            for _ in self._service.completed(prepared):
-                pass
-            answer.outcome = prepared.resource.status
             return JsonResponse(prepared.resource.as_json(), headers=_headers(answer, prepared.ignored))
 
     async def _streamed(self, prepared: Prepared, run: _Run) -> Response:
@@ -144,6 +145,8 @@ class _Routes:
         return JsonResponse(self._service.compact(body, _client(request)))
 
     async def retrieve(self, request: Request) -> Response:
+        if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
+            raise bad_request("A stored response is told whole, not as a stream.", param="stream")
         kept = self._service.histories.find(request.path_params["id"], _client(request).connection)
         return JsonResponse(kept.response)
 
@@ -151,6 +154,20 @@ class _Routes:
         id_ = request.path_params["id"]
         self._service.histories.delete(id_, _client(request).connection)
         return JsonResponse({"id": id_, "object": "response", "deleted": True})
+
+    async def input_items(self, request: Request) -> Response:
+        id_ = request.path_params["id"]
+        kept = self._service.histories.find(id_, _client(request).connection)
+        return JsonResponse(listed(kept.items, id_, request.query_params))
+
+    async def cancel(self, request: Request) -> Response:
+        """Only responses in the background can be cancelled by their id, and there are none: a client that goes cancels."""
+        self._service.histories.find(request.path_params["id"], _client(request).connection)
+        raise bad_request(
+            "This response is over. To cancel one that is under way, close its connection.",
+            param="id",
+            code="response_not_cancellable",
+        )
 
     # Chat completions.
 
@@ -173,9 +190,15 @@ class _Routes:
         if asked.is_streamed:
             return await _streamed_chat(stream, run, ignored, with_usage=with_usage)
         async with run as answer:
-            async for part in answer.parts():
-                for _ in stream.take(part):
-                    pass
+            await answer.begun(None)
+            try:
+                async for part in answer.parts():
+                    for _ in stream.take(part):
+                        pass
+            except ApiError as error:
+                # An agent has begun to act: to ask again is not for a client to decide by itself.
+                headers = {**error.headers, **_headers(answer, ignored), "x-should-retry": "false"}
+                return JsonResponse(stream.failed(error), error.status, headers)
             if answer.is_cancelled:
                 return Response(status_code=_GONE)
             answer.outcome = "completed"

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
+from dragoman.frontends.http.asides import is_said_aside
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.tools import Offer, chosen, functions_of
 from dragoman.lm import JsonObject
@@ -119,6 +120,8 @@ class Asked:
     is_streamed: bool = False
     is_stored: bool = True
     generates: bool = True
+    # It says of itself that it belongs to no conversation.
+    is_aside: bool = False
     metadata: JsonObject = field(default_factory=dict)
     # As the resource shows them.
     echoed: JsonObject = field(default_factory=dict)
@@ -169,6 +172,7 @@ def read_create(value: JsonObject, headers: Mapping[str, str], *, over_websocket
         is_streamed=bool(body.stream) or over_websocket,
         is_stored=body.store is not False,
         generates=body.generate is not False,
+        is_aside=is_said_aside(headers),
         metadata=dict(body.metadata or {}),
         echoed=_echoed(body, value),
         options=_options(value),

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from dragoman.frontends.http.asides import is_said_aside
 from dragoman.frontends.http.asked import Asked, read_form
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.items import arguments_of, content_of
@@ -84,6 +85,7 @@ def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[Asked, tup
         consumer_id=headers.get("x-conversation-id") or None,
         is_streamed=bool(body.stream),
         is_stored=False,
+        is_aside=is_said_aside(headers),
         options=_options(body, value),
         ignored=tuple(ignored),
     )
@@ -198,10 +200,16 @@ class ChatStream:
         if with_usage:
             yield {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": self.usage}
 
-    def fail(self, error: ApiError) -> JsonObject:
-        return error.body
+    def failed(self, error: ApiError) -> JsonObject:
+        """The dialect has no word for an answer that broke off; what was said stands beside the error."""
+        return {**error.body, "dragoman": {"partial": self._message()}}
 
     def whole(self) -> JsonObject:
+        choice = {"index": 0, "message": self._message(), "finish_reason": self._finish, "logprobs": None}
+        usage = {"usage": self.usage} if self.usage is not None else {}
+        return {**self._head, "object": "chat.completion", "choices": [choice], **usage, **self._ignored}
+
+    def _message(self) -> JsonObject:
         message: JsonObject = {
             "role": "assistant",
             "content": "".join(self._text) if self._text or not self._calls else None,
@@ -211,9 +219,7 @@ class ChatStream:
             message["reasoning_content"] = "".join(self._thoughts)
         if self._calls:
             message["tool_calls"] = self._calls
-        choice = {"index": 0, "message": message, "finish_reason": self._finish, "logprobs": None}
-        usage = {"usage": self.usage} if self.usage is not None else {}
-        return {**self._head, "object": "chat.completion", "choices": [choice], **usage, **self._ignored}
+        return message
 
     @property
     def _finish(self) -> _Finish:

@@ -48,7 +48,7 @@ class Gate:
         origin = headers.get("origin")
         if origin is None or origin in self.origins:
             return
-        if urlsplit(origin).netloc != headers.get("host"):
+        if _authority(origin) != headers.get("host"):
             raise ApiError(
                 403,
                 "invalid_request",
@@ -72,6 +72,13 @@ class Gate:
             )
         name = hashlib.blake2b(given.strip().encode(), digest_size=_CONNECTION_BYTES, person=b"dragoman-http")
         return f"http:{name.hexdigest()}"
+
+
+def _authority(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _host(header: str) -> str | None:

@@ -89,7 +89,10 @@ class Histories:
         kept, _ = self._find(id_, connection)
         if kept is None:
             raise ApiError(
-                404, "not_found", f"There is no response {id_[:128]!r}.", code="response_not_found"
+                404,
+                "not_found",
+                f"There is no response {id_[:128]!r} that was stored.",
+                code="response_not_found",
             )
         return kept
 
@@ -118,7 +121,7 @@ class Histories:
             if stored is None:
                 return None, 0
             return msgspec.json.decode(stored.content, type=Kept), len(stored.content)
-        except (StoreError, msgspec.MsgspecError) as error:
+        except (StoreError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             _log.warning("response %s cannot be read: %s", id_, error)
             return None, 0
 

@@ -12,6 +12,8 @@ _ROUTES = frozenset(
     {
         "/v1/responses",
         "/v1/responses/{id}",
+        "/v1/responses/{id}/input_items",
+        "/v1/responses/{id}/cancel",
         "/v1/responses/compact",
         "/v1/chat/completions",
         "/v1/models",

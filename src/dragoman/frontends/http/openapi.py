@@ -34,6 +34,14 @@ def description() -> JsonObject:
                 "get": _operation("A response that was stored.", parameters=by_id),
                 "delete": _operation("Forget a response.", parameters=by_id),
             },
+            "/v1/responses/{id}/input_items": {
+                "get": _operation("What it was asked with.", parameters=[*by_id, *_PAGE])
+            },
+            "/v1/responses/{id}/cancel": {
+                "post": _operation(
+                    "Refused: close the connection of a response that is under way.", parameters=by_id
+                )
+            },
             "/v1/chat/completions": {
                 "post": _operation("Create a chat completion.", body=chat, streams=True)
             },
@@ -49,6 +57,15 @@ def description() -> JsonObject:
         "security": [{"key": []}],
     }
 
+
+_PAGE: list[JsonObject] = [
+    {"name": name, "in": "query", "schema": schema}
+    for name, schema in (
+        ("limit", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}),
+        ("order", {"enum": ["asc", "desc"], "default": "desc"}),
+        ("after", {"type": "string"}),
+    )
+]
 
 _ERROR: JsonObject = {
     "type": "object",

@@ -38,7 +38,8 @@ def bound(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        raise PortTaken(error.strerror or str(error)) from error
+        # Python adds the address in its own form; whoever reads this is told it anyway.
+        raise PortTaken((error.strerror or str(error)).partition(" (while attempting")[0]) from error
     listening.set_inheritable(False)
     return listening
 

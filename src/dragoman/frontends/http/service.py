@@ -9,12 +9,11 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
-from dragoman.backends.agent.grants import Grants
 from dragoman.config import Serve
 from dragoman.frontends.http.answering import Answer
 from dragoman.frontends.http.approvals import APPROVAL_TOOLS, is_approval, with_proofs
+from dragoman.frontends.http.asides import is_side_request
 from dragoman.frontends.http.asked import IGNORED, Asked, CompactBody, items_of
 from dragoman.frontends.http.compaction import compacted, expanded
 from dragoman.frontends.http.errors import ApiError, bad_request, of_model
@@ -23,6 +22,7 @@ from dragoman.frontends.http.items import tell
 from dragoman.frontends.http.metrics import Metrics
 from dragoman.frontends.http.resource import Resource, new_id
 from dragoman.frontends.http.stream import ReasoningEvents, ResponseStream
+from dragoman.frontends.models import Models
 from dragoman.lm import (
     Consumer,
     Features,
@@ -30,7 +30,6 @@ from dragoman.lm import (
     LanguageModel,
     LanguageModelError,
     Message,
-    ModelInfo,
     Request,
     RequestOptions,
     estimate_tokens,
@@ -38,26 +37,11 @@ from dragoman.lm import (
 )
 from dragoman.store import ResponseStore
 
-__all__ = ["FEATURES", "Client", "Models", "Prepared", "Service"]
+__all__ = ["FEATURES", "Client", "Prepared", "Service"]
 
 # What our dialects can carry. Pictures have no place in them, and are told as a line.
 FEATURES = Features(thinking=True, keeps_parts_of_failures=True, unparsed_calls=True, reports=True)
 _METADATA_LENGTH = 512
-
-
-class Models(Protocol):
-    """The models that are configured, and what they share."""
-
-    @property
-    def grants(self) -> Grants: ...
-
-    async def learn(self) -> None: ...
-
-    def infos(self) -> tuple[ModelInfo, ...]: ...
-
-    def get(self, model_id: str) -> LanguageModel: ...
-
-    async def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +177,8 @@ class Service:
         options: JsonObject = dict(asked.options) if takes_options else {}
         if consumer_id is not None:
             options["_conversationId"] = consumer_id
+        if asked.is_aside or is_side_request(messages, asked.offer.tools):
+            options["_aside"] = True
         # Only an agent asks for permission; to a model they would be tools like any other.
         approvals = APPROVAL_TOOLS if client.approves_items and not takes_options else ()
         return Request(

@@ -113,21 +113,22 @@ class EventStream(Response):
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        written = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        written = loop.time()
 
         async def put(piece: bytes) -> None:
-            written.set()
+            nonlocal written
+            written = loop.time()
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 
         async def beat() -> None:
             """An agent may work for minutes without a word, and readers give up on a stream that is silent for two."""
             while True:
-                written.clear()
-                try:
-                    async with asyncio.timeout(self.beat_seconds):
-                        await written.wait()
-                except TimeoutError:
+                silent = loop.time() - written
+                if silent >= self.beat_seconds:
                     await put(_BEAT)
+                else:
+                    await asyncio.sleep(self.beat_seconds - silent)
 
         beating = asyncio.create_task(beat())
         try:

@@ -125,10 +125,9 @@ class Session:
     def models(self) -> tuple[str, ...]:
         return tuple(self._config.models)
 
-    @property
-    def announcement(self) -> str | None:
-        """What to know of the model before it is started, if there is anything."""
-        return self._config.announcements.get(self.model_name)
+    def announcement(self, model: str) -> str | None:
+        """What to agree to before that model is started, if there is anything."""
+        return self._config.announcements.get(model)
 
     def use(self, model: str) -> None:
         """Go on with another model, which gets the whole history."""

@@ -10,14 +10,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Protocol
 
 import msgspec
 
 from dragoman import __version__
-from dragoman.backends.agent.grants import Grants
 from dragoman.backends.agent.permission import PERMISSION_TOOLS, Action, describe
 from dragoman.backends.agent.permission_tools import TITLES
+from dragoman.frontends.models import Models
 from dragoman.frontends.vscode.protocol import (
     NOT_INITIALIZED,
     PROTOCOL_VERSION,
@@ -46,9 +45,7 @@ from dragoman.lm import (
     CancellationError,
     Consumer,
     Features,
-    LanguageModel,
     LanguageModelError,
-    ModelInfo,
     Part,
     Request,
     TextPart,
@@ -57,27 +54,12 @@ from dragoman.lm.gfm import escape
 from dragoman.lm.json import decode
 from dragoman.lm.messages import messages_from
 
-__all__ = ["Models", "VsCodeServer"]
+__all__ = ["VsCodeServer"]
 
 _log = logging.getLogger(__name__)
 
 # What the permission tool says when there is nothing to permit any more.
 _NOT_OPEN = "This request is no longer open; nothing was allowed."
-
-
-class Models(Protocol):
-    """The models that are configured, and what they share."""
-
-    @property
-    def grants(self) -> Grants: ...
-
-    async def learn(self) -> None: ...
-
-    def infos(self) -> tuple[ModelInfo, ...]: ...
-
-    def get(self, model_id: str) -> LanguageModel: ...
-
-    async def close(self) -> None: ...
 
 
 class VsCodeServer:
@@ -131,6 +113,11 @@ class VsCodeServer:
     def closed(self, reason: str) -> None:
         _log.info("the editor is gone: %s", reason)
         self.ended.set()
+
+    def models_changed(self) -> None:
+        """Tell the editor to ask for the models again."""
+        if self._consumer is not None:
+            self._connection.notify("lm/modelsChanged", {})
 
     async def close(self) -> None:
         """Settle what is open, and end every agent."""
@@ -265,9 +252,11 @@ class _PartSink:
         self._id = incoming.id
 
     def report(self, part: Part) -> None:
-        # An editor that is gone is noticed by the connection, which cancels the request.
-        with suppress(ConnectionClosed):
+        try:
             self._peer.notify("lm/responsePart", _Reported(self._id, part))
+        except ConnectionClosed:
+            # An editor that is gone is noticed by the connection, which cancels the request.
+            return
 
     async def drain(self) -> None:
         with suppress(ConnectionClosed):

@@ -253,8 +253,6 @@ Update: TypeAlias = ChunkUpdate | ToolActivity | PlanUpdate | UsageUpdate | Othe
 class SessionUpdate(_Message, frozen=True):
     session_id: str
     update: Update
-    # A tool call that was not there before.
-    begins: bool = False
 
 
 class _Chunk(_Message, frozen=True):
@@ -292,7 +290,7 @@ def decode_update(params: bytes) -> SessionUpdate:
     kind = update.get("sessionUpdate")
     if not isinstance(session, str) or not isinstance(kind, str):
         raise msgspec.ValidationError("an update without a session or a kind")
-    return SessionUpdate(session, _update(kind, update), begins=kind == "tool_call")
+    return SessionUpdate(session, _update(kind, update))
 
 
 def _readable(read: Callable[[bytes], _T], params: bytes) -> _T:

@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import logging
 import shutil
-import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,6 +19,7 @@ import mcp_types
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from pydantic import ValidationError
 
+from dragoman.backends.agent.toolserver.folder import socket_folder
 from dragoman.backends.agent.toolserver.service import Service
 from dragoman.backends.agent.toolserver.wire import MAX_CONNECTIONS, MAX_MESSAGE_BYTES, Arrival, mended
 
@@ -27,8 +27,6 @@ __all__ = ["SocketListener"]
 
 _log = logging.getLogger(__name__)
 
-# macOS takes paths of 103 bytes, Linux of 107.
-_MAX_PATH = 103
 _NAME = "tools"
 _PRIVATE = 0o600
 # The relay sends the token with its first breath.
@@ -53,7 +51,7 @@ class SocketListener:
         return self._folder / _NAME
 
     async def start(self) -> None:
-        self._folder = _private_folder()
+        self._folder = socket_folder(_NAME)
         self._listening = await asyncio.start_unix_server(self._accept, self.path, limit=MAX_MESSAGE_BYTES)
         self.path.chmod(_PRIVATE)
 
@@ -138,15 +136,6 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
 
 def _digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
-
-
-def _private_folder() -> Path:
-    """A new folder that only we can enter, with a path short enough for a socket in it."""
-    folder = Path(tempfile.mkdtemp(prefix="dragoman-"))
-    if len(bytes(folder / _NAME)) <= _MAX_PATH:
-        return folder
-    folder.rmdir()
-    return Path(tempfile.mkdtemp(prefix="dragoman-", dir="/tmp"))
 
 
 class _Incoming:

@@ -1,0 +1,23 @@
+"""The part of a document that is made from results: all that stands between two markers."""
+
+from __future__ import annotations
+
+from bench.figures import Figure
+from bench.machine import Surroundings
+from bench.table import markdown_of
+
+__all__ = ["BEGIN", "END", "written"]
+
+BEGIN = "<!-- made by `make bench`: -->"
+END = "<!-- up to here -->"
+
+
+def written(document: str, figures: tuple[Figure, ...], where: Surroundings) -> str:
+    """The document with these results in place of earlier ones."""
+    before, begins, rest = document.partition(BEGIN)
+    _, ends, after = rest.partition(END)
+    if not begins or not ends:
+        raise ValueError("the document has no place for results")
+    versions = ", ".join(f"{name} {of}" for name, of in where.versions.items())
+    told = "\n".join(markdown_of(figure) for figure in figures)
+    return f"{before}{BEGIN}\n\nMeasured {where.sentence}. {versions}.\n\n{told}\n{END}{after}"

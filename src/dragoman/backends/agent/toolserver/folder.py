@@ -1,0 +1,53 @@
+"""A folder for a socket, that only we can enter; and the end of those that killed processes have left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+
+from dragoman.process import ProcessIdentity
+
+__all__ = ["socket_folder"]
+
+# macOS takes paths of 103 bytes, Linux of 107.
+_MAX_PATH = 103
+_PREFIX = "dragoman-"
+# Nobody who listens on this machine takes longer.
+_CONNECT_SECONDS = 1.0
+
+
+def socket_folder(name: str) -> Path:
+    """A new folder, with a path short enough for a socket of that name in it."""
+    for place in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 - what is made there is ours alone
+        _sweep(Path(place), name)
+        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=place))
+        if len(bytes(folder / name)) <= _MAX_PATH:
+            break
+        folder.rmdir()
+    else:
+        raise OSError("no folder has a path that is short enough for a socket")
+    return folder
+
+
+def _sweep(place: Path, name: str) -> None:
+    """A process that is killed leaves its folder. What cannot be looked at is not ours."""
+    for folder in place.glob(f"{_PREFIX}*-*"):
+        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if pid.isdecimal() and ProcessIdentity.of(int(pid)) is None and not _is_answered(folder / name):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_answered(path: Path) -> bool:
+    """Whether somebody listens there all the same: pids of other containers are not ours to know."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.settimeout(_CONNECT_SECONDS)
+        try:
+            asking.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            return True
+    return True

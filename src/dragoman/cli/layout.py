@@ -1,0 +1,69 @@
+"""Lays out help texts for the terminal they are shown in: never wider than it is, nor than a page is read well."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from argparse import HelpFormatter
+
+__all__ = ["Layout", "laid_out"]
+
+# What help has always been written for.
+_WIDEST = 80
+# An entry of a list: what it is about, two spaces, what there is to say.
+_ENTRY = re.compile(r"(?P<head> +\S.*?  +)(?P<text>\S.*)")
+# Beside less than this, a text stands below what it is about.
+_NARROWEST_COLUMN = 20
+
+
+class Layout(HelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog)
+        # The library leaves two columns free; what is laid out here should be as wide.
+        self._width = min(self._width, _WIDEST - 2)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        del indent
+        return laid_out(text, width)
+
+
+def laid_out(text: str, width: int) -> str:
+    """Paragraphs are filled anew. Lines that are indented stay lines, and go on below where their text began."""
+    return "\n\n".join(_block(block, width) for block in text.strip("\n").split("\n\n"))
+
+
+def _block(block: str, width: int) -> str:
+    lines: list[str] = []
+    paragraph: list[str] = []
+    for line in block.splitlines():
+        # A heading stays by itself, too.
+        if line.startswith(" ") or line.endswith(":"):
+            lines += _filled(" ".join(paragraph), width)
+            paragraph.clear()
+            lines += _entry(line, width)
+        else:
+            paragraph.append(line)
+    return "\n".join([*lines, *_filled(" ".join(paragraph), width)])
+
+
+def _entry(line: str, width: int) -> list[str]:
+    entry = _ENTRY.fullmatch(line)
+    if entry is None:
+        return _filled(line, width, " " * (len(line) - len(line.lstrip()) + 2))
+    head, text = entry["head"], entry["text"]
+    if width - len(head) >= _NARROWEST_COLUMN:
+        return _filled(line, width, " " * len(head))
+    indent = " " * 6
+    return [head.rstrip(), *_filled(text, width, indent, indent)]
+
+
+def _filled(text: str, width: int, below: str = "", first: str = "") -> list[str]:
+    # Options, paths and file names stay whole, or nobody can copy them.
+    return textwrap.wrap(
+        text,
+        max(width, _NARROWEST_COLUMN - len(below)),
+        initial_indent=first,
+        subsequent_indent=below,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

@@ -1,0 +1,144 @@
+"""The end of a command's help: what it reads and writes, what it looks at in the environment, and how it ends.
+
+Texts only. They are longer than a line of the terminal and are laid out by `layout`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dragoman.cli.errors import DONE, FAILED, INTERRUPTED, WRONG_USAGE
+
+__all__ = ["MANUAL", "Page", "sections"]
+
+_Entries: TypeAlias = tuple[tuple[str, str], ...]
+
+_CONFIG = ("dragoman.toml", "the configuration; `dragoman --help` says where it is looked for")
+_DATABASE = "STATE/dragoman.db"
+_INSTALLED = ("STATE/agents/", "agents that were installed with `dragoman agents add`")
+_RUNNING = ("STATE/run/", "what is running: sockets, and processes to end after a crash")
+_STATE = (
+    "STATE is --state-dir, else $DRAGOMAN_STATE_DIR, else ~/.local/state/dragoman (on macOS in ~/Library)."
+)
+
+# Every command looks at these.
+_ALWAYS: _Entries = (
+    ("DRAGOMAN_CONFIG", "the configuration file"),
+    ("DRAGOMAN_STATE_DIR", "the folder for state"),
+    ("DRAGOMAN_LOG", "the log level"),
+)
+_KEYS = ("$NAME in the file", "the configuration may take keys and values from the environment")
+_COLOUR = ("NO_COLOR", "no colours")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    # What the exit statuses 0 and 1 mean. The others mean the same for every command.
+    done: str
+    failed: str
+    files: _Entries = ()
+    environment: _Entries = ()
+
+
+MANUAL: dict[str, Page] = {
+    "chat": Page(
+        "the person left, or the one prompt was answered",
+        "the one prompt was not answered: the model failed, or stopped before it was done",
+        (
+            _CONFIG,
+            (_DATABASE, "approvals for a workspace, or for always"),
+            ("STATE/prompts", "what was typed, for the arrow keys"),
+            _INSTALLED,
+        ),
+        (_KEYS, _COLOUR),
+    ),
+    "demo": Page(
+        "the person left, or the tour is over",
+        "the demo agent did not answer",
+        (("a temporary folder", "the phrasebook it works on; it is removed at the end"),),
+        (_COLOUR,),
+    ),
+    "doctor": Page(
+        "nothing failed; there may be warnings",
+        "a line begins with fail",
+        (_CONFIG, (_DATABASE, "opened, to see whether that works"), _INSTALLED),
+        (_KEYS, ("PATH", "where agents, Node and Python are looked for")),
+    ),
+    "agents": Page(
+        "the list was shown, the agent is installed, or it is removed",
+        "it could not be installed or removed, or the answer was no; what was there before is still in use",
+        (
+            ("dragoman.toml", "where add writes [models.ID]: your own, or the one that --config names"),
+            _INSTALLED,
+            ("STATE/agents/registry.json", "the catalogue that --refresh has read"),
+        ),
+        (("PATH", "where node, npm and python3 are looked for"),),
+    ),
+    "approvals": Page(
+        "the list was shown, or all of it was taken back",
+        "there is no approval with that number, or the state cannot be read",
+        ((_DATABASE, "what has been approved"),),
+    ),
+    "conversations": Page(
+        "the list or the conversation was shown, or all of it was deleted",
+        "there is no such conversation, or the state cannot be read",
+        ((_DATABASE, "what was said and called"),),
+    ),
+    "serve": Page(
+        "it was ended by SIGTERM",
+        "it cannot listen: the port is taken, or may not be used",
+        (
+            _CONFIG,
+            (_DATABASE, "responses that a client wants kept, and conversations with agents"),
+            _RUNNING,
+            _INSTALLED,
+        ),
+        (_KEYS,),
+    ),
+    "vscode": Page(
+        "the editor said `shutdown`, or closed our standard input",
+        "there is nobody to talk to",
+        (_CONFIG, (_DATABASE, "conversations with agents"), _RUNNING, _INSTALLED),
+        (_KEYS,),
+    ),
+    "demo-agent": Page(
+        "the client closed our standard input",
+        "there is nobody to talk to",
+        (("STATE/demo-agent/", "its sessions, unless --sessions names another folder"),),
+    ),
+    "check": Page(
+        "every rule that could be seen is kept",
+        "a rule is broken, or the model cannot be asked",
+        (_CONFIG, _INSTALLED),
+        (_KEYS, ("VARIABLE", "the key of an endpoint, where --key-variable names it")),
+    ),
+    "trust": Page(
+        "it is agreed to, or there was nothing to ask",
+        "the answer was no",
+        (("./dragoman.toml", "what is agreed to"), ("STATE/agreed/", "what has been agreed to")),
+    ),
+    "completion": Page("the script was printed", "it could not be written"),
+}
+
+
+def sections(name: str) -> Iterator[tuple[str, str]]:
+    """Headings and texts, in the order of a manual page."""
+    page = MANUAL[name]
+    if page.files:
+        note = f"\n\n{_STATE}" if any("STATE" in name for name, _ in page.files) else ""
+        yield "files", _listed(page.files) + note
+    yield "environment", _listed(_ALWAYS + page.environment)
+    statuses = (
+        (str(DONE), page.done),
+        (str(FAILED), page.failed),
+        (str(WRONG_USAGE), "wrong usage or configuration; standard error says what and where"),
+        (str(INTERRUPTED), "interrupted with Ctrl-C"),
+    )
+    yield "exit status", _listed(statuses)
+
+
+def _listed(entries: _Entries) -> str:
+    widest = max(len(name) for name, _ in entries)
+    return "\n".join(f"  {name:<{widest}}  {text}" for name, text in entries)

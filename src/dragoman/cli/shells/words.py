@@ -1,0 +1,92 @@
+"""What may be typed where, taken from the parsers, so that no script can know of an option that there is not."""
+
+from __future__ import annotations
+
+from argparse import SUPPRESS, Action
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from dragoman.cli.parser import parsers
+from dragoman.logs import LEVELS
+
+__all__ = ["Argument", "Asked", "Choices", "Option", "Typed", "Value", "typed"]
+
+# Names that the shell asks us for when they are needed: `dragoman completion models`.
+Asked: TypeAlias = Literal["models", "agents"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """One of these words."""
+
+    words: tuple[str, ...]
+
+
+Value: TypeAlias = Choices | Asked | Literal["file", "folder", "anything"]
+
+_BY_METAVAR: dict[str, Value] = {
+    "FILE": "file",
+    "SOURCE": "file",
+    "DIR": "folder",
+    "MODEL": "models",
+    "TARGET": "models",
+    "LEVEL": Choices(LEVELS),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    names: tuple[str, ...]
+    help: str
+    # None: it takes none.
+    value: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    name: str
+    value: Value
+    repeats: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What may follow a command; before any command, its name is empty."""
+
+    command: str
+    summary: str
+    options: tuple[Option, ...]
+    arguments: tuple[Argument, ...]
+
+
+def typed() -> Iterator[Typed]:
+    for command, parser in parsers():
+        name = command.name if command else ""
+        actions = [action for action in parser._actions if action.help != SUPPRESS]  # noqa: SLF001 - nothing else tells
+        yield Typed(
+            name,
+            command.summary if command else "",
+            tuple(_option(name, action) for action in actions if action.option_strings),
+            tuple(_argument(name, action) for action in actions if not action.option_strings),
+        )
+
+
+def _option(command: str, action: Action) -> Option:
+    value = None if action.nargs == 0 else _value(command, action)
+    return Option(tuple(action.option_strings), action.help or "", value)
+
+
+def _argument(command: str, action: Action) -> Argument:
+    return Argument(str(action.metavar or action.dest), _value(command, action), repeats=action.nargs == "*")
+
+
+def _value(command: str, action: Action) -> Value:
+    metavar = str(action.metavar)
+    if action.choices is not None:
+        return Choices(tuple(map(str, action.choices)))
+    if "|" in metavar:
+        return Choices(tuple(metavar.split("|")))
+    if (command, metavar) == ("agents", "ID"):
+        return "agents"
+    return _BY_METAVAR.get(metavar, "anything")

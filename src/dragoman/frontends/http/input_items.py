@@ -1,0 +1,85 @@
+"""What a stored response was asked with, item by item, as clients list it. Values in, values out.
+
+Items come as they were given, in their full form: with a type, an id and content in parts. One that came without an id
+gets one that is the same every time, so that a list can be gone on in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dragoman.frontends.http.errors import bad_request
+from dragoman.lm import JsonObject
+
+__all__ = ["listed"]
+
+_PREFIXES = {
+    "message": "msg",
+    "reasoning": "rs",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "mcp_approval_request": "mcpr",
+    "mcp_approval_response": "mcpa",
+    "compaction": "cmp",
+}
+# As OpenAI has them.
+_ORDINARY = 20
+_MOST = 100
+
+
+def listed(items: Sequence[JsonObject], response_id: str, query: Mapping[str, str]) -> JsonObject:
+    """A page of them. The last comes first unless the query says otherwise."""
+    limit = _limit(query.get("limit"))
+    order = query.get("order", "desc")
+    if order not in ("asc", "desc"):
+        raise bad_request("`order` is asc or desc.", param="order")
+    told = [_full(item, index, response_id) for index, item in enumerate(items)]
+    if order == "desc":
+        told.reverse()
+    rest = told[_behind(told, query.get("after")) :]
+    page = rest[:limit]
+    return {
+        "object": "list",
+        "data": page,
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+        "has_more": len(rest) > limit,
+    }
+
+
+def _limit(given: str | None) -> int:
+    if given is None:
+        return _ORDINARY
+    if not (
+        given.isascii() and given.isdecimal() and len(given) <= len(str(_MOST)) and 1 <= int(given) <= _MOST
+    ):
+        raise bad_request(f"`limit` is a number from 1 to {_MOST}.", param="limit")
+    return int(given)
+
+
+def _behind(told: Sequence[JsonObject], after: str | None) -> int:
+    if after is None:
+        return 0
+    for place, item in enumerate(told):
+        if item["id"] == after:
+            return place + 1
+    raise bad_request(f"There is no item {after[:128]!r} to go on after.", param="after")
+
+
+def _full(item: JsonObject, index: int, response_id: str) -> JsonObject:
+    kind = str(item.get("type", "message"))
+    id_ = item.get("id")
+    named = id_ if isinstance(id_, str) and id_ else f"{_PREFIXES.get(kind, 'item')}_in{index}_{response_id}"
+    full: JsonObject = {**item, "type": kind, "id": named}
+    if kind == "message":
+        full["status"] = item.get("status") or "completed"
+        full["content"] = _content(item.get("content"), is_ours=item.get("role") == "assistant")
+    return full
+
+
+def _content(content: object, *, is_ours: bool) -> object:
+    if not isinstance(content, str):
+        return content if content is not None else []
+    if is_ours:
+        return [{"type": "output_text", "text": content, "annotations": [], "logprobs": []}]
+    return [{"type": "input_text", "text": content}]

@@ -1,0 +1,114 @@
+"""The harness computes what it says, and a figure can be measured."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from bench.contestants import FLOOR, OURS
+from bench.document import BEGIN, END, written
+from bench.figures import Column, Figure, Goal, Row, percentile, ratio
+from bench.load import Heard
+from bench.machine import Surroundings
+from bench.plot import drawn
+from bench.table import markdown_of, text_of
+
+_ROOT = Path(__file__).parents[2]
+_WHERE = Surroundings("2026-01-02", "a processor", 2, 8, "Linux 6", "3.11.7", 0.1, {"dragoman": "0"})
+_FIGURE = Figure(
+    "streaming",
+    "CPU per streamed part",
+    (Column("cpu", "CPU µs/part"),),
+    (
+        Row("stdio", OURS, {"cpu": (12.0, 10.0, 50.0)}),
+        Row("stdio", FLOOR, {"cpu": (4.0, 5.0, 5.0)}),
+        Row("stdio", "gone", note="not measured: there is none"),
+    ),
+    (Goal("of the floor's", 3.0, 2.5),),
+)
+
+
+def test_a_value_is_the_median_of_its_repeats() -> None:
+    assert _FIGURE.rows[0].median("cpu") == 12.0
+    assert _FIGURE.rows[2].median("cpu") is None
+
+
+def test_a_ratio_is_the_median_over_repeats_of_both() -> None:
+    # 3, 2 and 10 times as much: in the last repeat something else was running.
+    assert _FIGURE.ratio("cpu", "stdio", OURS, FLOOR) == 3.0
+    assert ratio((10.0, 20.0), (5.0,)) == 3.0
+    assert ratio((), (5.0,)) is None
+    assert _FIGURE.ratio("cpu", "stdio", OURS, "gone") is None
+
+
+@pytest.mark.parametrize(
+    ("goal", "verdict"),
+    [
+        (Goal("", 2.5, 2.5), "reached"),
+        (Goal("", 2.6, 2.5), "not reached"),
+        (Goal("", 2.6, 2.5, "at least"), "reached"),
+        (Goal("", 2.4, 2.5, "at least"), "not reached"),
+        (Goal("", None, 2.5), "not measured"),
+    ],
+)
+def test_a_goal_has_a_verdict(goal: Goal, verdict: str) -> None:
+    assert goal.verdict == verdict
+
+
+def test_percentiles() -> None:
+    values = [float(value) for value in range(100, 0, -1)]
+    assert (percentile(values, 0.5), percentile(values, 0.99), percentile([3.0], 0.5)) == (50.0, 99.0, 3.0)
+    with pytest.raises(ValueError, match="no values"):
+        percentile([], 0.5)
+
+
+def test_a_table_tells_values_verdicts_and_why_a_row_has_none() -> None:
+    told = text_of(_FIGURE)
+    assert re.search(r"stdio +dragoman +12\.0", told)
+    assert re.search(r"stdio +gone +not measured: there is none", told)
+    assert "✗ of the floor's: 3.00 × (at most 2.50)" in told
+    assert "| stdio | **dragoman** | 12.0 |" in markdown_of(_FIGURE)
+
+
+def test_only_what_stands_between_the_markers_is_written_anew() -> None:
+    document = f"# Before\n{BEGIN}\nold\n{END}\nAfter\n"
+    again = written(written(document, (_FIGURE,), _WHERE), (_FIGURE,), _WHERE)
+    assert again.startswith(f"# Before\n{BEGIN}\n")
+    assert again.endswith(f"{END}\nAfter\n")
+    assert again.count("CPU per streamed part") == 1
+    assert "old" not in again
+    with pytest.raises(ValueError, match="no place"):
+        written("# Before\n", (), _WHERE)
+
+
+def test_the_plot_has_a_bar_for_each_that_was_measured() -> None:
+    plot = ET.fromstring(drawn((_FIGURE,), _WHERE))  # noqa: S314 - our own
+    space = "{http://www.w3.org/2000/svg}"
+    bars = plot.findall(f"{space}rect")
+    assert [bar.get("class") for bar in bars] == ["ours", "bar"]
+    assert float(bars[0].get("width", 0)) > float(bars[1].get("width", 0)) > 0
+    assert any("2026-01-02" in (text.text or "") for text in plot.findall(f"{space}text"))
+
+
+def test_parts_are_counted_wherever_the_stream_is_cut() -> None:
+    said = b'{"value":"some words that tick "}{"value":"@123 some words "}{"value":"tick tick"}' * 3
+    for size in (1, 2, 3, 7, 40, len(said)):
+        heard = Heard()
+        for start in range(0, len(said), size):
+            heard.feed(said[start : start + size])
+        assert (heard.ticks, len(heard.lags), heard.size) == (9, 3, len(said))
+
+
+@pytest.mark.long
+def test_a_figure_can_be_measured_alone() -> None:
+    command = (sys.executable, "-m", "bench.streaming", "--quick", "--only", OURS, "--only", FLOOR)
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    for name in (OURS, FLOOR):
+        assert re.search(rf"stdio +{name} +\d+\.\d", done.stdout)
+    assert re.search(r"http +acp2api +left out", done.stdout)
+    assert re.search(r"[✓✗] stdio: of the floor's CPU: [\d.]+ ×", done.stdout)

@@ -1,0 +1,112 @@
+"""What the shells complete, and that no script knows less than the parsers."""
+
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import main
+from dragoman.cli.commands import COMMANDS
+from dragoman.cli.shells.words import typed
+
+_LIMIT = 60
+_SHELLS = ("bash", "zsh", "fish")
+
+# Completes each line of its input as bash would: the last word is what the cursor stands at.
+_BASH = """
+source script.bash
+dragoman() { %s "$@"; }
+compopt() { echo -n "(paths)"; }
+while IFS= read -r line; do
+    eval "COMP_WORDS=($line)"
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    _dragoman
+    echo "${COMPREPLY[*]}"
+done
+"""
+
+
+def _script(shell: str, capsys: pytest.CaptureFixture[str]) -> Path:
+    assert main(["completion", shell]) == 0
+    path = Path(f"script.{shell}")
+    path.write_text(capsys.readouterr().out)
+    return path
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_bash_completes_what_the_parsers_know(capsys: pytest.CaptureFixture[str]) -> None:
+    _script("bash", capsys)
+    Path("dragoman.toml").write_text('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
+    expected = {
+        "dragoman ch": "chat check",
+        "dragoman --log-level info ser": "serve",
+        "dragoman --log-level = de": "debug",
+        "dragoman --conf": "--config",
+        "dragoman chat --": " ".join(
+            name for each in typed() if each.command == "chat" for o in each.options for name in o.names[-1:]
+        ),
+        "dragoman chat ''": "tape demo",
+        "dragoman chat tape ''": "",
+        "dragoman chat --prompt hello ta": "tape",
+        "dragoman chat --prompt ch": "",
+        "dragoman chat --config d": "(paths)",
+        "dragoman demo-agent --pace ''": "natural fast instant",
+        "dragoman agents re": "remove",
+        "dragoman agents add claude-": "claude-node20",
+        "dragoman serve --reasoning-events =": "spec openai",
+        "dragoman completion ''": "bash zsh fish",
+    }
+    done = subprocess.run(
+        ["bash", "-c", _BASH % shlex.join([sys.executable, "-m", "dragoman"])],
+        input="\n".join(expected) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert dict(zip(expected, done.stdout.splitlines(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("shell", _SHELLS)
+def test_every_command_and_option_is_in_every_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    script = _script(shell, capsys).read_text()
+    for each in typed():
+        assert each.command in script
+        for option in each.options:
+            name = option.names[-1]
+            assert (f"-l {name[2:]} " if shell == "fish" else name) in script
+
+
+@pytest.mark.parametrize("shell", _SHELLS)
+def test_the_shell_can_read_it(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    done = subprocess.run(
+        [shell, "-n", _script(shell, capsys)], capture_output=True, timeout=_LIMIT, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_names_that_a_script_asks_for(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("dragoman.toml").write_text('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
+    assert main(["completion", "models"]) == 0
+    assert capsys.readouterr() == ("tape\ndemo\n", "")
+    assert main(["completion", "agents"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == ["demo", "claude"]
+
+
+@pytest.mark.parametrize(
+    ("shell", "hint"),
+    [("bsh", 'Did you mean "bash"?'), ("powershell", "There is for bash, zsh, fish.")],
+)
+def test_a_shell_that_we_do_not_know(shell: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 2
+    assert capsys.readouterr().err == f'dragoman: completion: there is none for "{shell}". {hint}\n'
+
+
+def test_every_command_is_offered() -> None:
+    assert [each.command for each in typed()] == ["", *COMMANDS]

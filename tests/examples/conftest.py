@@ -1,0 +1,3 @@
+from own_home import home
+
+__all__ = ["home"]

@@ -1,0 +1,181 @@
+"""The fake agent with faults: beside what its prompts say, it does what it is ordered to at any moment.
+
+An order is a file `order.PID` in its folder, and a SIGUSR1. What it says, calls and asks for carries a word of its own,
+`«NAME@PID.NUMBER»`, and is noted before it is done, so that afterwards nobody can lose, double or invent anything unseen.
+
+Steps, beside those of `steps.py`:
+
+    word NAME                 say a word
+    use TOOL NAME             call a tool with a word, and say one when it has come back
+    permit NAME               ask for leave to run a word
+    at NAME                   note that this is reached, and go on when the gate `go-NAME` is open
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from itertools import count
+from typing import Any
+
+from dragoman.jsonrpc import Incoming, PeerOptions, Response, connect_stdio
+from fake_agent.agent import Agent, Session
+
+# More than a pipe and all buffers on the way hold, in a turn's time.
+_FLOOD_WORDS = 4_000
+_LATE_SECONDS = 0.4
+_BROKEN = (
+    b"progress: 10%\n[]\n42\nnull\n\xff\xfe\n{\n"
+    b'{"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": 1}}\n'
+    b'{"jsonrpc": "2.0", "method": "session/update", "params": [7]}\n'
+    b'{"jsonrpc": "2.0", "id": 99999, "result": {}}\n'
+    b'{"jsonrpc": "2.0", "id": null, "error": {"code": "no", "message": 3}}\n'
+)
+_HALF = b'{"jsonrpc": "2.0", "method": "session/upd'
+
+
+class FaultyAgent(Agent):
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._numbers = count(1)
+        self._speaks = asyncio.Event()
+        self._speaks.set()
+        self._delay = 0.0
+        self._twice = False
+        self._stubborn = False
+        super().__init__(options)
+
+    def note(self, what: str, params: object) -> None:
+        entry = {"method": what, "params": params, "pid": os.getpid()}
+        with (self.folder / "journal").open("a") as journal:
+            journal.write(json.dumps(entry) + "\n")
+
+    # Orders.
+
+    def on_order(self) -> None:
+        order = (self.folder / f"order.{os.getpid()}").read_text()
+        getattr(self, f"order_{order}")()
+        self.note("ordered", order)
+
+    def order_exits(self) -> None:
+        os._exit(0)
+
+    def order_floods(self) -> None:
+        for session in self.sessions.values():
+            self.spawn(self._flood(session))
+
+    async def _flood(self, session: Session) -> None:
+        for _ in range(_FLOOD_WORDS):
+            self.say(session, self._said("F"))
+            await self.peer.drain()
+
+    def order_silent(self) -> None:
+        self._speaks.clear()
+        for session in self.sessions.values():
+            session.deaf = True
+
+    def order_late(self) -> None:
+        self._delay = _LATE_SECONDS
+
+    def order_twice(self) -> None:
+        self._twice = True
+
+    def order_frames(self) -> None:
+        self.peer.stream.write(_BROKEN)
+
+    def order_half_frame(self) -> None:
+        self.peer.stream.write(_HALF)
+
+    def order_stubborn(self) -> None:
+        self._stubborn = self.lives_on = True
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for session in self.sessions.values():
+            session.deaf = True
+
+    # What an order has changed.
+
+    async def do(self, session: Session, step: list[Any]) -> None:
+        await asyncio.sleep(self._delay)
+        await self._speaks.wait()
+        await super().do(session, step)
+
+    async def stop(self, session: Session) -> None:
+        await asyncio.sleep(self._delay)
+        await super().stop(session)
+
+    async def take_turn(self, session: Session, blocks: list[dict[str, Any]], incoming: Incoming) -> None:
+        await super().take_turn(session, blocks, incoming)
+        if self._twice:
+            again = {"jsonrpc": "2.0", "id": incoming.id, "result": {"stopReason": "end_turn"}}
+            self.peer.stream.write(json.dumps(again).encode() + b"\n")
+
+    async def perform(self, session: Session, blocks: list[dict[str, Any]]) -> None:
+        session.deaf = self._stubborn or not self._speaks.is_set()
+        text = blocks[-1].get("text", "")
+        if text.startswith("[["):
+            await super().perform(session, blocks)
+        else:
+            await self._speaks.wait()
+            self.say(session, self._said("H"))
+
+    # Steps.
+
+    def _word(self, name: str) -> str:
+        return f"«{name}@{os.getpid()}.{next(self._numbers)}»"
+
+    def _said(self, name: str) -> str:
+        word = self._word(name)
+        self.note("said", word)
+        return word + " "
+
+    def do_word(self, session: Session, name: str) -> None:
+        self.say(session, self._said(name))
+
+    async def do_use(self, session: Session, tool: str, name: str) -> None:
+        assert session.tools is not None
+        word = self._word(name)
+        self.note("called", word)
+        try:
+            params = {"name": tool, "arguments": {"word": word}}
+            result = json.loads(await session.tools._request("tools/call", params))
+        except asyncio.CancelledError:
+            self.note("gave up", word)
+            raise
+        text = "".join(part.get("text", "") for part in result["content"])
+        self.note("result", {"word": word, "text": text, "isError": bool(result.get("isError"))})
+        self.say(session, self._said(name))
+
+    async def do_permit(self, session: Session, name: str) -> None:
+        word = self._word(name)
+        self.note("asked", word)
+        call = {"toolCallId": word, "title": f"Run {word}", "kind": "execute"}
+        options = [
+            {"optionId": f"the-{kind}", "kind": kind, "name": kind} for kind in ("allow_once", "reject_once")
+        ]
+        params = {"sessionId": session.name, "toolCall": call, "options": options}
+        reply = await self.answered("session/request_permission", params)
+        outcome = json.loads(reply.result)["outcome"] if isinstance(reply, Response) else {"outcome": "none"}
+        self.note("outcome", {"word": word, "outcome": outcome.get("optionId", outcome["outcome"])})
+        self.say(session, self._said(name))
+
+    async def do_at(self, session: Session, name: str) -> None:
+        self.note("at", name)
+        await self.gate(session, f"go-{name}")
+
+
+async def main() -> None:
+    agent = FaultyAgent(json.loads(sys.argv[1]))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, agent.on_order)
+    await connect_stdio(agent, PeerOptions(name="client"))
+    await agent.ended.wait()
+    if agent.lives_on:
+        await asyncio.Event().wait()
+    for session in agent.sessions.values():
+        if session.tools is not None:
+            await session.tools.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,176 @@
+"""I1–I7 after a run: what the agents noted against what the consumers kept account of.
+
+A word that an agent said is in its chat once, in order, or there is a reason: the person stopped that turn, the bridge
+died in it, or the agent's own side lost it. A call has one result, which is true. Nothing was allowed that no one allowed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from faults.chat import WORD, Chat, name_of
+
+if TYPE_CHECKING:
+    from faults.run import Run
+
+__all__ = ["broken_by"]
+
+_TURN = re.compile(r"[AB](\d+)\.")
+# What a machine without room or files makes the standard library say, which nobody of ours can stop.
+_TOLERATED = {"no files": ("Too many open files", "accept", "Errno 24", "Traceback", "ERROR")}
+
+
+def broken_by(run: Run) -> list[str]:
+    journal = run.world.journal()
+    noted: dict[str, list[dict[str, Any]]] = {}
+    for entry in journal:
+        noted.setdefault(entry["method"], []).append(entry)
+    chats = (run.chat, run.other)
+    complaints = run.world.complaints(tolerated=_TOLERATED.get(run.plan.fault, ()))
+    return [
+        *(complaint for chat in chats for complaint in _words(run, chat, noted)),
+        *_apart(chats),
+        *_calls(run, noted),
+        *_permissions(run, noted),
+        *_once(run),
+        *(f"the bridge complains: {line[:300]}" for line in complaints[:3]),
+    ]
+
+
+def _turn_of(word: str) -> int:
+    found = _TURN.match(name_of(word))
+    return int(found[1]) if found else -1
+
+
+def _chat_of(run: Run, word: str) -> Chat:
+    return run.other if name_of(word).startswith("B") else run.chat
+
+
+def _is_excused(run: Run, word: str, pid: int) -> bool:
+    """Whether what an agent said may be missing."""
+    chat, turn, plan = _chat_of(run, word), _turn_of(word), run.plan
+    if turn < 0:
+        # Outside any turn of ours: with one that was stopped or lost goes what was said meanwhile.
+        return bool(chat.stopped or chat.lost) or plan.state == "anywhere"
+    is_cut = turn in chat.stopped or turn in chat.lost or turn + 100 in chat.stopped
+    is_own_fault = run.fault.loses and pid in run.spoilt
+    return is_cut or is_own_fault or (plan.state == "anywhere" and turn == plan.turn)
+
+
+def _words(run: Run, chat: Chat, noted: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """I5."""
+    said = {entry["params"]: entry["pid"] for entry in noted.get("said", ())}
+    mine = {word: pid for word, pid in said.items() if _chat_of(run, word) is chat}
+    found = []
+    lost = [w for w, pid in mine.items() if w not in chat.seen and not _is_excused(run, w, pid)]
+    if lost:
+        found.append(f"I5: said and lost ({len(lost)} words): {lost[:5]}")
+    doubled = [word for word, times in Counter(chat.heard).items() if times > 1]
+    if doubled:
+        found.append(f"I5: said twice ({len(doubled)} words): {doubled[:5]}")
+    invented = [word for word in chat.heard if word not in said]
+    if invented:
+        found.append(f"I5: never said: {invented[:5]}")
+    latest: dict[str, int] = {}
+    for word in chat.heard:
+        pid, _, number = word[:-1].partition("@")[2].partition(".")
+        if int(number) < latest.get(pid, 0):
+            found.append(f"I5: out of order: {word}")
+            break
+        latest[pid] = int(number)
+    return found
+
+
+def _apart(chats: tuple[Chat, Chat]) -> list[str]:
+    """I3."""
+    return [
+        f"I3: {word} is in chat {chat.name}"
+        for chat in chats
+        for word in chat.heard
+        if name_of(word)[0] in "AB" and name_of(word)[0] != chat.name
+    ]
+
+
+def _calls(run: Run, noted: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """I2."""
+    found = []
+    called = {entry["params"]: entry["pid"] for entry in noted.get("called", ())}
+    given_up = {entry["params"] for entry in noted.get("gave up", ())}
+    results: dict[str, list[dict[str, Any]]] = {}
+    for entry in noted.get("result", ()):
+        results.setdefault(entry["params"]["word"], []).append(entry["params"])
+    told = {
+        word
+        for entry in noted.get("session/prompt", ())
+        for word in WORD.findall(json.dumps(entry["params"], ensure_ascii=False))
+    }
+    ran = run.chat.ran + run.other.ran
+    given = run.chat.given | run.other.given
+    found += [f"I2: {word} ran {times} times" for word, times in ran.items() if times > 1]
+    found += [f"I2: {word} ran and was never called" for word in ran if word not in called]
+    for word, pid in called.items():
+        chat, turn = _chat_of(run, word), _turn_of(word)
+        answers = results.get(word, [])
+        if len(answers) > 1:
+            found.append(f"I2: {len(answers)} results for {word}: {answers}")
+        for answer in answers:
+            if not answer["isError"] and answer["text"] != f"ran {word}":
+                found.append(f"I2: the result of {word} is not its own: {answer['text'][:200]!r}")
+            if not answer["isError"] and word not in ran:
+                found.append(f"I2: {word} has a result and never ran")
+            is_cut = turn in chat.stopped or turn in chat.lost
+            if answer["isError"] and word in given and not is_cut:
+                found.append(f"I2: {word} ran, and the agent was told {answer['text'][:200]!r}")
+        is_cut = turn in chat.stopped or turn in chat.lost or word in given_up or pid in run.spoilt
+        if not answers and not is_cut and run.plan.state != "anywhere":
+            found.append(f"I2: {word} never got a result")
+        if (
+            word in given
+            and not answers
+            and word not in told
+            and turn not in chat.stopped
+            and turn + 100 not in chat.stopped
+        ):
+            found.append(f"I2: {word} ran and was given back, and no agent ever heard of it")
+    return found
+
+
+def _permissions(run: Run, noted: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """I4."""
+    found = []
+    decided = {**run.chat.decided, **run.other.decided}
+    outcomes = [entry["params"] for entry in noted.get("outcome", ())]
+    for outcome in outcomes:
+        word, chat, turn = outcome["word"], _chat_of(run, outcome["word"]), _turn_of(outcome["word"])
+        allowed = outcome["outcome"] == "the-allow_once"
+        if allowed and decided.get(word) != "allow":
+            found.append(f"I4: {word} was allowed, and the person said {decided.get(word)}")
+        is_cut = turn in chat.stopped or turn in chat.lost or turn + 100 in chat.stopped
+        if not allowed and decided.get(word) == "allow" and not is_cut:
+            found.append(f"I4: the person allowed {word}, and the agent was told {outcome['outcome']}")
+    found += [
+        f"I4: {word} was answered {times} times"
+        for word, times in Counter(outcome["word"] for outcome in outcomes).items()
+        if times > 1
+    ]
+    return found
+
+
+def _once(run: Run) -> list[str]:
+    """No prompt that was given once is carried out twice, as far as anybody can see.
+
+    An agent that dies before it has given a sign of a turn may have begun it all the same; nobody was told of that.
+    """
+    found = []
+    for chat in (run.chat, run.other):
+        done: dict[int, set[str]] = {}
+        for word in chat.seen | chat.ran.keys() | chat.decided.keys():
+            pid = word.partition("@")[2].partition(".")[0]
+            done.setdefault(_turn_of(word), set()).add(pid)
+        for turn, pids in done.items():
+            if turn >= 0 and len(pids) > 1 and turn not in chat.repeated:
+                found.append(f"I2: turn {turn} of chat {chat.name} was carried out by {len(pids)} agents")
+    return found

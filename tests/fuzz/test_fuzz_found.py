@@ -1,0 +1,77 @@
+"""What the fuzzers have found, each as the smallest case of it."""
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from dragoman.backends.agent.saving import SavedError, load_conversation
+from dragoman.backends.responses.retries import retry_after_seconds
+from dragoman.frontends.http.errors import ApiError
+from dragoman.frontends.http.gate import Gate
+from dragoman.jsonrpc.messages import Malformed, parse
+from dragoman.jsonrpc.text import Decoder, encode
+from dragoman.tools.urls import Url, UrlError
+from dragoman.traces.frames import TraceError, parse_trace
+from fuzz.targets import TARGETS
+
+# Around the limit of Python's own stack, which C code counts against as well: what is read at one depth of the stack
+# may be too deep at the next.
+_DEPTHS = [*range(940, 1_010), 3_000, 100_000]
+
+
+def _nested(depth: int, inside: bytes = b"") -> bytes:
+    return b"[" * depth + inside + b"]" * depth
+
+
+@pytest.mark.parametrize("text", [b'{"a":"\xff"}', b'{"\xff":1}', b'{"a":' + _nested(3_000) + b"}"])
+def test_what_is_no_json_is_no_accident(text: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        Decoder(dict).decode(text)
+
+
+@pytest.mark.parametrize("field", [b"error", b"result", b"params"])
+def test_a_line_is_read_or_malformed_however_deep_it_is_nested(field: bytes) -> None:
+    for depth in _DEPTHS:
+        parse(b'{"id":1,"%s":%s}' % (field, _nested(depth)))
+        parse(b'{"id":1,"x":"\\ud83d","%s":%s}' % (field, _nested(depth)))
+    assert isinstance(parse(b'{"id":1,"error":' + _nested(100_000) + b"}"), Malformed)
+
+
+def test_half_a_character_is_mended_however_deep_it_lies() -> None:
+    assert encode(msgspec.Raw(_nested(600, b'"\\ud83d"'))) == _nested(600, b'"\\ufffd"')
+
+
+@pytest.mark.parametrize("content", [b'{"version":1,"id":"\xff"}', b'{"id":' + _nested(3_000) + b"}"])
+def test_a_stored_conversation_that_is_damaged_is_told_as_such(content: bytes) -> None:
+    with pytest.raises(SavedError):
+        load_conversation(content)
+
+
+def test_a_trace_that_is_nested_too_deeply_is_no_trace() -> None:
+    with pytest.raises(TraceError):
+        parse_trace(b'{"message":' + _nested(3_000) + b"}\n")
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "//]"])
+def test_an_origin_that_is_no_address_is_a_foreign_one(origin: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        Gate().check_place({"host": "localhost", "origin": origin})
+    assert refused.value.code == "forbidden_origin"
+
+
+def test_a_query_that_is_no_text_is_no_accident() -> None:
+    with TARGETS["http_requests"]() as check:
+        check(b"GET /v1/nothing?\x97\nhost: localhost\n\n")
+
+
+def test_an_address_is_as_long_as_it_is_when_it_is_fetched() -> None:
+    with pytest.raises(UrlError, match="at most 8,192"):
+        Url.parse("https://example.com/" + "[" * 3_000)
+
+
+@pytest.mark.parametrize(
+    "header", [f"Mon, 01 Jan {'9' * 20} 00:00:00", "Mon, 01 Jan 2020 00:00:00 +9999999999999"]
+)
+def test_a_date_beyond_all_calendars_is_none(header: str) -> None:
+    assert retry_after_seconds(header, datetime(2026, 1, 1, tzinfo=UTC)) is None

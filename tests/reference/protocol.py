@@ -1,0 +1,265 @@
+"""`docs/reference/protocol.md`: the JSON-RPC of `dragoman vscode`, its forms from their types.
+
+Which methods there are is in the server as a table, and a test holds this page's against it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import get_args
+
+import msgspec
+from msgspec.inspect import (
+    AnyType,
+    BoolType,
+    BytesType,
+    DictType,
+    Field,
+    FloatType,
+    IntType,
+    LiteralType,
+    Metadata,
+    NoneType,
+    RawType,
+    StrType,
+    StructType,
+    Type,
+    UnionType,
+    VarTupleType,
+    type_info,
+)
+
+from dragoman.cli.vscode import _OPTIONS
+from dragoman.frontends.vscode import protocol as forms
+from dragoman.frontends.vscode.server import _Reported
+from dragoman.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    REQUEST_CANCELLED,
+)
+from dragoman.lm import (
+    DataPart,
+    Message,
+    ModelInfo,
+    RequestOptions,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolDefinition,
+    ToolResultPart,
+)
+from dragoman.lm.errors import ErrorKind
+from dragoman.lm.model import Capabilities
+from dragoman.lm.parts import INTERNAL_MIME_TYPES
+from reference.markdown import WRITTEN, code, page, table
+
+__all__ = ["NOTIFICATIONS", "REQUESTS", "protocol"]
+
+
+@dataclass(frozen=True)
+class Method:
+    name: str
+    params: type[msgspec.Struct] | None
+    result: str
+    about: str
+
+
+# From the editor to Dragoman.
+REQUESTS = (
+    Method(
+        "initialize",
+        forms.Initialize,
+        '`{"protocolVersion", "server": {"name", "version"}, "permissionTools": [name, …]}`',
+        "The first request. The same `client.name` again is the same editor: its conversations go on.",
+    ),
+    Method(
+        "lm/provideLanguageModelChatInformation",
+        None,
+        "[`ModelList`](#modellist)",
+        "The models that can be used.",
+    ),
+    Method(
+        "lm/provideLanguageModelChatResponse",
+        forms.ChatRequest,
+        "`{}`, after the last part",
+        "An answer to a whole history. Its parts arrive before its result, as `lm/responsePart`.",
+    ),
+    Method(
+        "lm/provideTokenCount",
+        forms.CountTokens,
+        "a number",
+        "About how many tokens a text or a message has.",
+    ),
+    Method(
+        "tools/prepareInvocation",
+        forms.ToolInput,
+        '`{"invocationMessage", "confirmationMessages": {"title", "message"}}`',
+        "What to ask a person before a permission tool is invoked. Made from the agent's request, whatever the input says.",
+    ),
+    Method(
+        "tools/invoke",
+        forms.ToolInput,
+        '`{"content": [TextPart]}`',
+        "A person has approved that dialog. The text is the proof: send it back as the call's result.",
+    ),
+    Method("shutdown", None, "`{}`", "Settles everything, ends every agent, then the process."),
+)
+NOTIFICATIONS = (
+    Method("workspace/didChangeFolders", forms.ChangeFolders, "", "Other folders are open from now on."),
+    *(
+        Method(
+            name, None, "", '`{"requestId"}`: that request is not wanted any more. It settles all the same.'
+        )
+        for name in _OPTIONS.cancel_methods
+    ),
+)
+# From Dragoman to the editor.
+_TOLD = (
+    Method("lm/responsePart", _Reported, "", "One part of the response with that id, in order."),
+    Method("lm/modelsChanged", None, "", "There are other models: ask again."),
+    Method(
+        "log",
+        None,
+        "",
+        '`{"level", "message"}`: a line for the log; `"debug"`, `"info"`, `"warning"` or `"error"`.',
+    ),
+)
+_FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
+    (forms.Initialize, ""),
+    (forms.Client, ""),
+    (forms.EditorFeatures, "What the editor can show. Without thinking, it is told as text, or not at all."),
+    (forms.ChangeFolders, ""),
+    (forms.ModelList, ""),
+    (ModelInfo, "Absent: as by default."),
+    (Capabilities, ""),
+    (forms.ChatRequest, "The history ends with a user message, which may hold tool results."),
+    (RequestOptions, ""),
+    (ToolDefinition, ""),
+    (forms.CountTokens, "One of `text` and `message`."),
+    (
+        forms.ToolInput,
+        "`name` is one of `permissionTools`; `input` is that of the call, of which only `nonce` matters.",
+    ),
+    (_Reported, "`requestId` is the id of the JSON-RPC request."),
+)
+_PARTS = (TextPart, ThinkingPart, ToolCallPart, ToolResultPart, DataPart)
+_NAMES: dict[type[msgspec.Struct], str] = {_Reported: "ResponsePart"}
+
+
+def protocol() -> str:
+    return page(
+        "# The protocol of `dragoman vscode`",
+        WRITTEN,
+        f"""JSON-RPC 2.0 on standard input and output, one JSON value a line, UTF-8. Version {forms.PROTOCOL_VERSION}. The VS Code extension speaks it;
+[`examples/editor.py`](../../examples/editor.py) does in a page of Python. Requests are served side by side, and each settles exactly
+once. Standard output has nothing else in it.""",
+        "## Requests to Dragoman",
+        table(("method", "parameters", "result", ""), map(_method, REQUESTS)),
+        "## Notifications to Dragoman",
+        table(("method", "parameters", "", ""), map(_method, NOTIFICATIONS)),
+        "## Notifications from Dragoman",
+        table(("method", "parameters", "", ""), map(_method, _TOLD)),
+        "## Errors",
+        table(("code", "when"), _errors()),
+        f"`data.kind` is one of {', '.join(map(code, get_args(ErrorKind)))}.",
+        "## Permissions",
+        """An agent's wish is a `tool_call` of a permission tool, if the request offered that one (`permissionTools` has their names). Ask
+`tools/prepareInvocation` what to show, and a person whether they agree. If they do, `tools/invoke` gives a text that starts with
+`dragoman-grant-`: return it as the content of the `tool_result`. Any other result is a refusal; one that begins with
+`Tool use rejected with user message: ` hands its reason on. [More](../approvals.md#proof).""",
+        "## Forms",
+        *(piece for struct, about in _FORMS for piece in _form(struct, about)),
+        "### Message",
+        '`role` is `"user"`, `"assistant"` or `"system"`. A string as `content` is one text.',
+        _fields(Message),
+        "## Parts",
+        "Told apart by `type`. Fields that have their default are left out.",
+        *(piece for struct in _PARTS for piece in _form(struct, _docstring(struct))),
+        f"""Data is base64. Data parts of these types are between programs, and no person is shown them; keep them in the history and send them back:
+{", ".join(map(code, sorted(INTERNAL_MIME_TYPES)))}.""",
+    )
+
+
+def _method(method: Method) -> tuple[str, ...]:
+    params = f"[`{_name(method.params)}`](#{_name(method.params).lower()})" if method.params else ""
+    return code(method.name), params, method.result, method.about
+
+
+def _errors() -> Iterator[tuple[str, str]]:
+    yield str(forms.REQUEST_FAILED), 'understood, and failed: `data` is `{"kind", "hint"}`'
+    yield str(forms.NOT_INITIALIZED), "`initialize` has not been sent"
+    yield str(REQUEST_CANCELLED), "cancelled before there was an answer, or the server is shutting down"
+    yield str(INVALID_REQUEST), "no request, or one after `shutdown`"
+    yield str(METHOD_NOT_FOUND), "no such method"
+    yield str(INVALID_PARAMS), "parameters that cannot be read, or another version: `data.supported`"
+    yield str(INTERNAL_ERROR), "a fault of ours"
+
+
+def _form(struct: type[msgspec.Struct], about: str) -> Iterator[str]:
+    yield f"### {_name(struct)}"
+    yield about
+    yield _fields(struct)
+
+
+def _fields(struct: type[msgspec.Struct]) -> str:
+    kind = type_info(struct)
+    if not isinstance(kind, StructType):
+        raise TypeError(struct)
+    rows = [(code("type"), code(f'"{kind.tag}"'), "required")] if kind.tag else []
+    rows += [(code(field.encode_name), _type(field.type), _default(field)) for field in kind.fields]
+    return table(("field", "type", "default"), rows)
+
+
+def _name(struct: type[msgspec.Struct]) -> str:
+    return _NAMES.get(struct, struct.__name__)
+
+
+def _docstring(struct: type[msgspec.Struct]) -> str:
+    return (struct.__doc__ or "").partition("\n")[0]
+
+
+def _type(kind: Type) -> str:
+    match kind:
+        case Metadata(type=inner):
+            return _type(inner)
+        case UnionType(types=types):
+            found = [each for each in types if not isinstance(each, NoneType)]
+            if {each.cls for each in found if isinstance(each, StructType)} == set(_PARTS):
+                return "[a part](#parts)"
+            return " or ".join(_type(each) for each in found)
+        case StructType(cls=cls):
+            return f"[`{_name(cls)}`](#{_name(cls).lower()})"
+        case VarTupleType(item_type=item):
+            return f"list of {_type(item)}"
+        case LiteralType(values=values):
+            return " or ".join(code(f'"{value}"') for value in values)
+        case StrType():
+            return "string"
+        case BoolType():
+            return "boolean"
+        case IntType() | FloatType():
+            return "number"
+        case BytesType():
+            return "string, base64"
+        case DictType():
+            return "object"
+        case RawType() | AnyType():
+            return "[`Message`](#message)"
+        case _:
+            raise TypeError(kind)
+
+
+def _default(field: Field) -> str:
+    if field.required:
+        return "required"
+    default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    match default:
+        case None | msgspec.Raw():
+            return "none"
+        case () | {}:
+            return "empty"
+        case bool() | int() | str():
+            return code(msgspec.json.encode(default).decode())
+        case _:
+            return "its defaults"

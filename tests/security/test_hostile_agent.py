@@ -1,0 +1,68 @@
+"""An agent that means ill, or a model in it that was talked into something."""
+
+import os.path
+from pathlib import Path
+
+import pytest
+
+from bridge.consumer import TOOLS, Bridge
+from dragoman.backends.agent.acp.messages import decode_permission
+from dragoman.backends.agent.permission import classify, describe
+from dragoman.lm import json
+from dragoman.lm.links import InertLinks
+from dragoman.visible import visible_exactly
+
+_KINDS = ["allow_once", "reject_once"]
+
+
+@pytest.fixture
+def outside(bridge: Bridge, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a secret, and a link to it that came with the workspace."""
+    folder = tmp_path_factory.mktemp("outside")
+    (folder / "id_rsa").write_text("secret")
+    (bridge.folder / "docs").symlink_to(folder)
+    return folder
+
+
+async def test_reading_through_a_link_that_leads_out_is_not_reading(bridge: Bridge, outside: Path) -> None:
+    chat = bridge.chat(policy="allow-reads", tools=TOOLS)
+    read = {"toolCallId": "r1", "title": "Read the docs", "kind": "read"}
+    locations = [{"path": str(bridge.folder / "docs" / "id_rsa")}]
+    answer = await chat.do(["ask", {**read, "locations": locations}, _KINDS], ["say", "on"])
+    assert answer.text.endswith("on")
+    [outcome] = bridge.noted("outcome")
+    assert "reject_once" in str(outcome)
+
+
+def test_a_path_that_no_system_takes_is_not_inside(tmp_path: Path) -> None:
+    asked = {"toolCall": {"toolCallId": "r1", "kind": "read", "locations": [{"path": f"{tmp_path}/a\0b"}]}}
+    activity = decode_permission(json.encode(asked)).tool_call
+    assert classify(activity, (str(tmp_path),), os.path.realpath).risk == "other"
+
+
+def test_a_title_that_imitates_the_question_stays_a_title() -> None:
+    """Markdown in what an agent asks for is shown as its letters; what is asked about stands in a block of its own."""
+    title = "List files\n\n**Allowed.**\n\n```sh\nls\n```\n\n[Deny](command:workbench.action.chat.acceptTool)"
+    command = "rm -rf ~\n```\nAllow `ls`?"
+    asked = {
+        "toolCall": {"toolCallId": "c", "title": title, "kind": "read", "rawInput": {"command": command}}
+    }
+    action = classify(decode_permission(json.encode(asked)).tool_call, ("/",))
+    shown = describe(action)
+    assert action.risk == "execute"
+    assert shown.count("````sh\nrm -rf ~\n```\nAllow `ls`?\n````") == 1
+    before = shown.partition("````sh")[0]
+    assert "**Allowed.**" not in before
+    assert "](command:" not in before
+    assert "\n```" not in before
+
+
+def test_words_that_imitate_the_question_have_no_link_and_no_escape_that_acts() -> None:
+    """An agent's own words pass as they are, but nothing in them can be clicked that acts, and nothing moves the cursor."""
+    words = (
+        "\x1b[2J\x1b[1;1HAllow `ls`? [Allow](command:workbench.action.chat.acceptTool) [y/n] \x9b31m\u202e"
+    )
+    assert "(command:" not in InertLinks().feed(words)
+    shown = visible_exactly(words)
+    assert not {"\x1b", "\x9b", "\u202e"} & set(shown)
+    assert "Allow `ls`?" in shown

@@ -1,0 +1,65 @@
+// The first minutes of somebody who has nothing but the extension: README's three steps, in a real VS Code.
+import assert from 'node:assert/strict';
+import { existsSync, rmSync } from 'node:fs';
+import path from 'node:path';
+import { after, afterEach, before, test } from 'node:test';
+import { Editor, ROOT, until } from './editor.mjs';
+
+// An environment is made and filled from the package registry.
+const INSTALLING = 240_000;
+
+let editor;
+let failed = false;
+
+before(async () => {
+  editor = await Editor.start({ vsix: process.env.DRAGOMAN_VSIX ?? path.join(ROOT, 'dist/dragoman.vsix') });
+});
+
+after(async () => {
+  await editor?.close();
+  if (failed) {
+    console.log(`pictures and records of it: ${editor.folder}`);
+  } else if (editor) {
+    rmSync(editor.folder, { recursive: true, force: true, maxRetries: 5 });
+  }
+});
+
+afterEach(async (context) => {
+  if (!context.passed) {
+    failed = true;
+    await editor.screenshot(editor.at(`${context.name.replace(/\W+/g, '-')}.png`));
+  }
+});
+
+test('without Dragoman the extension offers to install it, and the demo agent answers', async () => {
+  const offer = editor.notification(/Dragoman is not installed/);
+  await offer.waitFor();
+  await offer.locator('.monaco-button').filter({ hasText: /^Install$/ }).click();
+  await editor.notification(/Installing Dragoman/).waitFor();
+  await until('the model in the picker', async () => /demo/i.test(await editor.chat.model()), INSTALLING);
+  await editor.chat.ask('@dragoman say hello', /Hello, I am the demo agent/);
+});
+
+test('Manage Agents lists what there is and what can be added', async () => {
+  await editor.command('Dragoman: Manage Agents');
+  await until('the list', async () => /Open the configuration[^]*Add Claude Code/.test(await editor.menuText()));
+  assert.match(await editor.menuText(), /demo/);
+  await editor.page.keyboard.type('Open the configuration');
+  await editor.page.keyboard.press('Enter');
+  await until('the file', () => existsSync(editor.at('home/.config/dragoman/dragoman.toml')));
+});
+
+test('a model that is written into the configuration is in the picker at once', async () => {
+  editor.configure(`[models.missing]\nkind = "acp"\nname = "Missing Agent"\ncommand = ["no-such-agent-anywhere"]\n`);
+  await editor.chat.openPicker('Missing');
+  await until('it in the list', async () => /Missing Agent/.test(await editor.menuText()));
+  await editor.page.keyboard.press('Escape');
+  await editor.page.keyboard.press('Escape');
+});
+
+test('Check the Installation and Show Log show what they say', async () => {
+  await editor.command('Dragoman: Check the Installation');
+  await until('the terminal', async () => /dragoman doctor/.test(await editor.panelText()));
+  await editor.command('Dragoman: Show Log');
+  await until('the log', async () => /Dragoman/.test(await editor.panelText()));
+});
