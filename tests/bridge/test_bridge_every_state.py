@@ -199,7 +199,7 @@ async def test_f1_i6_a_command_that_is_there_the_next_time_answers_the_next_prom
     command = bridge.folder / "late-agent"
     chat = bridge.chat(command=(str(command),))
     error = await _fails(chat)
-    assert error.kind == "not_found"
+    assert error.kind == "agent_failed"
     assert str(command) in error.message
     assert error.hint
     _write_script(command, bridge)

@@ -176,6 +176,8 @@ class SupervisedProcess:
             case ["failed", stage, number]:
                 raise spawn_error(stage, int(number), self.command, cwd, path)
             case _:
+                # What it said may come behind its end.
+                await _at_most(_LAST_WORDS_SECONDS, self._tail.ended.wait())
                 raise SpawnError(
                     "failed",
                     f"The supervisor of {self.command[0]!r} did not start. {self.stderr_tail}".strip(),

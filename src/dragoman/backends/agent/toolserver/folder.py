@@ -42,6 +42,8 @@ def _sweep(place: Path, name: str) -> None:
 
 def _is_answered(path: Path) -> bool:
     """Whether somebody listens there all the same: pids of other containers are not ours to know."""
+    if len(bytes(path)) > _MAX_PATH:
+        return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.settimeout(_CONNECT_SECONDS)
         try:
