@@ -184,6 +184,7 @@ def test_tool_servers_are_what_the_official_sdk_reads(server: HttpServer | Stdio
 # What anybody might send.
 
 
+@pytest.mark.long
 @given(JSON)
 def test_any_json_is_an_update_or_is_not(value: object) -> None:
     for read in (decode_update, decode_permission):
@@ -194,6 +195,7 @@ def test_any_json_is_an_update_or_is_not(value: object) -> None:
         raise AssertionError(value)
 
 
+@pytest.mark.long
 @given(KINDS, FIELDS)
 def test_an_update_of_any_form_is_read_as_far_as_it_can_be(kind: str, fields: dict[str, object]) -> None:
     read = decode_update(update(**fields, sessionUpdate=kind))
@@ -203,6 +205,7 @@ def test_an_update_of_any_form_is_read_as_far_as_it_can_be(kind: str, fields: di
         assert isinstance(read.update.diffs, tuple)
 
 
+@pytest.mark.long
 @given(FIELDS, JSON)
 def test_a_permission_request_of_any_form_is_read_as_far_as_it_can_be(
     call: dict[str, object], options: object

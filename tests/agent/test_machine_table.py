@@ -83,6 +83,7 @@ def reachable() -> tuple[State, ...]:
     return tuple(found.values())
 
 
+@pytest.mark.long
 def test_every_row_is_walked_and_leads_to_every_phase_it_names() -> None:
     led: dict[tuple[Phase, type[Event]], set[Phase]] = defaultdict(set)
     for state in reachable():

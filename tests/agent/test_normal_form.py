@@ -145,6 +145,7 @@ def test_true_is_not_one() -> None:
     assert items(one) != items(other)
 
 
+@pytest.mark.long
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists))
 def test_any_arguments_have_a_form(value: object) -> None:
     call = assistant(ToolCallPart("x", "n", {"v": value}))

@@ -507,6 +507,7 @@ _trees = st.recursive(
 )
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=300)
 @given(st.dictionaries(_keys, _trees, max_size=4))
 @example({"models": {"kind": {"kind": "acp", "options": {"x y": 10**400}}}})

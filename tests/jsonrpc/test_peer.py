@@ -498,6 +498,7 @@ async def test_small_messages_of_one_tick_are_one_write(monkeypatch: pytest.Monk
     assert len(writes) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [100_000])
 async def test_a_flood_to_a_slow_reader_is_bounded_ordered_and_whole(number: int) -> None:
     class Queueing(Recorder):

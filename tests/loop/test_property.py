@@ -618,6 +618,7 @@ def shown(told: list[Event]) -> list[str]:
     return [turn for turn in turns if turn]
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(plans)
 def test_i2_every_call_has_exactly_one_result_in_call_order(plan: Plan) -> None:

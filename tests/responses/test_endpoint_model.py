@@ -126,6 +126,7 @@ async def test_r1_r2_a_dialect_and_its_next_turn(
 _OPENAI = (_DIALECTS / "openai.sse").read_bytes()
 
 
+@pytest.mark.long
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(1, len(_OPENAI) - 1), max_size=12))
 def test_r5_wherever_the_network_cuts_the_parts_are_the_same(cuts: list[int]) -> None:

@@ -113,6 +113,7 @@ def test_a_block_without_an_end_is_cut(text: str) -> None:
     assert all(isinstance(block, Prose) and len(block.source) <= 2 * LONGEST_BLOCK for block in finished)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "line",
     [

@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from vscode.editor import PERMISSIONS, TOOLS, Chat, editor_in, image, returned, tool
 
 _SKIP = "The user chose to skip the tool call, they want to proceed without running it"
@@ -50,6 +52,7 @@ async def test_h1_t1_t3_t9_t13_a_conversation_with_tools(tmp_path: Path) -> None
         assert "conversation-so-far" not in history
 
 
+@pytest.mark.long
 async def test_t18_t23_50_tools_over_several_rounds(tmp_path: Path) -> None:
     async with editor_in(tmp_path) as (editor, _):
         many = [tool(f"tool_{number}") for number in range(50)]
@@ -126,6 +129,7 @@ async def test_p1_p2_p3_p4_p8_permissions(tmp_path: Path) -> None:
         assert ran.read_text() == "x\n"
 
 
+@pytest.mark.long
 async def test_p6_without_permission_tools_the_policy_decides_and_is_told(tmp_path: Path) -> None:
     async with editor_in(tmp_path) as (editor, _):
         chat = Chat(editor, tools=TOOLS)
@@ -165,6 +169,7 @@ async def test_c2_c3_c4_c5_c10_cancel_in_every_state_then_the_next_prompt_has_it
         assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.long
 async def test_h9_h10_i3_several_requests_in_two_conversations(tmp_path: Path) -> None:
     async with editor_in(tmp_path) as (editor, _):
         chats = [Chat(editor), Chat(editor)]
@@ -188,6 +193,7 @@ async def test_h9_h10_i3_several_requests_in_two_conversations(tmp_path: Path) -
             assert history.count("[result:") == 1
 
 
+@pytest.mark.long
 async def test_t12_tools_that_change_are_known_before_the_agent_goes_on(tmp_path: Path) -> None:
     async with editor_in(tmp_path) as (editor, _):
         chat = Chat(editor)

@@ -147,6 +147,7 @@ async def _models(editor: Editor) -> list[str]:
     return [model["id"] for model in listed["models"]]
 
 
+@pytest.mark.long
 async def test_a_model_that_is_added_or_removed_is_told_without_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     async with editor_in(tmp_path) as (editor, _):
