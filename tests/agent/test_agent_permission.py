@@ -278,6 +278,7 @@ def test_an_action_without_a_name_is_called_by_its_kind() -> None:
     assert classify(ToolActivity("t"), ()).title == "other"
 
 
+@pytest.mark.long
 @given(hostile_text, hostile_text, hostile_text, hostile_text)
 def test_p9_what_is_shown_does_nothing_else(title: str, command: str, path: str, value: str) -> None:
     content = ({"type": "diff", "path": path, "oldText": command, "newText": value},)

@@ -313,6 +313,7 @@ def _all_output(told: str) -> str:
     return told.removeprefix("\n\n▸ make\n\n    ").replace("\n    ", "\n")
 
 
+@pytest.mark.long
 @given(
     st.lists(hostile_text, max_size=5),
     hostile_text,

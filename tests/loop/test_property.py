@@ -625,6 +625,7 @@ def test_i2_every_call_has_exactly_one_result_in_call_order(plan: Plan) -> None:
     run(tell(plan))
 
 
+@pytest.mark.long
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(plans)
 def test_i4_nothing_runs_that_was_refused_or_that_nobody_approved(plan: Plan) -> None:

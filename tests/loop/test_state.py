@@ -47,6 +47,7 @@ _json = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(
     st.sampled_from(WRITTEN),
     st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=4),

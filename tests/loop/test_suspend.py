@@ -49,6 +49,7 @@ def half_of_a_run(half: str, saved: Path) -> dict[str, object]:
     return said
 
 
+@pytest.mark.long
 def test_a_run_that_waits_for_an_approval_is_saved_and_continued_in_a_new_process(tmp_path: Path) -> None:
     saved = tmp_path / "run.json"
     first = half_of_a_run("start", saved)

@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.backends.responses.call_ids import CallIds, wire_ids
@@ -24,6 +25,7 @@ _WIRE = st.one_of(
 )
 
 
+@pytest.mark.long
 @given(st.lists(_WIRE, max_size=10))
 def test_r4_every_id_is_legal_leads_back_and_never_comes_twice(originals: list[str]) -> None:
     ids = CallIds()

@@ -26,6 +26,7 @@ sys.exit(asyncio.run(play_tour(Screen(Console(file=sys.stdout)), SystemClock(), 
 """
 
 
+@pytest.mark.long
 def test_the_tour_without_a_terminal(tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "dragoman", "demo"],

@@ -4,7 +4,11 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from terminal_screen import DEADLINE, Folder
+
+pytestmark = pytest.mark.long
 
 _ECHO = {"do": [{"say": "# You said\n**${prompt}**."}]}
 _WRITE = {"call": "write_file", "input": {"path": "new.txt", "content": "hello\n"}}
