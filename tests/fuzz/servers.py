@@ -20,6 +20,7 @@ Ask: TypeAlias = Callable[[bytes], Coroutine[object, object, None]]
 _DEADLINE = 10.0
 _METHODS = ("POST", "GET", "DELETE", "OPTIONS", "PUT")
 _SERVER_ERRORS = range(500, 600)
+_HANDSHAKE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26"}}'
 
 
 @contextmanager
@@ -103,17 +104,26 @@ async def tool_serving() -> AsyncIterator[Ask]:
         }
         head = f"POST /{path} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in named.items())
 
-        async def post(data: bytes) -> None:
+        async def post(data: bytes, session: bytes = b"") -> bytes:
+            """The head of the answer, in or without a session."""
             reader, writer = await asyncio.open_connection(host, int(port))
             try:
-                writer.write(f"{head}content-length: {len(data)}\r\n\r\n".encode() + data)
+                writer.write(head.encode() + session + f"content-length: {len(data)}\r\n\r\n".encode() + data)
                 async with asyncio.timeout(_DEADLINE):
-                    status = await reader.readline()
+                    answer = await reader.readuntil(b"\r\n\r\n")
             finally:
                 writer.close()
-            assert not status.startswith(b"HTTP/1.1 5"), status
-            assert status.startswith(b"HTTP/1.1 "), status
+            assert not answer.startswith(b"HTTP/1.1 5"), answer
+            assert answer.startswith(b"HTTP/1.1 "), answer
+            return answer
 
-        yield post
+        opened = await post(_HANDSHAKE)
+        (session,) = [line for line in opened.splitlines(keepends=True) if line.startswith(b"mcp-session-id")]
+
+        async def post_both(data: bytes) -> None:
+            await post(data)
+            await post(data, session)
+
+        yield post_both
     finally:
         await server.close()

@@ -28,6 +28,8 @@ from dragoman.backends.agent.narrator import Narrator
 from dragoman.backends.agent.permission import choose, classify, describe, permission_call
 from dragoman.backends.agent.saving import SavedError, load_conversation, save_conversation
 from dragoman.backends.agent.tokens import CallName, MarkerName, Tokens
+from dragoman.backends.agent.toolserver.session import Refuse, Respond, Session
+from dragoman.backends.agent.toolserver.wire import read_messages
 from dragoman.backends.responses.events import Answer
 from dragoman.backends.responses.retries import retry_after_seconds
 from dragoman.backends.responses.sse import Event, EventTooLarge, SseReader
@@ -36,6 +38,7 @@ from dragoman.config import ConfigError, load, narrowed
 from dragoman.frontends.vscode.protocol import decode_chat_request
 from dragoman.jsonrpc.framing import Line, LineSplitter, Oversized
 from dragoman.jsonrpc.messages import (
+    ErrorResponse,
     Notification,
     Request,
     Response,
@@ -103,6 +106,27 @@ def _split(pieces: list[bytes] | Iterator[bytes]) -> list[Line]:
     splitter = LineSplitter(limit=_SMALL_LIMIT * 10)
     lines = [line for piece in pieces for line in splitter.feed(piece)]
     return lines + splitter.end()
+
+
+def mcp_lines(data: bytes) -> None:
+    """An agent's talk with the tool server, from its first line on."""
+    session = Session("dragoman")
+    for line in data.split(b"\n"):
+        read = read_messages(line, takes_batches=session.takes_batches)
+        for message in read if isinstance(read, list) else [read]:
+            if isinstance(message, Notification):
+                session.notification(message)
+            if not isinstance(message, Request):
+                continue
+            era = session.era
+            action = session.request(message)
+            assert era in (None, session.era)
+            if isinstance(action, Refuse):
+                assert isinstance(parse(session.error(message.id, action)), ErrorResponse)
+            elif isinstance(action, Respond):
+                answer = parse(session.response(message.id, action.result))
+                assert isinstance(answer, Response)
+                assert answer.id == message.id
 
 
 # --- What an agent says. ---------------------------------------------------------------------------------------------
@@ -407,6 +431,7 @@ TARGETS: dict[str, Target] = {
         check.__name__: _alone(check)
         for check in (
             jsonrpc_lines,
+            mcp_lines,
             acp_messages,
             server_sent_events,
             response_events,

@@ -1,31 +1,57 @@
-"""A bridge that only writes down what it is told, and agents that are the MCP library's own client."""
+"""A bridge that only writes down what it is told, and agents that are the official MCP library's own client."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
+import anyio
 import httpx2
+import mcp_types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp import Client, StdioServerParameters
 from mcp.client.session import IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
 
 from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolAnswer, ToolServer
 from dragoman.backends.agent.toolserver.service import Service
 from dragoman.lm import JsonObject, TextPart, ToolDefinition
 from virtual_clock import VirtualClock
 
-__all__ = ["LINKS", "Bridge", "Link", "PatientClock", "connected", "soon", "text", "texts", "tool"]
+__all__ = [
+    "LINKS",
+    "Bridge",
+    "Link",
+    "PatientClock",
+    "attached",
+    "connected",
+    "http_client",
+    "soon",
+    "text",
+    "texts",
+    "tool",
+]
 
 _T = TypeVar("_T")
+_Streams = tuple[
+    MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
+]
 
 # Longer than anything here takes on a busy machine. It is only reached by a test that fails.
 _DEADLINE = 10.0
+# To read the certificates of the machine takes longer than most tests here, and nobody shows one.
+_NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 async def soon(work: Awaitable[_T]) -> _T:
     return await asyncio.wait_for(work, _DEADLINE)
+
+
+def http_client(headers: dict[str, str] | None = None) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(headers=headers, timeout=_DEADLINE, verify=_NO_CERTIFICATES)
 
 
 def tool(name: str, description: str = "", schema: JsonObject | None = None) -> ToolDefinition:
@@ -134,7 +160,36 @@ async def connected(
             yield client
         return
     url, headers = bridge.endpoint.http()
-    async with httpx2.AsyncClient(headers=headers, timeout=_DEADLINE) as http:
+    async with http_client(headers) as http:
         transport = streamable_http_client(url, http_client=http, max_sse_event_size=largest_event)
         async with Client(transport, mode=link.mode, message_handler=handle) as client:
             yield client
+
+
+def attached(endpoint: Endpoint) -> Client:
+    """An agent on the socket itself, without a relay between."""
+    return Client(_on_socket(endpoint))
+
+
+@asynccontextmanager
+async def _on_socket(endpoint: Endpoint) -> AsyncIterator[_Streams]:
+    reader, writer = await asyncio.open_unix_connection(endpoint.addresses.socket, limit=2**26)
+    writer.write(endpoint.token.encode() + b"\n")
+    arriving, arrived = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    leaving, left = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def receive() -> None:
+        async for line in reader:
+            await arriving.send(SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(line)))
+
+    async def send() -> None:
+        async for item in left:
+            writer.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+
+    async with anyio.create_task_group() as both, arriving, arrived, leaving, left:
+        both.start_soon(receive)
+        both.start_soon(send)
+        yield arrived, leaving
+        both.cancel_scope.cancel()
+    writer.close()
+    await writer.wait_closed()

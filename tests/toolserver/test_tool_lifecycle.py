@@ -12,17 +12,19 @@ import pytest
 import uvloop
 from mcp import MCPError
 
-from dragoman.backends.agent.toolserver import ToolServer
-from toolserver.harness import LINKS, Bridge, connected, soon, text, texts, tool
+from dragoman.backends.agent.toolserver import ToolServer, over_socket
+from toolserver.harness import LINKS, Bridge, connected, http_client, soon, text, texts, tool
 
 
 def _count(folder: Path | str) -> int:
     return len(list(Path(folder).iterdir()))
 
 
-async def test_nothing_of_the_library_is_loaded_before_a_server_starts() -> None:
+async def test_nothing_of_a_web_framework_is_loaded() -> None:
     code = (
-        "import sys, dragoman.backends.agent.toolserver\n"
+        "import asyncio, sys\n"
+        "from dragoman.backends.agent.toolserver import ToolServer\n"
+        "asyncio.run(ToolServer().start())\n"
         "print(sorted({'mcp', 'mcp_types', 'uvicorn', 'starlette', 'anyio', 'pydantic'} & set(sys.modules)))"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
@@ -55,7 +57,7 @@ async def test_closing_leaves_no_task_socket_file_or_process() -> None:
                 # A socket is closed without waiting for its last words to be read.
                 assert link.transport == "stdio"
     assert not folder.exists()
-    async with httpx2.AsyncClient() as http:
+    async with http_client() as http:
         for url in urls:
             with pytest.raises(httpx2.ConnectError):
                 await http.post(url)
@@ -91,6 +93,12 @@ async def test_an_endpoint_closes_to_the_end_when_nobody_waits_for_it() -> None:
     assert asyncio.all_tasks() - tasks <= {closing}
 
 
+def _too_deep(folder: Path) -> Path:
+    deep = folder / ("x" * 200)
+    deep.mkdir()
+    return deep
+
+
 async def test_a_server_that_cannot_start_leaves_nothing_and_may_be_started_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -98,12 +106,8 @@ async def test_a_server_that_cannot_start_leaves_nothing_and_may_be_started_agai
     descriptors = _count("/dev/fd")
     server = ToolServer()
     with monkeypatch.context() as broken:
-
-        async def refuse(*_: object, **__: object) -> None:
-            raise OSError("no sockets left")
-
-        broken.setattr(asyncio, "start_unix_server", refuse)
-        with pytest.raises(OSError, match="no sockets left"):
+        broken.setattr(over_socket, "socket_folder", lambda _name: _too_deep(tmp_path))
+        with pytest.raises(OSError, match="path too long"):
             await server.start()
     assert _count(tmp_path) == 0
     assert _count("/dev/fd") == descriptors

@@ -6,7 +6,7 @@ from string import ascii_letters
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dragoman.backends.agent.toolserver import naming
+from dragoman.backends import tool_names
 from dragoman.backends.agent.toolserver.naming import (
     SERVER_NAME_LENGTH,
     TOOL_NAME_LENGTH,
@@ -68,7 +68,7 @@ def test_names_that_look_made_are_made_anew() -> None:
 
 
 def test_names_whose_suffixes_are_the_same_get_longer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(naming, "_DIGITS", 1)
+    monkeypatch.setattr(tool_names, "_DIGITS", 1)
     names = ["a" + "." * count for count in range(1, 13)]
     offered = offered_names(names)
     assert len(set(offered.values())) == len(names)

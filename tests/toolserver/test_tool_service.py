@@ -1,16 +1,15 @@
-"""What the service does whatever carries it: the library's client, connected in memory."""
+"""What the service does whatever carries it: the official library's client, on the socket."""
 
 import asyncio
 import logging
 
 import mcp_types
 import pytest
-from mcp import Client
 
 from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolAnswer, ToolServer
 from dragoman.backends.agent.toolserver.calls import MAX_OPEN_CALLS
 from dragoman.lm import DataPart, JsonObject, TextPart
-from toolserver.harness import Bridge, PatientClock, soon, text, texts, tool
+from toolserver.harness import Bridge, PatientClock, attached, soon, text, texts, tool
 
 
 async def _put_off(
@@ -25,7 +24,7 @@ async def _put_off(
 
 async def test_t17_a_person_takes_eight_hours(server: ToolServer, clock: PatientClock) -> None:
     bridge = Bridge.of(server, tool("ask"))
-    async with Client(bridge.service.server) as agent:
+    async with attached(bridge.endpoint) as agent:
         asked = asyncio.ensure_future(agent.call_tool("ask", {}))
         call = await bridge.call()
         for _ in range(8 * 240):
@@ -42,7 +41,7 @@ async def test_t11_a_tool_is_listed_under_a_legal_name_and_called_under_its_own(
         tool("n" * 90),
         tool("plain", "Others are unaffected", {"type": "object", "properties": {"input": {}}}),
     )
-    async with Client(bridge.service.server) as agent:
+    async with attached(bridge.endpoint) as agent:
         dotted, long, plain = (await agent.list_tools()).tools
         assert dotted.title == "files.read"
         assert (plain.name, plain.title) == ("plain", None)
@@ -68,7 +67,7 @@ async def test_t11_a_tool_is_listed_under_a_legal_name_and_called_under_its_own(
 async def test_t10_a_tool_without_a_schema_is_listed_beside_others(server: ToolServer) -> None:
     schema: JsonObject = {"type": "object", "properties": {"a": {"type": "null"}}, "required": ["a"]}
     bridge = Bridge.of(server, tool("bare"), tool("full", "", schema))
-    async with Client(bridge.service.server) as agent:
+    async with attached(bridge.endpoint) as agent:
         bare, full = (await agent.list_tools()).tools
     assert bare.input_schema == {"type": "object", "properties": {}}
     assert full.input_schema == schema
@@ -76,7 +75,7 @@ async def test_t10_a_tool_without_a_schema_is_listed_beside_others(server: ToolS
 
 async def test_t25_only_an_agent_with_a_limit_sees_the_tool_that_waits(server: ToolServer) -> None:
     bridge = Bridge.of(server, tool("ask"))
-    async with Client(bridge.service.server) as agent:
+    async with attached(bridge.endpoint) as agent:
         assert [each.name for each in (await agent.list_tools()).tools] == ["ask"]
         assert (await agent.call_tool("wait_for_result", {"ticket": 1})).is_error
     assert bridge.calls.empty()
@@ -84,7 +83,7 @@ async def test_t25_only_an_agent_with_a_limit_sees_the_tool_that_waits(server: T
 
 async def test_t25_a_consumers_tool_with_that_name_is_offered_under_another(server: ToolServer) -> None:
     bridge = Bridge.of(server, tool("wait_for_result"), limit=300)
-    async with Client(bridge.service.server) as agent:
+    async with attached(bridge.endpoint) as agent:
         theirs, ours = (await agent.list_tools()).tools
         assert ours.name == "wait_for_result"
         asked = asyncio.ensure_future(agent.call_tool(theirs.name, {}))
@@ -98,7 +97,7 @@ async def test_t25_an_answer_that_comes_between_two_requests_waits_for_the_ticke
     server: ToolServer, clock: PatientClock
 ) -> None:
     bridge = Bridge.of(server, tool("ask"), limit=120)
-    async with Client(bridge.service.server) as agent:
+    async with attached(bridge.endpoint) as agent:
         asked = asyncio.ensure_future(agent.call_tool("ask", {}))
         call = await bridge.call()
         assert "ticket 1" in await _put_off(asked, clock, 100)
@@ -117,7 +116,7 @@ async def test_t25_an_unknown_ticket_is_an_error_result(
     server: ToolServer, clock: PatientClock, ticket: object
 ) -> None:
     bridge = Bridge.of(server, tool("ask"), limit=120)
-    async with Client(bridge.service.server) as agent:
+    async with attached(bridge.endpoint) as agent:
         asked = asyncio.ensure_future(agent.call_tool("ask", {}))
         call = await bridge.call()
         await _put_off(asked, clock, 100)
@@ -132,7 +131,7 @@ async def test_t25_a_ticket_is_worth_nothing_in_another_conversation(
     server: ToolServer, clock: PatientClock
 ) -> None:
     bridge, other = Bridge.of(server, tool("ask"), limit=120), Bridge.of(server, tool("ask"), limit=120)
-    async with Client(bridge.service.server) as agent, Client(other.service.server) as stranger:
+    async with attached(bridge.endpoint) as agent, attached(other.endpoint) as stranger:
         asked = asyncio.ensure_future(agent.call_tool("ask", {}))
         call = await bridge.call()
         await _put_off(asked, clock, 100)
@@ -143,7 +142,7 @@ async def test_t25_a_ticket_is_worth_nothing_in_another_conversation(
 
 async def test_t16_giving_up_on_a_ticket_withdraws_the_call(server: ToolServer, clock: PatientClock) -> None:
     bridge = Bridge.of(server, tool("ask"), limit=120)
-    async with Client(bridge.service.server) as agent:
+    async with attached(bridge.endpoint) as agent:
         asked = asyncio.ensure_future(agent.call_tool("ask", {}))
         call = await bridge.call()
         await _put_off(asked, clock, 100)
@@ -158,7 +157,7 @@ async def test_t25_an_agent_that_asks_again_while_it_waits_is_answered_once(
     server: ToolServer, clock: PatientClock
 ) -> None:
     bridge = Bridge.of(server, tool("ask"), limit=120)
-    async with Client(bridge.service.server) as agent:
+    async with attached(bridge.endpoint) as agent:
         asked = asyncio.ensure_future(agent.call_tool("ask", {}))
         call = await bridge.call()
         await _put_off(asked, clock, 100)
@@ -176,7 +175,7 @@ async def test_t25_an_answer_that_comes_with_the_limit_is_not_lost(
     server: ToolServer, clock: PatientClock, rounds: int
 ) -> None:
     bridge = Bridge.of(server, tool("ask"), limit=20)
-    async with Client(bridge.service.server) as agent:
+    async with attached(bridge.endpoint) as agent:
         asked = asyncio.ensure_future(agent.call_tool("ask", {}))
         call = await bridge.call()
         await clock.pass_seconds(15)
@@ -211,7 +210,7 @@ async def test_a_bridge_that_fails_becomes_an_error_result(
 
     endpoint = server.endpoint("c", name="dragoman", on_call=fail, on_withdrawn=print, on_listed=lambda: None)
     endpoint.set_tools((tool("ask"),))
-    async with Client(server._services[endpoint].server) as agent:
+    async with attached(endpoint) as agent:
         failed = await soon(agent.call_tool("ask", {}))
     assert failed.is_error
     assert texts(failed) == ["The call failed inside the tool server: RuntimeError: no bridge"]
@@ -220,18 +219,29 @@ async def test_a_bridge_that_fails_becomes_an_error_result(
 
 async def test_an_answer_that_cannot_be_written_becomes_an_error_result(server: ToolServer) -> None:
     bridge = Bridge.of(server, tool("ask"))
+    async with attached(bridge.endpoint) as agent:
+        asked = asyncio.ensure_future(agent.call_tool("ask", {}))
+        bridge.answer(await bridge.call(), ToolAnswer(structured={"no": object()}))
+        assert (await soon(asked)).is_error
+
+
+async def test_an_answer_too_deep_for_an_agents_parser_arrives_as_text(server: ToolServer) -> None:
+    bridge = Bridge.of(server, tool("ask"))
     deep: JsonObject = {}
     for _ in range(500):
         deep = {"": deep}
-    async with Client(bridge.service.server) as agent:
+    async with attached(bridge.endpoint) as agent:
         asked = asyncio.ensure_future(agent.call_tool("ask", {}))
         bridge.answer(await bridge.call(), ToolAnswer((DataPart.json(deep),)))
-        assert (await soon(asked)).is_error
+        result = await soon(asked)
+    assert not result.is_error
+    assert result.structured_content is None
+    assert [block.type for block in result.content] == ["resource"]
 
 
 async def test_more_calls_than_may_be_open_are_refused_with_a_result(server: ToolServer) -> None:
     bridge = Bridge.of(server, tool("ask"))
-    async with Client(bridge.service.server) as agent:
+    async with attached(bridge.endpoint) as agent:
         asked = [asyncio.ensure_future(agent.call_tool("ask", {})) for _ in range(MAX_OPEN_CALLS)]
         calls = [await bridge.call() for _ in asked]
         refused = await soon(agent.call_tool("ask", {}))
@@ -261,7 +271,7 @@ async def test_t27_waiting_for_an_agent_that_lists_and_for_one_that_does_not(
     await clock.pass_seconds(31)
     assert not await soon(waiting)
     waiting = asyncio.ensure_future(bridge.endpoint.wait_listed(30))
-    async with Client(bridge.service.server) as agent:
+    async with attached(bridge.endpoint) as agent:
         await agent.list_tools()
     assert await soon(waiting)
     assert (bridge.endpoint.listed.count, bridge.endpoint.listed.at) == (1, 31)

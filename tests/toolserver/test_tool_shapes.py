@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dragoman.backends.agent.toolserver.offer import offer
-from dragoman.backends.agent.toolserver.shapes import MAX_SCHEMA_DEPTH, legal_schema, unwrapped
+from dragoman.backends.tool_shapes import MAX_SCHEMA_DEPTH, legal_schema, unwrapped
 from dragoman.lm import JsonObject, ToolDefinition
 
 _values = st.recursive(
@@ -155,3 +155,22 @@ def test_whatever_is_given_as_a_schema_becomes_one_that_mcp_takes(schema: JsonOb
     properties = legal["properties"]
     assert isinstance(properties, dict)
     assert all(isinstance(value, dict | bool) for value in properties.values())
+
+
+def test_what_would_have_arguments_repeated_in_headers_is_left_out_wherever_it_stands() -> None:
+    routed: JsonObject = {"type": "string", "x-mcp-header": "Region"}
+    schema: JsonObject = {
+        "properties": {"a": routed, "b": {"items": routed}, "x-mcp-header": {"type": "integer"}},
+        "x-mcp-header": "Root",
+        "$defs": {"c": {"allOf": [routed], "default": {"x-mcp-header": "a value"}}},
+    }
+    left: JsonObject = {"type": "string"}
+    for alternatives in ({}, {"anyOf": [routed]}):
+        legal, wrapped = legal_schema({**schema, **alternatives})
+        properties = legal["properties"]
+        assert isinstance(properties, dict)
+        inner = properties["input"] if wrapped else legal
+        assert inner["properties"] == {"a": left, "b": {"items": left}, "x-mcp-header": {"type": "integer"}}
+        assert "x-mcp-header" not in inner
+        assert inner.get("anyOf", [left]) == [left]
+        assert legal["$defs"] == {"c": {"allOf": [left], "default": {"x-mcp-header": "a value"}}}

@@ -38,8 +38,8 @@ class _Raw:
     async def is_cut_off(self) -> bool:
         return await soon(self.reader.read()) == b""
 
-    async def initialize(self) -> None:
-        self.writer.write(_line("initialize", _INITIALIZE))
+    async def initialize(self, version: str = "2025-06-18") -> None:
+        self.writer.write(_line("initialize", {**_INITIALIZE, "protocolVersion": version}))
         assert "result" in await self.read()
         self.writer.write(_line("notifications/initialized", number=None))
 
@@ -53,11 +53,6 @@ async def _connected(bridge: Bridge, opening: bytes | None = None) -> AsyncItera
     finally:
         writer.close()
         await writer.wait_closed()
-
-
-@pytest.fixture
-async def bridge(server: ToolServer) -> Bridge:
-    return Bridge.of(server, tool("ask"))
 
 
 async def test_t15_only_the_owner_can_reach_the_socket(bridge: Bridge) -> None:
@@ -116,6 +111,89 @@ async def test_lines_that_are_no_messages_are_skipped(bridge: Bridge) -> None:
         assert (await raw.read())["id"] == 2
 
 
+async def test_a_line_that_names_a_request_but_is_none_is_answered_with_what_is_wrong(bridge: Bridge) -> None:
+    async with _connected(bridge) as raw:
+        await raw.initialize()
+        raw.writer.write(b'{"jsonrpc":"1.0","id":5,"method":"ping"}\n')
+        answer = await raw.read()
+        assert answer["id"] == 5
+        error = answer["error"]
+        assert isinstance(error, dict)
+        assert error["code"] == -32600
+
+
+async def test_a_batch_is_answered_with_one_line_when_all_of_it_is_known(bridge: Bridge) -> None:
+    async with _connected(bridge) as raw:
+        await raw.initialize("2025-03-26")
+        batch = [
+            _line("tools/call", {"name": "ask"}, number=2),
+            _line("ping", number=3),
+            _line("tools/call", {"name": "ask"}, number=4),
+            _line("notifications/initialized", number=None),
+        ]
+        raw.writer.write(b"[" + b",".join(line.rstrip() for line in batch) + b"]\n" + _line("ping", number=5))
+        # Others do not wait for it.
+        assert (await raw.read())["id"] == 5
+        first, second = await bridge.call(), await bridge.call()
+        raw.writer.write(_line("notifications/cancelled", {"requestId": 4}, number=None))
+        assert await soon(bridge.withdrawn.get()) == second.key
+        bridge.answer(first, text("yes"))
+        answered = json.decode(await soon(raw.reader.readuntil(b"\n")))
+        assert isinstance(answered, list)
+        # "SHOULD … not send a response for the cancelled request".
+        assert [each["id"] for each in answered] == [3, 2]
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
+async def test_later_revisions_have_no_batches(bridge: Bridge, version: str) -> None:
+    async with _connected(bridge) as raw:
+        await raw.initialize(version)
+        raw.writer.write(b"[" + _line("ping", number=2).rstrip() + b"]\n" + _line("ping", number=3))
+        assert (await raw.read())["id"] == 3
+
+
+async def test_a_connection_may_be_of_either_era_and_stays_in_it(bridge: Bridge) -> None:
+    meta: JsonObject = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    async with _connected(bridge) as raw:
+        raw.writer.write(_line("server/discover", {"_meta": meta}))
+        assert "result" in await raw.read()
+        raw.writer.write(_line("initialize", _INITIALIZE, number=2))
+        assert "error" in await raw.read()
+    async with _connected(bridge) as raw:
+        await raw.initialize()
+        raw.writer.write(_line("server/discover", {"_meta": meta}, number=2))
+        assert "error" in await raw.read()
+
+
+async def test_who_does_not_read_is_not_served_and_loses_nothing(server: ToolServer) -> None:
+    bridge = Bridge.of(server, *(tool(f"tool_{number}", "x" * 10_000) for number in range(100)))
+    async with _connected(bridge) as other:
+        await other.initialize()
+        async with _connected(bridge) as raw:
+            await raw.initialize()
+            transport = raw.writer.transport
+            assert isinstance(transport, asyncio.ReadTransport)
+            transport.pause_reading()
+            for number in range(20):
+                raw.writer.write(_line("tools/list", number=number + 2))
+            assert await soon(bridge.endpoint.wait_listed(60))
+            other.writer.write(_line("ping", number=2))
+            assert (await other.read())["id"] == 2
+            assert bridge.listed < 10
+            # Twice the same is one announcement, and it comes when there is room.
+            bridge.endpoint.set_tools((tool("one"),))
+            bridge.endpoint.set_tools((tool("another"),))
+            transport.resume_reading()
+            messages = [await raw.read() for _ in range(21)]
+    assert [message["id"] for message in messages if "id" in message] == list(range(2, 22))
+    assert [message["method"] for message in messages if "method" in message] == [
+        "notifications/tools/list_changed"
+    ]
+
+
 async def test_f16_half_of_a_surrogate_pair_in_arguments_is_replaced(bridge: Bridge) -> None:
     async with _connected(bridge) as raw:
         await raw.initialize()
@@ -152,7 +230,7 @@ async def test_a_session_that_has_ended_is_forgotten(server: ToolServer, bridge:
         raw.writer.write(_line("tools/list", number=2))
         assert (await raw.read())["id"] == 2
         assert len(bridge.service._listeners) == 1
-    await soon(asyncio.gather(*connections))
+    await soon(connections.until_empty(10))
     assert not bridge.service._listeners
 
 

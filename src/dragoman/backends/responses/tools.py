@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.backends.agent.toolserver.naming import offered_names
-from dragoman.backends.agent.toolserver.shapes import legal_schema, unwrapped
+from dragoman.backends.tool_names import legal_names
+from dragoman.backends.tool_shapes import legal_schema, unwrapped
 from dragoman.lm import JsonObject, LanguageModelError, Request, ToolCallPart
 from dragoman.lm.json import decode, encode_text
 
@@ -31,7 +31,7 @@ class FunctionTools:
         answered = (result.name for message in request.messages for result in message.results if result.name)
         # Those that are offered first: a name depends on itself alone unless two are spelled alike.
         names = dict.fromkeys((*(tool.name for tool in tools), *called, *answered))
-        self._wire_names = offered_names(names, length=_NAME_LENGTH)
+        self._wire_names = legal_names(names, _NAME_LENGTH)
         self._names = {wire: name for name, wire in self._wire_names.items()}
         self._schemas = {tool.name: legal_schema(tool.input_schema) for tool in tools}
         self._features = request.consumer.features

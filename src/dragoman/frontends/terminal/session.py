@@ -37,8 +37,8 @@ __all__ = ["Session", "context_keys"]
 
 _log = logging.getLogger(__name__)
 
-# The tool server with all of MCP: most of a second, the first time.
-_NEEDED_BY_AGENTS = "dragoman.backends.agent.toolserver.service"
+# All that serves an agent: some tenths of a second, the first time.
+_NEEDED_BY_AGENTS = "dragoman.backends.agent.model"
 
 
 def context_keys(

@@ -5,8 +5,9 @@ sees are ours: a call to one is handed to the bridge (`on_call`), and held until
 hours later, because a person may be deciding.
 
 One `ToolServer` serves every conversation; each has an `Endpoint` with an address and a secret of its own, over HTTP on
-the loopback interface or, for agents without it, through a relay on their standard streams. Nothing of the MCP library
-is imported before a tool server starts, and nothing of it is visible outside this package.
+the loopback interface or, for agents without it, through a relay on their standard streams. `session` knows what MCP
+says, `service` what it is said about, `over_http` and `over_socket` how it gets here; over HTTP, `streamable` has a
+conversation's sessions, and `exchange` is HTTP for requests that wait.
 """
 
 from dragoman.backends.agent.toolserver.calls import PendingCall, ToolAnswer

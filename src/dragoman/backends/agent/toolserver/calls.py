@@ -63,6 +63,8 @@ class CallRefused(Exception):
 class Hold:
     """The right to an answer; one per call at a time."""
 
+    __slots__ = ("call", "outcome")
+
     def __init__(self, call: PendingCall) -> None:
         self.call = call
         self.outcome: asyncio.Future[ToolAnswer | Ended] = asyncio.get_running_loop().create_future()

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import base64
 
-import mcp_types
 import msgspec
 
 from dragoman.backends.agent.toolserver.calls import ToolAnswer
+from dragoman.backends.tool_shapes import is_deeper_than
 from dragoman.jsonrpc.text import mended
 from dragoman.lm import ContentPart, DataPart, JsonObject, TextPart, json
 
@@ -22,6 +22,7 @@ __all__ = [
     "MAX_RESULT_BYTES",
     "MAX_RESULT_PARTS",
     "MAX_STRUCTURED_BYTES",
+    "MAX_STRUCTURED_DEPTH",
     "MAX_TEXT_BYTES",
     "failure",
     "notice",
@@ -33,6 +34,8 @@ __all__ = [
 MAX_TEXT_BYTES = 512 * 1024
 # What JSON may have to be sent a second time, in the field of its own.
 MAX_STRUCTURED_BYTES = 128 * 1024
+# Agents built on the official library give up at some 200 levels, and then wait for ever.
+MAX_STRUCTURED_DEPTH = 64
 # All together; images are larger than text.
 MAX_RESULT_BYTES = 4 * 1024 * 1024
 # Each part costs something to carry, however small it is.
@@ -43,25 +46,23 @@ _JSON = "application/json"
 _TEXTUAL = ("application/javascript", "application/json", "application/xml", "application/yaml")
 
 
-def result(answer: ToolAnswer) -> mcp_types.CallToolResult:
+def result(answer: ToolAnswer) -> JsonObject:
     parts = _bounded(tuple(part for part in answer.content if _is_for_model(part)))
     structured = answer.structured if answer.structured is not None else _only_object(parts)
-    if structured is not None and len(json.encode(structured)) > MAX_STRUCTURED_BYTES:
-        structured = None
-    return mcp_types.CallToolResult(
-        content=[_block(part, number) for number, part in enumerate(parts, 1)],
-        structured_content=structured,
-        is_error=answer.is_error,
-    )
+    blocks = [_block(part, number) for number, part in enumerate(parts, 1)]
+    sent: JsonObject = {"content": blocks, "isError": answer.is_error}
+    if structured is not None and _is_readable(structured):
+        sent["structuredContent"] = structured
+    return sent
 
 
-def notice(text: str) -> mcp_types.CallToolResult:
+def notice(text: str) -> JsonObject:
     """Something we say ourselves, in place of a result."""
-    return mcp_types.CallToolResult(content=[mcp_types.TextContent(text=text)])
+    return {"content": [{"type": "text", "text": mended(text)}], "isError": False}
 
 
-def failure(text: str) -> mcp_types.CallToolResult:
-    return mcp_types.CallToolResult(content=[mcp_types.TextContent(text=text)], is_error=True)
+def failure(text: str) -> JsonObject:
+    return {"content": [{"type": "text", "text": mended(text)}], "isError": True}
 
 
 def _is_for_model(part: ContentPart) -> bool:
@@ -82,27 +83,30 @@ def _only_object(parts: tuple[ContentPart, ...]) -> JsonObject | None:
             return None
 
 
-def _block(part: ContentPart, number: int) -> mcp_types.ContentBlock:
+def _is_readable(structured: JsonObject) -> bool:
+    # Where it is left out, the content says the same.
+    return len(json.encode(structured)) <= MAX_STRUCTURED_BYTES and not is_deeper_than(
+        MAX_STRUCTURED_DEPTH, structured
+    )
+
+
+def _block(part: ContentPart, number: int) -> JsonObject:
     match part:
         case TextPart(value=text):
             # Half of a surrogate pair could not be written, and the agent would wait for ever.
-            return mcp_types.TextContent(text=mended(text))
+            return {"type": "text", "text": mended(text)}
         case DataPart(mime_type=mime_type, data=data) if mime_type.startswith("image/"):
-            return mcp_types.ImageContent(data=_base64(data), mime_type=mime_type)
+            return {"type": "image", "data": _base64(data), "mimeType": mime_type}
         case DataPart(mime_type=mime_type, data=data) if mime_type.startswith("audio/"):
-            return mcp_types.AudioContent(data=_base64(data), mime_type=mime_type)
+            return {"type": "audio", "data": _base64(data), "mimeType": mime_type}
         case DataPart(mime_type=mime_type, data=data):
-            return mcp_types.EmbeddedResource(resource=_resource(mime_type, data, number))
+            return {"type": "resource", "resource": _resource(mime_type, data, number)}
 
 
-def _resource(
-    mime_type: str, data: bytes, number: int
-) -> mcp_types.TextResourceContents | mcp_types.BlobResourceContents:
-    uri = f"dragoman://result/{number}"
+def _resource(mime_type: str, data: bytes, number: int) -> JsonObject:
+    resource: JsonObject = {"uri": f"dragoman://result/{number}", "mimeType": mime_type}
     text = _text(mime_type, data)
-    if text is None:
-        return mcp_types.BlobResourceContents(uri=uri, mime_type=mime_type, blob=_base64(data))
-    return mcp_types.TextResourceContents(uri=uri, mime_type=mime_type, text=text)
+    return {**resource, "blob": _base64(data)} if text is None else {**resource, "text": text}
 
 
 def _text(mime_type: str, data: bytes) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dragoman.backends.agent.toolserver.naming import offered_names
-from dragoman.backends.agent.toolserver.shapes import legal_schema, unwrapped
+from dragoman.backends.tool_shapes import legal_schema, unwrapped
 from dragoman.lm import JsonObject, ToolDefinition
 
 __all__ = ["Offer", "OfferedTool", "offer"]

@@ -10,18 +10,29 @@ import asyncio
 import hashlib
 import logging
 import shutil
+from collections import deque
 from pathlib import Path
-from types import TracebackType
-from typing import Self
-
-import anyio
-import mcp_types
-from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from pydantic import ValidationError
+from typing import cast
 
 from dragoman.backends.agent.toolserver.folder import socket_folder
-from dragoman.backends.agent.toolserver.service import Service
-from dragoman.backends.agent.toolserver.wire import MAX_CONNECTIONS, MAX_MESSAGE_BYTES, Arrival, mended
+from dragoman.backends.agent.toolserver.service import Client, Reply, Service
+from dragoman.backends.agent.toolserver.session import Session
+from dragoman.backends.agent.toolserver.wire import (
+    MAX_CONNECTIONS,
+    MAX_MESSAGE_BYTES,
+    Group,
+    as_batch,
+    read_messages,
+)
+from dragoman.jsonrpc.framing import Line, LineSplitter, Oversized
+from dragoman.jsonrpc.messages import (
+    ErrorObject,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    encode_error,
+)
 
 __all__ = ["SocketListener"]
 
@@ -34,6 +45,8 @@ _TOKEN_SECONDS = 5.0
 _TOKEN_LENGTH = 43
 # How long what is written may take to leave us when a connection closes.
 _CLOSE_SECONDS = 1.0
+# Thousands of relays may come at once.
+_BACKLOG = 2_048
 
 
 class SocketListener:
@@ -42,7 +55,7 @@ class SocketListener:
         self._listening: asyncio.Server | None = None
         # By a digest of the token: how long a look-up takes says nothing about the token.
         self._services: dict[bytes, Service] = {}
-        self._connections: dict[asyncio.Task[None], Service | None] = {}
+        self._connections: Group[_Connection] = Group()
 
     @property
     def path(self) -> Path:
@@ -52,7 +65,9 @@ class SocketListener:
 
     async def start(self) -> None:
         self._folder = socket_folder(_NAME)
-        self._listening = await asyncio.start_unix_server(self._accept, self.path, limit=MAX_MESSAGE_BYTES)
+        self._listening = await asyncio.get_running_loop().create_unix_server(
+            lambda: _Connection(self), str(self.path), backlog=_BACKLOG
+        )
         self.path.chmod(_PRIVATE)
 
     def add(self, service: Service) -> None:
@@ -60,7 +75,9 @@ class SocketListener:
 
     async def remove(self, service: Service) -> None:
         self._services.pop(_digest(service.endpoint.token.encode()), None)
-        await _end([task for task, served in self._connections.items() if served is service])
+        # One round of the loop, in which answers that are ready get written.
+        await asyncio.sleep(0)
+        await _end([connection for connection in self._connections if connection.service is service])
 
     async def close(self) -> None:
         """Stop listening, cut off who has not said a token yet, and remove the folder."""
@@ -73,139 +90,220 @@ class SocketListener:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("a connection is handled in a task")
-        self._connections[task] = None
-        try:
-            service = await self._authenticated(reader)
-            if service is not None:
-                self._connections[task] = service
-                await _serve(service, reader, writer)
-        except asyncio.CancelledError:
-            # We are closing. The task has nobody to tell: asyncio would log it.
-            pass
-        except Exception:
-            _log.exception("a connection to the tool server failed")
-        finally:
-            del self._connections[task]
-            await _hang_up(writer)
+    # For the connections.
 
-    async def _authenticated(self, reader: asyncio.StreamReader) -> Service | None:
-        try:
-            async with asyncio.timeout(_TOKEN_SECONDS):
-                line = await reader.readexactly(_TOKEN_LENGTH + 1)
-        except (TimeoutError, asyncio.IncompleteReadError, OSError):
-            return None
-        service = self._services.get(_digest(line.removesuffix(b"\n")))
+    def opened(self, connection: _Connection) -> None:
+        self._connections.add(connection)
+
+    def closed(self, connection: _Connection) -> None:
+        self._connections.discard(connection)
+
+    def authenticated(self, token: bytes) -> Service | None:
+        service = self._services.get(_digest(token))
         if service is None:
             _log.warning("a connection to the tool server without a valid token was refused")
             return None
-        if sum(served is service for served in self._connections.values()) >= MAX_CONNECTIONS:
+        if sum(connection.service is service for connection in self._connections) >= MAX_CONNECTIONS:
             _log.warning("%s has %d connections already", service.endpoint.name, MAX_CONNECTIONS)
             return None
         return service
 
 
-async def _serve(service: Service, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    session = object()
-    try:
-        await service.server.run(
-            _Incoming(reader, session), _Outgoing(writer), service.server.create_initialization_options()
-        )
-    finally:
-        service.forget(session)
+class _Connection(asyncio.Protocol):
+    """One relay. It is the reply to each of its requests: a socket has one way back for all."""
+
+    __slots__ = (
+        "_arrived",
+        "_client",
+        "_is_clogged",
+        "_lines",
+        "_listener",
+        "_lost",
+        "_owed",
+        "_token",
+        "_transport",
+        "_watch",
+    )
+
+    def __init__(self, listener: SocketListener) -> None:
+        self._listener = listener
+        self._transport: asyncio.Transport | None = None
+        self._client: Client | None = None
+        self._token = bytearray()
+        self._watch: asyncio.TimerHandle | None = None
+        self._lines = LineSplitter(MAX_MESSAGE_BYTES)
+        # Lines that wait until what was answered before them is read.
+        self._arrived: deque[Line] = deque()
+        self._is_clogged = False
+        self._owed: dict[bytes, None] = {}
+        self._lost: asyncio.Future[None] | None = None
+
+    @property
+    def service(self) -> Service | None:
+        return None if self._client is None else self._client.service
+
+    async def end(self) -> None:
+        """Close, and wait until what was written has left; but not for somebody who does not read."""
+        if self._transport is None:
+            return
+        self._lost = asyncio.get_running_loop().create_future()
+        self._transport.close()
+        await asyncio.wait((self._lost,), timeout=_CLOSE_SECONDS)
+        if not self._lost.done():
+            self._transport.abort()
+            await asyncio.wait((self._lost,), timeout=_CLOSE_SECONDS)
+
+    # For the service.
+
+    def notify(self, message: bytes) -> None:
+        if not self._is_clogged:
+            self._write(message)
+
+    def announce(self, message: bytes) -> None:
+        if self._is_clogged:
+            self._owed[message] = None
+        else:
+            self._write(message)
+
+    def answer(self, message: bytes, code: int | None = None) -> None:  # noqa: ARG002 - it is in the message
+        self._write(message)
+
+    def drop(self, message: bytes) -> None:
+        """Nothing: "The receiver of a cancellation notification SHOULD … not send a response"."""
+
+    def _write(self, message: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(message)
+
+    # For the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's are no subclasses.
+        self._transport = cast("asyncio.Transport", transport)
+        self._watch = asyncio.get_running_loop().call_later(_TOKEN_SECONDS, self._transport.abort)
+        self._listener.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._client is None:
+            self._token += data
+            if len(self._token) <= _TOKEN_LENGTH:
+                return
+            opening, data = bytes(self._token[: _TOKEN_LENGTH + 1]), bytes(self._token[_TOKEN_LENGTH + 1 :])
+            self._token = bytearray()
+            if not self._is_admitted(opening.removesuffix(b"\n")):
+                return
+        self._arrived.extend(self._lines.feed(data))
+        self._go_on()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - the event loop's signature
+        self._transport = None
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._client is not None:
+            self._client.close()
+        self._listener.closed(self)
+        if self._lost is not None and not self._lost.done():
+            self._lost.set_result(None)
+
+    def pause_writing(self) -> None:
+        # Who does not read is not served: so what is answered cannot pile up.
+        self._is_clogged = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._is_clogged = False
+        while self._owed and not self._is_clogged:
+            self.announce(self._owed.popitem()[0])
+        self._go_on()
+        if not self._is_clogged and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _is_admitted(self, token: bytes) -> bool:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        service = self._listener.authenticated(token)
+        if service is None:
+            self._close()
+            return False
+        self._client = Client(service, Session(service.endpoint.name), self.announce)
+        return True
+
+    def _go_on(self) -> None:
+        while self._arrived and not self._is_clogged and self._transport is not None:
+            line = self._arrived.popleft()
+            if isinstance(line, Oversized):
+                _log.warning("a connection is closed: it sent a line of %d bytes", line.size)
+                self._arrived.clear()
+                self._close()
+            elif self._client is not None:
+                self._receive(self._client, line)
+
+    def _receive(self, client: Client, line: bytes) -> None:
+        read = read_messages(line, takes_batches=client.session.takes_batches)
+        if isinstance(read, Malformed):
+            _log.warning("a line that is no JSON-RPC message was ignored")
+            if read.request_id is not None:
+                self._write(encode_error(read.request_id, ErrorObject(read.code, read.reason)))
+        elif isinstance(read, list):
+            batch = _Batch(self, sum(isinstance(message, Request) for message in read))
+            for message in read:
+                _hand_on(client, message, batch)
+        else:
+            _hand_on(client, read, self)
+
+    def _close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
 
 
-async def _hang_up(writer: asyncio.StreamWriter) -> None:
-    writer.close()
-    try:
-        async with asyncio.timeout(_CLOSE_SECONDS):
-            await writer.wait_closed()
-    except (TimeoutError, OSError):
-        # Somebody who does not read what we have still to say, or is gone.
-        writer.transport.abort()
+class _Batch:
+    """The way back for the requests of one line: their answers leave together, as one line."""
+
+    __slots__ = ("_answers", "_connection", "_left")
+
+    def __init__(self, connection: _Connection, requests: int) -> None:
+        self._connection = connection
+        self._left = requests
+        self._answers: list[bytes] = []
+
+    def notify(self, message: bytes) -> None:
+        self._connection.notify(message)
+
+    def announce(self, message: bytes) -> None:
+        self._connection.announce(message)
+
+    def answer(self, message: bytes, code: int | None = None) -> None:  # noqa: ARG002 - it is in the message
+        self._answers.append(message)
+        self._one_less()
+
+    def drop(self, message: bytes) -> None:  # noqa: ARG002 - nobody waits for one
+        self._one_less()
+
+    def _one_less(self) -> None:
+        self._left -= 1
+        if not self._left and self._answers:
+            self._connection.answer(as_batch(self._answers))
 
 
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+def _hand_on(client: Client, message: Message, reply: Reply) -> None:
+    match message:
+        case Request():
+            client.request(message, reply)
+        case Notification():
+            client.notification(message)
+        case _:
+            # An answer, to a question that we did not ask.
+            pass
+
+
+async def _end(connections: list[_Connection]) -> None:
+    await asyncio.gather(*(connection.end() for connection in connections))
 
 
 def _digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
-
-
-class _Incoming:
-    """Messages from a socket, as the MCP library reads them."""
-
-    def __init__(self, reader: asyncio.StreamReader, session: object) -> None:
-        self._reader = reader
-        self._session = session
-
-    async def receive(self) -> SessionMessage | Exception:
-        while True:
-            try:
-                line = await self._reader.readuntil(b"\n")
-            except (asyncio.IncompleteReadError, OSError):
-                raise anyio.EndOfStream from None
-            except asyncio.LimitOverrunError:
-                _log.warning(
-                    "a connection is closed: it sent a line of more than %d bytes", MAX_MESSAGE_BYTES
-                )
-                raise anyio.EndOfStream from None
-            try:
-                message = mcp_types.jsonrpc_message_adapter.validate_json(mended(line), by_name=False)
-            except ValidationError:
-                _log.warning("a line that is no JSON-RPC message was ignored")
-                continue
-            return SessionMessage(message, ServerMessageMetadata(request_context=Arrival(self._session)))
-
-    async def aclose(self) -> None:
-        """Nothing: the socket is closed once, by whoever accepted it."""
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class _Outgoing:
-    """Messages to a socket, as the MCP library writes them."""
-
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        self._writer = writer
-
-    async def send(self, item: SessionMessage, /) -> None:
-        if self._writer.is_closing():
-            raise anyio.ClosedResourceError
-        self._writer.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-        try:
-            await self._writer.drain()
-        except OSError as error:
-            raise anyio.BrokenResourceError from error
-
-    async def aclose(self) -> None:
-        """Nothing: the socket is closed once, by whoever accepted it."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()

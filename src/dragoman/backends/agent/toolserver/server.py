@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING
 
 from dragoman.backends.agent.toolserver.calls import PendingCall
 from dragoman.backends.agent.toolserver.endpoint import Addresses, Endpoint
+from dragoman.backends.agent.toolserver.over_http import HttpListener
+from dragoman.backends.agent.toolserver.over_socket import SocketListener
+from dragoman.backends.agent.toolserver.service import Service
 from dragoman.clock import Clock, SystemClock
-
-if TYPE_CHECKING:
-    from dragoman.backends.agent.toolserver.over_http import HttpListener
-    from dragoman.backends.agent.toolserver.over_socket import SocketListener
-    from dragoman.backends.agent.toolserver.service import Service
 
 __all__ = ["ToolServer"]
 
@@ -30,7 +26,7 @@ class _Listeners:
         self.socket.add(service)
 
     async def remove(self, service: Service) -> None:
-        await service.close()
+        service.close()
         await asyncio.gather(self.http.remove(service), self.socket.remove(service))
 
     async def close(self) -> None:
@@ -47,14 +43,9 @@ class ToolServer:
         self._endings: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Listen. The first time in a process this takes a second, for the MCP library."""
+        """Listen."""
         if self._listeners is not None:
             raise RuntimeError("the tool server runs already")
-        # In a thread, so that whatever else this process does goes on meanwhile.
-        await asyncio.to_thread(import_module, f"{__package__}.service")
-        from dragoman.backends.agent.toolserver.over_http import HttpListener  # noqa: PLC0415 - as above
-        from dragoman.backends.agent.toolserver.over_socket import SocketListener  # noqa: PLC0415 - as above
-
         listeners = _Listeners(HttpListener(self._session_idle_seconds), SocketListener())
         try:
             await listeners.http.start()
@@ -77,8 +68,6 @@ class ToolServer:
         """A place for the tools of one conversation. `name` is what the agent calls the server."""
         if self._listeners is None:
             raise RuntimeError("the tool server does not run")
-        from dragoman.backends.agent.toolserver.service import Service  # noqa: PLC0415 - as above
-
         endpoint = Endpoint(
             conversation=conversation,
             name=name,

@@ -4,6 +4,9 @@ MCP wants an object at the top, and providers refuse alternatives there (`anyOf`
 that is no object. A schema that describes a plain object passes as it is, without the `$schema` and `$id` that make some
 validators look for a dialect or a document they do not have. Any other becomes the one property of an object; the
 arguments of a call are taken out of it again.
+
+Nowhere does a schema keep `x-mcp-header`, by which an MCP server has arguments repeated in HTTP headers, for those who
+route: there is nobody between an agent and us, and agents must drop a tool that has one in the wrong place.
 """
 
 from __future__ import annotations
@@ -12,9 +15,9 @@ from collections.abc import Callable
 
 from dragoman.lm import JsonObject
 
-__all__ = ["MAX_SCHEMA_DEPTH", "legal_schema", "unwrapped"]
+__all__ = ["MAX_SCHEMA_DEPTH", "is_deeper_than", "legal_schema", "unwrapped"]
 
-# Deeper ones cannot be written: the MCP library's serializer gives up at 255 levels, and would take the list along.
+# Deeper ones would take the list along: agents built on the official library give up reading at some 200 levels.
 MAX_SCHEMA_DEPTH = 64
 
 _INPUT = "input"
@@ -23,6 +26,7 @@ _ALTERNATIVES = frozenset(
     {"$dynamicRef", "$ref", "allOf", "anyOf", "const", "enum", "if", "not", "oneOf", "type"}
 )
 _DIALECT = frozenset({"$id", "$schema"})
+_ROUTING = "x-mcp-header"
 _DEFINITIONS = ("$defs", "definitions")
 # Keywords whose value is no schema, and keywords whose value is schemas by name.
 _VALUES = frozenset({"const", "default", "enum", "examples"})
@@ -31,7 +35,7 @@ _SCHEMAS_BY_NAME = frozenset({*_DEFINITIONS, "dependentSchemas", "patternPropert
 
 def legal_schema(schema: JsonObject | None) -> tuple[JsonObject, bool]:
     """The schema to offer, and whether arguments that fit it must be `unwrapped`."""
-    if schema is None or _is_deeper_than(MAX_SCHEMA_DEPTH, schema):
+    if schema is None or is_deeper_than(MAX_SCHEMA_DEPTH, schema):
         return {"type": "object", "properties": {}}, False
     if schema.get("type") in ("object", ["object"], ["object", "null"], ["null", "object"]):
         schema = {key: value for key, value in schema.items() if key != "type"}
@@ -91,7 +95,7 @@ def _without_base(reference: str, schema: JsonObject) -> str:
 
 
 def _with_references(schema: JsonObject, move: Callable[[str], str]) -> JsonObject:
-    """A copy in which every reference is moved; what only looks like one, in a value, is not."""
+    """A copy in which every reference is moved, and nothing routes; what only looks like it, in a value, stays."""
 
     def value_of(keyword: str, value: object) -> object:
         if keyword in ("$ref", "$dynamicRef") and isinstance(value, str):
@@ -105,16 +109,19 @@ def _with_references(schema: JsonObject, move: Callable[[str], str]) -> JsonObje
     def copied(value: object) -> object:
         match value:
             case dict():
-                return {keyword: value_of(keyword, each) for keyword, each in value.items()}
+                return schema_of(value)
             case list():
                 return [copied(each) for each in value]
             case _:
                 return value
 
-    return {keyword: value_of(keyword, value) for keyword, value in schema.items()}
+    def schema_of(value: JsonObject) -> JsonObject:
+        return {keyword: value_of(keyword, each) for keyword, each in value.items() if keyword != _ROUTING}
+
+    return schema_of(schema)
 
 
-def _is_deeper_than(levels: int, value: object) -> bool:
+def is_deeper_than(levels: int, value: object) -> bool:
     level = [value]
     for _ in range(levels + 1):
         level = [

@@ -1,0 +1,402 @@
+"""One conversation over streamable HTTP: its sessions, if its agent's revision has them, and its replies.
+
+Clients up to 2025-11-25 have a session: they POST to it, may GET one stream of announcements, and DELETE it. Their
+answers are streams of events from the beginning, so that they see at once that a call is being served. A request of
+2026-07-28 stands for itself, and is answered with plain JSON if that is soon enough; only what takes longer becomes a
+stream. Streams are never silent for long: agents on Node give up a response that says nothing for five minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable
+
+from dragoman.backends.agent.toolserver.exchange import Exchange
+from dragoman.backends.agent.toolserver.headers import (
+    EVENTS,
+    JSON,
+    SESSION,
+    VERSION,
+    accepted,
+    is_json,
+    mismatch,
+)
+from dragoman.backends.agent.toolserver.service import Client, Service
+from dragoman.backends.agent.toolserver.session import (
+    HANDSHAKE_VERSIONS,
+    STATELESS_VERSION,
+    Session,
+    unsupported,
+)
+from dragoman.backends.agent.toolserver.wire import MAX_CONNECTIONS, Group, as_batch, read_messages
+from dragoman.jsonrpc.messages import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    ErrorObject,
+    Malformed,
+    Notification,
+    Request,
+    RequestId,
+    encode_error,
+)
+
+__all__ = ["StreamableHttp"]
+
+_log = logging.getLogger(__name__)
+
+# How long responses that are complete may take to leave us when an endpoint closes.
+_CLOSE_SECONDS = 1.0
+
+_HEADER_MISMATCH = -32020
+_PING = b": ping\n\n"
+# Line breaks to Python, and so to agents whose reader of events splits lines as Python does.
+_ODD_BREAKS = (("\x85", b"\\u0085"), ("\u2028", b"\\u2028"), ("\u2029", b"\\u2029"))
+
+_Headers = list[tuple[bytes, bytes]]
+_JSON_HEADERS: _Headers = [(b"content-type", JSON)]
+_EVENT_HEADERS: _Headers = [
+    (b"content-type", EVENTS),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class StreamableHttp:
+    def __init__(self, service: Service, session_idle_seconds: float) -> None:
+        self.service = service
+        self.idle_seconds = session_idle_seconds
+        # Those that have not left us.
+        self.replies: Group[_Reply] = Group()
+        self.sessions: dict[bytes, _Session] = {}
+
+    def serve(self, exchange: Exchange, body: bytes) -> None:
+        version = exchange.value(VERSION)
+        if version is not None and version.decode(errors="replace") not in HANDSHAKE_VERSIONS:
+            self._serve_stateless(exchange, body)
+            return
+        key = exchange.value(SESSION)
+        session = None if key is None else self.sessions.get(key)
+        if key is not None and session is None:
+            # "When a client receives HTTP 404 in response to a request containing an Mcp-Session-Id, it MUST start a
+            # new session".
+            _refuse(exchange, 404, "Session not found")
+        elif exchange.method == "POST":
+            self._post(exchange, body, session)
+        elif exchange.method not in ("GET", "DELETE"):
+            _refuse(exchange, 405, "Method Not Allowed", headers=[(b"allow", b"GET, POST, DELETE")])
+        elif session is None:
+            _refuse(exchange, 400, "Missing session ID")
+        elif exchange.method == "GET":
+            self._get(exchange, session)
+        else:
+            session.end()
+            exchange.respond(200, [(SESSION, session.key)])
+
+    async def close(self) -> None:
+        """The calls have ended, and their responses are about to leave. A stream that only listens ends without a word."""
+        for session in self.sessions.values():
+            if session.stream is not None:
+                session.stream.end()
+        await self.replies.until_empty(_CLOSE_SECONDS)
+        for session in list(self.sessions.values()):
+            session.end()
+        for reply in self.replies:
+            reply.exchange.abort()
+
+    def _post(self, exchange: Exchange, body: bytes, session: _Session | None) -> None:
+        accepts_json, accepts_events = accepted(exchange)
+        if not (accepts_json or accepts_events):
+            _refuse(exchange, 406, "Client must accept application/json and text/event-stream")
+            return
+        if not is_json(exchange):
+            _refuse(exchange, 415, "Content-Type must be application/json")
+            return
+        read = read_messages(body, takes_batches=session is not None and session.client.session.takes_batches)
+        if isinstance(read, Malformed):
+            _refuse(exchange, 400, read.reason, code=read.code, request_id=read.request_id)
+            return
+        messages = read if isinstance(read, list) else [read]
+        requests = [message for message in messages if isinstance(message, Request)]
+        if session is None:
+            if [request.method for request in requests] != ["initialize"]:
+                _refuse(exchange, 400, "Missing session ID")
+                return
+            if len(self.sessions) >= MAX_CONNECTIONS and not self._give_one_up():
+                _refuse(exchange, 503, "Too many open sessions")
+                return
+            session = _Session(self)
+        for message in messages:
+            if isinstance(message, Notification):
+                session.client.notification(message)
+        if not requests:
+            exchange.respond(202, [(SESSION, session.key)])
+            return
+        reply = _Reply(self, exchange, session.key, requests=len(requests), is_batch=isinstance(read, list))
+        session.holds(reply)
+        if accepts_events:
+            reply.begin()
+        else:
+            reply.is_json = True
+        for request in requests:
+            session.client.request(request, reply)
+        if session.client.session.version is None:
+            # It could not even shake hands.
+            session.end()
+
+    def _give_one_up(self) -> bool:
+        """Make room for a session: some agents begin one with every prompt, and end none."""
+        idle = [session for session in self.sessions.values() if session.is_idle]
+        if not idle:
+            return False
+        min(idle, key=lambda session: session.since).give_up()
+        return True
+
+    def _get(self, exchange: Exchange, session: _Session) -> None:
+        if not accepted(exchange)[1]:
+            _refuse(exchange, 406, "Client must accept text/event-stream")
+        elif session.stream is not None:
+            _refuse(exchange, 409, "Only one stream is allowed per session")
+        else:
+            # Whatever event a client would resume from: nothing is kept, and what it may have missed is told again.
+            session.stream = reply = _Reply(self, exchange, session.key)
+            session.holds(reply)
+            reply.begin()
+            self.service.remind(session.client)
+
+    def _serve_stateless(self, exchange: Exchange, body: bytes) -> None:
+        if exchange.method != "POST":
+            exchange.respond(405, [(b"allow", b"POST")])
+            return
+        accepts_json, accepts_events = accepted(exchange)
+        if not (accepts_json and accepts_events):
+            _refuse(exchange, 406, "Client must accept application/json and text/event-stream")
+            return
+        if not is_json(exchange):
+            _refuse(exchange, 415, "Content-Type must be application/json")
+            return
+        message = read_messages(body, takes_batches=False)
+        match message:
+            case Malformed():
+                _refuse(exchange, 400, message.reason, code=message.code, request_id=message.request_id)
+            case Request():
+                problem = mismatch(exchange, message)
+                if problem is not None:
+                    _refuse(exchange, 400, problem, code=_HEADER_MISMATCH, request_id=message.id)
+                    return
+                reply = _Reply(self, exchange)
+                session = Session(self.service.endpoint.name, "stateless")
+                client = Client(self.service, session, reply.announce)
+                reply.on_end = client.close
+                client.request(message, reply)
+            case Notification():
+                version = (exchange.value(VERSION) or b"").decode(errors="replace")
+                if version != STATELESS_VERSION:
+                    refusal = unsupported(version)
+                    _refuse(exchange, 400, refusal.message, code=refusal.code, data=refusal.data)
+                    return
+                # It has nobody it could be about: whoever wants to cancel closes the stream.
+                exchange.respond(202, [])
+            case _:
+                _refuse(exchange, 400, "The body must be a request or a notification")
+
+
+class _Session:
+    """What a client of the handshake's era comes back to."""
+
+    def __init__(self, served: StreamableHttp) -> None:
+        self._served = served
+        self.key = secrets.token_hex(16).encode()
+        session = Session(served.service.endpoint.name, "handshake")
+        self.client = Client(served.service, session, self._announce)
+        self.stream: _Reply | None = None
+        self._replies: set[_Reply] = set()
+        self.since = time.monotonic()
+        self._watch: asyncio.TimerHandle | None = None
+        served.sessions[self.key] = self
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of it is under way, and since when, says `since`."""
+        return not self._replies
+
+    def holds(self, reply: _Reply) -> None:
+        self._replies.add(reply)
+        reply.on_end = lambda: self._lets_go(reply)
+
+    def end(self) -> None:
+        if self._served.sessions.pop(self.key, None) is None:
+            return
+        if self._watch is not None:
+            self._watch.cancel()
+        self.client.close()
+        for reply in list(self._replies):
+            reply.end()
+
+    def give_up(self) -> None:
+        _log.info("a session of %s is given up: nobody has used it", self._served.service.endpoint.name)
+        self.end()
+
+    def _announce(self, message: bytes) -> None:
+        if self.stream is not None:
+            self.stream.announce(message)
+
+    def _lets_go(self, reply: _Reply) -> None:
+        self._replies.discard(reply)
+        if reply is self.stream:
+            self.stream = None
+        # Older revisions do not take this for a withdrawal, because a client could come back for the response. It
+        # cannot: we keep no events to resume from.
+        self.client.abandon(reply)
+        if self.is_idle and self.key in self._served.sessions:
+            self.since = time.monotonic()
+            if self._watch is None:
+                self._look_later(self._served.idle_seconds)
+
+    def _look_later(self, seconds: float) -> None:
+        self._watch = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._watch = None
+        if not self.is_idle:
+            return
+        left = self.since + self._served.idle_seconds - time.monotonic()
+        if left > 0:
+            self._look_later(left)
+        else:
+            self.give_up()
+
+
+class _Reply:
+    """The response to a request, or to several in a batch; or a stream on which a session is told things.
+
+    It begins as events (`begin`), or later, with the first that there is to say before the answer; or it is never
+    begun, and the answer is all of it.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_begun",
+        "_is_batch",
+        "_key",
+        "_left",
+        "_owed",
+        "_served",
+        "exchange",
+        "is_json",
+        "on_end",
+    )
+
+    def __init__(
+        self,
+        served: StreamableHttp,
+        exchange: Exchange,
+        key: bytes | None = None,
+        *,
+        requests: int = 1,
+        is_batch: bool = False,
+    ) -> None:
+        self._served = served
+        self.exchange = exchange
+        self._key = key
+        self._left = requests
+        self._is_batch = is_batch
+        # Whether the client takes no events.
+        self.is_json = False
+        self._begun = False
+        self._answers: list[bytes] = []
+        self._owed: dict[bytes, None] = {}
+        self.on_end: Callable[[], None] | None = None
+        exchange.on_end = self._ended
+        exchange.on_drained = self._drained
+        served.replies.add(self)
+
+    def begin(self) -> None:
+        self._begun = True
+        self.exchange.begin([*_EVENT_HEADERS, *self._session_header])
+
+    def ping(self) -> None:
+        if not self.is_json and not self.exchange.is_clogged:
+            self._ensure_begun()
+            self.exchange.write(_PING)
+
+    def notify(self, message: bytes) -> None:
+        if not self.is_json and not self.exchange.is_clogged:
+            self._ensure_begun()
+            self.exchange.write(_event(message))
+
+    def announce(self, message: bytes) -> None:
+        if self.exchange.is_clogged:
+            self._owed[message] = None
+        else:
+            self.notify(message)
+
+    def answer(self, message: bytes, code: int | None = None) -> None:
+        self._left -= 1
+        if self._begun:
+            self.exchange.write(_event(message)) if self._left else self.exchange.end(_event(message))
+            return
+        self._answers.append(message)
+        if not self._left:
+            body = as_batch(self._answers) if self._is_batch else message
+            status = 200 if self._key is not None else _status(code)
+            self.exchange.respond(status, [*_JSON_HEADERS, *self._session_header], body)
+
+    def drop(self, message: bytes) -> None:
+        # Up to 2025-11-25 a stream ends with the response to its request, and clients wait for that.
+        self.answer(message)
+
+    def end(self) -> None:
+        """Without an answer."""
+        if self._begun:
+            self.exchange.end()
+        else:
+            self.exchange.respond(404, [])
+
+    @property
+    def _session_header(self) -> _Headers:
+        return [] if self._key is None else [(SESSION, self._key)]
+
+    def _ensure_begun(self) -> None:
+        if not self._begun:
+            self.begin()
+
+    def _drained(self) -> None:
+        while self._owed:
+            self.notify(self._owed.popitem()[0])
+
+    def _ended(self) -> None:
+        self._served.replies.discard(self)
+        if self.on_end is not None:
+            self.on_end()
+
+
+def _event(message: bytes) -> bytes:
+    """One line of JSON, with its line break, as an event."""
+    for character, escape in _ODD_BREAKS:
+        message = message.replace(character.encode(), escape)
+    return b"event: message\ndata: " + message + b"\n"
+
+
+def _refuse(
+    exchange: Exchange,
+    status: int,
+    reason: str,
+    *,
+    code: int = INVALID_REQUEST,
+    request_id: RequestId = None,
+    data: object = None,
+    headers: _Headers = [],  # noqa: B006 - nobody changes it
+) -> None:
+    body = encode_error(request_id, ErrorObject(code, reason, data))
+    exchange.respond(status, [*_JSON_HEADERS, *headers], body)
+
+
+def _status(code: int | None) -> int:
+    """How HTTP says, from 2026-07-28 on, what JSON-RPC says as well."""
+    if code is None or code == INTERNAL_ERROR:
+        return 200
+    return 404 if code == METHOD_NOT_FOUND else 400
