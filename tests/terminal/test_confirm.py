@@ -12,13 +12,12 @@ from rich.console import Console
 
 from dragoman.clock import Clock
 from dragoman.frontends.terminal.confirm import Asker, choose
-from dragoman.frontends.terminal.host import NobodyToAsk
 from dragoman.frontends.terminal.keys import BURST, END, ESCAPE, INTERRUPT
 from dragoman.frontends.terminal.prompt import Interrupted
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.transcript import Transcript
 from dragoman.lm import CancellationToken
-from dragoman.tools.decision import LEVELS, ApprovalLevel, Approve, Decision, Deny, Question
+from dragoman.tools.decision import LEVELS, ApprovalLevel, Approve, Decision, Deny, NobodyToAsk, Question
 from dragoman.tools.tool import Confirmation
 from virtual_clock import Stuck, VirtualTimeLoop, run
 

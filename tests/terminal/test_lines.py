@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.frontends.terminal.host import NobodyToAsk
 from dragoman.frontends.terminal.lines import Answers, JsonLines, Lines
 from dragoman.lm import CancellationToken
 from dragoman.loop.events import Ended, TextReported
-from dragoman.tools.decision import Approve, Decision, Deny, Question
+from dragoman.tools.decision import Approve, Decision, Deny, NobodyToAsk, Question
 from dragoman.tools.tool import Confirmation
 
 _QUESTION = Question("c1", "write_file", "Write file", {}, Confirmation("Write it?"))

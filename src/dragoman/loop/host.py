@@ -17,7 +17,7 @@ from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.lm import CancellationToken, ToolCallPart
 from dragoman.loop.hooks import Hooks, Suspend
 from dragoman.loop.settings import LoopSettings
-from dragoman.tools.decision import Approve, Deny, Question
+from dragoman.tools.decision import Approve, Deny, NobodyToAsk, Question
 from dragoman.tools.result import bounded, failure_text, result_of
 from dragoman.tools.tool import ToolResult
 
@@ -70,6 +70,9 @@ class Host:
             raise
         except DeadlinePassed:
             return Silence()
+        except NobodyToAsk as error:
+            self._token.raise_if_cancelled()
+            return NotAsked(str(error))
         except Exception as error:
             self._token.raise_if_cancelled()
             # Told in the result, and by whoever asks; where it came from is for whoever debugs.

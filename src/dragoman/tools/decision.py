@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 from dragoman.lm import CancellationToken, JsonObject
 from dragoman.tools.tool import Confirmation
 
-__all__ = ["LEVELS", "ApprovalLevel", "Approve", "Confirmer", "Decision", "Deny", "Question"]
+__all__ = ["LEVELS", "ApprovalLevel", "Approve", "Confirmer", "Decision", "Deny", "NobodyToAsk", "Question"]
 
 # How far an approval reaches: this call; this session; this workspace, also after a restart; everywhere.
 ApprovalLevel: TypeAlias = Literal["once", "session", "workspace", "always"]
@@ -45,7 +45,14 @@ class Question:
     covers: str = "exactly this input"
 
 
+class NobodyToAsk(Exception):
+    """There is no person who could decide: not here, or not any more. That is no denial, and not told as one."""
+
+
 class Confirmer(Protocol):
-    """Asks a person. May take as long as people take; ends with `CancellationError` when the token does."""
+    """Asks a person. May take as long as people take; ends with `CancellationError` when the token does.
+
+    Raises `NobodyToAsk`, with the reason in a sentence.
+    """
 
     async def confirm(self, question: Question, token: CancellationToken) -> Decision: ...

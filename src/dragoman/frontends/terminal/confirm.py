@@ -18,7 +18,6 @@ from rich.text import Text
 
 from dragoman.clock import Clock
 from dragoman.frontends.terminal.blocks import Block, Blocks, Code
-from dragoman.frontends.terminal.host import NobodyToAsk
 from dragoman.frontends.terminal.keys import END, ESCAPE, INTERRUPT, KeySource
 from dragoman.frontends.terminal.layout import column, note, stacked
 from dragoman.frontends.terminal.markdown import render
@@ -26,7 +25,7 @@ from dragoman.frontends.terminal.prompt import Interrupted
 from dragoman.frontends.terminal.screen import Row, Rows, Screen
 from dragoman.frontends.terminal.transcript import Transcript
 from dragoman.lm import CancellationToken
-from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Deny, Question
+from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Deny, NobodyToAsk, Question
 from dragoman.visible import visible_exactly, visible_line
 
 __all__ = ["KEYS", "Asker", "Choice", "choose"]

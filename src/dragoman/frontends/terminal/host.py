@@ -10,18 +10,14 @@ from typing import Protocol, TextIO
 from dragoman.lm import CancellationToken
 from dragoman.loop.events import EndReason, Event, ToolFinished
 from dragoman.loop.hooks import Hooks
-from dragoman.tools.decision import Confirmer, Decision, Question
+from dragoman.tools.decision import Confirmer, Decision, NobodyToAsk, Question
 from dragoman.visible import visible_line
 
-__all__ = ["DONE", "FAILED", "INTERRUPTED", "Host", "Nobody", "NobodyToAsk", "Watcher"]
+__all__ = ["DONE", "FAILED", "INTERRUPTED", "Host", "Nobody", "Watcher"]
 
 DONE = 0
 FAILED = 1
 INTERRUPTED = 130
-
-
-class NobodyToAsk(Exception):
-    """There is no person who could decide: not here, or not any more. That is no denial, and not told as one."""
 
 
 class Watcher(Protocol):
@@ -73,8 +69,12 @@ def _asked(question: Question) -> str:
     from dragoman.backends.agent.permission import is_permission_tool  # noqa: PLC0415 - agents only
 
     title = question.confirmation.title
-    # An agent's request says what it is about; the name of the tool that carries it means nothing to a person.
-    return title if is_permission_tool(question.tool) else f"{title} ({question.tool})"
+    if not is_permission_tool(question.tool):
+        return f"{title} ({question.tool})"
+    # The name of the tool that carries an agent's request means nothing to a person; what it is about is in its words.
+    words = (line.strip() for line in question.confirmation.message.splitlines())
+    about = next((line for line in words if line and not line.startswith("```")), "")
+    return f"{title}: {about}" if about else title
 
 
 class Nobody:

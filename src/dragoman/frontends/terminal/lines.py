@@ -20,10 +20,9 @@ from typing import Literal, TextIO
 
 import msgspec
 
-from dragoman.frontends.terminal.host import NobodyToAsk
 from dragoman.lm import CancellationToken
 from dragoman.loop.events import Event, to_json
-from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Deny, Question
+from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Deny, NobodyToAsk, Question
 
 __all__ = ["Answers", "JsonLines", "Lines"]
 
