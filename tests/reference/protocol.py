@@ -70,7 +70,7 @@ REQUESTS = (
     Method(
         "initialize",
         forms.Initialize,
-        '`{"protocolVersion", "server": {"name", "version"}, "permissionTools": [name, …]}`',
+        '`{"protocolVersion", "server": {"name", "version"}, "permissionTools": [name, …], "configuration": path or null}`',
         "The first request. The same `client.name` again is the same editor: its conversations go on.",
     ),
     Method(

@@ -11,6 +11,11 @@ from vscode.editor import PERMISSIONS, TOOLS, Chat, editor_in, image, returned, 
 
 _SKIP = "The user chose to skip the tool call, they want to proceed without running it"
 
+_DISABLED = (
+    "ERROR while calling tool: Tool {} is currently disabled by the user, and cannot be called.\n"
+    "Please check your input and try again."
+)
+
 
 def _by_name(calls: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {call["name"]: call for call in calls}
@@ -92,6 +97,14 @@ async def test_p1_p2_p3_p4_p8_permissions(tmp_path: Path) -> None:
         [call] = (await chat.say(f"!run echo y >> {ran}")).calls
         answer = await chat.say(returned(call, _SKIP))
         assert "refused" in answer.text.lower() or "denied" in answer.text.lower()
+
+        # Of one of the editor's own tools it is an error; and one that is off was never asked about.
+        [call] = (await chat.say("!call look_up")).calls
+        assert (await chat.say(returned(call, _SKIP))).text.startswith(f"error: {_SKIP}")
+        [call] = (await chat.say(f"!run echo y >> {ran}")).calls
+        answer = await chat.say(returned(call, _DISABLED.format(call["name"])))
+        assert "You were not asked" in answer.text
+        assert "denied by user" not in answer.text
 
         # P3: an old token, another call's token, an error with the token's shape, an edited input.
         [call] = (await chat.say(f"!run echo z >> {ran}")).calls

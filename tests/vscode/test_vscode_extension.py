@@ -48,6 +48,8 @@ def test_its_own_tests_pass(tmp_path: Path) -> None:
 def test_it_has_the_permission_tools_and_the_version_of_the_backend() -> None:
     tools = _MANIFEST["contributes"]["languageModelTools"]
     assert [tool["name"] for tool in tools] == list(PERMISSION_TOOLS.values())
+    # Also while there is no backend: without a tool to ask with, an agent would be refused.
+    assert all("when" not in tool for tool in tools)
     assert _MANIFEST["version"] == __version__
 
 

@@ -5,10 +5,13 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from dragoman.jsonrpc import RemoteError, Reply, Response
+from dragoman.frontends.models import Models
+from dragoman.frontends.vscode.server import VsCodeServer
+from dragoman.jsonrpc import RemoteError, Reply, Response, memory_pair
 from process.living import all_gone
 from vscode.editor import Chat, Editor, editor_in, soon
 
@@ -34,6 +37,7 @@ async def test_the_handshake_and_everything_that_is_wrong_before_and_after_it(tm
         assert hello["server"]["name"] == "dragoman"
         assert "dragoman-agent-action-execute" in hello["permissionTools"]
         assert len(hello["permissionTools"]) == 6
+        assert hello["configuration"] == str(tmp_path / "dragoman.toml")
 
         with pytest.raises(RemoteError) as unknown:
             await editor.ask("lm/somethingNew", {})
@@ -41,6 +45,10 @@ async def test_the_handshake_and_everything_that_is_wrong_before_and_after_it(tm
         with pytest.raises(RemoteError) as unreadable:
             await editor.ask("lm/provideLanguageModelChatResponse", {"messages": "none"})
         assert unreadable.value.code == -32602
+        for misunderstood in (unknown, unreadable):
+            assert isinstance(misunderstood.value.data, dict)
+            assert misunderstood.value.data["kind"] == "bad_request"
+            assert "update both" in misunderstood.value.message
 
         # A malformed line is answered or logged, and the next one served.
         editor.peer.stream.write(b"{not json}\n[]\n\xff\xff\n")
@@ -58,6 +66,21 @@ async def test_the_handshake_and_everything_that_is_wrong_before_and_after_it(tm
 
         assert await editor.ask("shutdown", {}) == {}
         assert (await soon(process.wait())).code == 0
+
+
+async def test_a_fault_of_ours_is_told_with_what_to_do() -> None:
+    """A server without models can only fail."""
+    ours, theirs = memory_pair(VsCodeServer(cast(Models, object())), Editor())
+    ask = theirs.request
+    await soon(ask("initialize", {"protocolVersion": 1}))
+    with pytest.raises(RemoteError) as failed:
+        await soon(ask("lm/provideLanguageModelChatInformation", {}))
+    assert failed.value.code == -32603
+    assert "AttributeError" in failed.value.message
+    assert "Show Log" in failed.value.message
+    assert isinstance(failed.value.data, dict)
+    assert failed.value.data["kind"] == "internal"
+    ours.close("over")
 
 
 async def _counts_tokens(editor: Editor) -> None:
@@ -98,6 +121,8 @@ async def test_i7_shutdown_with_work_under_way_settles_it_and_leaves_no_process(
         assert isinstance(await soon(ended), Response)
         await chat.end(answer)
         assert (await late.settled()).error.error.code == -32600
+        assert late.kind == "unavailable"
+        assert "started again with your next prompt" in late.error.error.message
         assert (await soon(process.wait())).code == 0
         assert len(agents) == 1
         await soon(all_gone(agents))

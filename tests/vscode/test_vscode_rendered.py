@@ -62,3 +62,32 @@ def test_what_was_not_rendered_is_left_alone() -> None:
 def test_a_summary_stays_part_of_the_conversation() -> None:
     summary = user("<conversation-summary>\nWe counted.\n</conversation-summary>")
     assert spoken((summary, user(_rendered("go on")))) == (summary, system(_AROUND), user("go on"))
+
+
+def _file(name: str) -> str:
+    return f"<editorContext>\nThe user's current file is {name}.\n</editorContext>"
+
+
+def test_of_a_later_turn_only_the_sections_that_are_others_are_told() -> None:
+    turns = (user(_rendered(name, f"{_file(name)}\n{_AROUND}")) for name in ("a.py", "b.py", "b.py", "a.py"))
+    assert spoken(tuple(turns)) == (
+        system(f"{_file('a.py')}\n{_AROUND}"),
+        user("a.py"),
+        system(_file("b.py")),
+        user("b.py"),
+        user("b.py"),
+        system(_file("a.py")),
+        user("a.py"),
+    )
+
+
+def test_sections_of_the_same_name_are_told_together() -> None:
+    first, second = ("<skill>\none\n</skill>", "<skill>\ntwo\n</skill>")
+    turns = (user(_rendered("x", around)) for around in (f"{first}\n{second}", f"{first}\n{second}", first))
+    assert spoken(tuple(turns)) == (
+        system(f"{first}\n{second}"),
+        user("x"),
+        user("x"),
+        system(first),
+        user("x"),
+    )

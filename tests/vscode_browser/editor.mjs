@@ -27,6 +27,8 @@ const SETTINGS = {
   'remote.autoForwardPorts': false,
   'security.workspace.trust.enabled': false,
   'telemetry.telemetryLevel': 'off',
+  // So that what it shows is text in the page.
+  'terminal.integrated.gpuAcceleration': 'off',
   'update.mode': 'none',
   'window.dialogStyle': 'custom',
   'workbench.enableExperiments': false,
@@ -56,6 +58,10 @@ function lines(file) {
 /** Text in an editor has spaces of its own kind. */
 function plain(text) {
   return text.replaceAll('\u00a0', ' ');
+}
+
+export function dense(text) {
+  return text.replace(/\s+/g, '');
 }
 
 async function freePort() {
@@ -101,8 +107,6 @@ export class Editor {
       );
     }
     writeFileSync(at('data/User/settings.json'), JSON.stringify({ ...SETTINGS, 'dragoman.logLevel': 'debug', ...settings }));
-    // Chosen once, as a person would.
-    writeFileSync(at('data/User/chatLanguageModels.json'), JSON.stringify([{ name: 'Dragoman', vendor: 'dragoman' }]));
     cpSync(path.join(HERE, 'witness'), at('extensions', 'dragoman-tests.witness-0.0.1'), { recursive: true });
     try {
       await editor.#serve(vsix);
@@ -117,8 +121,9 @@ export class Editor {
   async #serve(vsix) {
     const code = path.join(CACHE, 'code-server/node_modules/code-server/out/node/entry.js');
     const log = openSync(this.at('server.log'), 'a');
+    const { DRAGOMAN_CONFIG: _, ...inherited } = process.env;
     const env = {
-      ...process.env,
+      ...inherited,
       PATH: `${path.dirname(process.execPath)}:${process.env.PATH}`,
       HOME: this.at('home'),
       XDG_CONFIG_HOME: this.at('home', '.config'),
@@ -172,7 +177,8 @@ export class Editor {
   }
 
   /** As a person does it: a page that is merely torn down leaves VS Code no time to write down what it shows. */
-  async reload() {
+  async reload({ withBuiltInChat = false } = {}) {
+    const before = this.witnessed('built-in chat').length;
     await this.page.evaluate(() => {
       globalThis.isOfBefore = true;
     });
@@ -180,6 +186,9 @@ export class Editor {
     await until('another page', () => this.page.evaluate(() => !globalThis.isOfBefore).catch(() => false), STARTUP);
     await this.page.waitForSelector('.monaco-workbench', { timeout: STARTUP });
     await this.chat.input.waitFor({ timeout: STARTUP });
+    if (withBuiltInChat) {
+      await until('the built-in chat', () => this.witnessed('built-in chat').length > before, STARTUP);
+    }
   }
 
   async close() {
@@ -212,6 +221,20 @@ export class Editor {
       .filter(({ params }) => params.options.tools?.length > 0);
   }
 
+  get asked() {
+    return this.requests.length;
+  }
+
+  /** One that Dragoman was put into by a person is not. */
+  get isRecorded() {
+    return existsSync(this.at('backend.jsonl'));
+  }
+
+  /** The parts of answers, from that line of the record on. */
+  partsSince(line) {
+    return this.record.slice(line).filter(({ method }) => method === 'lm/responsePart').map(({ params }) => params.part);
+  }
+
   get invocations() {
     return this.record.filter(({ direction, method }) => direction === 'in' && method === 'tools/invoke');
   }
@@ -240,9 +263,9 @@ export class Editor {
     await this.page.keyboard.press('Enter');
   }
 
-  /** The built-in chat, signed out: the command enables its extension. */
+  /** The built-in chat, signed out. */
   async enableBuiltInChat() {
-    await this.command('Chat: Manage Language Models');
+    await this.command('Dragoman: Use in the Built-in Chat');
     await this.page.waitForSelector('.modal-editor-part, .models-management-editor', { timeout: DEADLINE });
     await until('the built-in chat', () => this.witnessed('built-in chat').length > 0);
     await until('the end of a dialog', async () => {
@@ -341,7 +364,6 @@ export class Chat {
 
   async say(prompt) {
     const mention = /^@\w+ /.exec(prompt)?.[0] ?? '';
-    const dense = (text) => text.replace(/\s+/g, '');
     await until('the words in the input', async () => {
       await this.focus();
       await this.page.keyboard.press('Control+A');
@@ -393,9 +415,11 @@ export class Chat {
     await this.idle();
   }
 
-  /** An answer from its prompt to its end. */
+  /** An answer from its prompt to its end. The one before it stands there until the request has been made. */
   async ask(prompt, pattern) {
+    const before = this.editor.asked;
     await this.say(prompt);
+    await until('the request', () => this.editor.asked > before || !this.editor.isRecorded);
     const answer = await this.hears(pattern);
     await this.idle();
     return answer;
@@ -453,9 +477,9 @@ export class Chat {
     await until(`${name} in the picker`, async () => (await this.picker.innerText()) === name);
   }
 
-  /** Folded away, as a list of steps. */
-  async showsThinking() {
-    return /(Finished|Completed|Thinking|Thought|Worked)/.test(await this.lastResponse());
+  /** It is folded away. */
+  async unfoldThinking() {
+    await this.responses.last().locator('.chat-thinking-box .monaco-button, .chat-used-context-label .monaco-button').locator('visible=true').first().click();
   }
 
   async model() {

@@ -1,34 +1,17 @@
 // The first minutes of somebody who has nothing but the extension: README's three steps, in a real VS Code.
 import assert from 'node:assert/strict';
-import { existsSync, rmSync } from 'node:fs';
-import path from 'node:path';
-import { after, afterEach, before, test } from 'node:test';
-import { Editor, ROOT, until } from './editor.mjs';
+import { existsSync } from 'node:fs';
+import { test } from 'node:test';
+import { until } from './editor.mjs';
+import { withEditor } from './suite.mjs';
 
 // An environment is made and filled from the package registry.
 const INSTALLING = 240_000;
 
 let editor;
-let failed = false;
 
-before(async () => {
-  editor = await Editor.start({ vsix: process.env.DRAGOMAN_VSIX ?? path.join(ROOT, 'dist/dragoman.vsix') });
-});
-
-after(async () => {
-  await editor?.close();
-  if (failed) {
-    console.log(`pictures and records of it: ${editor.folder}`);
-  } else if (editor) {
-    rmSync(editor.folder, { recursive: true, force: true, maxRetries: 5 });
-  }
-});
-
-afterEach(async (context) => {
-  if (!context.passed) {
-    failed = true;
-    await editor.screenshot(editor.at(`${context.name.replace(/\W+/g, '-')}.png`));
-  }
+withEditor({}, (started) => {
+  editor = started;
 });
 
 test('without Dragoman the extension offers to install it, and the demo agent answers', async () => {
@@ -38,6 +21,15 @@ test('without Dragoman the extension offers to install it, and the demo agent an
   await editor.notification(/Installing Dragoman/).waitFor();
   await until('the model in the picker', async () => /demo/i.test(await editor.chat.model()), INSTALLING);
   await editor.chat.ask('@dragoman say hello', /Hello, I am the demo agent/);
+});
+
+test('the built-in chat answers without an account, and so it does in the next window', async () => {
+  await editor.enableBuiltInChat();
+  await editor.newChat();
+  await editor.chat.ask('say hello', /Hello, I am the demo agent/);
+  await editor.reload({ withBuiltInChat: true });
+  await editor.newChat();
+  await editor.chat.ask('say hello', /Hello, I am the demo agent/);
 });
 
 test('Manage Agents lists what there is and what can be added', async () => {
@@ -63,7 +55,7 @@ test('a model that is written into the configuration is in the picker at once', 
 
 test('Check the Installation and Show Log show what they say', async () => {
   await editor.command('Dragoman: Check the Installation');
-  await until('the terminal', async () => /dragoman doctor/.test(await editor.panelText()));
+  await until('what it found', async () => /ok\s+model demo \(kind acp\): Demo agent/.test(await editor.panelText()));
   await editor.command('Dragoman: Show Log');
-  await until('the log', async () => /Dragoman/.test(await editor.panelText()));
+  await until('the log', async () => /\[(info|debug)\]/.test(await editor.panelText()));
 });

@@ -1,22 +1,43 @@
 /**
  * The backend: `dragoman vscode`, kept running.
  *
- * It starts when it is first needed. When it dies, whatever was asked of it fails with a sentence, and it is started
- * again: after a moment, then after longer and longer ones, until it has stayed. Someone who asks does not wait for
- * that: a request starts it at once.
+ * It starts when it is first needed. When it dies, or does not start, whatever was asked of it fails with a sentence,
+ * and it is started again: after a moment, then after longer and longer ones, until it has stayed. Someone who asks
+ * does not wait for that: a request starts it at once.
+ *
+ * There is one at a time. The next one starts when the last one has ended, and what is asked meanwhile is asked of it.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { Peer, type RequestOptions } from './rpc';
+import { existsSync } from 'node:fs';
+import { unlessAborted } from './cancellation';
+import { CANCEL_GRACE_MS, ConnectionClosed, Peer, type RequestOptions } from './rpc';
 import { PROTOCOL_VERSION } from './wire';
 
-const FIRST_PAUSE_MS = 500;
-const LONGEST_PAUSE_MS = 60_000;
-/** A backend that has lived this long did not die of its start: the next pause is a short one again. */
-const SETTLED_MS = 30_000;
-/** The start of a Python program on a busy machine, and its imports. */
-const START_MS = 60_000;
-/** Between the polite end and the other one. Agents get ten seconds to stop. */
-const END_MS = 12_000;
+export interface Limits {
+  readonly firstPauseMs: number;
+  readonly longestPauseMs: number;
+  /** A backend that has lived this long did not die of its start: the next pause is a short one again. */
+  readonly settledMs: number;
+  /** The start of a Python program on a busy machine, and its imports. */
+  readonly startMs: number;
+  /** Between the polite end and the other one. Agents get ten seconds to stop. */
+  readonly endMs: number;
+  /** Between the end of its output and its own, which brings the reason. */
+  readonly lastWordsMs: number;
+  /** For an answer, after it was asked to stop. */
+  readonly graceMs: number;
+}
+
+const LIMITS: Limits = {
+  firstPauseMs: 500,
+  longestPauseMs: 60_000,
+  settledMs: 30_000,
+  startMs: 60_000,
+  endMs: 12_000,
+  lastWordsMs: 1_000,
+  graceMs: CANCEL_GRACE_MS,
+};
+
 /** Of what it said last on standard error, as much as explains an end. */
 const LAST_WORDS = 1_500;
 
@@ -27,10 +48,18 @@ export interface Launch {
   readonly env?: NodeJS.ProcessEnv;
 }
 
+export interface Ready {
+  readonly name: 'ready';
+  readonly version: string;
+  readonly pid: number | undefined;
+  /** The file it reads its configuration from, or would if it were there. */
+  readonly configuration: string | undefined;
+}
+
 export type BackendState =
   | { readonly name: 'stopped' }
   | { readonly name: 'starting' }
-  | { readonly name: 'ready'; readonly version: string; readonly pid: number | undefined }
+  | Ready
   | { readonly name: 'failed'; readonly reason: string };
 
 export interface BackendHost {
@@ -48,40 +77,62 @@ export class BackendError extends Error {
   override readonly name = 'BackendError';
 }
 
+/** Nothing changes that by itself, so nothing is tried again by itself. */
+class NothingToStart extends Error {}
+
 interface Running {
   readonly peer: Peer;
   readonly process: ChildProcess;
   readonly exited: Promise<void>;
-  /** From now on its end is no surprise. */
-  dismiss(): void;
+  readonly ready: Ready;
+}
+
+/** One life, from the wish for it. */
+interface Life {
+  readonly itself: Promise<Running>;
+  /** For those who wait: where this one is abandoned, the next. */
+  readonly running: Promise<Running>;
+  readonly abandoned: AbortController;
+  /** Until then it waits for the end of the one before it. */
+  hasBegun: boolean;
 }
 
 export class Backend {
   readonly #host: BackendHost;
+  readonly #limits: Limits;
   #state: BackendState = { name: 'stopped' };
-  #running: Promise<Running> | undefined;
+  #current: Life | undefined;
+  #ended: Promise<void> = Promise.resolve();
   #timer: NodeJS.Timeout | undefined;
-  #pause = FIRST_PAUSE_MS;
+  #pause: number;
   #isDisposed = false;
 
-  constructor(host: BackendHost) {
+  constructor(host: BackendHost, limits: Partial<Limits> = {}) {
     this.#host = host;
+    this.#limits = { ...LIMITS, ...limits };
+    this.#pause = this.#limits.firstPauseMs;
   }
 
   get state(): BackendState {
     return this.#state;
   }
 
-  /** Ask it; start it if need be. Rejects with `BackendError`, `ConnectionClosed` or `RpcError`. */
+  /** Ask it; start it if need be. Rejects with `BackendError`, `ConnectionClosed`, `RpcError` or the signal's reason. */
   async request(method: string, params: unknown, options: RequestOptions = {}): Promise<unknown> {
-    const { peer } = await this.#started();
+    options.signal?.throwIfAborted();
+    const { peer } = await unlessAborted(this.#started(), options.signal);
     return peer.request(method, params, options);
+  }
+
+  /** As it is when it runs; starts it if need be. */
+  async ready(): Promise<Ready> {
+    return (await this.#started()).ready;
   }
 
   /** Tell it, if it runs. One that starts later is introduced to things as they are then. */
   notify(method: string, params: unknown): void {
     if (this.#state.name === 'ready') {
-      this.#running?.then(
+      this.#current?.running.then(
         ({ peer }) => peer.notify(method, params),
         () => undefined,
       );
@@ -89,8 +140,10 @@ export class Backend {
   }
 
   async restart(): Promise<void> {
-    await this.#stop();
-    this.#pause = FIRST_PAUSE_MS;
+    this.#pause = this.#limits.firstPauseMs;
+    if (this.#current?.hasBegun !== false) {
+      void this.#stop();
+    }
     await this.#started();
   }
 
@@ -104,19 +157,29 @@ export class Backend {
       return Promise.reject(new BackendError('Dragoman has been shut down.'));
     }
     clearTimeout(this.#timer);
-    this.#running ??= this.#start().catch((error: unknown) => {
-      this.#running = undefined;
-      const reason = error instanceof Error ? error.message : String(error);
-      this.#become({ name: 'failed', reason });
-      throw new BackendError(reason);
-    });
-    return this.#running;
+    this.#current ??= this.#life();
+    return this.#current.running;
   }
 
-  async #start(): Promise<Running> {
+  #life(): Life {
+    const itself = this.#ended.then(() => {
+      life.hasBegun = true;
+      return this.#start(life);
+    });
+    const running = itself.catch((error: unknown) => this.#failed(life, error));
+    const life: Life = { itself, running, abandoned: new AbortController(), hasBegun: false };
+    return life;
+  }
+
+  async #start(life: Life): Promise<Running> {
+    const { signal } = life.abandoned;
+    signal.throwIfAborted();
     this.#become({ name: 'starting' });
-    const { command, args, cwd, env } = await this.#host.launch();
-    this.#host.log('info', `starting ${[command, ...args].join(' ')}`);
+    const launch = await unlessAborted(this.#host.launch(), signal).catch((error: unknown) => {
+      throw new NothingToStart(messageOf(error));
+    });
+    this.#host.log('info', `starting ${[launch.command, ...launch.args].join(' ')}`);
+    const { command, args, cwd, env } = launch;
     const process_ = spawn(command, args, { cwd, env, stdio: 'pipe' });
     let lastWords = '';
     process_.stderr.setEncoding('utf8').on('data', (text: string) => {
@@ -125,89 +188,137 @@ export class Backend {
     });
     const began = Date.now();
     let isReady = false;
-    const ended = (reason: string) => {
-      if (!isReady) {
-        return;
-      }
-      isReady = false;
-      this.#died(reason, Date.now() - began);
-    };
-    const peer = new Peer(process_.stdout, process_.stdin, {
-      notification: (method, params) => this.#host.notification(method, params),
-      closed: ended,
-    });
+    const peer: Peer = new Peer(
+      process_.stdout,
+      process_.stdin,
+      {
+        notification: (method, params) => this.#host.notification(method, params),
+        lost: () => Promise.race([exited, pause(this.#limits.lastWordsMs)]),
+        closed: (reason) => {
+          if (isReady && this.#current === life) {
+            this.#died(reason, Date.now() - began);
+          }
+        },
+      },
+      this.#limits.graceMs,
+    );
     const exited = new Promise<void>((resolve) => {
       process_.once('error', (error) => {
-        peer.close(`${command} cannot be started: ${error.message}`);
+        peer.close(cannotStart(launch, error));
         resolve();
       });
       // Its output has been read to the end by then.
-      process_.once('close', (code, signal) => {
-        const how = signal === null ? `with status ${code}` : `by ${signal}`;
-        const words = lastWords.trim();
+      process_.once('close', (code, signalName) => {
+        const how = signalName === null ? `with status ${code}` : `by ${signalName}`;
+        const words = lastLine(lastWords);
         peer.close(words === '' ? `it ended ${how}` : `it ended ${how}: ${words}`);
         resolve();
       });
     });
     try {
-      const version = await this.#introduced(peer);
+      const { version, configuration } = await unlessAborted(this.#introduced(peer), signal);
+      signal.throwIfAborted();
+      const ready: Ready = { name: 'ready', version, pid: process_.pid, configuration };
       isReady = true;
-      this.#become({ name: 'ready', version, pid: process_.pid });
+      this.#become(ready);
+      return { peer, process: process_, exited, ready };
     } catch (error) {
       process_.kill();
       // What it said last may explain more than its silence does.
-      await Promise.race([exited, pause(1_000)]);
+      await Promise.race([exited, pause(this.#limits.lastWordsMs)]);
+      process_.kill('SIGKILL');
       const words = lastWords.trim();
       throw words === '' ? error : new Error(`Dragoman did not start: ${words}`);
     }
-    const dismiss = () => {
-      isReady = false;
-    };
-    return { peer, process: process_, exited, dismiss };
   }
 
-  async #introduced(peer: Peer): Promise<string> {
+  async #introduced(peer: Peer): Promise<{ version: string; configuration: string | undefined }> {
     const introduction = { protocolVersion: PROTOCOL_VERSION, ...this.#host.introduction() };
     const answer = (await Promise.race([
       peer.request('initialize', introduction),
-      pause(START_MS).then(() => {
+      pause(this.#limits.startMs).then(() => {
         throw new Error('Dragoman did not answer in time.');
       }),
-    ])) as { server?: { version?: string } };
-    return answer.server?.version ?? '';
+    ])) as { server?: { version?: string }; configuration?: string | null };
+    return { version: answer.server?.version ?? '', configuration: answer.configuration ?? undefined };
+  }
+
+  #failed(life: Life, error: unknown): Promise<Running> {
+    if (this.#current !== undefined && this.#current !== life) {
+      return this.#current.running;
+    }
+    const reason = messageOf(error);
+    if (this.#current === undefined) {
+      throw new ConnectionClosed('it was stopped while it started');
+    }
+    this.#current = undefined;
+    this.#become({ name: 'failed', reason });
+    if (!(error instanceof NothingToStart)) {
+      this.#startAgain(reason);
+    }
+    throw new BackendError(reason);
   }
 
   #died(reason: string, lived: number): void {
-    this.#running = undefined;
-    this.#pause = lived > SETTLED_MS ? FIRST_PAUSE_MS : this.#pause;
-    this.#host.log('error', `Dragoman is gone: ${reason}; starting again in ${this.#pause} ms`);
-    this.#become({ name: 'failed', reason: `Dragoman is gone: ${reason}` });
-    if (!this.#isDisposed) {
-      this.#timer = setTimeout(() => void this.#started().catch(() => undefined), this.#pause);
-      this.#pause = Math.min(this.#pause * 2, LONGEST_PAUSE_MS);
-    }
+    this.#current = undefined;
+    this.#pause = lived > this.#limits.settledMs ? this.#limits.firstPauseMs : this.#pause;
+    const told = `Dragoman is gone: ${reason}`;
+    this.#become({ name: 'failed', reason: told });
+    this.#startAgain(told);
   }
 
-  async #stop(): Promise<void> {
+  #startAgain(reason: string): void {
+    this.#host.log('error', `${reason}; starting again in ${this.#pause} ms`);
+    this.#timer = setTimeout(() => void this.#started().catch(() => undefined), this.#pause);
+    this.#pause = Math.min(this.#pause * 2, this.#limits.longestPauseMs);
+  }
+
+  #stop(): Promise<void> {
     clearTimeout(this.#timer);
-    const running = await this.#running?.catch(() => undefined);
-    this.#running = undefined;
-    if (running !== undefined) {
-      const { peer, process: process_, exited } = running;
-      running.dismiss();
-      const done = peer.request('shutdown', {}).catch(() => undefined);
-      await Promise.race([done, pause(END_MS)]);
-      process_.stdin?.end();
-      await Promise.race([exited, pause(END_MS)]);
-      process_.kill('SIGKILL');
+    const life = this.#current;
+    this.#current = undefined;
+    if (life !== undefined) {
+      life.abandoned.abort();
+      this.#ended = this.#ended.then(() => this.#end(life));
     }
-    this.#become({ name: 'stopped' });
+    if (this.#state.name !== 'stopped') {
+      this.#become({ name: 'stopped' });
+    }
+    return this.#ended;
+  }
+
+  async #end(life: Life): Promise<void> {
+    const running = await life.itself.catch(() => undefined);
+    if (running === undefined) {
+      return;
+    }
+    const { peer, process: process_, exited } = running;
+    const done = peer.request('shutdown', {}).catch(() => undefined);
+    await Promise.race([done, pause(this.#limits.endMs)]);
+    process_.stdin?.end();
+    await Promise.race([exited, pause(this.#limits.endMs)]);
+    process_.kill('SIGKILL');
   }
 
   #become(state: BackendState): void {
     this.#state = state;
     this.#host.changed(state);
   }
+}
+
+/** The same code stands for a program and for a folder that is not there. */
+function cannotStart({ command, cwd }: Launch, error: Error): string {
+  return cwd !== undefined && !existsSync(cwd)
+    ? `${command} cannot be started: the folder ${cwd} is not there any more`
+    : `${command} cannot be started: ${error.message}`;
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+function lastLine(text: string): string {
+  return text.trimEnd().split('\n').at(-1)?.trim() ?? '';
 }
 
 function pause(milliseconds: number): Promise<void> {

@@ -1,17 +1,21 @@
 /** What a person can ask of the extension itself. */
 import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import * as path from 'node:path';
 import { promisify } from 'node:util';
 import * as vscode from 'vscode';
 import type { Backend } from './backend';
-import { signalOf } from './cancellation';
+import { signalOf, unlessAborted } from './cancellation';
 import { install, locate, type Places } from './locate';
 import { settings } from './settings';
 
 const run = promisify(execFile);
+/** Somebody waits for a list to open. */
+const START_MS = 10_000;
 
 export interface Parts {
-  readonly backend: Backend;
-  readonly log: vscode.LogOutputChannel;
+  readonly backend: Pick<Backend, 'ready' | 'restart' | 'state'>;
+  readonly log: Pick<vscode.LogOutputChannel, 'show'>;
   readonly places: () => Places;
 }
 
@@ -19,32 +23,40 @@ export function registerCommands({ backend, log, places }: Parts): vscode.Dispos
   const commands: Record<string, () => Promise<unknown> | unknown> = {
     restart: () => told(() => backend.restart()),
     showLog: () => log.show(),
-    doctor: () => inTerminal(places(), 'doctor'),
-    manage: () => manage(places()),
+    doctor: () => told(() => inTerminal(places(), ['doctor'], configured())),
+    manage: () => told(() => manage(places(), backend)),
     resetApprovals: () => told(() => resetApprovals(places())),
     install: () => told(() => installWithProgress(places(), backend)),
     menu: () => menu(backend),
+    builtInChat: () => told(useBuiltInChat),
   };
   return vscode.Disposable.from(
     ...Object.entries(commands).map(([name, does]) => vscode.commands.registerCommand(`dragoman.${name}`, does)),
   );
 }
 
-/** Shown once for each start that finds nothing, with the buttons that help. */
-export async function offerInstall(): Promise<void> {
+const INSTALL = 'Install';
+const CHOOSE = 'Choose…';
+const STOP_ASKING = 'Don’t Ask Again';
+
+/** With the buttons that help; and, where nobody has asked for it, one that ends it. */
+export async function offerInstall(stopAsking?: () => Thenable<void>): Promise<void> {
   const chosen = await vscode.window.showErrorMessage(
     'Dragoman is not installed. It can be put into an environment of its own, which nothing else uses.',
-    'Install',
-    'Choose…',
+    INSTALL,
+    CHOOSE,
+    ...(stopAsking === undefined ? [] : [STOP_ASKING]),
   );
-  if (chosen === 'Install') {
+  if (chosen === INSTALL) {
     await vscode.commands.executeCommand('dragoman.install');
-  } else if (chosen === 'Choose…') {
+  } else if (chosen === CHOOSE) {
     await vscode.commands.executeCommand('workbench.action.openSettings', 'dragoman.command');
+  } else if (chosen === STOP_ASKING) {
+    await stopAsking?.();
   }
 }
 
-async function installWithProgress(places: Places, backend: Backend): Promise<void> {
+async function installWithProgress(places: Places, backend: Parts['backend']): Promise<void> {
   const options = { location: vscode.ProgressLocation.Notification, title: 'Installing Dragoman', cancellable: true };
   const isDone = await vscode.window.withProgress(options, async (progress, token) => {
     const { signal, dispose } = signalOf(token);
@@ -76,14 +88,29 @@ async function told(does: () => Promise<void>): Promise<void> {
   }
 }
 
+/**
+ * Without an account, VS Code's own chat asks for one until a person has added a provider of models. Those that need no
+ * configuration cannot be added in its list of models; this adds ours, for good, and opens the list, which wakes that chat.
+ */
+async function useBuiltInChat(): Promise<void> {
+  const group = { name: 'Dragoman', vendor: 'dragoman' };
+  await vscode.commands.executeCommand('lm.addLanguageModelsProviderGroup', group).then(undefined, (error: unknown) => {
+    // Once is enough.
+    if (!/exists/i.test(String(error))) {
+      throw error;
+    }
+  });
+  await vscode.commands.executeCommand('workbench.action.chat.manage');
+}
+
 /** A terminal shows what it says as it says it, and stays. */
-async function inTerminal(places: Places, ...args: string[]): Promise<void> {
+async function inTerminal(places: Places, args: readonly string[], options: readonly string[]): Promise<void> {
   const command = await locate(places);
   if (command === undefined) {
     await offerInstall();
     return;
   }
-  const [program = '', ...rest] = [...command, ...args, ...configured()];
+  const [program = '', ...rest] = [...command, ...args, ...options];
   const terminal = vscode.window.createTerminal({ name: `dragoman ${args[0] ?? ''}`, iconPath: new vscode.ThemeIcon('pulse') });
   terminal.sendText([program, ...rest].map(quoted).join(' '));
   terminal.show();
@@ -115,27 +142,36 @@ async function resetApprovals(places: Places): Promise<void> {
 }
 
 /** The configuration is a file: it is opened where it is, or begun where it would be. */
-async function manage(places: Places): Promise<void> {
+async function manage(places: Places, backend: Parts['backend']): Promise<void> {
+  // The file in use is the backend's to say. One that it cannot read keeps it from starting, and can be opened here.
+  const ready = await unlessAborted(backend.ready(), AbortSignal.timeout(START_MS)).catch(() => undefined);
+  const file = ready?.configuration ?? likelyConfiguration();
+  const options = existsSync(file) ? ['--config', file] : configured();
   const models = await vscode.lm.selectChatModels({ vendor: 'dragoman' });
   const items: (vscode.QuickPickItem & { does: () => unknown })[] = [
     ...models.map(({ id, name }) => ({
       label: `$(comment-discussion) ${name}`,
       description: id,
       detail: 'Check whether it starts and answers',
-      does: () => inTerminal(places, 'doctor', id),
+      does: () => inTerminal(places, ['doctor', id], configured()),
     })),
-    { label: '$(edit) Open the configuration', detail: 'Add, change or remove agents', does: openConfiguration },
+    {
+      label: '$(edit) Open the configuration',
+      description: file,
+      detail: 'Add, change or remove agents',
+      does: () => openConfiguration(vscode.Uri.file(file)),
+    },
     {
       label: '$(list-unordered) Choose which models are offered',
       detail: 'dragoman.models',
       does: () => vscode.commands.executeCommand('workbench.action.openSettings', 'dragoman.models'),
     },
-    ...(await installable(places)).map(({ id, name, version, description }) => ({
+    ...(await installable(places, options)).map(({ id, name, version, description }) => ({
       label: `$(cloud-download) Add ${name}`,
       description: version,
       detail: description,
-      // It asks there before it fetches anything. The model is in the picker when it is done.
-      does: () => inTerminal(places, 'agents', 'add', id),
+      // It asks there before it fetches anything, and writes the model into the file that is in use.
+      does: () => inTerminal(places, ['agents', 'add', id], options),
     })),
   ];
   const chosen = await vscode.window.showQuickPick(items, { title: 'Dragoman: agents', matchOnDetail: true });
@@ -152,13 +188,13 @@ interface CatalogueEntry {
 }
 
 /** The agents of the catalogue that are no models yet. */
-async function installable(places: Places): Promise<CatalogueEntry[]> {
-  const [program, ...rest] = (await locate(places)) ?? [];
-  if (program === undefined) {
-    return [];
-  }
+async function installable(places: Places, options: readonly string[]): Promise<CatalogueEntry[]> {
   try {
-    const { stdout } = await run(program, [...rest, 'agents', 'list', '--json', ...configured()]);
+    const [program, ...rest] = (await locate(places)) ?? [];
+    if (program === undefined) {
+      return [];
+    }
+    const { stdout } = await run(program, [...rest, 'agents', 'list', '--json', ...options]);
     const entries = stdout.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line) as CatalogueEntry);
     return entries.filter(({ installed, models }) => installed === null && models.length === 0);
   } catch {
@@ -167,6 +203,7 @@ async function installable(places: Places): Promise<CatalogueEntry[]> {
   }
 }
 
+const FILE_NAME = 'dragoman.toml';
 const BEGINNING = `# An agent is a model with these lines.
 #
 # [models.helper]
@@ -174,14 +211,23 @@ const BEGINNING = `# An agent is a model with these lines.
 # command = ["my-agent", "--acp"]
 `;
 
-async function openConfiguration(): Promise<void> {
-  const { configuration } = settings();
-  const home = process.env['XDG_CONFIG_HOME'] ?? `${process.env['HOME'] ?? ''}/.config`;
-  const file = vscode.Uri.file(
-    configuration || process.env['DRAGOMAN_CONFIG'] || (process.platform === 'darwin'
-      ? `${process.env['HOME'] ?? ''}/Library/Application Support/dragoman/dragoman.toml`
-      : `${home}/dragoman/dragoman.toml`),
+/** As `dragoman` looks for it, for when it does not run. */
+function likelyConfiguration(): string {
+  const [folder] = vscode.workspace.workspaceFolders ?? [];
+  const ofFolder = folder?.uri.scheme === 'file' ? path.join(folder.uri.fsPath, FILE_NAME) : '';
+  const home = process.env['HOME'] ?? '';
+  const user =
+    process.platform === 'darwin'
+      ? path.join(home, 'Library', 'Application Support')
+      : (process.env['XDG_CONFIG_HOME'] ?? path.join(home, '.config'));
+  return (
+    settings().configuration ||
+    process.env['DRAGOMAN_CONFIG'] ||
+    (existsSync(ofFolder) ? ofFolder : path.join(user, 'dragoman', FILE_NAME))
   );
+}
+
+async function openConfiguration(file: vscode.Uri): Promise<void> {
   try {
     await vscode.workspace.fs.stat(file);
   } catch {
@@ -190,12 +236,13 @@ async function openConfiguration(): Promise<void> {
   await vscode.window.showTextDocument(file);
 }
 
-async function menu(backend: Backend): Promise<void> {
+async function menu(backend: Parts['backend']): Promise<void> {
   const { state } = backend;
   const items = [
     { label: '$(output) Show Log', command: 'showLog' },
     { label: '$(debug-restart) Restart', command: 'restart' },
     { label: '$(settings-gear) Manage Agents', command: 'manage' },
+    { label: '$(comment-discussion) Use in the Built-in Chat', command: 'builtInChat' },
     { label: '$(pulse) Check the Installation', command: 'doctor' },
     { label: '$(discard) Reset Approvals', command: 'resetApprovals' },
     ...(state.name === 'failed' ? [{ label: '$(cloud-download) Install Dragoman', command: 'install' }] : []),

@@ -15,6 +15,8 @@ interface Thinking {
   readonly metadata?: object;
 }
 type ThinkingClass = new (value: string | string[], id?: string, metadata?: object) => object;
+/** The flag is not in the stable types. A VS Code that does not know it goes by the words. */
+type ResultClass = new (callId: string, content: unknown[], isError?: boolean) => ResponsePart;
 
 /** The stable enum has two; the built-in chat sends a third. */
 const ROLES: Readonly<Record<number, Role>> = { 1: 'user', 2: 'assistant', 3: 'system' };
@@ -24,7 +26,8 @@ function classOf(name: string): Class | undefined {
   return typeof found === 'function' ? (found as unknown as Class) : undefined;
 }
 
-function isOne(part: unknown, ...names: string[]): boolean {
+/** Whether it is of one of these classes, as far as this VS Code has them. */
+export function isOne(part: unknown, ...names: string[]): boolean {
   return names.some((name) => {
     const found = classOf(name);
     return found !== undefined && part instanceof found;
@@ -110,8 +113,10 @@ export function fromWire(part: Part): ResponsePart | undefined {
     }
     case 'tool_call':
       return new vscode.LanguageModelToolCallPart(part.callId, part.name, part.input);
-    case 'tool_result':
-      return new vscode.LanguageModelToolResultPart(part.callId, part.content.flatMap((inner) => fromWire(inner) ?? []));
+    case 'tool_result': {
+      const content = part.content.flatMap((inner) => fromWire(inner) ?? []);
+      return new (vscode.LanguageModelToolResultPart as unknown as ResultClass)(part.callId, content, part.isError);
+    }
     case 'data':
       return features().data
         ? new vscode.LanguageModelDataPart(Buffer.from(part.data, 'base64'), part.mimeType)

@@ -10,15 +10,23 @@ const NEXT_STEP = 'Run “Dragoman: Show Log” to see why, or “Dragoman: Chec
 /** Cause and next step, as one would say them. */
 export function sentence(error: unknown): string {
   if (error instanceof RpcError) {
-    return error.message;
+    // One with a kind was made for a person, and ends with its own.
+    return error.kind === undefined ? `${ended(error.message)} ${NEXT_STEP}` : error.message;
   }
   if (error instanceof ConnectionClosed) {
-    return `Dragoman ended before it had answered: ${error.reason}. It is started again with your next prompt.`;
+    return `Dragoman ended before it had answered: ${ended(error.reason)} It is started again with your next prompt.`;
   }
   if (error instanceof BackendError) {
-    return `${error.message.replace(/[\s.]*$/, '.')} ${NEXT_STEP}`;
+    return `${ended(error.message)} ${NEXT_STEP}`;
+  }
+  if (error instanceof Error && error.name === 'TimeoutError') {
+    return `Dragoman did not answer in time. ${NEXT_STEP}`;
   }
   return error instanceof Error ? error.message : String(error);
+}
+
+function ended(sentence_: string): string {
+  return sentence_.replace(/[\s.]*$/, '.');
 }
 
 export function languageModelError(error: unknown): Error {
@@ -32,6 +40,8 @@ export function languageModelError(error: unknown): Error {
 /** VS Code makes its own errors anew on the way, with a stack that the chat prints whole: only where a program reads the code. */
 function ofKind(kind: RpcError['kind'], message: string): Error {
   switch (kind) {
+    case 'not_found':
+      return vscode.LanguageModelError.NotFound(message);
     case 'no_permissions':
       return vscode.LanguageModelError.NoPermissions(message);
     case 'blocked':

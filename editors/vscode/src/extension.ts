@@ -1,4 +1,5 @@
 /** The extension: wires the backend to the model provider, the permission tools, the participant and the status bar. */
+import * as path from 'node:path';
 import * as vscode from 'vscode';
 import { PendingApprovals } from './approvals';
 import { Backend, type BackendState, type Launch } from './backend';
@@ -6,10 +7,14 @@ import { configured, offerInstall, registerCommands } from './commands';
 import { features } from './convert';
 import { locate, type Places } from './locate';
 import { PARTICIPANT, respond } from './participant';
-import { Provider } from './provider';
+import { type Memory, Provider } from './provider';
+import { RememberedModels } from './remembered';
 import { needsRestart, SECTION, settings } from './settings';
 import { Status } from './status';
 import { registerPermissionTools } from './tools';
+
+/** Of what is kept for all windows: that nobody wants to be asked whether to install. */
+const NO_OFFER = 'noOffer';
 
 let backend: Backend | undefined;
 
@@ -24,6 +29,7 @@ export function activate(context: vscode.ExtensionContext): void {
     storage: vscode.Uri.joinPath(context.globalStorageUri, version).fsPath,
     bundled: context.asAbsolutePath('dist/backend'),
     path: process.env['PATH'] ?? '',
+    platform: process.platform,
   });
   let hasOffered = false;
 
@@ -31,9 +37,9 @@ export function activate(context: vscode.ExtensionContext): void {
     launch: async () => {
       const command = await locate(places());
       if (command === undefined) {
-        if (!hasOffered) {
+        if (!hasOffered && context.globalState.get(NO_OFFER) !== true) {
           hasOffered = true;
-          void offerInstall();
+          void offerInstall(() => context.globalState.update(NO_OFFER, true));
         }
         throw new Error('Dragoman is not installed. Run “Dragoman: Install Dragoman”, or name it in the setting `dragoman.command`.');
       }
@@ -64,8 +70,10 @@ export function activate(context: vscode.ExtensionContext): void {
     log: (level, message) => write(log, level, message),
   });
   backend = running;
-  const provider = new Provider(running, settings, approvals, (message) => log.warn(message));
-  const participant = vscode.chat.createChatParticipant(PARTICIPANT, respond);
+  const memory = memoryOf(context.workspaceState, version, running);
+  const provider = new Provider(running, memory, settings, approvals, (message) => log.warn(message));
+  const failure = () => (running.state.name === 'failed' ? running.state.reason : undefined);
+  const participant = vscode.chat.createChatParticipant(PARTICIPANT, (...asked) => respond({ approvals, failure }, ...asked));
   participant.iconPath = new vscode.ThemeIcon('comment-discussion');
 
   context.subscriptions.push(
@@ -80,19 +88,35 @@ export function activate(context: vscode.ExtensionContext): void {
       running.notify('workspace/didChangeFolders', { workspaceFolders: folders() }),
     ),
     vscode.workspace.onDidChangeConfiguration((change) => {
-      if (needsRestart(change)) {
+      if (needsRestart(change) && running.state.name !== 'stopped') {
         void running.restart().catch(() => undefined);
       } else if (change.affectsConfiguration(SECTION)) {
         provider.modelsChanged();
       }
     }),
   );
-  // Not waited for: an extension that is slow to start slows the editor.
-  void running.restart().catch(() => undefined);
+  // VS Code lists no models that it has not been told of, so this is said in every window. Nothing is started for it
+  // but where the models are not known yet, and nobody waits: an extension that is slow to start slows the editor.
+  provider.modelsChanged();
 }
 
 export async function deactivate(): Promise<void> {
   await backend?.dispose();
+}
+
+/** What decides which models there are: versions and settings here, and the files it may read. */
+function memoryOf(memento: vscode.Memento, version: string, running: Backend): Memory {
+  const setup = () => [version, process.env['DRAGOMAN_CONFIG'] ?? '', settings().configuration, ...settings().command];
+  const remembered = new RememberedModels(memento, setup);
+  return {
+    recall: () => remembered.recall(),
+    keep: async (models) => {
+      const { state } = running;
+      const used = state.name === 'ready' ? state.configuration : undefined;
+      const files = [used, ...folders().slice(0, 1).map((folder) => path.join(folder, 'dragoman.toml'))];
+      await remembered.keep(models, files.flatMap((file) => file ?? []));
+    },
+  };
 }
 
 function launchOf([command = '', ...words]: readonly string[]): Launch {

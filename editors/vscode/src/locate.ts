@@ -19,13 +19,15 @@ export interface Places {
   readonly bundled: string;
   /** Where programs are looked for. */
   readonly path: string;
+  readonly platform: NodeJS.Platform;
 }
 
-/** The words that start Dragoman; undefined if it is nowhere. */
+/** The words that start Dragoman; undefined if it is nowhere. Rejects where it cannot be. */
 export async function locate(places: Places): Promise<readonly string[] | undefined> {
   if (places.command.length > 0) {
     return places.command;
   }
+  refuseWindows(places);
   const own = ownCommand(places.storage);
   if (await isExecutable(own)) {
     return [own];
@@ -36,6 +38,7 @@ export async function locate(places: Places): Promise<readonly string[] | undefi
 
 /** Put the Dragoman that came with this extension into an environment of its own. */
 export async function install(places: Places, signal: AbortSignal, told: (step: string) => void): Promise<void> {
+  refuseWindows(places);
   told('looking for Python');
   const python = await findPython();
   if (python === undefined) {
@@ -63,6 +66,12 @@ export async function install(places: Places, signal: AbortSignal, told: (step: 
     await rm(environment, { recursive: true, force: true });
     const { stderr } = error as { stderr?: string };
     throw stderr === undefined || stderr.trim() === '' ? error : new Error(lastLine(stderr));
+  }
+}
+
+function refuseWindows({ platform }: Places): void {
+  if (platform === 'win32') {
+    throw new Error('Dragoman runs on Linux and macOS. On Windows, open the folder in WSL: “WSL: Reopen Folder in WSL”.');
   }
 }
 

@@ -1,17 +1,21 @@
 /**
- * `@dragoman`: the selected model, with the tools of this editor, in any chat and without an account.
+ * `@dragoman`: a model of ours, with the tools of this editor, in any chat and without an account.
  *
  * A turn's messages are kept in the metadata of its result, which VS Code stores with the chat; from there the next
  * turn has its history, after a reload of the window too.
  */
 import * as vscode from 'vscode';
-import { fromWireMessage, toWire } from './convert';
+import type { PendingApprovals } from './approvals';
+import { BackendError } from './backend';
+import { signalOf, unlessAborted } from './cancellation';
+import { features, fromWireMessage, isOne, toWire } from './convert';
 import { isCancellation, sentence } from './errors';
 import { type LoopHost, runTurn } from './loop';
 import { isPermissionTool, type Message, type Part, STATEFUL_MARKER, type ToolCall } from './wire';
 
 export const PARTICIPANT = 'dragoman.participant';
 const VENDOR = 'dragoman';
+const NO_MODEL = 'There is no model yet. Run “Dragoman: Manage Agents”, or “Dragoman: Show Log” to see why.';
 /** More than these a request does not take. */
 const MAX_TOOLS = 128;
 /** Of a thought, as much as fits on a line. */
@@ -26,27 +30,45 @@ type ThinkingStream = vscode.ChatResponseStream & {
   thinkingProgress?(delta: { text: string | string[]; id?: string; metadata?: object }): void;
 };
 
+export interface ParticipantHost {
+  readonly approvals: PendingApprovals;
+  /** Why the backend does not run, if it should. */
+  failure(): string | undefined;
+}
+
 export async function respond(
+  { approvals, failure }: ParticipantHost,
   request: vscode.ChatRequest,
   context: vscode.ChatContext,
   stream: vscode.ChatResponseStream,
   token: vscode.CancellationToken,
 ): Promise<vscode.ChatResult> {
-  const model = await modelFor(request);
-  if (model === undefined) {
-    const message = 'There is no model yet. Run “Dragoman: Manage Agents”, or “Dragoman: Show Log” to see why.';
-    return { errorDetails: { message } };
+  const model = await unlessStopped(modelFor(request), token);
+  if (token.isCancellationRequested) {
+    return {};
   }
-  const prompt: Message = { role: 'user', content: [{ type: 'text', value: worded(request) }] };
+  if (model === undefined) {
+    const cause = failure();
+    return { errorDetails: { message: cause === undefined ? NO_MODEL : sentence(new BackendError(cause)) } };
+  }
+  if (model.id !== request.model?.id || request.model.vendor !== VENDOR) {
+    stream.markdown(`*${plain(standIn(model, request.model))}*\n\n`);
+  }
+  const { prompt, leftOut } = await promptOf(request);
+  if (leftOut.length > 0) {
+    stream.markdown(`*${plain(`Not passed on: ${leftOut.join(', ')}.`)}*\n\n`);
+  }
   const tools = offered(request, vscode.lm.tools);
   const host: LoopHost = {
     get isCancelled() {
       return token.isCancellationRequested;
     },
     respond: (messages) => answer(model, messages, tools, stream, token),
-    invoke: (call) => invoke(call, request, token),
+    invoke: (call) => invoke(call, request, token).finally(() => approvals.answered([call.callId])),
   };
   const turn = await runTurn(host, [...historyOf(context.history), prompt]);
+  // Also those that were never asked about.
+  approvals.seen(turn.rounds);
   const metadata: Metadata = { messages: [prompt, ...turn.rounds] };
   if (turn.reachedLimit) {
     stream.markdown('\n\nThe agent called tools for so many rounds that it was stopped. Say “go on” to let it.\n');
@@ -55,16 +77,40 @@ export async function respond(
 }
 
 /**
- * The one that is selected if it is ours; without an account the picker may stand on one that answers nobody.
+ * The one that is selected if it is ours, else our first: never somebody else's, who was not asked.
  *
  * Either way it is looked up: right after a reload VS Code shows a model that it has not asked us about yet, and
  * knows nobody who would answer for it.
  */
-async function modelFor(request: vscode.ChatRequest): Promise<vscode.LanguageModelChat | undefined> {
-  const { model } = request;
+async function modelFor({ model }: vscode.ChatRequest): Promise<vscode.LanguageModelChat | undefined> {
   const isOurs = model?.vendor === VENDOR;
-  const [found] = await vscode.lm.selectChatModels({ vendor: VENDOR, ...(isOurs ? { id: model.id } : {}) });
-  return found ?? model;
+  const [selected] = isOurs ? await vscode.lm.selectChatModels({ vendor: VENDOR, id: model.id }) : [];
+  return selected ?? (await vscode.lm.selectChatModels({ vendor: VENDOR }))[0];
+}
+
+function standIn(model: vscode.LanguageModelChat, selected: vscode.LanguageModelChat | undefined): string {
+  return selected === undefined
+    ? `${model.name} answers.`
+    : `${model.name} answers: “${selected.name}” is none of Dragoman’s models.`;
+}
+
+async function unlessStopped<T>(promise: Promise<T>, token: vscode.CancellationToken): Promise<T | undefined> {
+  const { signal, dispose } = signalOf(token);
+  try {
+    return await unlessAborted(promise, signal);
+  } catch (error) {
+    if (signal.aborted) {
+      return undefined;
+    }
+    throw error;
+  } finally {
+    dispose();
+  }
+}
+
+/** Names are shown as they are. */
+function plain(text: string): string {
+  return text.replace(/[\\`*_[\]<>]/g, '\\$&');
 }
 
 /** The tools the user names first, and never so many that the model is offered none of the permission tools. */
@@ -184,21 +230,68 @@ function said(role: 'user' | 'assistant', value: string): Message {
   return { role, content: [{ type: 'text', value }] };
 }
 
-/** The prompt, and where the things are that it points to. An agent reads them itself. */
-function worded(request: vscode.ChatRequest): string {
-  const places = request.references.flatMap(({ value }) => {
-    if (typeof value === 'string') {
-      return [value];
+interface Attached {
+  readonly places: string[];
+  readonly pictures: Part[];
+  readonly leftOut: string[];
+}
+
+/** The prompt, where the things are that it points to, and its pictures. An agent reads files itself. */
+async function promptOf(request: vscode.ChatRequest): Promise<{ prompt: Message; leftOut: readonly string[] }> {
+  const attached: Attached = { places: [], pictures: [], leftOut: [] };
+  for (const reference of request.references) {
+    await attach(reference, attached);
+  }
+  const { places, pictures, leftOut } = attached;
+  const list = places.map((place) => `- ${place}`).join('\n');
+  const value = places.length === 0 ? request.prompt : `${request.prompt}\n\nAttached:\n${list}`;
+  return { prompt: { role: 'user', content: [{ type: 'text', value }, ...pictures] }, leftOut };
+}
+
+async function attach(reference: vscode.ChatPromptReference, { places, pictures, leftOut }: Attached): Promise<void> {
+  const { value } = reference;
+  if (typeof value === 'string') {
+    places.push(value);
+  } else if (value instanceof vscode.Uri) {
+    places.push(placeOf(value));
+  } else if (value instanceof vscode.Location) {
+    places.push(`${placeOf(value.uri)}:${value.range.start.line + 1}-${value.range.end.line + 1}`);
+  } else {
+    const picture = await pictureOf(value);
+    if (picture === undefined) {
+      leftOut.push((reference as { name?: string }).name ?? reference.id);
+    } else {
+      pictures.push(picture);
     }
-    if (value instanceof vscode.Uri) {
-      return [value.fsPath];
-    }
-    if (value instanceof vscode.Location) {
-      return [`${value.uri.fsPath}:${value.range.start.line + 1}-${value.range.end.line + 1}`];
-    }
-    return [];
-  });
-  return places.length === 0 ? request.prompt : `${request.prompt}\n\nAttached:\n${places.map((place) => `- ${place}`).join('\n')}`;
+  }
+}
+
+/** What is no file has no path, but a name that says so. */
+function placeOf(uri: vscode.Uri): string {
+  return uri.scheme === 'file' ? uri.fsPath : uri.toString(true);
+}
+
+/** The class is not in the stable types. */
+interface BinaryData {
+  readonly mimeType: string;
+  data(): Thenable<Uint8Array>;
+}
+
+async function pictureOf(value: unknown): Promise<Part | undefined> {
+  if (!isOne(value, 'ChatReferenceBinaryData') || !features().data) {
+    return undefined;
+  }
+  const { mimeType } = value as BinaryData;
+  if (!mimeType.startsWith('image/')) {
+    return undefined;
+  }
+  try {
+    const data = await (value as BinaryData).data();
+    return { type: 'data', mimeType, data: Buffer.from(data).toString('base64') };
+  } catch {
+    // A file that has gone since it was attached.
+    return undefined;
+  }
 }
 
 /** VS Code puts its own words around what a model was rejected with. */

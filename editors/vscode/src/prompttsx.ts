@@ -4,9 +4,12 @@
  * A tree of pieces and texts. A text may begin on a line of its own; so may a piece, by its first text.
  */
 const TEXT = 2;
+/** A piece that is a picture, which VS Code, too, gives as a word where it can give only words. */
+const IMAGE = 3;
 
 interface Node {
   readonly type?: number;
+  readonly ctor?: number;
   readonly text?: string;
   readonly lineBreakBefore?: boolean;
   readonly children?: readonly Node[];
@@ -29,6 +32,10 @@ function collect(node: Node, pieces: string[]): void {
   if (node.type === TEXT || typeof node.text === 'string') {
     const isFirst = pieces.length === 0;
     pieces.push(node.lineBreakBefore === true && !isFirst ? `\n${node.text ?? ''}` : (node.text ?? ''));
+    return;
+  }
+  if (node.ctor === IMAGE) {
+    pieces.push('<image>');
     return;
   }
   for (const child of node.children ?? []) {

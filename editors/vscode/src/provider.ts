@@ -2,19 +2,29 @@
 import * as vscode from 'vscode';
 import type { PendingApprovals } from './approvals';
 import type { Backend } from './backend';
-import { signalOf } from './cancellation';
+import { signalOf, within } from './cancellation';
 import { fromWire, toWireMessage, toWireMessages, toWireTools } from './convert';
 import { errorText, isCancellation, languageModelError } from './errors';
 import { isPermissionTool, type ModelInformation, type Part } from './wire';
 
 /** As the backend counts: what tokenizers of the last years come to, in any script. */
 const BYTES_A_TOKEN = 4;
+/** The start of the backend, and agents that are asked what they can do. */
+const LIST_MS = 90_000;
+/** A prompt has thousands of pieces: one that cannot be counted soon is better guessed. */
+const COUNT_MS = 2_000;
 
 export interface ProviderSettings {
   /** The models to offer, by id; all of them if there is none. */
   readonly models: readonly string[];
   readonly permission: 'ask' | 'configured';
   readonly thinking: 'show' | 'text' | 'hide';
+}
+
+/** What the backend said last, for as long as it need not run. */
+export interface Memory {
+  recall(): Promise<readonly ModelInformation[] | undefined>;
+  keep(models: readonly ModelInformation[]): Promise<void>;
 }
 
 /** Fields that the stable types do not name, and the built-in chat reads or sends. */
@@ -25,7 +35,8 @@ type Options = vscode.ProvideLanguageModelChatResponseOptions & {
 };
 
 export class Provider implements vscode.LanguageModelChatProvider<Information> {
-  readonly #backend: Pick<Backend, 'request'>;
+  readonly #backend: Pick<Backend, 'request' | 'state'>;
+  readonly #memory: Memory;
   readonly #settings: () => ProviderSettings;
   readonly #approvals: PendingApprovals;
   readonly #log: (message: string) => void;
@@ -33,12 +44,14 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
   readonly onDidChangeLanguageModelChatInformation = this.#changed.event;
 
   constructor(
-    backend: Pick<Backend, 'request'>,
+    backend: Pick<Backend, 'request' | 'state'>,
+    memory: Memory,
     settings: () => ProviderSettings,
     approvals: PendingApprovals,
     log: (message: string) => void,
   ) {
     this.#backend = backend;
+    this.#memory = memory;
     this.#settings = settings;
     this.#approvals = approvals;
     this.#log = log;
@@ -59,8 +72,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
   ): Promise<Information[]> {
     const { signal, dispose } = signalOf(token);
     try {
-      const answer = await this.#backend.request('lm/provideLanguageModelChatInformation', { silent }, { signal });
-      const { models } = answer as { models: ModelInformation[] };
+      const models = await this.#models(silent, within(LIST_MS, signal));
       const { models: wanted } = this.#settings();
       return models
         .filter(({ id }) => wanted.length === 0 || wanted.includes(id))
@@ -72,6 +84,19 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     } finally {
       dispose();
     }
+  }
+
+  /** A list that nobody has asked for starts nothing, if it is known. */
+  async #models(silent: boolean, signal: AbortSignal): Promise<readonly ModelInformation[]> {
+    const remembered = silent && this.#backend.state.name === 'stopped' ? await this.#memory.recall() : undefined;
+    if (remembered !== undefined) {
+      return remembered;
+    }
+    const answer = await this.#backend.request('lm/provideLanguageModelChatInformation', { silent }, { signal });
+    const { models } = answer as { models: ModelInformation[] };
+    // One that cannot be remembered is a list all the same.
+    await this.#memory.keep(models).catch((error: unknown) => this.#log(`not remembered: ${String(error)}`));
+    return models;
   }
 
   async provideLanguageModelChatResponse(
@@ -134,17 +159,21 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
   async provideTokenCount(
     model: Information,
     text: string | vscode.LanguageModelChatRequestMessage,
-    _token: vscode.CancellationToken,
+    token: vscode.CancellationToken,
   ): Promise<number> {
     if (typeof text === 'string') {
       return tokens(text);
     }
     const message = toWireMessage(text);
+    const { signal, dispose } = signalOf(token);
     try {
-      return Number(await this.#backend.request('lm/provideTokenCount', { modelId: model.id, message }));
+      const bounded = { signal: within(COUNT_MS, signal) };
+      return Number(await this.#backend.request('lm/provideTokenCount', { modelId: model.id, message }, bounded));
     } catch {
       // A prompt that cannot be measured could not be rendered at all.
       return tokens(JSON.stringify(message));
+    } finally {
+      dispose();
     }
   }
 }

@@ -1,7 +1,8 @@
 /**
  * A JSON-RPC 2.0 peer on a pair of byte streams, one JSON value a line.
  *
- * Every request settles exactly once: with its result, with an error, or with the reason the connection closed for.
+ * Every request settles exactly once: with its result, with an error, with the reason the connection closed for, or,
+ * some seconds after it was cancelled, with that.
  * Lines are cut before they are decoded, so a character that arrives in two chunks stays whole.
  */
 import type { Readable, Writable } from 'node:stream';
@@ -11,6 +12,8 @@ const NEWLINE = 0x0a;
 /** No message of the protocol comes near it. Beyond, whatever writes there is not our backend. */
 const MAX_LINE_BYTES = 256 * 1024 * 1024;
 const METHOD_NOT_FOUND = -32601;
+/** For the other side to say how far it came, after it was asked to stop. Then nobody waits for it any more. */
+export const CANCEL_GRACE_MS = 5_000;
 
 export type ErrorKind =
   | 'not_found'
@@ -44,14 +47,19 @@ export class ConnectionClosed extends Error {
 }
 
 export interface RequestOptions {
-  /** Asks the other side to stop; the request still settles by its own answer. */
-  readonly signal?: AbortSignal;
+  /**
+   * Asks the other side to stop. The request still settles by its own answer, if that comes soon; else it rejects with
+   * the signal's reason, as it does at once when that is a time that has run out.
+   */
+  readonly signal?: AbortSignal | undefined;
   /** Takes the parts of a response. All of them come before the result. */
-  readonly onPart?: (part: Part) => void;
+  readonly onPart?: ((part: Part) => void) | undefined;
 }
 
 export interface Receiver {
   notification(method: string, params: unknown): void;
+  /** The streams are gone. Until this resolves, whoever knows more may close the peer with a better reason. */
+  lost?(): Promise<void>;
   closed(reason: string): void;
 }
 
@@ -71,14 +79,16 @@ export class Peer {
   #held = 0;
   #lastId = 0;
   #closedBecause: string | undefined;
+  readonly #graceMs: number;
 
-  constructor(input: Readable, output: Writable, receiver: Receiver) {
+  constructor(input: Readable, output: Writable, receiver: Receiver, graceMs = CANCEL_GRACE_MS) {
     this.#output = output;
     this.#receiver = receiver;
+    this.#graceMs = graceMs;
     input.on('data', (chunk: Buffer) => this.#take(chunk));
-    input.on('end', () => this.close('it closed its output'));
-    input.on('error', (error) => this.close(error.message));
-    output.on('error', (error) => this.close(error.message));
+    input.on('end', () => void this.#lost('it closed its output'));
+    input.on('error', (error) => void this.#lost(error.message));
+    output.on('error', (error) => void this.#lost(error.message));
   }
 
   request(method: string, params: unknown, options: RequestOptions = {}): Promise<unknown> {
@@ -86,10 +96,15 @@ export class Peer {
       return Promise.reject(new ConnectionClosed(this.#closedBecause));
     }
     const id = ++this.#lastId;
-    const { signal } = options;
-    const cancel = () => this.notify('lm/cancel', { requestId: id });
+    const { signal, onPart } = options;
+    let grace: NodeJS.Timeout | undefined;
+    const cancel = () => {
+      this.notify('lm/cancel', { requestId: id });
+      const isLate = (signal?.reason as Error | undefined)?.name === 'TimeoutError';
+      grace = setTimeout(() => this.#forget(id, signal?.reason as Error), isLate ? 0 : this.#graceMs);
+    };
     const settled = new Promise<unknown>((resolve, reject) => {
-      this.#pending.set(id, { resolve, reject, onPart: options.onPart });
+      this.#pending.set(id, { resolve, reject, onPart });
       this.#write({ jsonrpc: '2.0', id, method, params });
     });
     if (signal?.aborted === true) {
@@ -97,7 +112,10 @@ export class Peer {
     } else {
       signal?.addEventListener('abort', cancel, { once: true });
     }
-    return settled.finally(() => signal?.removeEventListener('abort', cancel));
+    return settled.finally(() => {
+      clearTimeout(grace);
+      signal?.removeEventListener('abort', cancel);
+    });
   }
 
   notify(method: string, params: unknown): void {
@@ -118,6 +136,16 @@ export class Peer {
     }
     this.#pending.clear();
     this.#receiver.closed(reason);
+  }
+
+  async #lost(reason: string): Promise<void> {
+    await this.#receiver.lost?.();
+    this.close(reason);
+  }
+
+  #forget(id: number, reason: Error): void {
+    this.#pending.get(id)?.reject(reason);
+    this.#pending.delete(id);
   }
 
   #write(message: object): void {

@@ -45,7 +45,7 @@ export class Status {
       case 'failed':
         return { icon: '$(error)', tooltip: this.#state.reason, background: 'statusBarItem.errorBackground' };
       case 'stopped':
-        return { icon: '$(circle-slash)', tooltip: 'Dragoman is not running.' };
+        return { icon: '$(circle-outline)', tooltip: 'Dragoman is not running. It starts with your next prompt.' };
     }
   }
 }

@@ -7,10 +7,13 @@
 import * as vscode from 'vscode';
 import type { PendingApprovals } from './approvals';
 import type { Backend } from './backend';
-import { signalOf } from './cancellation';
+import { signalOf, within } from './cancellation';
 import { fromWire } from './convert';
 import { sentence } from './errors';
 import { type Part, PERMISSION_PREFIX, RISK_CLASSES } from './wire';
+
+/** What it holds is in its memory; a start comes on top where it has just died. Meanwhile a chat stands still. */
+const ANSWER_MS = 20_000;
 
 interface Prepared {
   invocationMessage: string;
@@ -45,7 +48,8 @@ export class PermissionTool implements vscode.LanguageModelTool<object> {
     const { signal, dispose } = signalOf(token);
     this.#approvals.invoked(input);
     try {
-      const answer = await this.#backend.request('tools/invoke', { name: this.name, input }, { signal });
+      const bounded = { signal: within(ANSWER_MS, signal) };
+      const answer = await this.#backend.request('tools/invoke', { name: this.name, input }, bounded);
       const { content } = answer as { content: Part[] };
       return new vscode.LanguageModelToolResult(
         content.flatMap((part) => fromWire(part) ?? []) as vscode.LanguageModelTextPart[],
@@ -58,7 +62,8 @@ export class PermissionTool implements vscode.LanguageModelTool<object> {
   async #prepared(input: object, token: vscode.CancellationToken): Promise<Prepared> {
     const { signal, dispose } = signalOf(token);
     try {
-      const answer = await this.#backend.request('tools/prepareInvocation', { name: this.name, input }, { signal });
+      const bounded = { signal: within(ANSWER_MS, signal) };
+      const answer = await this.#backend.request('tools/prepareInvocation', { name: this.name, input }, bounded);
       return answer as Prepared;
     } catch (error) {
       const message = sentence(error);

@@ -1,37 +1,68 @@
 /** The backend, as a real process: a few lines of JavaScript that play it, and misbehave. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Backend, type BackendState } from '../src/backend';
+import { Backend, BackendError, type BackendState, type Launch, type Limits } from '../src/backend';
+import { within } from '../src/cancellation';
+import { ConnectionClosed } from '../src/rpc';
 
 const PLAYED = `
   const lines = require('node:readline').createInterface({ input: process.stdin });
-  const reply = (id, result) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', id, result }) + '\\n');
+  const say = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\\n');
+  const reply = (id, result) => say({ id, result });
   lines.on('line', (line) => {
     const { id, method, params } = JSON.parse(line);
-    if (method === 'initialize') reply(id, { server: { version: '9.' + params.protocolVersion } });
+    if (method === 'initialize') reply(id, { server: { version: '9.' + params.protocolVersion }, configuration: '/etc/dragoman.toml' });
     else if (method === 'pid') reply(id, process.pid);
-    else if (method === 'die') { process.stderr.write('out of rope\\n'); process.exitCode = 3; lines.close(); process.stdin.destroy(); }
+    else if (method === 'die') { process.stderr.write('a long story\\nout of rope\\n'); process.exitCode = 3; lines.close(); process.stdin.destroy(); }
+    else if (method === 'shutdown' && process.env.SLOW) say({ method: 'ending' });
     else if (method === 'shutdown') reply(id, {});
   });
 `;
 
-function played(script = PLAYED) {
+type Told = [method: string, params: unknown];
+
+function played(script = PLAYED, limits: Partial<Limits> = {}, launch: Partial<Launch> = {}) {
   const states: BackendState[] = [];
-  const backend = new Backend({
-    launch: async () => ({ command: process.execPath, args: ['-e', script] }),
-    introduction: () => ({}),
-    notification: () => undefined,
-    changed: (state) => states.push(state),
-    log: () => undefined,
-  });
-  return { backend, states };
+  const told: Told[] = [];
+  const logged: string[] = [];
+  const news: (() => void)[] = [];
+  const tell = () => news.splice(0).forEach((wake) => wake());
+  const backend = new Backend(
+    {
+      launch: async () => ({ command: process.execPath, args: ['-e', script], ...launch }),
+      introduction: () => ({}),
+      notification: (...one) => {
+        told.push(one);
+        tell();
+      },
+      changed: (state) => {
+        states.push(state);
+        tell();
+      },
+      log: (_level, message) => logged.push(message),
+    },
+    limits,
+  );
+  /** Waits for what a state or a notification brings. */
+  const until = async (is: () => boolean) => {
+    while (!is()) {
+      await new Promise<void>((resolve) => news.push(resolve));
+    }
+  };
+  const names = () => states.map(({ name }) => name);
+  return { backend, states, told, logged, until, names };
+}
+
+function pauses(logged: readonly string[]): number[] {
+  return logged.flatMap((line) => /again in (\d+) ms$/.exec(line)?.[1] ?? []).map(Number);
 }
 
 test('it starts with the first request, and only once', async () => {
   const { backend, states } = played();
   const [one, other] = await Promise.all([backend.request('pid', {}), backend.request('pid', {})]);
   assert.equal(one, other);
-  assert.deepEqual(backend.state, { name: 'ready', version: '9.1', pid: one });
+  assert.deepEqual(backend.state, { name: 'ready', version: '9.1', pid: one, configuration: '/etc/dragoman.toml' });
+  assert.equal(await backend.ready(), backend.state);
   await backend.dispose();
   assert.deepEqual(
     states.map(({ name }) => name),
@@ -55,23 +86,108 @@ test('a restart is no death', async () => {
 test('when it dies, what was asked fails with its last words, and the next request has another', async () => {
   const { backend, states } = played();
   const first = await backend.request('pid', {});
-  await assert.rejects(backend.request('die', {}), /status 3|closed its output/);
+  await assert.rejects(backend.request('die', {}), new ConnectionClosed('it ended with status 3: out of rope'));
   assert.equal(backend.state.name, 'failed');
   assert.notEqual(await backend.request('pid', {}), first);
   assert.equal(states.filter(({ name }) => name === 'ready').length, 2);
   await backend.dispose();
 });
 
-test('when it dies, it is started again without being asked', async () => {
-  const { backend, states } = played();
-  await backend.request('pid', {});
-  await assert.rejects(backend.request('die', {}));
-  const deadline = Date.now() + 20_000;
-  while (states.filter(({ name }) => name === 'ready').length < 2) {
-    assert(Date.now() < deadline, 'it was not started again');
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+test('one that is killed is said to be', async () => {
+  const { backend } = played();
+  process.kill(Number(await backend.request('pid', {})), 'SIGKILL');
+  await assert.rejects(backend.request('silence', {}), new ConnectionClosed('it ended by SIGKILL'));
   await backend.dispose();
+});
+
+test('when it dies, it is started again without being asked, after pauses that grow', async () => {
+  const { backend, logged, names, until } = played(PLAYED, { firstPauseMs: 5 });
+  await backend.ready();
+  for (const lives of [1, 2, 3]) {
+    await until(() => names().filter((name) => name === 'ready').length === lives);
+    await assert.rejects(backend.request('die', {}));
+  }
+  assert.deepEqual(pauses(logged), [5, 10, 20]);
+  await backend.dispose();
+});
+
+test('when it does not start, that is tried again, too', async () => {
+  const { backend, logged, names, until } = played('process.exit(2)', { firstPauseMs: 5, longestPauseMs: 10 });
+  await assert.rejects(backend.request('pid', {}), BackendError);
+  await until(() => names().filter((name) => name === 'failed').length === 3);
+  assert.deepEqual(pauses(logged), [5, 10, 10]);
+  await backend.dispose();
+});
+
+test('where there is nothing to start, nothing is tried again', async () => {
+  const { backend, logged, names } = played();
+  const missing = new Backend(
+    {
+      launch: () => Promise.reject(new Error('Dragoman is not installed.')),
+      introduction: () => ({}),
+      notification: () => undefined,
+      changed: () => undefined,
+      log: (_level, message) => logged.push(message),
+    },
+    { firstPauseMs: 0 },
+  );
+  await assert.rejects(missing.request('pid', {}), new BackendError('Dragoman is not installed.'));
+  // As long as another takes to start.
+  await backend.request('pid', {});
+  assert.deepEqual(pauses(logged), []);
+  assert.deepEqual(names(), ['starting', 'ready']);
+  await backend.dispose();
+  await missing.dispose();
+});
+
+test('what is asked during a restart is asked of the next one, which starts when the last has ended', async () => {
+  const { backend, told, until, names } = played(PLAYED, {}, { env: { SLOW: 'yes' } });
+  const first = Number(await backend.request('pid', {}));
+  const restarted = backend.restart();
+  const asked = backend.request('pid', {});
+  const again = backend.restart();
+  await until(() => told.some(([method]) => method === 'ending'));
+  assert.deepEqual(names(), ['starting', 'ready', 'stopped']);
+  process.kill(first, 'SIGKILL');
+  const [second] = await Promise.all([asked, restarted, again]);
+  assert.notEqual(second, first);
+  assert.deepEqual(names(), ['starting', 'ready', 'stopped', 'starting', 'ready']);
+  process.kill(Number(second), 'SIGKILL');
+  await backend.dispose();
+});
+
+test('a restart while it starts: who waits has the next one', async () => {
+  const { backend, names, until } = played();
+  const asked = backend.request('pid', {});
+  await until(() => names().includes('starting'));
+  await Promise.all([backend.restart(), asked]);
+  assert.deepEqual(names(), ['starting', 'stopped', 'starting', 'ready']);
+  assert.equal(await backend.request('pid', {}), await asked);
+  await backend.dispose();
+});
+
+test('one that does not answer is left alone some moments after Stop', async () => {
+  const { backend, states } = played(PLAYED, { graceMs: 10 });
+  await backend.ready();
+  const controller = new AbortController();
+  const asked = backend.request('silence', {}, { signal: controller.signal });
+  controller.abort();
+  await assert.rejects(asked, { name: 'AbortError' });
+  await assert.rejects(backend.request('silence', {}, { signal: within(1) }), { name: 'TimeoutError' });
+  assert.equal(states.at(-1)?.name, 'ready');
+  await backend.dispose();
+});
+
+test('Stop while it starts waits for nothing, and neither does its end', async () => {
+  const { backend, names } = played('setInterval(() => undefined, 1000)');
+  const controller = new AbortController();
+  const asked = backend.request('pid', {}, { signal: controller.signal });
+  const other = backend.request('pid', {});
+  controller.abort();
+  await assert.rejects(asked, { name: 'AbortError' });
+  await assert.rejects(backend.request('pid', {}, { signal: controller.signal }), { name: 'AbortError' });
+  await Promise.all([assert.rejects(other, ConnectionClosed), backend.dispose()]);
+  assert.deepEqual(names(), ['starting', 'stopped']);
 });
 
 test('one that cannot start says what it said', async () => {
@@ -81,16 +197,11 @@ test('one that cannot start says what it said', async () => {
   await backend.dispose();
 });
 
-test('a program that is not there is said to be missing', async () => {
-  const { backend } = played();
-  const missing = new Backend({
-    launch: async () => ({ command: '/no/such/dragoman', args: [] }),
-    introduction: () => ({}),
-    notification: () => undefined,
-    changed: () => undefined,
-    log: () => undefined,
-  });
-  await assert.rejects(missing.request('pid', {}), /\/no\/such\/dragoman cannot be started/);
+test('a program that is not there is said to be missing, and so is a folder', async () => {
+  const missing = played(PLAYED, {}, { command: '/no/such/dragoman' }).backend;
+  await assert.rejects(missing.request('pid', {}), /\/no\/such\/dragoman cannot be started: .*ENOENT/);
   await missing.dispose();
-  await backend.dispose();
+  const nowhere = played(PLAYED, {}, { cwd: '/no/such/folder' }).backend;
+  await assert.rejects(nowhere.request('pid', {}), /cannot be started: the folder \/no\/such\/folder is not there any more/);
+  await nowhere.dispose();
 });

@@ -4,6 +4,7 @@ import * as vscode from 'vscode';
 import { features, fromWire, fromWireMessage, toWire, toWireMessage, toWireTools } from '../src/convert';
 import { promptTsxText } from '../src/prompttsx';
 import type { Part } from '../src/wire';
+import * as fake from './vscode';
 
 const MARKER: Part = { type: 'data', mimeType: 'stateful_marker', data: Buffer.from('demo\\abc').toString('base64') };
 
@@ -13,6 +14,7 @@ const THERE_AND_BACK: Part[] = [
   { type: 'thinking', value: 'plain' },
   { type: 'tool_call', callId: 'dg_1', name: 'look', input: { deep: [1, { er: null }] } },
   { type: 'tool_result', callId: 'dg_1', content: [{ type: 'text', value: 'seen' }, MARKER] },
+  { type: 'tool_result', callId: 'dg_2', content: [{ type: 'text', value: 'ERROR while calling tool: no' }], isError: true },
   MARKER,
   { type: 'data', mimeType: 'image/png', data: 'iVBORw0KGgo=' },
 ];
@@ -26,9 +28,11 @@ for (const part of THERE_AND_BACK) {
 }
 
 test('the other variants of a class are known by what they are', () => {
-  const { LanguageModelToolResultPart2: Variant } = vscode as unknown as Record<string, new (...v: unknown[]) => object>;
-  assert(Variant !== undefined);
-  assert.deepEqual(toWire(new Variant('dg_1', [new vscode.LanguageModelTextPart('no')])), [
+  const { LanguageModelTextPart2: Text, LanguageModelToolResultPart2: Result, LanguageModelDataPart2: Data } = fake;
+  assert(Text && Result && Data);
+  assert.deepEqual(toWire(new Text('words')), [{ type: 'text', value: 'words' }]);
+  assert.deepEqual(toWire(new Data(Buffer.from('bytes'), 'image/png')), [{ type: 'data', mimeType: 'image/png', data: 'Ynl0ZXM=' }]);
+  assert.deepEqual(toWire(new Result('dg_1', [new Text('no')], true)), [
     { type: 'tool_result', callId: 'dg_1', content: [{ type: 'text', value: 'no' }], isError: true },
   ]);
 });
@@ -66,6 +70,8 @@ test('prompt-tsx is read as text, with its lines', () => {
   };
   assert.equal(promptTsxText(value), 'first and\nsecond');
   assert.deepEqual(toWire(new vscode.LanguageModelPromptTsxPart(value)), [{ type: 'text', value: 'first and\nsecond' }]);
+  const picture = { type: 1, ctor: 3, children: [], props: { src: 'data:image/png;base64,iVBORw0KGgo=' } };
+  assert.equal(promptTsxText({ node: { type: 1, children: [{ type: 2, text: 'see ' }, picture] } }), 'see <image>');
   assert.equal(promptTsxText('plain'), 'plain');
   assert.equal(promptTsxText({ odd: 1 }), '{"odd":1}');
 });
@@ -75,6 +81,15 @@ test('tools without a schema have none', () => {
   assert.deepEqual(toWireTools(undefined), []);
 });
 
-test('features are those of the classes that are there', () => {
+test('features are those of the classes that are there, and so are the parts', () => {
   assert.deepEqual(features(), { thinking: true, data: true });
+  const made = THERE_AND_BACK.map((part) => fromWire(part));
+  fake.withoutNewClasses(() => {
+    assert.deepEqual(features(), { thinking: false, data: false });
+    assert.deepEqual(
+      THERE_AND_BACK.filter((part) => fromWire(part) === undefined).map(({ type }) => type),
+      ['thinking', 'thinking', 'data', 'data'],
+    );
+    assert.deepEqual(made.filter((part) => toWire(part).length === 0).length, 4);
+  });
 });

@@ -2,27 +2,33 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as vscode from 'vscode';
 import { PendingApprovals } from '../src/approvals';
+import type { BackendState } from '../src/backend';
+import { unlessAborted } from '../src/cancellation';
 import { offered, historyOf, PARTICIPANT } from '../src/participant';
 import { Provider, type ProviderSettings } from '../src/provider';
 import { ConnectionClosed, type RequestOptions, RpcError } from '../src/rpc';
 import { PermissionTool } from '../src/tools';
-import type { Message, Part } from '../src/wire';
+import type { Message, ModelInformation, Part } from '../src/wire';
 
 type Answer = (params: never, options: RequestOptions) => unknown;
 
-function made(answers: Record<string, Answer>, settings: Partial<ProviderSettings> = {}) {
+function made(answers: Record<string, Answer>, settings: Partial<ProviderSettings> = {}, remembered?: ModelInformation[]) {
   const asked: [string, Record<string, unknown>][] = [];
   const counts: number[] = [];
   const approvals = new PendingApprovals((count) => counts.push(count));
+  const kept: (readonly ModelInformation[])[] = [];
+  const memory = { recall: async () => remembered, keep: async (models: readonly ModelInformation[]) => void kept.push(models) };
+  const state: { name: 'ready' | 'stopped' } = { name: remembered === undefined ? 'ready' : 'stopped' };
   const backend = {
+    state: state as BackendState,
     request: async (method: string, params: unknown, options: RequestOptions = {}) => {
       asked.push([method, params as Record<string, unknown>]);
       return answers[method]?.(params as never, options);
     },
   };
   const all: ProviderSettings = { models: [], permission: 'ask', thinking: 'show', ...settings };
-  const provider = new Provider(backend, () => all, approvals, () => undefined);
-  return { provider, asked, approvals, backend, counts };
+  const provider = new Provider(backend, memory, () => all, approvals, () => undefined);
+  return { provider, asked, approvals, backend, counts, kept, state };
 }
 
 const MODEL = { id: 'demo', name: 'Demo', family: 'demo', version: '1', maxInputTokens: 1, maxOutputTokens: 1, capabilities: {} };
@@ -55,6 +61,19 @@ test('models are those of the backend, marked as brought along, and those that a
   assert.deepEqual(some.map(({ id }) => id), ['other']);
 });
 
+test('a list that is known starts nothing, until somebody wants it anew or the backend runs', async () => {
+  const list = { 'lm/provideLanguageModelChatInformation': () => ({ models: [{ ...MODEL, id: 'new' }] }) };
+  const { provider, asked, kept, state } = made(list, {}, [{ ...MODEL, id: 'remembered' }]);
+  const listed = async (silent: boolean) =>
+    (await provider.provideLanguageModelChatInformation({ silent }, new vscode.CancellationTokenSource().token)).map(({ id }) => id);
+  assert.deepEqual(await listed(true), ['remembered']);
+  assert.deepEqual([asked, kept], [[], []]);
+  assert.deepEqual(await listed(false), ['new']);
+  state.name = 'ready';
+  assert.deepEqual(await listed(true), ['new']);
+  assert.deepEqual(kept.map((models) => models.map(({ id }) => id)), [['new'], ['new']]);
+});
+
 test('without a backend there are no models, and no error that nobody could act on', async () => {
   const { provider } = made({
     'lm/provideLanguageModelChatInformation': () => {
@@ -65,7 +84,7 @@ test('without a backend there are no models, and no error that nobody could act 
 });
 
 test('an error before anything was said is one of VS Code’s, without a stack to speak of', async () => {
-  for (const [kind, code] of [['not_found', undefined], ['no_permissions', 'NoPermissions'], ['blocked', 'Blocked'], ['internal', undefined]] as const) {
+  for (const [kind, code] of [['not_found', 'NotFound'], ['no_permissions', 'NoPermissions'], ['blocked', 'Blocked'], ['internal', undefined]] as const) {
     const { provider } = made({
       [RESPOND]: () => {
         throw new RpcError('Cause. Next step.', -32000, kind);
@@ -75,6 +94,22 @@ test('an error before anything was said is one of VS Code’s, without a stack t
       assert.deepEqual([error.message, error.stack, error.code], ['Cause. Next step.', ' ', code]);
       return true;
     });
+  }
+});
+
+test('an error that nobody made for a person still has a next step', async () => {
+  const errors = [
+    new RpcError('The server is shutting down.', -32600, undefined),
+    new RpcError("lm/x failed: KeyError: 'x'", -32603, undefined),
+    new DOMException('late', 'TimeoutError'),
+  ];
+  for (const error of errors) {
+    const { provider } = made({
+      [RESPOND]: () => {
+        throw error;
+      },
+    });
+    await assert.rejects(respond(provider), { message: /[^.]\. Run “Dragoman: Show Log” to see why, or “Dragoman: Check the Installation”\.$/ });
   }
 });
 
@@ -136,6 +171,11 @@ test('text is counted here, a message by the backend, and without one it is gues
       throw new ConnectionClosed('gone');
     },
   });
+  const silent = made({ 'lm/provideTokenCount': (_params, { signal }) => unlessAborted(new Promise(() => undefined), signal) });
+  const stopped = new vscode.CancellationTokenSource();
+  const waiting = silent.provider.provideTokenCount(MODEL, message, stopped.token);
+  stopped.cancel();
+  assert((await waiting) >= 100);
   const guessed = await broken.provider.provideTokenCount(MODEL, message, token);
   assert(guessed >= 100 && guessed < 130);
 });
@@ -172,6 +212,27 @@ test('a permission tool without a backend allows nothing, and asks all the same'
   const { confirmationMessages } = await tool.prepareInvocation({ input: {} }, token);
   assert.equal(confirmationMessages?.title, 'Nothing can be allowed now');
   await assert.rejects(tool.invoke({ input: {} } as never, token), ConnectionClosed);
+});
+
+test('nothing waits for ever for a backend that says nothing', async (context) => {
+  const late = AbortSignal.abort(new DOMException('late', 'TimeoutError'));
+  const { mock } = context.mock.method(AbortSignal, 'timeout', () => late);
+  const silence: Answer = (_params, { signal }) => unlessAborted(new Promise(() => undefined), signal);
+  const { provider, backend, approvals } = made({
+    'lm/provideLanguageModelChatInformation': silence,
+    'lm/provideTokenCount': silence,
+    'tools/prepareInvocation': silence,
+    'tools/invoke': silence,
+  });
+  const token = new vscode.CancellationTokenSource().token;
+  const message = { role: 1, content: [new vscode.LanguageModelTextPart('x'.repeat(400))], name: undefined };
+  assert.deepEqual(await provider.provideLanguageModelChatInformation({ silent: true }, token), []);
+  assert((await provider.provideTokenCount(MODEL, message, token)) >= 100);
+  const tool = new PermissionTool('dragoman-agent-action-read', backend, approvals);
+  const { confirmationMessages } = await tool.prepareInvocation({ input: {} }, token);
+  assert.match(String((confirmationMessages?.message as vscode.MarkdownString).value), /did not answer in time/);
+  await assert.rejects(tool.invoke({ input: {} } as never, token), { name: 'TimeoutError' });
+  assert.equal(mock.callCount(), 4);
 });
 
 test('the participant’s history is what was kept, else what the chat shows', () => {

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { ConnectionClosed, Peer, RpcError } from '../src/rpc';
 import type { Part } from '../src/wire';
 
-function pair() {
+function pair(lost?: () => Promise<void>, graceMs?: number) {
   const input = new PassThrough();
   const output = new PassThrough();
   const told: [string, unknown][] = [];
@@ -12,7 +12,8 @@ function pair() {
   const peer = new Peer(input, output, {
     notification: (method, params) => told.push([method, params]),
     closed: (reason) => closed.push(reason),
-  });
+    ...(lost === undefined ? {} : { lost }),
+  }, graceMs);
   const sent = () =>
     String(output.read() ?? '')
       .split('\n')
@@ -88,6 +89,30 @@ test('when the other end is gone, everything that is open settles, and what come
   }
   await assert.rejects(peer.request('z', {}), ConnectionClosed);
   assert.equal(closed.length, 1);
+});
+
+test('an answer that comes too long after its cancellation is for nobody', async () => {
+  const { peer, give, sent } = pair(undefined, 1);
+  const controller = new AbortController();
+  const answer = peer.request('x', {}, { signal: controller.signal });
+  controller.abort();
+  await assert.rejects(answer, { name: 'AbortError' });
+  give({ id: 1, result: {} });
+  const next = peer.request('y', {});
+  give({ id: 2, result: 'its own' });
+  assert.equal(await next, 'its own');
+  assert.deepEqual(
+    sent().map(({ method }) => method),
+    ['x', 'lm/cancel', 'y'],
+  );
+});
+
+test('whoever knows why the streams are gone may say so first', async () => {
+  const { peer, input, closed } = pair(async () => peer.close('it ended with status 3'));
+  const open = peer.request('x', {});
+  input.end();
+  await assert.rejects(open, new ConnectionClosed('it ended with status 3'));
+  assert.deepEqual(closed, ['it ended with status 3']);
 });
 
 test('what is no message is told, and the next line is read', async () => {

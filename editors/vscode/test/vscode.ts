@@ -1,9 +1,11 @@
 /** As much of VS Code as the parts under test touch, for tests that run without it. */
+import { mkdir, stat, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
 
-export class LanguageModelTextPart {
+class TextPart {
   constructor(readonly value: string) {}
 }
-export class LanguageModelThinkingPart {
+class ThinkingPart {
   constructor(
     readonly value: string | string[],
     readonly id?: string,
@@ -18,25 +20,62 @@ export class LanguageModelToolCallPart {
   ) {}
 }
 export class LanguageModelToolResultPart {
-  isError?: boolean;
+  readonly isError: boolean;
   constructor(
     readonly callId: string,
     readonly content: unknown[],
-  ) {}
+    isError?: boolean,
+  ) {
+    this.isError = isError ?? false;
+  }
 }
-export class LanguageModelToolResultPart2 {
-  isError = true;
-  constructor(
-    readonly callId: string,
-    readonly content: unknown[],
-  ) {}
-}
-export class LanguageModelDataPart {
+class DataPart {
   constructor(
     readonly data: Uint8Array,
     readonly mimeType: string,
   ) {}
 }
+class BinaryData {
+  constructor(
+    readonly mimeType: string,
+    readonly data: () => Promise<Uint8Array>,
+  ) {}
+}
+class Variant {
+  constructor(
+    readonly callId: string,
+    readonly content: unknown[],
+    readonly isError: boolean,
+  ) {}
+}
+
+/** Those that a VS Code may have or not: each can be taken away. The variants may be classes of their own. */
+export const LanguageModelTextPart = TextPart;
+export let LanguageModelTextPart2: typeof TextPart | undefined = class {
+  constructor(readonly value: string) {}
+};
+export let LanguageModelThinkingPart: typeof ThinkingPart | undefined = ThinkingPart;
+export let LanguageModelDataPart: typeof DataPart | undefined = DataPart;
+export let LanguageModelDataPart2: typeof DataPart | undefined = class {
+  constructor(
+    readonly data: Uint8Array,
+    readonly mimeType: string,
+  ) {}
+};
+export let LanguageModelToolResultPart2: typeof Variant | undefined = Variant;
+export let ChatReferenceBinaryData: typeof BinaryData | undefined = BinaryData;
+
+/** An older VS Code, for as long as this takes. */
+export function withoutNewClasses<T>(does: () => T): T {
+  const before = [LanguageModelTextPart2, LanguageModelThinkingPart, LanguageModelDataPart, LanguageModelDataPart2, LanguageModelToolResultPart2, ChatReferenceBinaryData] as const;
+  LanguageModelTextPart2 = LanguageModelThinkingPart = LanguageModelDataPart = LanguageModelDataPart2 = LanguageModelToolResultPart2 = ChatReferenceBinaryData = undefined;
+  try {
+    return does();
+  } finally {
+    [LanguageModelTextPart2, LanguageModelThinkingPart, LanguageModelDataPart, LanguageModelDataPart2, LanguageModelToolResultPart2, ChatReferenceBinaryData] = before;
+  }
+}
+
 export class LanguageModelPromptTsxPart {
   constructor(readonly value: unknown) {}
 }
@@ -110,9 +149,34 @@ export class ChatResponseMarkdownPart {
   constructor(readonly value: MarkdownString) {}
 }
 export class Uri {
-  constructor(readonly fsPath: string) {}
+  constructor(
+    readonly fsPath: string,
+    readonly scheme = 'file',
+  ) {}
+  static file = (fsPath: string) => new Uri(fsPath);
+  static joinPath = (base: Uri, ...names: string[]) => new Uri([base.fsPath, ...names].join('/'));
+  toString(): string {
+    return `${this.scheme}:${this.fsPath}`;
+  }
 }
-export class Location {}
+export class Location {
+  constructor(
+    readonly uri: Uri,
+    readonly range: { start: { line: number }; end: { line: number } },
+  ) {}
+}
+export class ThemeIcon {
+  constructor(readonly id: string) {}
+}
+export class ThemeColor {
+  constructor(readonly id: string) {}
+}
+export enum StatusBarAlignment {
+  Right = 2,
+}
+export enum ProgressLocation {
+  Notification = 15,
+}
 export class Disposable {
   static from = (...disposables: { dispose(): void }[]) => ({
     dispose: () => disposables.forEach((one) => one.dispose()),
@@ -125,4 +189,109 @@ export const lm = {
   invokeTool: async (_name: string, _options: object, _token: object): Promise<unknown> => undefined,
   selectChatModels: async (_selector: object): Promise<unknown[]> => [],
   registerTool: () => ({ dispose: () => undefined }),
+  registerLanguageModelChatProvider: (_vendor: string, provider: unknown) => {
+    editor.provider = provider;
+    return { dispose: () => undefined };
+  },
 };
+
+interface StatusItem {
+  text: string;
+  tooltip: string;
+  backgroundColor?: ThemeColor;
+}
+
+/** A person at an editor: what they were shown, and what they answer. */
+export class Editor {
+  settings: Record<string, unknown> = {};
+  folders: { uri: Uri }[] = [];
+  /** Labels or buttons, in their order; none is Escape. */
+  answers: string[] = [];
+  readonly messages: { text: string; buttons: string[] }[] = [];
+  readonly picks: { title: string; items: { label: string; description?: string }[] }[] = [];
+  readonly executed: [name: string, ...values: unknown[]][] = [];
+  /** Commands that fail, and what they say. */
+  readonly refusals = new Map<string, string>();
+  readonly commands = new Map<string, () => unknown>();
+  readonly terminals: string[] = [];
+  readonly opened: string[] = [];
+  readonly status: StatusItem = { text: '', tooltip: '' };
+  provider: unknown;
+  isLogShown = false;
+  configurationChanged = new EventEmitter<{ affectsConfiguration(name: string): boolean }>();
+
+  message = async (text: string, ...rest: (string | object)[]): Promise<string | undefined> => {
+    const buttons = rest.filter((one) => typeof one === 'string');
+    this.messages.push({ text, buttons });
+    return buttons.includes(this.answers[0] ?? '') ? this.answers.shift() : undefined;
+  };
+}
+
+/** The one of now. */
+export let editor = new Editor();
+
+export function anotherEditor(): Editor {
+  editor = new Editor();
+  return editor;
+}
+
+export const window = {
+  showErrorMessage: (text: string, ...rest: string[]) => editor.message(text, ...rest),
+  showWarningMessage: (text: string, ...rest: (string | object)[]) => editor.message(text, ...rest),
+  showQuickPick: async (items: { label: string }[], { title }: { title: string }) => {
+    editor.picks.push({ title, items });
+    const found = items.find(({ label }) => label.includes(editor.answers[0] ?? '\0'));
+    if (found !== undefined) {
+      editor.answers.shift();
+    }
+    return found;
+  },
+  createTerminal: () => ({ sendText: (text: string) => editor.terminals.push(text), show: () => undefined }),
+  createStatusBarItem: () => Object.assign(editor.status, { show: () => undefined, dispose: () => undefined }),
+  createOutputChannel: () => {
+    const here = editor;
+    const nothing = () => undefined;
+    const show = () => {
+      here.isLogShown = true;
+    };
+    return { show, error: nothing, warn: nothing, info: nothing, debug: nothing, dispose: nothing };
+  },
+  withProgress: (_options: object, task: (progress: object, token: object) => Promise<unknown>) =>
+    task({ report: () => undefined }, new CancellationTokenSource().token),
+  showTextDocument: async ({ fsPath }: Uri) => editor.opened.push(fsPath),
+};
+export const commands = {
+  registerCommand: (name: string, does: () => unknown) => {
+    editor.commands.set(name, does);
+    return { dispose: () => undefined };
+  },
+  executeCommand: async (name: string, ...values: unknown[]) => {
+    editor.executed.push([name, ...values]);
+    const refusal = editor.refusals.get(name);
+    if (refusal !== undefined) {
+      throw new Error(refusal);
+    }
+    await editor.commands.get(name)?.();
+  },
+};
+export const workspace = {
+  get workspaceFolders() {
+    return editor.folders;
+  },
+  getConfiguration: () => ({ get: (name: string, otherwise: unknown) => editor.settings[name] ?? otherwise }),
+  onDidChangeWorkspaceFolders: () => ({ dispose: () => undefined }),
+  onDidChangeConfiguration: (listener: (change: { affectsConfiguration(name: string): boolean }) => void) =>
+    editor.configurationChanged.event(listener),
+  fs: {
+    stat: ({ fsPath }: Uri) => stat(fsPath),
+    writeFile: async ({ fsPath }: Uri, data: Uint8Array) => {
+      await mkdir(dirname(fsPath), { recursive: true });
+      await writeFile(fsPath, data);
+    },
+  },
+};
+export const chat = {
+  createChatParticipant: () => ({ iconPath: undefined, dispose: () => undefined }),
+};
+export const env = { appName: 'Test' };
+export const version = '1.0.0';

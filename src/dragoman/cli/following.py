@@ -12,11 +12,16 @@ from dragoman.cli.run import Surroundings
 from dragoman.config import ConfigError, user_config_file
 from dragoman.models import Models
 
-__all__ = ["follow"]
+__all__ = ["follow", "followed_file"]
 
 _log = logging.getLogger(__name__)
 
 _LOOK_EVERY_SECONDS = 1.0
+
+
+def followed_file(surroundings: Surroundings) -> Path:
+    """The file in use, or the one that would be if it were there."""
+    return surroundings.config_file or user_config_file()
 
 
 async def follow(surroundings: Surroundings, models: Models, changed: Callable[[], None]) -> None:
@@ -24,7 +29,7 @@ async def follow(surroundings: Surroundings, models: Models, changed: Callable[[
 
     A file that appears is read, too: the first agent that is added brings it.
     """
-    file = surroundings.config_file or user_config_file()
+    file = followed_file(surroundings)
     seen = _state(file)
     while True:
         await asyncio.sleep(_LOOK_EVERY_SECONDS)

@@ -7,7 +7,7 @@ import signal
 from argparse import Namespace
 
 from dragoman.cli.errors import DONE, CommandError
-from dragoman.cli.following import follow
+from dragoman.cli.following import follow, followed_file
 from dragoman.cli.run import Surroundings
 from dragoman.frontends.vscode.log import logging_to_editor
 from dragoman.frontends.vscode.server import VsCodeServer
@@ -27,7 +27,7 @@ def run(_arguments: Namespace, surroundings: Surroundings) -> int:
 
     async def serve() -> None:
         models = Models(config, surroundings.state_dir)
-        server = VsCodeServer(models)
+        server = VsCodeServer(models, followed_file(surroundings))
         # As the end of input: nothing that was begun here is left to others.
         for told in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(told, server.ended.set)

@@ -3,7 +3,7 @@
 Its agent mode renders a prompt: the words stand between `<userRequest>` tags, around them the date, reminders of how to
 use its tools, attachments; a message before the first says what the workspace looks like. To an agent with a mind of
 its own the words and the attachments are what the user says. The rest is context from the program it is used in, and
-comes again in every turn: it is told as a system message, each text once, however often it stands there.
+comes again in every turn: it is told as a system message, and of a later turn's only the sections that are others then.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from dragoman.backends.agent.context import sections
 from dragoman.lm import Message, Part, TextPart
 
 __all__ = ["spoken"]
@@ -18,6 +19,7 @@ __all__ = ["spoken"]
 # The last thing in a message; words that contain the tags themselves are the user's all the same.
 _WORDS = re.compile(r"<userRequest>\n?(.*?)\n?</userRequest>[ \t]*\n*\Z", re.DOTALL)
 _ATTACHED = re.compile(r"<attachments>\n.*?\n</attachments>\n?", re.DOTALL)
+_TAG = re.compile(r"<[A-Za-z][\w-]*")
 # What stands for a history that was cut is part of the conversation.
 _SUMMARY = "<conversation-summary>"
 
@@ -27,7 +29,7 @@ def spoken(messages: Sequence[Message]) -> tuple[Message, ...]:
     first = next((index for index, message in enumerate(messages) if _is_rendered(message)), None)
     if first is None:
         return tuple(messages)
-    told: set[str] = set()
+    told: dict[str, list[str]] = {}
     return tuple(
         piece
         for index, message in enumerate(messages)
@@ -41,7 +43,7 @@ def _is_rendered(message: Message) -> bool:
     )
 
 
-def _pieces(message: Message, told: set[str], *, leads: bool) -> Iterator[Message]:
+def _pieces(message: Message, told: dict[str, list[str]], *, leads: bool) -> Iterator[Message]:
     if message.role != "user" or message.results or _SUMMARY in message.text:
         yield message
     elif _is_rendered(message):
@@ -54,11 +56,21 @@ def _pieces(message: Message, told: set[str], *, leads: bool) -> Iterator[Messag
         yield message
 
 
-def _context(text: str, told: set[str]) -> Iterator[Message]:
-    text = text.strip()
-    if text and text not in told:
-        told.add(text)
-        yield Message("system", (TextPart(text),))
+def _context(text: str, told: dict[str, list[str]]) -> Iterator[Message]:
+    """What of it is not as it was told last, by the names of its sections."""
+    said: dict[str, list[str]] = {}
+    named = [(_name(section), section) for section in sections(text)]
+    for name, section in named:
+        said.setdefault(name, []).append(section)
+    new = [section for name, section in named if told.get(name) != said[name]]
+    told |= said
+    if new:
+        yield Message("system", (TextPart(text.strip() if len(new) == len(named) else "\n".join(new)),))
+
+
+def _name(section: str) -> str:
+    tag = _TAG.match(section)
+    return tag[0] if tag else section
 
 
 def _taken_apart(message: Message) -> tuple[str, tuple[Part, ...]]:

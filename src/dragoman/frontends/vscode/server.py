@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
@@ -60,13 +61,19 @@ _log = logging.getLogger(__name__)
 
 # What the permission tool says when there is nothing to permit any more.
 _NOT_OPEN = "This request is no longer open; nothing was allowed."
+# What helps when the two do not understand each other.
+_SAME_VERSION = (
+    "The extension and Dragoman may be of different versions: update both, then run “Dragoman: Restart”."
+)
 
 
 class VsCodeServer:
     """Receives what the editor sends. `ended` is set when there is nothing more to serve."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: Models, configuration: Path | None = None) -> None:
+        """`configuration` is the file the models are read from, or would be if it were there: the editor opens it."""
         self._models = models
+        self._configuration = configuration
         self._peer: Peer | None = None
         self._consumer: Consumer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -98,11 +105,12 @@ class VsCodeServer:
         if incoming.method == "initialize":
             self._initialize(incoming)
         elif handler is None:
-            incoming.fail(METHOD_NOT_FOUND, f"There is no method {incoming.method!r}.")
+            unknown = f"This Dragoman knows no {incoming.method!r}."
+            _fail(incoming, METHOD_NOT_FOUND, LanguageModelError("bad_request", unknown, hint=_SAME_VERSION))
         elif self._consumer is None:
             incoming.fail(NOT_INITIALIZED, "Send `initialize` first.")
         elif self._is_ending:
-            incoming.fail(INVALID_REQUEST, "The server is shutting down.")
+            _fail(incoming, INVALID_REQUEST, _ending())
         else:
             # What comes behind a shutdown would start agents again.
             self._is_ending = incoming.method == "shutdown"
@@ -133,12 +141,12 @@ class VsCodeServer:
         try:
             wanted = msgspec.json.decode(incoming.params, type=Initialize)
         except msgspec.MsgspecError as error:
-            incoming.fail(INVALID_PARAMS, f"`initialize` cannot be read: {error}")
+            _fail(incoming, INVALID_PARAMS, _unreadable(incoming, error))
             return
         if wanted.protocol_version != PROTOCOL_VERSION:
             incoming.fail(
                 INVALID_PARAMS,
-                f"Protocol version {wanted.protocol_version} is not supported; this is {PROTOCOL_VERSION}.",
+                f"Protocol version {wanted.protocol_version} is not supported; this is {PROTOCOL_VERSION}. {_SAME_VERSION}",
                 {"supported": [PROTOCOL_VERSION]},
             )
             return
@@ -150,6 +158,7 @@ class VsCodeServer:
                 "protocolVersion": PROTOCOL_VERSION,
                 "server": {"name": "dragoman", "version": __version__},
                 "permissionTools": list(PERMISSION_TOOLS.values()),
+                "configuration": None if self._configuration is None else str(self._configuration.absolute()),
             }
         )
 
@@ -158,17 +167,17 @@ class VsCodeServer:
         try:
             result = await handler(incoming)
         except LanguageModelError as error:
-            incoming.fail(REQUEST_FAILED, error.sentence, error_data(error))
+            _fail(incoming, REQUEST_FAILED, error)
         except msgspec.MsgspecError as error:
-            incoming.fail(INVALID_PARAMS, f"The parameters of {incoming.method} cannot be read: {error}")
+            _fail(incoming, INVALID_PARAMS, _unreadable(incoming, error))
         except asyncio.CancelledError:
-            incoming.fail(REQUEST_CANCELLED, "The server is shutting down.")
+            _fail(incoming, REQUEST_CANCELLED, _ending())
             raise
         except CancellationError:
             incoming.fail(REQUEST_CANCELLED, "Cancelled.")
         except Exception as error:
             _log.exception("%s failed", incoming.method)
-            incoming.fail(INTERNAL_ERROR, f"{incoming.method} failed: {type(error).__name__}: {error}")
+            _fail(incoming, INTERNAL_ERROR, _fault(incoming, error))
         else:
             incoming.reply(result)
 
@@ -231,6 +240,27 @@ class VsCodeServer:
         if self._peer is None:
             raise AssertionError("not connected")
         return self._peer
+
+
+def _fail(incoming: Incoming, code: int, error: LanguageModelError) -> None:
+    """With what to do next: the extension shows it as it is."""
+    incoming.fail(code, error.sentence, error_data(error))
+
+
+def _ending() -> LanguageModelError:
+    hint = "It is started again with your next prompt."
+    return LanguageModelError("unavailable", "Dragoman is shutting down.", hint=hint)
+
+
+def _unreadable(incoming: Incoming, error: msgspec.MsgspecError) -> LanguageModelError:
+    cause = f"The parameters of {incoming.method} cannot be read: {error}."
+    return LanguageModelError("bad_request", cause, hint=_SAME_VERSION)
+
+
+def _fault(incoming: Incoming, error: Exception) -> LanguageModelError:
+    cause = f"Dragoman failed at {incoming.method}, by a fault of its own: {type(error).__name__}: {error}."
+    hint = "Try again; if it fails again, “Dragoman: Show Log” has what to report."
+    return LanguageModelError("internal", cause, hint=hint)
 
 
 def _details(action: Action) -> str:

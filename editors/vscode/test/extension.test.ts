@@ -1,0 +1,147 @@
+/** The extension as a whole, in an editor that is only played, with a backend that is a real process. */
+import assert from 'node:assert/strict';
+import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import * as path from 'node:path';
+import { afterEach, test } from 'node:test';
+import { activate, deactivate } from '../src/extension';
+import type { Provider } from '../src/provider';
+import * as vscode from './vscode';
+
+const PLAYED = (starts: string, configuration: string) => `
+  require('node:fs').appendFileSync(${JSON.stringify(starts)}, 'started\\n');
+  const reply = (id, result) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', id, result }) + '\\n');
+  require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => {
+    const { id, method } = JSON.parse(line);
+    if (method === 'initialize') reply(id, { server: { version: '9' }, configuration: ${JSON.stringify(configuration)} });
+    else if (method === 'lm/provideLanguageModelChatInformation') reply(id, { models: [{ id: 'demo', name: 'Demo' }] });
+    else if (method === 'shutdown') reply(id, {});
+  });
+`;
+
+class Memento extends Map<string, unknown> {
+  async update(key: string, value: unknown): Promise<void> {
+    // As VS Code keeps it.
+    this.set(key, JSON.parse(JSON.stringify(value)));
+  }
+}
+
+const folder = mkdtempSync(path.join(tmpdir(), 'dragoman-extension-'));
+process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+
+/** What outlives a window. */
+function machine(name: string) {
+  const at = (...names: string[]) => path.join(folder, name, ...names);
+  return { at, starts: `${at()}-starts`, globalState: new Memento(), workspaceState: new Memento() };
+}
+
+type Machine = ReturnType<typeof machine>;
+
+function opened({ at, starts, globalState, workspaceState }: Machine, settings: Record<string, unknown> = {}) {
+  const editor = vscode.anotherEditor();
+  const configuration = `${at()}.toml`;
+  editor.settings = { command: [process.execPath, '-e', PLAYED(starts, configuration)], ...settings };
+  activate({
+    extension: { packageJSON: { version: '1' } },
+    globalStorageUri: vscode.Uri.file(at('storage')),
+    asAbsolutePath: at,
+    subscriptions: [],
+    globalState,
+    workspaceState,
+  } as never);
+  const provider = editor.provider as Provider;
+  const models = async () => {
+    const token = new vscode.CancellationTokenSource().token as never;
+    return (await provider.provideLanguageModelChatInformation({ silent: true }, token)).map(({ id }) => id);
+  };
+  const started = () => (existsSync(starts) ? readFileSync(starts, 'utf8').split('\n').length - 1 : 0);
+  return { editor, models, started, configuration };
+}
+
+afterEach(() => deactivate());
+
+test('the first window asks for the models; the next one knows them, and starts nothing for its list', async () => {
+  const here = machine('lazy');
+  const first = opened(here);
+  assert.deepEqual(await first.models(), ['demo']);
+  assert.equal(first.started(), 1);
+  assert.match(first.editor.status.tooltip, /Dragoman 9 is running/);
+  await deactivate();
+
+  const second = opened(here);
+  assert.deepEqual(await second.models(), ['demo']);
+  assert.equal(second.started(), 1);
+  assert.match(second.editor.status.tooltip, /not running\. It starts with your next prompt/);
+});
+
+test('what decides about the models is another: they are asked for again', async () => {
+  const here = machine('changed');
+  const first = opened(here);
+  await first.models();
+  await deactivate();
+
+  appendFileSync(first.configuration, '[models.new]\n');
+  const second = opened(here);
+  await second.models();
+  assert.equal(second.started(), 2);
+  await deactivate();
+
+  const third = opened(here, { configuration: '/another.toml' });
+  await third.models();
+  assert.equal(third.started(), 3);
+});
+
+test('a setting that matters to a process restarts it, if there is one', async () => {
+  const here = machine('settings');
+  const { editor, models, started } = opened(here);
+  const change = () => editor.configurationChanged.fire({ affectsConfiguration: (name) => name === 'dragoman.logLevel' });
+  change();
+  await new Promise(setImmediate);
+  assert.match(editor.status.tooltip, /not running/);
+  await editor.commands.get('dragoman.restart')?.();
+  assert.equal(started(), 1);
+  change();
+  await models();
+  assert.equal(started(), 2);
+});
+
+test('where Dragoman is not installed that is offered once, and never again when somebody says so', async () => {
+  const here = machine('nothing');
+  const settings = { command: [] };
+  const before = process.env['PATH'];
+  process.env['PATH'] = '';
+  try {
+    const first = opened(here, settings);
+    assert.deepEqual(await first.models(), []);
+    assert.deepEqual(await first.models(), []);
+    assert.equal(first.editor.messages.length, 1);
+    assert.deepEqual(first.editor.messages[0]?.buttons, ['Install', 'Choose…', 'Don’t Ask Again']);
+    await deactivate();
+
+    const second = opened(here, settings);
+    second.editor.answers = ['Don’t Ask Again'];
+    await second.models();
+    assert.equal(second.editor.messages.length, 1);
+    await deactivate();
+
+    const third = opened(here, settings);
+    await third.models();
+    assert.equal(third.editor.messages.length, 0);
+    // Who asks for something is told all the same.
+    await third.editor.commands.get('dragoman.doctor')?.();
+    assert.deepEqual(third.editor.messages[0]?.buttons, ['Install', 'Choose…']);
+  } finally {
+    process.env['PATH'] = before;
+  }
+});
+
+test('a broken configuration can be opened, although nothing runs', async () => {
+  const here = machine('broken');
+  const { editor } = opened(here, { command: [process.execPath, '-e', 'process.exit(2)'] });
+  const file = path.join(folder, 'dragoman.toml');
+  writeFileSync(file, 'broken');
+  editor.folders = [{ uri: vscode.Uri.file(folder) }];
+  editor.answers = ['Open the configuration'];
+  await editor.commands.get('dragoman.manage')?.();
+  assert.deepEqual(editor.opened, [file]);
+});

@@ -1,0 +1,32 @@
+// One editor for all tests of a file: started before them, and taken down after them. What failed leaves a picture.
+import { rmSync } from 'node:fs';
+import path from 'node:path';
+import { after, afterEach, before } from 'node:test';
+import { Editor, ROOT } from './editor.mjs';
+
+/** Calls `ready` with the editor before the first test. */
+export function withEditor(options, ready) {
+  let editor;
+  let failed = false;
+
+  before(async () => {
+    editor = await Editor.start({ vsix: process.env.DRAGOMAN_VSIX ?? path.join(ROOT, 'dist/dragoman.vsix'), ...options });
+    ready(editor);
+  });
+
+  after(async () => {
+    await editor?.close();
+    if (failed) {
+      console.log(`pictures and records of it: ${editor.folder}`);
+    } else if (editor) {
+      rmSync(editor.folder, { recursive: true, force: true, maxRetries: 5 });
+    }
+  });
+
+  afterEach(async (context) => {
+    if (!context.passed) {
+      failed = true;
+      await editor.screenshot(editor.at(`${context.name.replace(/\W+/g, '-')}.png`));
+    }
+  });
+}
