@@ -2,8 +2,11 @@
 
     python -m bench.identify [--quick]
 
-A request of VS Code's with its whole history, of ten to ten thousand messages, among one to a thousand conversations.
-Beside ours: comparing everything with everything, and canonical JSON with a hash of it.
+A request of VS Code's with its whole history, of ten to ten thousand messages, among one to a thousand conversations. It
+tells again what the one before it told, and two messages more: our answer, and what the user says to it. Beside it the
+same request as it is after a restart, when nobody remembers what was told before; a history of tool calls, in which
+every answer and every result carries a name of ours; and what one would do instead: comparing everything with
+everything, and canonical JSON with a hash of it.
 """
 
 from __future__ import annotations
@@ -12,21 +15,28 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
+from bench.contestants import OURS
 from bench.figures import Column, Figure, Goal, Row
-from bench.load import messages_of
 from bench.stage import Scale, Stage, alone
-from dragoman.backends.agent.history import Answer, tell
+from dragoman.backends.agent.history import Answer, Telling, tell
 from dragoman.backends.agent.identify import Knowledge, identify
-from dragoman.backends.agent.records import Record, Records, Scope
-from dragoman.backends.agent.tokens import Tokens
-from dragoman.frontends.vscode.protocol import ChatRequest, decode_chat_request
-from dragoman.lm import Consumer, Message, Request
+from dragoman.backends.agent.records import Record, Records, Reply, Scope
+from dragoman.backends.agent.tellings import Tellings
+from dragoman.backends.agent.tokens import CallName, MarkerName, Tokens
+from dragoman.frontends.vscode.protocol import decode_chat_request
+from dragoman.lm import Consumer, Message, Request, TextPart, ToolCallPart, ToolResultPart, assistant, user
+from dragoman.lm.json import encode
 
 __all__ = ["measure"]
 
 _SCOPE = Scope("bench", ("/",), "bench")
+_SHELF = _SCOPE, None
+_TOKENS = Tokens(b"k" * 32)
+_CONVERSATION = "c" * 16
+_COLD = "dragoman, after a restart"
 _COLUMNS = (
     Column("decode", "decoding ms", 3),
     Column("total", "with identifying ms", 3),
@@ -40,74 +50,121 @@ async def measure(stage: Stage, scale: Scale) -> Figure:
     del stage
     sizes = (10, 100) if scale.quick else (10, 100, 1_000, 10_000)
     crowds = (1, 10) if scale.quick else (1, 10, 100, 1_000)
-    rows = [_row(size, 1, scale) for size in sizes]
-    rows += [_row(100, crowd, scale) for crowd in crowds[1:]]
-    rows += [row for size in sizes for row in _others(size, scale)]
-    figure = Figure("identify", "Identifying a request, beside decoding it", _COLUMNS, tuple(rows))
+    warm = [_row(_case(size, 1), _history(size, 1), 1, scale) for size in sizes]
+    warm += [_row(_case(100, crowd), _history(100, 1), crowd, scale) for crowd in crowds[1:]]
+    calls = [_row(f"{size:,} messages of tool calls", _calls(size, 1), 1, scale) for size in sizes]
+    cold = [_row(_case(size, 1), _history(size, 1), 1, scale, is_cold=True) for size in sizes]
+    others = [row for size in sizes for row in _others(size, scale)]
     # By their ratios to decoding: the two were not measured in the same moment.
-    by_itself = next(row.median("ratio") for row in rows if row.case == _case(100, 1))
-    crowded = next(row.median("ratio") for row in rows if row.case == _case(100, crowds[-1]))
-    worst = max(row.median("ratio") or 0.0 for row in rows if row.contestant == "dragoman")
+    by_itself = next(row.median("ratio") for row in warm if row.case == _case(100, 1))
+    crowded = next(row.median("ratio") for row in warm if row.case == _case(100, crowds[-1]))
     goals = (
-        Goal("decoding and identifying, of decoding alone, at the worst size", worst, 1.5),
+        Goal("decoding and identifying, of decoding alone, at the worst size", _worst(warm), 1.5),
+        Goal("the same for a history of tool calls", _worst(calls), 1.5),
         Goal(
             f"among {crowds[-1]:,} conversations, of what it takes with one",
             (crowded or 0.0) / (by_itself or 1.0),
             1.2,
         ),
     )
-    return Figure(figure.name, figure.title, figure.columns, figure.rows, goals)
+    rows = (*warm, *calls, *cold, *others)
+    return Figure("identify", "Identifying a request, beside decoding it", _COLUMNS, rows, goals)
+
+
+def _worst(rows: list[Row]) -> float:
+    return max(row.median("ratio") or 0.0 for row in rows)
 
 
 def _case(size: int, crowd: int) -> str:
     return f"{size:,} messages, {crowd:,} conversation{'s' if crowd > 1 else ''}"
 
 
-def _history(size: int, seed: int) -> list[tuple[str, str]]:
-    """It ends with the user."""
+def _texts(size: int, seed: int) -> list[str]:
     words = random.Random(seed)  # noqa: S311 - no secret
     return [
-        (
-            "user" if place % 2 == (size - 1) % 2 else "assistant",
-            " ".join(f"w{words.randrange(10_000)}" for _ in range(_LENGTHS[place % len(_LENGTHS)])),
-        )
+        " ".join(f"w{words.randrange(10_000)}" for _ in range(_LENGTHS[place % len(_LENGTHS)]))
         for place in range(size)
     ]
 
 
-def _known(histories: list[list[tuple[str, str]]]) -> Records:
-    """Conversations that have had all but the last message of their histories."""
+def _history(size: int, seed: int) -> list[Message]:
+    """It ends with the user."""
+    says = (user, assistant) if size % 2 else (assistant, user)
+    return [says[place % 2](text) for place, text in enumerate(_texts(size, seed))]
+
+
+def _calls(size: int, seed: int) -> list[Message]:
+    """Answers with a marker and a call each, and the results."""
+    history = _history(size, seed)
+    number = 0
+    for place, message in enumerate(history):
+        call_id = _TOKENS.call_id(CallName(_CONVERSATION, number))
+        if message.role == "assistant":
+            number += 1
+            marker = _TOKENS.marker("bench", MarkerName(_CONVERSATION, number, number))
+            call_id = _TOKENS.call_id(CallName(_CONVERSATION, number))
+            call = ToolCallPart(call_id, "read", {"path": f"src/{number}.py", "whole": True, "from": number})
+            history[place] = assistant(marker, *message.content, call)
+        elif number:
+            history[place] = user(ToolResultPart(call_id, (TextPart(message.text),)))
+    return history
+
+
+def _params(history: Sequence[Message]) -> bytes:
+    return encode({"modelId": "bench", "messages": history, "options": {}})
+
+
+def _record(id_: str, telling: Telling, answer: Message) -> Record:
+    """A conversation that was told this, has given all the answers in it, and then another."""
+    replies = tuple(
+        Reply(number, number, place, place + 1, "complete", call_ids=item.call_ids)
+        for number, (place, item) in enumerate(
+            ((place, item) for place, item in enumerate(telling.items) if isinstance(item, Answer)), 1
+        )
+    )
+    places = {reply.number: reply.ends for reply in replies}
+    record = Record(id_, _SCOPE, replies=replies).told(telling, places, b"", turn=len(replies) + 1)
+    said = Answer.of(answer)
+    return record.said(said).ended("complete", 0.0, said.call_ids)
+
+
+def _crowd(size: int) -> Records:
     records = Records()
-    for number, history in enumerate(histories):
-        told = decode_chat_request(_params(history)).messages
-        record = Record(f"c{number}", _SCOPE).told(tell(told[:-2]), {}, b"", turn=1)
-        record = record.said(Answer.of(told[-2])).ended("complete", 0.0, [])
-        records.put(record)
+    for number in range(size):
+        *before, answer, _ = _history(10, 2 + number)
+        records.put(_record(f"c{number}", tell(before), answer))
     return records
 
 
-def _params(history: list[tuple[str, str]]) -> bytes:
-    return json.dumps({"modelId": "bench", "messages": messages_of(history), "options": {}}).encode()
-
-
-def _row(size: int, crowd: int, scale: Scale) -> Row:
-    histories = [_history(size, 1), *(_history(10, seed) for seed in range(2, crowd + 1))]
-    known = Knowledge(_known(histories), Tokens(b"k" * 32), _SCOPE)
-    params = _params(histories[0])
+def _row(case: str, history: list[Message], crowd: int, scale: Scale, *, is_cold: bool = False) -> Row:
+    params = _params(history)
+    *before, answer, _ = decode_chat_request(params).messages
     consumer = Consumer("vscode", "bench", ("/",))
+    others = [_crowd(crowd - 1) for _ in range(_times(params))]
 
-    def whole() -> None:
+    def whole(tellings: Tellings, known: Knowledge) -> None:
         chat = decode_chat_request(params)
-        found = identify(Request(chat.messages, chat.options, consumer), known)
-        if found.conversation != "c0" or found.kind != "prompt":
+        telling = tellings.tell(_SHELF, chat.messages)
+        request = Request(chat.messages, chat.options, consumer)
+        found = identify(request, telling, known)
+        if found.conversation != _CONVERSATION or found.kind not in ("prompt", "results"):
             raise AssertionError(found.reason)
 
-    return _timed(_case(size, crowd), "dragoman", params, whole, scale)
+    def prepared() -> list[Callable[[], None]]:
+        """Each time a conversation that has had the request before."""
+        works: list[Callable[[], None]] = []
+        for records in others:
+            tellings = Tellings()
+            records.put(_record(_CONVERSATION, tellings.tell(_SHELF, tuple(before)), answer))
+            known = Knowledge(records, _TOKENS, _SCOPE)
+            works.append(partial(whole, Tellings() if is_cold else tellings, known))
+        return works
+
+    return _timed(case, _COLD if is_cold else OURS, params, prepared, scale)
 
 
 def _others(size: int, scale: Scale) -> list[Row]:
-    history = _history(size, 1)
-    params = _params(history)
+    params = _params(_history(size, 1))
     kept = decode_chat_request(params).messages[:-1]
     known = _digest(kept)
 
@@ -119,9 +176,10 @@ def _others(size: int, scale: Scale) -> list[Row]:
         if _digest(decode_chat_request(params).messages[:-1]) != known:
             raise AssertionError("it is the same")
 
+    times = _times(params)
     return [
-        _timed(_case(size, 1), "plain comparison", params, compared, scale),
-        _timed(_case(size, 1), "canonical JSON + blake2b", params, hashed, scale),
+        _timed(_case(size, 1), "plain comparison", params, lambda: [compared] * times, scale),
+        _timed(_case(size, 1), "canonical JSON + blake2b", params, lambda: [hashed] * times, scale),
     ]
 
 
@@ -135,28 +193,29 @@ def _digest(messages: tuple[Message, ...]) -> bytes:
     return running.digest()
 
 
-def _timed(case: str, name: str, params: bytes, whole: Callable[[], None], scale: Scale) -> Row:
+def _times(params: bytes) -> int:
+    return max(1, min(200, 2_000_000 // len(params)))
+
+
+def _timed(
+    case: str, name: str, params: bytes, prepared: Callable[[], list[Callable[[], None]]], scale: Scale
+) -> Row:
     """In turns: what is slow for one repeat is slow for both."""
-    repeats = scale(15, 3)
-    times = max(1, min(200, 2_000_000 // len(params)))
     decode: list[float] = []
     total: list[float] = []
-
-    def read() -> ChatRequest:
-        return decode_chat_request(params)
-
-    for _ in range(repeats):
-        decode.append(_milliseconds(read, times))
-        total.append(_milliseconds(whole, times))
+    for _ in range(scale(15, 3)):
+        works = prepared()
+        decode.append(_milliseconds([partial(decode_chat_request, params)] * len(works)))
+        total.append(_milliseconds(works))
     ratios = tuple(one / other for one, other in zip(total, decode, strict=True))
     return Row(case, name, {"decode": tuple(decode), "total": tuple(total), "ratio": ratios})
 
 
-def _milliseconds(work: Callable[[], object], times: int) -> float:
+def _milliseconds(works: Sequence[Callable[[], object]]) -> float:
     began = time.process_time()
-    for _ in range(times):
+    for work in works:
         work()
-    return (time.process_time() - began) / times * 1e3
+    return (time.process_time() - began) / len(works) * 1e3
 
 
 if __name__ == "__main__":

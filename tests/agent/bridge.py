@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from dragoman.backends.agent.history import Answer
+from dragoman.backends.agent.history import Answer, tell
 from dragoman.backends.agent.identify import Identified, Knowledge, identify
 from dragoman.backends.agent.records import Record, Records, ReplyStatus, Scope
+from dragoman.backends.agent.tellings import Tellings
 from dragoman.backends.agent.tokens import CallName, MarkerName, Tokens
 from dragoman.lm import (
     Consumer,
@@ -65,6 +66,7 @@ class Reply:
 class Bridge:
     tokens: Tokens = field(default_factory=lambda: Tokens(b"k" * 32))
     records: Records = field(default_factory=Records)
+    tellings: Tellings = field(default_factory=Tellings)
     now: float = 1_000.0
     _made: int = 0
     _calls: int = 0
@@ -85,7 +87,9 @@ class Bridge:
         known = Knowledge(
             self.records, self.tokens, scope, digest=digest, now=self.now, consumer_id=consumer_id
         )
-        return identify(request, known)
+        telling = self.tellings.tell((scope, consumer_id), request.messages)
+        assert telling == tell(request.messages), "what is remembered is told differently"
+        return identify(request, telling, known)
 
     def take(
         self,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec import structs
 
 from agent.bridge import SCOPE, Bridge, Chat, crowded
 from dragoman.backends.agent.history import Answer, Item, Result, Said, chain, tell
@@ -81,7 +82,7 @@ def test_what_is_told_anew_has_its_replies_where_they_are_told_to_be() -> None:
 def test_a_turn_of_several_replies_opens_where_its_first_begins() -> None:
     record = told(Record("x", SCOPE), "one").said(Answer("I look.", CALLS)).ended("complete", 0.0, ["dg_1"])
     items = (*record.items, Result("dg_1"))
-    telling = replace(tell([]), items=items, links=tuple(chain(items)))
+    telling = structs.replace(tell([]), items=items, links=tuple(chain(items)))
     record = record.settled(["dg_1"]).told(telling, {1: 2}, b"", turn=1)
     assert (record.opening, record.replies[-1].starts) == (1, 3)
 
@@ -100,9 +101,9 @@ def test_h20_records_are_found_in_their_own_scope_only() -> None:
     records.put(told(Record("x", SCOPE), "one"))
     assert records.get("x", SCOPE) is not None
     for other in (
-        replace(SCOPE, model="m"),
-        replace(SCOPE, workspace=("/",)),
-        replace(SCOPE, connection="c"),
+        structs.replace(SCOPE, model="m"),
+        structs.replace(SCOPE, workspace=("/",)),
+        structs.replace(SCOPE, connection="c"),
     ):
         assert records.get("x", other) is None
     assert records.get("y", SCOPE) is None
@@ -167,7 +168,7 @@ class Shelves(RuleBasedStateMachine):
         fresh = Records()
         for record in self.records:
             fresh.put(record)
-        assert self.records._prefixes._places == fresh._prefixes._places
+        assert self.records._prefixes._shelves == fresh._prefixes._shelves
         assert self.records._consumer_ids == fresh._consumer_ids
         assert len(fresh) == len(self.records)
         if not len(self.records):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from agent.bridge import MODEL, SCOPE, Bridge, Chat, crowded, result, text_of
 from dragoman.backends.agent.records import Record, Records
@@ -599,7 +600,7 @@ def test_h19_our_open_call_was_left_to_another_model(chat: Chat) -> None:
 
 def test_h19_a_model_sees_no_conversation_of_another(chat: Chat) -> None:
     chat.ask("one", "First.")
-    found = chat.bridge.identify(chat.then("two").history, scope=replace(SCOPE, model="codex"))
+    found = chat.bridge.identify(chat.then("two").history, scope=structs.replace(SCOPE, model="codex"))
     assert (found.kind, found.conversation) == ("fresh", None)
 
 
@@ -609,7 +610,7 @@ def _foreign_call() -> ToolCallPart:
 
 @pytest.mark.parametrize(
     "scope",
-    [replace(SCOPE, workspace=("/elsewhere",)), replace(SCOPE, connection="a server")],
+    [structs.replace(SCOPE, workspace=("/elsewhere",)), structs.replace(SCOPE, connection="a server")],
     ids=["workspace", "connection"],
 )
 def test_h20_the_same_history_elsewhere_is_another_conversation(chat: Chat, scope: object) -> None:
@@ -667,7 +668,7 @@ def test_h23_forged_and_foreign_names_are_as_good_as_none(chat: Chat) -> None:
 
 
 def test_h23_a_genuine_name_of_another_scope_gives_no_access(bridge: Bridge) -> None:
-    elsewhere = replace(SCOPE, connection="somebody else")
+    elsewhere = structs.replace(SCOPE, connection="somebody else")
     victim = Chat(bridge, scope=elsewhere)
     secret = victim.ask("my secret", "I keep it.", calls=1)
     for stolen in (
@@ -994,3 +995,26 @@ def test_p25_the_stop_text_in_a_longer_result_is_only_a_text(chat: Chat) -> None
     source = '_STOPPED = "The user cancelled the tool call."'
     found = chat.then(user(result(asked.call_ids[0], source)), "well?").identify()
     assert (found.kind, len(found.results)) == ("results_and_prompt", 1)
+
+
+def test_a_result_that_is_told_again_and_again_is_unwanted_once() -> None:
+    chat = Chat(Bridge())
+    (call_id,) = chat.ask("look", calls=1).call_ids
+    found = chat.then(*(user(result(call_id, text)) for text in ("one", "two", "three"))).identify()
+    assert (found.kind, found.unwanted) == ("results", (call_id,))
+
+
+def test_an_old_result_is_not_unwanted_because_other_words_have_changed() -> None:
+    chat = Chat(Bridge())
+    (call_id,) = chat.ask("look", calls=1).call_ids
+    chat.give({call_id: "seen"}, "Done.")
+    chat.history[0] = user("look, at noon")
+    found = chat.then("thanks").identify()
+    assert (found.kind, found.unwanted) == ("prompt", ())
+
+
+def test_words_before_the_results_of_a_partial_history_are_not_said_anew() -> None:
+    chat = Chat(Bridge())
+    (call_id,) = chat.ask("look", calls=1).call_ids
+    found = chat.bridge.identify([user("in short: look"), user(result(call_id))])
+    assert (found.kind, found.prompt) == ("results", ())

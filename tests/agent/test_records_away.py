@@ -10,7 +10,7 @@ _SCOPE = Scope("model", ("/folder",))
 
 def _telling(*texts: str) -> Telling:
     items = tuple(Said(text) if place % 2 == 0 else Answer(text, ()) for place, text in enumerate(texts))
-    return Telling(items, tuple(chain(items)), tuple(range(1, len(items) + 1)))
+    return Telling(items=items, links=tuple(chain(items)))
 
 
 def _record(id_: str, *texts: str, consumer_id: str | None = None) -> Record:
@@ -64,4 +64,4 @@ def test_what_is_brought_back_is_found_and_what_is_gone_is_not(records: Records)
     # Nothing of it is left behind.
     only = Records()
     only.put(_record("here", "another question", "another answer"))
-    assert records._prefixes._places == only._prefixes._places
+    assert records._prefixes._shelves == only._prefixes._shelves

@@ -169,6 +169,16 @@ async def test_p27_a_new_file_is_made_with_its_folders_and_the_link_to_it_is_not
     assert (bridge.folder / "link").is_symlink()
 
 
+async def test_p27_a_write_that_nobody_was_asked_about_is_told_as_that(bridge: Bridge, notes: Path) -> None:
+    chat = bridge.chat(fs=True)
+    asked = await chat.do(["write", str(notes), "gone"])
+    answer = await chat.give(result(asked.calls[0], "Tool execution denied: not on a Friday"))
+    assert "was not written: the user was not asked." in answer.text
+    assert "refused it" not in answer.text
+    assert "You were not asked, so it was refused. Tool execution denied: not on a Friday" in answer.text
+    assert _text(notes) == _OLD
+
+
 @pytest.mark.parametrize("said", ["no", "Tool use rejected with user message: not this one"])
 async def test_p27_a_refused_write_is_told_to_the_agent_and_nothing_is_written(
     bridge: Bridge, notes: Path, said: str

@@ -180,3 +180,38 @@ async def test_p24_a_request_that_the_agent_withdraws_cannot_be_granted(bridge: 
     assert "never mind" in answer.text
     assert "allow_once" not in answer.text
     await chat.echo()
+
+
+_SKIP = "The user chose to skip the tool call, they want to proceed without running it"
+_DISABLED = (
+    "ERROR while calling tool: Tool {} is currently disabled by the user, and cannot be called.\n"
+    "Please check your input and try again."
+)
+
+
+async def test_p2_p3_i2_what_says_that_nothing_ran_is_an_error_and_nobody_refused_what_nobody_was_asked(
+    bridge: Bridge,
+) -> None:
+    chat = bridge.chat()
+    everything: list[object] = ["all", [["call", "look", {}], ["call", "count", {}], _ask("p"), _ask("q")]]
+    calls = (await chat.do(everything)).calls
+    by_name = {call.name: call for call in calls}
+    first, second = (call for call in calls if call.name == "dragoman-agent-action-execute")
+    answer = await chat.give(
+        result(by_name["look"], _SKIP),
+        result(by_name["count"], f"grep: {_SKIP}"),
+        result(first, _DISABLED.format(first.name)),
+        result(second, _SKIP),
+    )
+    told = {str(note["tool"]): (note["text"], note["isError"]) for note in bridge.noted("result")}
+    assert told == {"look": (_SKIP, True), "count": (f"grep: {_SKIP}", False)}
+    why = "Tool dragoman-agent-action-execute is currently disabled by the user, and cannot be called."
+    # To the agent it is a refusal either way; why is said, to the user too.
+    assert answer.text.count("You were not asked, so it was refused.") == 1
+    assert why in answer.text.replace("\\", "")
+    refused = {"outcome": "selected", "optionId": "the-reject_once"}
+    assert bridge.noted("outcome") == [refused, refused]
+    assert bridge.noted("remark") == [
+        {"dragoman": {"reason": f"The user was not asked. ERROR while calling tool: {why}"}}
+    ]
+    assert await chat.echo() == ["still there?"]

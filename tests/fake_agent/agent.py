@@ -345,8 +345,11 @@ class Agent:
         options = [{"optionId": f"the-{kind}", "kind": kind, "name": kind} for kind in kinds]
         params = {"sessionId": session.name, "toolCall": call, "options": options}
         reply = await self.answered("session/request_permission", params)
-        outcome = json.loads(reply.result)["outcome"] if isinstance(reply, Response) else {"outcome": "none"}
+        answer = json.loads(reply.result) if isinstance(reply, Response) else {"outcome": {"outcome": "none"}}
+        outcome = answer["outcome"]
         self.note("outcome", outcome)
+        if "_meta" in answer:
+            self.note("remark", answer["_meta"])
         if then == "say":
             self.say(session, f"<{call['toolCallId']}: {outcome.get('optionId', outcome['outcome'])}>")
 

@@ -79,21 +79,22 @@ class Decoder(Generic[_T]):
 
     def decode(self, data: bytes) -> _T:
         try:
-            return self._decoded(data)
-        except RecursionError as error:
-            raise msgspec.DecodeError("it is nested too deeply") from error
-
-    def _decoded(self, data: bytes) -> _T:
-        try:
             return self._strict.decode(data)
         except msgspec.ValidationError:
             raise
         except (msgspec.DecodeError, UnicodeDecodeError):
-            value = loads_tolerantly(data)
+            return self._with_halves(data)
+        except RecursionError as error:
+            raise msgspec.DecodeError("it is nested too deeply") from error
+
+    def _with_halves(self, data: bytes) -> _T:
+        value = loads_tolerantly(data)
         try:
             return msgspec.convert(value, self._kind)
         except (msgspec.ValidationError, UnicodeEncodeError):
             return self._strict.decode(_encoder.encode(_mended_value(value)))
+        except RecursionError as error:
+            raise msgspec.DecodeError("it is nested too deeply") from error
 
 
 def loads_tolerantly(data: bytes) -> object:

@@ -135,10 +135,10 @@ class _GuardedSink:
 
     def _pass_on(self, part: Part) -> None:
         match part:
-            case TextPart(value=value):
+            case TextPart():
                 self.consumer_has_nothing = False
                 if self._nothing_visible:
-                    self._nothing_visible = not is_visible(value)
+                    self._nothing_visible = not is_visible(part.value)
             case ToolCallPart():
                 self.consumer_has_nothing = self._nothing_visible = False
             case DataPart(mime_type=mime_type) if mime_type == STOPPED:

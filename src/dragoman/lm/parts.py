@@ -46,7 +46,8 @@ INTERNAL_MIME_TYPES = frozenset({STATEFUL_MARKER, CACHE_CONTROL, USAGE, STOPPED,
 Audience: TypeAlias = Literal["user", "model", "extension"]
 
 # What became of a tool call. `denied`: somebody said no to it. `skipped`: it was not asked about, because an earlier
-# one was denied. `interrupted`: it was cut off, and may have run in part. `timed_out`: nobody decided.
+# one was denied or a program decided that it must not run. `interrupted`: it was cut off, and may have run in part.
+# `timed_out`: nobody decided.
 Outcome: TypeAlias = Literal["ok", "error", "denied", "skipped", "interrupted", "timed_out"]
 
 
@@ -54,8 +55,11 @@ class _Part(msgspec.Struct, frozen=True, tag_field="type", rename="camel", omit_
     """Common to all parts: frozen, told apart by `type`, absent fields left out."""
 
 
-class TextPart(_Part, frozen=True, tag="text"):
-    """Markdown that a person reads. Consecutive ones are one text."""
+class TextPart(_Part, frozen=True, tag="text", gc=False):
+    """Markdown that a person reads. Consecutive ones are one text.
+
+    There are many, and none can be part of a cycle: the collector need not look at them.
+    """
 
     value: str
     # Only meaningful inside a tool result: for whom this piece is meant. Empty: for everybody.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dragoman.backends.agent.acp.messages import PermissionRequest
 from dragoman.backends.agent.changes import ApprovedEdits
+from dragoman.backends.agent.dialect import UNASKED
 from dragoman.backends.agent.grants import Grants, PendingPermission
 from dragoman.backends.agent.permission import PERMISSION_TOOLS, Action, choose, permission_call
 from dragoman.backends.agent.settings import Policy
@@ -89,7 +90,12 @@ class Asking:
         """Tell the agent. Returns what the user should know, if anything."""
         self._grants.close(pending.call_id)
         waiting = self._open.pop(pending.key, None)
-        return None if waiting is None else waiting.answer(answer)
+        if waiting is None:
+            return None
+        told = waiting.answer(answer)
+        if isinstance(answer, Refused) and not answer.asked:
+            return _unasked(waiting.action, answer.reason)
+        return told
 
     def withdraw(self, key: str) -> None:
         """The agent does not wait any more; it is answered all the same, if nobody has yet."""
@@ -111,6 +117,13 @@ class Asking:
             self._grants.close(each.call_id)
 
 
+def _unasked(action: Action, reason: str | None) -> str:
+    why = f" {escape(reason)}" if reason else ""
+    return (
+        f"The agent asked for permission: {escape(action.title)}. You were not asked, so it was refused.{why}"
+    )
+
+
 def answer_agent(request: PermissionRequest, incoming: Incoming, answer: CallAnswer) -> str | None:
     """Choose among the agent's own options, by kind, never wider than what was decided."""
     if not isinstance(answer, Granted | Refused):
@@ -123,7 +136,8 @@ def answer_agent(request: PermissionRequest, incoming: Incoming, answer: CallAns
         selected: JsonObject = {"outcome": {"outcome": "selected", "optionId": choice.option}}
         if isinstance(answer, Refused) and answer.reason:
             # ACP has no place for it but this one; an agent that does not look there gets the plain refusal.
-            selected["_meta"] = {"dragoman": {"reason": answer.reason}}
+            reason = answer.reason if answer.asked else f"The user was not asked. {answer.reason}"
+            selected["_meta"] = {"dragoman": {"reason": reason}}
         incoming.reply(selected)
     return choice.notice
 
@@ -132,4 +146,6 @@ def verdict(grants: Grants, result: ToolResultPart) -> CallAnswer:
     """What a result says about the permission it answers: granted only if it carries the proof."""
     if not result.is_error and grants.redeem(result.call_id, result.text):
         return Granted()
+    if result.outcome in UNASKED:
+        return Refused(result.text, asked=False)
     return Refused(result.text.removeprefix(_WITH_REASON) if result.text.startswith(_WITH_REASON) else None)

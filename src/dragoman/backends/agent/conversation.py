@@ -18,6 +18,8 @@ from typing import Protocol
 from dragoman.backends.agent import machine
 from dragoman.backends.agent.acp.launch import RunningAgent
 from dragoman.backends.agent.asking import Asking, verdict
+from dragoman.backends.agent.context import news
+from dragoman.backends.agent.dialect import understood
 from dragoman.backends.agent.ear import Ear
 from dragoman.backends.agent.grants import Grants
 from dragoman.backends.agent.identify import Identified
@@ -239,7 +241,7 @@ class Conversation:
         return reply
 
     def _answer_of(self, call_id: str, found: Identified) -> CallAnswer:
-        result = next(result for result in found.results if result.call_id == call_id)
+        result = understood(next(result for result in found.results if result.call_id == call_id))
         pending = next((call for call in self._state.pending if call.call_id == call_id), None)
         if pending is not None and pending.kind == "permission":
             return verdict(self._around.grants, result)
@@ -363,8 +365,9 @@ class Conversation:
         if session is None:
             # It is gone, and how is about to be told.
             return
-        context = self._context if self._context != self._context_sent else ""
-        self._context_before, self._context_sent = self._context_sent, self._context
+        context = news(self._context_sent, self._context)
+        self._context_before = self._context_sent
+        self._context_sent = self._context or self._context_sent
         fresh = session.is_fresh
         composed = compose(
             # An agent that has heard nothing yet gets everything before the last words as the transcript.

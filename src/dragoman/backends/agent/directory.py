@@ -23,10 +23,11 @@ import logging
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
 
 from dragoman.backends.agent import owner
 from dragoman.backends.agent.acp.launch import RunningAgent
@@ -35,6 +36,7 @@ from dragoman.backends.agent.history import Said
 from dragoman.backends.agent.identify import Identified, Knowledge, identify
 from dragoman.backends.agent.records import Away, Record, Records
 from dragoman.backends.agent.saving import SavedConversation, SavedError, load_conversation, save_conversation
+from dragoman.backends.agent.tellings import Tellings
 from dragoman.lm import Request
 from dragoman.store import ConversationStore, StoredConversation, StoreError
 
@@ -59,6 +61,7 @@ class Directory:
         self, model: str, max_agents: int, store: ConversationStore | None, around: Callable[[], Surroundings]
     ) -> None:
         self.records = Records()
+        self._tellings = Tellings()
         self._model = model
         self._max_agents = max_agents
         self._store = store
@@ -135,9 +138,10 @@ class Directory:
 
     def _identify(self, request: Request, known: Knowledge) -> Identified:
         self._look()
+        telling = self._tellings.tell((known.scope, known.consumer_id), request.messages)
         while True:
             try:
-                return identify(request, known)
+                return identify(request, telling, known)
             except Away as away:
                 self._bring(away.conversation)
 

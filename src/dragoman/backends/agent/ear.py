@@ -83,7 +83,8 @@ class Ear:
         if isinstance(update.update, ToolActivity):
             self._announce(session, session.narrator.known(update.update))
         for part in session.narrator.parts(update.update):
-            self._is_silenced = self._is_silenced and isinstance(part, ThinkingPart)
+            if self._is_silenced:
+                self._is_silenced = isinstance(part, ThinkingPart)
             self._tell(Spoke(part))
 
     def _announce(self, session: Session, activity: ToolActivity) -> None:

@@ -105,6 +105,10 @@ class Filing:
         match answer:
             case Granted():
                 self._run(self._make(change, incoming), incoming)
+            case Refused(reason=reason, asked=False):
+                incoming.fail(
+                    PERMISSION_REFUSED, f"{change.path} was not written: the user was not asked. {reason}"
+                )
             case Refused(reason=reason):
                 why = f" They say: {reason}" if reason else ""
                 incoming.fail(PERMISSION_REFUSED, f"{change.path} was not written: the user refused it.{why}")

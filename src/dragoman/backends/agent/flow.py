@@ -58,7 +58,9 @@ class Pace:
 def size_of(part: Part) -> int:
     """About how many bytes of memory a part takes."""
     match part:
-        case TextPart(value=value) | ThinkingPart(value=str(value)) | DataPart(data=value):
+        case TextPart():
+            return _PART_BYTES + len(part.value)
+        case ThinkingPart(value=str(value)) | DataPart(data=value):
             return _PART_BYTES + len(value)
         case _:
             return _PART_BYTES

@@ -11,6 +11,8 @@ what all tellings share and nothing else:
 
 System messages, thinking, internal data, the data of answers and empty messages have no place in it.
 
+A telling may go on from another, so that what was told before need not be gone through again.
+
 A history's *chain* is a running hash: the n-th link stands for the first n items. `PrefixIndex` finds by it, in time
 that does not grow with the number of conversations, which of them begins the way a request does. A hash is an index
 and no proof: whoever finds one compares.
@@ -19,16 +21,28 @@ and no proof: whoever finds one compares.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Iterator, Set as AbstractSet
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Set as AbstractSet
+from operator import itemgetter
 from typing import TypeAlias
 
 import msgspec
 
-from dragoman.lm import DataPart, Message, TextPart, ToolCallPart, ToolResultPart
+from dragoman.lm import DataPart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from dragoman.lm.json import canonical
 
-__all__ = ["Answer", "Item", "PrefixIndex", "Result", "Said", "Telling", "chain", "tell"]
+__all__ = [
+    "NOTHING_TOLD",
+    "Answer",
+    "Item",
+    "PrefixIndex",
+    "Result",
+    "Said",
+    "Telling",
+    "chain",
+    "tell",
+    "without_system",
+]
 
 # Enough to tell two pictures apart.
 _DIGEST_BYTES = 8
@@ -70,41 +84,82 @@ class Result(_Item, frozen=True, gc=False):
 Item: TypeAlias = Said | Answer | Result
 
 
-@dataclass(frozen=True, slots=True)
-class Telling:
+class Telling(msgspec.Struct, frozen=True, gc=False):
     """One consumer's telling of a history, in normal form."""
 
-    items: tuple[Item, ...]
+    # All but the system's.
+    messages: tuple[Message, ...] = ()
+    items: tuple[Item, ...] = ()
     # The chain of the items.
-    links: tuple[int, ...]
+    links: tuple[int, ...] = ()
     # How many items there are up to and with each message.
-    counts: tuple[int, ...]
+    counts: tuple[int, ...] = ()
+    # What may carry a name of ours, in order, each with the place of its message.
+    named: tuple[tuple[int, Part], ...] = ()
+
+    def beginning(self, length: int) -> Telling:
+        """Of the first so many messages, or of a little less: an answer at the end may go on, and is left out."""
+        if not length:
+            return NOTHING_TOLD
+        size = self.counts[length - 1]
+        if size and isinstance(self.items[size - 1], Answer):
+            # It begins with the first message that counts it, and no message adds more than one.
+            length, size = bisect_left(self.counts, size), size - 1
+        if length == len(self.messages):
+            return self
+        named = bisect_left(self.named, length, key=itemgetter(0))
+        return Telling(
+            self.messages[:length],
+            self.items[:size],
+            self.links[:size],
+            self.counts[:length],
+            self.named[:named],
+        )
+
+    def followed_by(self, messages: tuple[Message, ...]) -> Telling:
+        """With these messages behind it, none of them the system's; itself a `beginning`, or nothing."""
+        told = len(self.items)
+        items: list[Item] = []
+        counts: list[int] = []
+        named: list[tuple[int, Part]] = []
+        for place, message in enumerate(messages, len(self.messages)):
+            content = message.content
+            if len(content) == 1 and type(part := content[0]) is TextPart:
+                # As nearly all messages are.
+                if text := part.value.strip():
+                    _add(items, Answer(text) if message.role == "assistant" else Said(text))
+            else:
+                for item in _items_of_several(message):
+                    _add(items, item)
+                named += [(place, part) for part in content if not isinstance(part, TextPart)]
+            counts.append(told + len(items))
+        return Telling(
+            self.messages + messages,
+            self.items + tuple(items),
+            self.links + tuple(chain(items, self.links[-1] if told else 0)),
+            self.counts + tuple(counts),
+            self.named + tuple(named),
+        )
+
+
+NOTHING_TOLD = Telling()
 
 
 def tell(messages: Iterable[Message]) -> Telling:
-    items: list[Item] = []
-    counts: list[int] = []
-    for message in messages:
-        for item in _items(message):
-            last = items[-1] if items else None
-            if isinstance(item, Answer) and isinstance(last, Answer):
-                # Two answers in a row are one: some consumers split an answer at its calls, others do not.
-                items[-1] = Answer(last.text + item.text, last.calls + item.calls)
-            else:
-                items.append(item)
-        counts.append(len(items))
-    return Telling(tuple(items), tuple(chain(items)), tuple(counts))
+    return NOTHING_TOLD.followed_by(without_system(tuple(messages)))
 
 
-def _items(message: Message) -> Iterable[Item]:
-    if message.role == "system":
-        return ()
-    match message.content:
-        case (TextPart(value=value),):
-            # As nearly all messages are.
-            text = value.strip()
-            return ((Answer if message.role == "assistant" else Said)(text),) if text else ()
-    return _items_of_several(message)
+def without_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    said = [message for message in messages if message.role != "system"]
+    return messages if len(said) == len(messages) else tuple(said)
+
+
+def _add(items: list[Item], item: Item) -> None:
+    if items and isinstance(item, Answer) and isinstance(last := items[-1], Answer):
+        # Two answers in a row are one: some consumers split an answer at its calls, others do not.
+        items[-1] = Answer(last.text + item.text, last.calls + item.calls)
+    else:
+        items.append(item)
 
 
 def _items_of_several(message: Message) -> Iterator[Item]:
@@ -172,19 +227,23 @@ class PrefixIndex:
     """
 
     def __init__(self) -> None:
-        self._places: dict[tuple[Hashable, int], set[str]] = {}
+        self._shelves: dict[Hashable, dict[int, set[str]]] = {}
 
     def __len__(self) -> int:
-        return len(self._places)
+        return sum(map(len, self._shelves.values()))
 
     def add(self, shelf: Hashable, link: int, conversation: str) -> None:
-        self._places.setdefault((shelf, link), set()).add(conversation)
+        self._shelves.setdefault(shelf, {}).setdefault(link, set()).add(conversation)
 
     def remove(self, shelf: Hashable, link: int, conversation: str) -> None:
-        found = self._places[shelf, link]
+        places = self._shelves[shelf]
+        found = places[link]
         found.remove(conversation)
         if not found:
-            del self._places[shelf, link]
+            del places[link]
+        if not places:
+            del self._shelves[shelf]
 
-    def at(self, shelf: Hashable, link: int) -> AbstractSet[str]:
-        return self._places.get((shelf, link), frozenset())
+    def on(self, shelf: Hashable) -> Mapping[int, AbstractSet[str]]:
+        """All places of a shelf, for whoever looks at many."""
+        return self._shelves.get(shelf, {})

@@ -20,11 +20,15 @@ What a request does not prove is never assumed: a marker or call id that is fore
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from dragoman.backends.agent.history import Answer, Item, Result, Said, Telling, tell
+import msgspec
+from msgspec.structs import replace
+
+from dragoman.backends.agent.dialect import outcome_of
+from dragoman.backends.agent.history import Answer, Item, Result, Said, Telling
 from dragoman.backends.agent.records import Record, Records, Reply, Scope
 from dragoman.backends.agent.tokens import Tokens
 from dragoman.lm import (
@@ -34,7 +38,6 @@ from dragoman.lm import (
     Part,
     Request,
     TextPart,
-    ThinkingPart,
     ToolCallPart,
     ToolResultPart,
 )
@@ -48,16 +51,13 @@ Kind: TypeAlias = Literal[
     "prompt", "results", "results_and_prompt", "refusal", "retry", "fork", "aside", "fresh"
 ]
 
-# What VS Code's chat puts into the result of a call that was open when a person pressed Stop.
-_STOPPED = "The user cancelled the tool call."
-# How its requests for a summary begin, in the system message or the last one: they carry the whole history, and are
-# nothing that was said in it. What comes of it replaces the history from then on, in this tag.
+# How VS Code's chat asks for a summary, in the system message or the last one: such a request carries the whole history,
+# and is nothing that was said in it. What comes of it replaces the history from then on, in this tag.
 _SUMMARISE = "Your task is to create a comprehensive, detailed summary"
 _SUMMARY = "<conversation-summary>"
 
 
-@dataclass(frozen=True, slots=True)
-class Knowledge:
+class Knowledge(msgspec.Struct, frozen=True, gc=False):
     """Everything `identify` may know beside the request."""
 
     records: Records
@@ -70,8 +70,7 @@ class Knowledge:
     consumer_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Identified:
+class Identified(msgspec.Struct, frozen=True, gc=False):
     kind: Kind
     evidence: Evidence
     # Why, in a sentence for whoever debugs.
@@ -94,8 +93,7 @@ class Identified:
     foreign: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Join:
+class _Join(msgspec.Struct, frozen=True, gc=False):
     """Where a request meets a record: so many of the telling's items are told, which are so many of the record's."""
 
     record: Record
@@ -108,24 +106,25 @@ class _Join:
     met: tuple[tuple[int, int], ...] = ()
 
 
-def identify(request: Request, known: Knowledge) -> Identified:
-    """Raises `LanguageModelError` for a request that says nothing: there is no answer to that."""
-    return _Identification(request, known).decide()
+def _met(record: Record, reply: Reply | None, told: int, ours: int, evidence: Evidence) -> _Join:
+    return _Join(record, reply, told, ours, evidence, () if reply is None else ((reply.number, told),))
+
+
+def identify(request: Request, telling: Telling, known: Knowledge) -> Identified:
+    """`telling` is that of the request's messages, however it was made.
+
+    Raises `LanguageModelError` for a request that says nothing: there is no answer to that.
+    """
+    return _Identification(request, telling, known).decide()
 
 
 class _Identification:
-    def __init__(self, request: Request, known: Knowledge) -> None:
+    __slots__ = ("_foreign", "_known", "_request", "_telling")
+
+    def __init__(self, request: Request, telling: Telling, known: Knowledge) -> None:
         self._request = request
-        self._messages = request.messages
         self._known = known
-        self._telling = tell(request.messages)
-        # What may carry a name of ours, in order, each with how many items there are up to and with its message.
-        self._named = [
-            (part, count)
-            for message, count in zip(request.messages, self._telling.counts, strict=True)
-            for part in message.content
-            if not isinstance(part, TextPart)
-        ]
+        self._telling = telling
         self._foreign: list[str] = []
 
     def decide(self) -> Identified:
@@ -162,13 +161,15 @@ class _Identification:
 
     def _by_our_names(self) -> _Join | None:
         """By the later of the two: consumers drop markers now and then. At the same place the marker is the stronger."""
+        if not self._telling.named:
+            return None
         marker, call = self._by_marker(), self._by_call_id()
         if marker is None or call is None:
             return marker or call
         return call if call.told > marker.told else marker
 
     def _by_marker(self) -> _Join | None:
-        for part, count in reversed(self._named):
+        for place, part in reversed(self._telling.named):
             if not isinstance(part, DataPart) or part.mime_type != STATEFUL_MARKER:
                 continue
             name = self._known.tokens.read_marker(part)
@@ -178,11 +179,11 @@ class _Identification:
                 continue
             reply = record.reply(name.response)
             if reply is not None:
-                return _Join(record, reply, count, reply.ends, "marker")
+                return _met(record, reply, self._telling.counts[place], reply.ends, "marker")
         return None
 
     def _by_call_id(self) -> _Join | None:
-        for part, _ in reversed(self._named):
+        for _, part in reversed(self._telling.named):
             if not isinstance(part, ToolResultPart | ToolCallPart):
                 continue
             name = self._known.tokens.read_call_id(part.call_id)
@@ -191,22 +192,25 @@ class _Identification:
                 if part.call_id.startswith(NAMESPACE):
                     self._foreign.append(part.call_id)
                 continue
-            reply = next((reply for reply in record.replies if part.call_id in reply.call_ids), None)
+            reply = record.reply_with(part.call_id)
             if reply is not None:
-                return _Join(record, reply, self._told_with(reply), reply.ends, "call_id")
+                return _met(record, reply, self._told_with(record, reply), reply.ends, "call_id")
         return None
 
-    def _told_with(self, reply: Reply) -> int:
+    def _told_with(self, record: Record, reply: Reply) -> int:
         """How many items are told up to a reply with calls; where the history is partial, up to its first result."""
-        ids, counts = set(reply.call_ids), (0, *self._telling.counts)
-        made = [{call.call_id for call in message.calls} for message in self._messages]
-        given = [{result.call_id for result in message.results} for message in self._messages]
+        items, counts, ids = self._telling.items, self._telling.counts, reply.call_ids
+        if items[: reply.ends] == record.items[: reply.ends]:
+            return reply.ends
         first = next(
-            index
-            for index, (calls, results) in enumerate(zip(made, given, strict=True))
-            if ids & (calls | results)
+            place
+            for place, part in self._telling.named
+            if isinstance(part, ToolCallPart | ToolResultPart) and part.call_id in ids
         )
-        return counts[first + 1] if ids & made[first] else counts[first]
+        made = {call.call_id for call in self._telling.messages[first].calls}
+        if not made.isdisjoint(ids):
+            return counts[first]
+        return counts[first - 1] if first else 0
 
     def _by_prefix(self) -> _Join | None:
         """Among conversations with the consumer's id, if it gives one, and among those without any, if it does not."""
@@ -214,23 +218,25 @@ class _Identification:
         length, sharing = known.records.beginning_like(known.scope, known.consumer_id, self._telling)
         if len(sharing) != 1:
             return None
-        reply = next((it for it in reversed(sharing[0].replies) if it.starts < it.ends <= length), None)
+        reply = sharing[0].reply_before(length)
         evidence: Evidence = "prefix" if known.consumer_id is None else "consumer_id"
         if reply is None and evidence == "prefix":
             # No answer of ours in what they share: the words alone must go on.
             if length == len(self._telling.items):
                 return None
             evidence = "first_turn"
-        return _Join(sharing[0], reply, length, length, evidence)
+        return _met(sharing[0], reply, length, length, evidence)
 
     def _followed(self, join: _Join | None) -> _Join | None:
         """As far as the two stories are one. Results do not matter here: one may come late, or twice, or get lost."""
         if join is None:
             return None
         theirs, ours = self._telling.items, join.record.items
-        replies = {reply.ends: reply for reply in join.record.replies if reply.ends > reply.starts}
         told, known, reply = join.told, join.ours, join.reply
-        met = {reply.number: told} if reply is not None else {}
+        if told == len(theirs) or known == len(ours):
+            return join
+        met = dict(join.met)
+        replies = {reply.ends: reply for reply in join.record.replies if reply.ends > reply.starts}
         while told < len(theirs) and known < len(ours):
             if theirs[told] == ours[known]:
                 told, known = told + 1, known + 1
@@ -251,15 +257,17 @@ class _Identification:
         """The request tells of our last reply."""
         pending = join.record.pending
         new = self._new_messages(join.told)
-        theirs = max((index + 1 for index, message in enumerate(new) if _answers(message)), default=0)
+        theirs = len(new)
+        while theirs and not _answers(new[theirs - 1]):
+            theirs -= 1
         results = tuple(_first_results(new, pending))
-        prompt = tuple(self._words(new[theirs:], join.record))
+        prompt = self._words(new[theirs:], join.record)
         meanwhile = tuple(_spoken(new[:theirs]))
         if not pending:
             if prompt:
                 return self._found("prompt", join, "the history goes on", prompt=prompt, meanwhile=meanwhile)
             return self._found("results", join, "all its results are for calls that are settled")
-        stopped = [result for result in results if result.text.strip() == _STOPPED]
+        stopped = [result for result in results if outcome_of(result.text) == "interrupted"]
         if stopped or meanwhile or (prompt and not results):
             return self._found(
                 "refusal",
@@ -288,7 +296,7 @@ class _Identification:
                 met = (*join.met, (last.number, told))
                 return self._goes_on(replace(join, reply=last, told=told, ours=last.ends, met=met))
         if _may_be_left_out(record, join.ours) and beyond and all(isinstance(item, Said) for item in beyond):
-            prompt = tuple(self._words(self._new_messages(join.told), record))
+            prompt = self._words(self._new_messages(join.told), record)
             return self._found("refusal", join, "the open turn was left out", prompt=prompt)
         if join.reply is None:
             return self._found("fresh", None, "it begins like another conversation and goes on differently")
@@ -306,38 +314,46 @@ class _Identification:
         is_recent = last.ended_at is not None and known.now - last.ended_at <= known.retry_seconds
         return is_recent and last.ends > last.starts
 
-    def _new_messages(self, told: int) -> list[Message]:
-        return [
-            message
-            for message, count in zip(self._messages, self._telling.counts, strict=True)
-            if count > told
-        ]
+    def _new_messages(self, told: int) -> tuple[Message, ...]:
+        return self._telling.messages[bisect_right(self._telling.counts, told) :]
 
-    def _words(self, messages: Iterable[Message], record: Record) -> Iterator[Message]:
+    def _words(self, messages: Iterable[Message], record: Record) -> tuple[Message, ...]:
         """What they say, without the results of the record's own calls: those are delivered, or came too late."""
+        words: list[Message] = []
         for message in messages:
-            content = tuple(
+            kept = tuple(
                 part
                 for part in message.content
                 if not isinstance(part, ToolResultPart) or not self._is_call_of(record, part.call_id)
             )
-            yield from _spoken([Message(message.role, content, message.name)])
+            if _say_something(kept):
+                words.append(Message(message.role, kept, message.name))
+        return tuple(words)
 
-    def _unwanted(self, record: Record) -> Iterator[str]:
+    def _unwanted(self, record: Record, same: int) -> Iterator[str]:
         """Whose results nobody waits for. Those that were told before are only told again."""
-        seen = {item.call_id for item in record.items if isinstance(item, Result)}
+        telling = self._telling
+        new = bisect_right(telling.named, same, key=lambda it: telling.counts[it[0]])
         wanted = set(record.pending)
-        for part, _ in self._named:
+        unwanted: set[str] = set()
+        for _, part in telling.named[new:]:
             if not isinstance(part, ToolResultPart):
                 continue
             call_id = part.call_id
             if call_id in wanted:
                 wanted.remove(call_id)
-            elif call_id not in seen and self._is_call_of(record, call_id):
-                seen.add(call_id)
+            elif (
+                call_id not in unwanted
+                and self._is_call_of(record, call_id)
+                and Result(call_id) not in record.items
+            ):
+                unwanted.add(call_id)
                 yield call_id
 
     def _is_call_of(self, record: Record, call_id: str) -> bool:
+        if call_id in record.pending:
+            # The very id that we gave away.
+            return True
         name = self._known.tokens.read_call_id(call_id)
         return name is not None and name.conversation == record.id
 
@@ -347,10 +363,11 @@ class _Identification:
             return True
         if self._request.consumer.name != "vscode":
             return False
-        if any(
-            message.text.lstrip().startswith(_SUMMARISE)
-            for message in self._messages
-            if message.role == "system" or message is self._messages[-1]
+        messages = self._request.messages
+        if _asks_for_summary(messages[-1]):
+            return True
+        if len(messages) > len(self._telling.messages) and any(
+            message.role == "system" and _asks_for_summary(message) for message in messages
         ):
             return True
         # Words alone join nothing here: a chat that has a conversation offered tools when it began.
@@ -360,7 +377,7 @@ class _Identification:
         """A summary has neither markers nor answers; but the consumer's id may say whose it is."""
         known = self._known
         if known.consumer_id is None or not any(
-            message.role == "user" and _SUMMARY in message.text for message in self._messages
+            message.role == "user" and _SUMMARY in message.text for message in self._telling.messages
         ):
             return None
         candidates = known.records.with_consumer_id(known.scope, known.consumer_id)
@@ -380,37 +397,45 @@ class _Identification:
         prompt: tuple[Message, ...] = (),
         meanwhile: tuple[Message, ...] = (),
     ) -> Identified:
+        if join is None:
+            return Identified(kind, "none", reason, self._telling, foreign=tuple(self._foreign))
+        same = _common(join.record.items, self._telling.items)
         return Identified(
             kind,
-            join.evidence if join else "none",
+            join.evidence,
             reason,
             self._telling,
-            conversation=join.record.id if join else None,
-            joins=join.reply.number if join and join.reply else None,
-            places=self._places(join) if join else (),
-            results=results,
-            prompt=prompt,
-            meanwhile=meanwhile,
-            unwanted=tuple(self._unwanted(join.record)) if join else (),
-            foreign=tuple(self._foreign),
+            join.record.id,
+            join.reply.number if join.reply else None,
+            self._places(join, same),
+            results,
+            prompt,
+            meanwhile,
+            tuple(self._unwanted(join.record, same)) if self._telling.named else (),
+            tuple(self._foreign),
         )
 
-    def _places(self, join: _Join) -> tuple[tuple[int, int], ...]:
-        """Where the record's replies stand in this telling: by their names, else where it tells them unchanged."""
+    def _places(self, join: _Join, same: int) -> tuple[tuple[int, int], ...]:
+        """Where the record's replies stand in this telling: where it tells them unchanged, else by their names."""
         record = join.record
-        same = _common(record.items, self._telling.items)
         places = {reply.number: reply.ends for reply in record.replies if reply.starts < reply.ends <= same}
-        places.update(join.met)
+        places |= dict(join.met)
+        if len(places) < len(record.replies):
+            places = {**self._named_places(record), **places}
+        return tuple(places.items())
+
+    def _named_places(self, record: Record) -> dict[int, int]:
+        places: dict[int, int] = {}
         made = {call_id: reply.number for reply in record.replies for call_id in reply.call_ids}
-        for part, count in self._named:
-            match part:
-                case ToolCallPart(call_id=call_id) if call_id in made:
-                    places[made[call_id]] = count
-                case DataPart():
-                    name = self._known.tokens.read_marker(part)
-                    if name is not None and name.conversation == record.id:
-                        places[name.response] = count
-        return tuple(sorted(places.items()))
+        for place, part in self._telling.named:
+            if isinstance(part, ToolCallPart):
+                if part.call_id in made:
+                    places[made[part.call_id]] = self._telling.counts[place]
+            elif isinstance(part, DataPart):
+                name = self._known.tokens.read_marker(part)
+                if name is not None and name.conversation == record.id:
+                    places[name.response] = self._telling.counts[place]
+        return places
 
 
 def _common(ours: Sequence[Item], theirs: Sequence[Item]) -> int:
@@ -446,6 +471,10 @@ def _may_be_left_out(record: Record, place: int) -> bool:
     )
 
 
+def _asks_for_summary(message: Message) -> bool:
+    return message.text.lstrip().startswith(_SUMMARISE)
+
+
 def _answers(message: Message) -> bool:
     return message.role == "assistant" and bool(message.text.strip() or message.calls)
 
@@ -463,17 +492,19 @@ def _first_results(messages: Iterable[Message], pending: frozenset[str]) -> Iter
 def _spoken(messages: Iterable[Message]) -> Iterator[Message]:
     """Those in which something is said, and not only between programs."""
     for message in messages:
-        if message.role != "system" and any(map(_says_something, message.content)):
+        if _say_something(message.content):
             yield message
 
 
-def _says_something(part: Part) -> bool:
-    match part:
-        case TextPart(value=text):
-            return bool(text.strip())
-        case DataPart():
-            return not part.is_internal
-        case ThinkingPart():
-            return False
-        case _:
-            return True
+def _say_something(parts: Iterable[Part]) -> bool:
+    for part in parts:
+        match part:
+            case TextPart(value=text):
+                if text.strip():
+                    return True
+            case DataPart():
+                if not part.is_internal:
+                    return True
+            case ToolCallPart() | ToolResultPart():
+                return True
+    return False

@@ -60,6 +60,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
+import msgspec
+
 from dragoman.backends.agent.replay import lost_results
 from dragoman.backends.agent.vocabulary import (
     AgentExited,
@@ -189,6 +191,8 @@ def handle(state: State, event: Event) -> Step:
 class _Doing:
     """A step under way: the state it has come to, and the commands so far."""
 
+    __slots__ = ("commands", "state")
+
     def __init__(self, state: State) -> None:
         self.state = state
         self.commands: list[Command] = []
@@ -196,8 +200,13 @@ class _Doing:
     def then(self, *commands: Command, **changes: object) -> None:
         self.commands += commands
         # Most events are words, which change nothing: a state is not copied for each of them.
-        if any(getattr(self.state, name) is not value for name, value in changes.items()):
+        if changes and any(getattr(self.state, name) is not value for name, value in changes.items()):
             self.state = replace(self.state, **changes)  # type: ignore[arg-type]  # names are checked by `replace`
+
+    def show_life(self) -> None:
+        """The agent has what it was given."""
+        if self.state.unheard or self.state.unproved:
+            self.then(unheard=(), unproved=())
 
     def end_reply(self, end: ReplyEnd, error: LanguageModelError | None = None) -> None:
         if self.state.reply is not None:
@@ -273,7 +282,7 @@ class _Doing:
         if waiting:
             for call in waiting:
                 self.then(Emit(call.part))
-            handed_over = tuple(replace(call, handed_over=True) for call in state.pending)
+            handed_over = tuple(msgspec.structs.replace(call, handed_over=True) for call in state.pending)
             self.then(SetTimer("human"), pending=handed_over)
             self.end_reply("complete")
         elif state.turn == "none" and state.queue:
@@ -424,7 +433,8 @@ def _restart_if_wanted(do: _Doing) -> None:
 
 def _emit(do: _Doing, event: Spoke) -> None:
     """Into the open reply."""
-    do.then(Emit(event.part), unheard=(), unproved=())
+    do.commands.append(Emit(event.part))
+    do.show_life()
 
 
 def _keep(do: _Doing, event: Spoke) -> None:
@@ -435,13 +445,15 @@ def _keep(do: _Doing, event: Spoke) -> None:
 def _announce(do: _Doing, event: Announced) -> None:
     """A call to wait for, or no longer."""
     announced = do.state.announced - {event.key} if event.over else do.state.announced | {event.key}
-    do.then(announced=announced, unheard=(), unproved=())
+    do.then(announced=announced)
+    do.show_life()
 
 
 def _gather(do: _Doing, event: Called) -> None:
     """Siblings are waited for, but not when everything that was announced has come."""
     announced = do.state.announced - {event.announced}
-    do.then(pending=(*do.state.pending, event.pending), announced=announced, unheard=(), unproved=())
+    do.then(pending=(*do.state.pending, event.pending), announced=announced)
+    do.show_life()
     if event.announced is not None and not announced:
         # Everything that was announced has come.
         do.stop_gathering()

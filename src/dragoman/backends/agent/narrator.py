@@ -11,7 +11,7 @@ Calls of the consumer's own tools are not told here: the consumer sees them as c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from dragoman.backends.agent.acp.content import TextBlock, parts_of
@@ -79,12 +79,20 @@ class Narrator:
         told = self._calls.get(activity.tool_call_id)
         return told.activity.updated(activity) if told else activity
 
-    def parts(self, update: Update) -> Iterator[Part]:
+    def parts(self, update: Update) -> Iterable[Part]:
+        if (
+            isinstance(update, ChunkUpdate)
+            and update.role == "agent"
+            and isinstance(update.content, TextBlock)
+        ):
+            # As nearly all updates are.
+            self._telling = None
+            whole = self._words.feed(update.content.text)
+            return (TextPart(whole),) if whole else ()
+        return self._parts(update)
+
+    def _parts(self, update: Update) -> Iterator[Part]:
         match update:
-            case ChunkUpdate(role="agent", content=TextBlock(text=text)):
-                self._telling = None
-                if whole := self._words.feed(text):
-                    yield TextPart(whole)
             case ChunkUpdate(role="agent", content=content):
                 self._telling = None
                 yield from parts_of(content)

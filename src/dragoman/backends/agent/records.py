@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice, takewhile
+from itertools import takewhile
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from dragoman.backends.agent.history import Answer, Item, PrefixIndex, Said, Telling, chain
 
@@ -25,9 +27,8 @@ __all__ = ["Away", "Record", "Records", "Reply", "ReplyStatus", "Scope"]
 ReplyStatus: TypeAlias = Literal["streaming", "complete", "cut", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Conversations of different scopes are never taken for each other."""
+class Scope(msgspec.Struct, frozen=True):
+    """Conversations of different scopes are never taken for each other. Hashed with every look-up."""
 
     model: str
     workspace: tuple[str, ...] = ()
@@ -78,7 +79,17 @@ class Record:
         return next((reply.starts for reply in self.replies if last and reply.turn == last.turn), 0)
 
     def reply(self, number: int) -> Reply | None:
-        return next((reply for reply in self.replies if reply.number == number), None)
+        return next((reply for reply in reversed(self.replies) if reply.number == number), None)
+
+    def reply_before(self, place: int) -> Reply | None:
+        """The last of which something was said up to there."""
+        for reply in reversed(self.replies):
+            if reply.starts < reply.ends <= place:
+                return reply
+        return None
+
+    def reply_with(self, call_id: str) -> Reply | None:
+        return next((reply for reply in reversed(self.replies) if call_id in reply.call_ids), None)
 
     def told(self, telling: Telling, places: Mapping[int, int], digest: bytes, *, turn: int) -> Record:
         """A request arrived that tells the history so: it is committed, and a reply to it begins.
@@ -87,11 +98,9 @@ class Record:
         before them anew, so the old places mean nothing any more; a reply it does not tell at all is gone.
         """
         number = self.last.number + 1 if self.last else 1
-        kept = (
-            replace(reply, starts=_beginning(telling, places[reply.number]), ends=places[reply.number])
-            for reply in self.replies
-            if reply.number in places
-        )
+        kept = [
+            _placed(reply, telling, places[reply.number]) for reply in self.replies if reply.number in places
+        ]
         size = len(telling.items)
         reply = Reply(number, turn, size, size, digest=digest)
         return replace(self, items=telling.items, links=telling.links, replies=(*kept, reply))
@@ -121,9 +130,11 @@ class Record:
         return self.last
 
 
-def _beginning(telling: Telling, ends: int) -> int:
-    """Where a reply that is told up to there begins. A marker may stand for one of which nothing else is left."""
-    return ends - 1 if ends and isinstance(telling.items[ends - 1], Answer) else ends
+def _placed(reply: Reply, telling: Telling, ends: int) -> Reply:
+    """A reply that is told up to there. A marker may stand for one of which nothing else is left."""
+    starts = ends - 1 if ends and isinstance(telling.items[ends - 1], Answer) else ends
+    is_there = starts == reply.starts and ends == reply.ends
+    return reply if is_there else replace(reply, starts=starts, ends=ends)
 
 
 # Conversations are told apart by the consumer's own id, where it gives one, before anything is compared.
@@ -193,14 +204,20 @@ class Records:
         last is little, because everybody begins with "hello". Of several that share it two are enough to know that it is
         nobody's.
         """
-        for length in range(len(telling.items), 0, -1):
-            found = self._prefixes.at((scope, consumer_id), telling.links[length - 1])
+        places = self._prefixes.on((scope, consumer_id))
+        for length in range(len(telling.items), 0, -1) if places else ():
+            found = places.get(telling.links[length - 1])
+            if not found:
+                continue
             # The index knows hashes. The comparison knows.
-            sharing = (
-                record for record in map(self._here, found) if record.items[:length] == telling.items[:length]
-            )
-            if two := tuple(islice(sharing, 2)):
-                return length, two
+            beginning, sharing = telling.items[:length], []
+            for record in map(self._here, found):
+                if record.items[:length] == beginning:
+                    sharing.append(record)
+                    if len(sharing) == 2:  # noqa: PLR2004 - enough to know
+                        break
+            if sharing:
+                return length, tuple(sharing)
         return 0, ()
 
     def _here(self, conversation: str) -> Record:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dragoman.backends.agent.acp.content import Block, ImageBlock, TextBlock
+from dragoman.backends.agent.dialect import UNASKED, understood
 from dragoman.backends.agent.grants import GRANT_PREFIX
 from dragoman.backends.agent.permission import is_permission_tool
 from dragoman.backends.agent.vocabulary import Answered, CallAnswer, Pending
@@ -164,8 +165,9 @@ def _entries(message: Message, calls: Mapping[str, ToolCallPart], *, images: boo
 
 def _result(part: ToolResultPart, call: ToolCallPart | None, *, images: bool) -> _Entry:
     name = call.name if call else part.name or ""
+    part = understood(part)
     if is_permission_tool(name):
-        decided = "allowed" if _allows(part.text) else "refused"
+        decided = _decided(part)
         return _Entry("User", f"[{decided}: {call.input.get('title', '') if call else ''}]")
     pictures = tuple(
         _image(inner)
@@ -175,6 +177,12 @@ def _result(part: ToolResultPart, call: ToolCallPart | None, *, images: bool) ->
     of = f"{name} as {part.call_id}" if name else part.call_id
     failed = " (an error)" if part.is_error else ""
     return _Entry(f"Result of {of}{failed}", f"\n{part.text}", pictures, is_result=True)
+
+
+def _decided(part: ToolResultPart) -> str:
+    if part.outcome in UNASKED:
+        return "not asked"
+    return "allowed" if _allows(part.text) else "refused"
 
 
 def _allows(text: str) -> bool:

@@ -12,7 +12,17 @@ from collections.abc import Callable
 from dragoman.backends.agent.flow import Flow, Pace
 from dragoman.backends.agent.history import Answer
 from dragoman.backends.agent.vocabulary import ReplyEnd
-from dragoman.lm import Features, LanguageModelError, Part, Presentation, Response, Sink, Style
+from dragoman.lm import (
+    Features,
+    LanguageModelError,
+    Part,
+    Presentation,
+    Sink,
+    Style,
+    TextPart,
+    ToolCallPart,
+    assistant,
+)
 
 __all__ = ["Reply"]
 
@@ -44,22 +54,26 @@ class Reply:
         self._pace = Pace(flow, lambda: (listener.sink for listener in self._listeners))
         # What the guard will make of our parts is what the consumer gives back to us.
         self._presentation = Presentation(features, style)
-        self._shown = Response()
+        self._words: list[str] = []
+        self._calls: list[ToolCallPart] = []
 
     @property
     def has_spoken(self) -> bool:
         """Whether anything of it would be missed."""
-        return bool(self._shown.text.strip() or self._shown.calls)
+        return bool(self._calls) or any(words.strip() for words in self._words)
 
     @property
     def answer(self) -> Answer:
         """The reply in normal form, as the consumer has it."""
-        return Answer.of(self._shown.message())
+        return Answer.of(assistant("".join(self._words), *self._calls))
 
     def say(self, part: Part) -> None:
         self.parts.append(part)
         for shown in self._presentation.present(part):
-            self._shown.report(shown)
+            if isinstance(shown, TextPart):
+                self._words.append(shown.value)
+            elif isinstance(shown, ToolCallPart):
+                self._calls.append(shown)
         for listener in self._listeners:
             listener.hear(part)
         self._pace.given(part)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from dragoman.lm import ContentPart, LanguageModelError, Message, Part, ToolCallPart
 
@@ -59,49 +60,47 @@ Timer: TypeAlias = Literal["gather", "gather_limit", "grace", "human", "idle"]
 ReplyEnd: TypeAlias = Literal["complete", "cut", "failed"]
 
 
+class _Value(msgspec.Struct, frozen=True):
+    """One is made for every word of an agent's, and this kind is made fastest."""
+
+
 # What may become of a call or a permission request.
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(_Value, frozen=True):
     """A tool call has its result."""
 
     content: tuple[ContentPart, ...]
     is_error: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
+class Interrupted(_Value, frozen=True):
     """A tool call was cut off: nobody answered it, or its turn ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimedOut:
+class TimedOut(_Value, frozen=True):
     """Nobody decided in time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(_Value, frozen=True):
     """A permission is given, once, and proved."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A permission is refused; the turn goes on."""
+class Refused(_Value, frozen=True):
+    """A permission is refused; the turn goes on. `asked`: by a person, and not because nobody was or could be asked."""
 
     reason: str | None = None
+    asked: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class TurnCancelled:
+class TurnCancelled(_Value, frozen=True):
     """A permission request ends with its turn."""
 
 
 CallAnswer: TypeAlias = Answered | Interrupted | TimedOut | Granted | Refused | TurnCancelled
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(_Value, frozen=True):
     """What the agent waits for. `key` is the agent's name for it, `part` what the consumer is given."""
 
     key: str
@@ -114,8 +113,7 @@ class Pending:
         return self.part.call_id
 
 
-@dataclass(frozen=True, slots=True)
-class Steering:
+class Steering(_Value, frozen=True):
     """Words that were given to the agent in mid-turn, by the reply they came with."""
 
     reply: int
@@ -125,54 +123,47 @@ class Steering:
 # Events.
 
 
-@dataclass(frozen=True, slots=True)
-class Requested:
+class Requested(_Value, frozen=True):
     """A consumer's request, identified. `cancels`: the open turn is not wanted any more."""
 
     reply: int
-    answers: Mapping[str, CallAnswer] = field(default_factory=dict)
+    answers: Mapping[str, CallAnswer] = msgspec.field(default_factory=dict)
     prompt: Prompt = ()
     cancels: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyCancelled:
+class ReplyCancelled(_Value, frozen=True):
     """Nobody listens to a reply any more."""
 
     reply: int
 
 
-@dataclass(frozen=True, slots=True)
-class AgentStarted:
+class AgentStarted(_Value, frozen=True):
     """The agent has a session, and has listed the tools. `steers`: it takes words in mid-turn."""
 
     steers: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AgentExited:
+class AgentExited(_Value, frozen=True):
     """The agent could not start, or is gone."""
 
     error: LanguageModelError
 
 
-@dataclass(frozen=True, slots=True)
-class Spoke:
+class Spoke(_Value, frozen=True):
     """Something for the consumer: text, thinking, data."""
 
     part: Part
 
 
-@dataclass(frozen=True, slots=True)
-class Announced:
+class Announced(_Value, frozen=True):
     """The agent is about to call one of the consumer's tools; `over`: it no longer is."""
 
     key: str
     over: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Called:
+class Called(_Value, frozen=True):
     """A tool call or permission request arrived."""
 
     pending: Pending
@@ -180,31 +171,27 @@ class Called:
     announced: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Withdrawn:
+class Withdrawn(_Value, frozen=True):
     """The agent no longer waits for it."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class TurnEnded:
+class TurnEnded(_Value, frozen=True):
     """The agent's answer to the prompt. `last_words` tell the user of a stop that is not the normal one."""
 
     last_words: tuple[Part, ...] = ()
     error: LanguageModelError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Steered:
+class Steered(_Value, frozen=True):
     """What became of the words of that reply: the turn under way has them, or it has not."""
 
     reply: int
     taken: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TimerPassed:
+class TimerPassed(_Value, frozen=True):
     timer: Timer
 
 
@@ -226,91 +213,76 @@ Event: TypeAlias = (
 # Commands.
 
 
-@dataclass(frozen=True, slots=True)
-class StartAgent:
+class StartAgent(_Value, frozen=True):
     """Spawn, resume or load; what the agent has not seen is replayed."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopAgent:
+class StopAgent(_Value, frozen=True):
     """End the process and everything that belongs to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SendPrompt:
+class SendPrompt(_Value, frozen=True):
     prompt: Prompt
 
 
-@dataclass(frozen=True, slots=True)
-class Steer:
+class Steer(_Value, frozen=True):
     """Words for the turn that runs."""
 
     steering: Steering
 
 
-@dataclass(frozen=True, slots=True)
-class SendCancel:
+class SendCancel(_Value, frozen=True):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(_Value, frozen=True):
     """Give the agent what it waits for."""
 
     pending: Pending
     answer: CallAnswer
 
 
-@dataclass(frozen=True, slots=True)
-class Forget:
+class Forget(_Value, frozen=True):
     """The agent does not wait for it any more. The consumer has it, and may still bring a result."""
 
     pending: Pending
 
 
-@dataclass(frozen=True, slots=True)
-class OpenReply:
+class OpenReply(_Value, frozen=True):
     reply: int
 
 
-@dataclass(frozen=True, slots=True)
-class Emit:
+class Emit(_Value, frozen=True):
     """Into the open reply."""
 
     part: Part
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
+class Keep(_Value, frozen=True):
     """For the next reply."""
 
     part: Part
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(_Value, frozen=True):
     """All that was kept goes into the open reply, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Discard:
+class Discard(_Value, frozen=True):
     """What was kept belongs to a turn that was cancelled."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndReply:
+class EndReply(_Value, frozen=True):
     reply: int
     end: ReplyEnd
     error: LanguageModelError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetTimer(_Value, frozen=True):
     timer: Timer
 
 
-@dataclass(frozen=True, slots=True)
-class ClearTimer:
+class ClearTimer(_Value, frozen=True):
     timer: Timer
 
 

@@ -23,6 +23,8 @@ __all__ = ["Answer", "Place"]
 
 # Parts that wait for a client. Each is a few words; a client that is so far behind is waited for.
 _AHEAD = 256
+# With so many the client is behind, and takes them as they come.
+_MANY = 16
 # Until then a failure is told by the status. Most agents have started by then, or will not.
 _HOLD_SECONDS = 10.0
 
@@ -59,6 +61,11 @@ class Answer:
     @property
     def is_cancelled(self) -> bool:
         return self._source.token.cancelled()
+
+    @property
+    def has_many(self) -> bool:
+        """Whether more parts wait than a model says in one moment."""
+        return len(self._parts) > _MANY
 
     def cancel(self) -> None:
         """The client has gone."""

@@ -134,7 +134,7 @@ class _Routes:
         async def write(put: Put) -> None:
             async with stack:
                 async for event in self._service.events(prepared, answer):
-                    await put(framed(event))
+                    await put(framed(event), more=answer.has_many)
                 if not answer.is_cancelled:
                     await put(DONE)
 
@@ -266,7 +266,7 @@ async def _streamed_chat(
             try:
                 async for part in answer.parts():
                     for chunk in stream.take(part):
-                        await put(_data(chunk))
+                        await put(_data(chunk), more=answer.has_many)
             except ApiError as error:
                 await put(_data(error.body))
                 return

@@ -1,8 +1,8 @@
 """Reading bodies and writing events.
 
 A body is read up to a limit and for a limited time. Each event is one write: there are readers, the compliance suite's
-among them, that take a piece of the stream for a whole event. Clients that go away are noticed while we write and while we
-wait, and what was done for them stops.
+among them, that take a piece of the stream for a whole event. Only when many wait already, faster than any model speaks, do
+they leave together. Clients that go away are noticed while we write and while we wait, and what was done for them stops.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TypeAlias
+from typing import Protocol
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -31,11 +31,16 @@ __all__ = [
     "while_connected",
 ]
 
-# Writes one event.
-Put: TypeAlias = Callable[[bytes], Awaitable[None]]
+
+class Put(Protocol):
+    def __call__(self, event: bytes, *, more: bool = False) -> Awaitable[None]:
+        """Write one event; with `more`, many others wait behind it, and it may leave with them."""
+
 
 DONE = b"data: [DONE]\n\n"
 _BEAT = b": still working\n\n"
+# Events that leave together are at most about so many bytes.
+_TOGETHER_BYTES = 64 * 1024
 # A client on the same machine takes milliseconds; one that takes longer than this holds a place for nothing.
 _BODY_SECONDS = 60.0
 
@@ -115,9 +120,15 @@ class EventStream(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         loop = asyncio.get_running_loop()
         written = loop.time()
+        held = bytearray()
 
-        async def put(piece: bytes) -> None:
+        async def put(event: bytes, *, more: bool = False) -> None:
             nonlocal written
+            held.extend(event)
+            if more and len(held) < _TOGETHER_BYTES:
+                return
+            piece = bytes(held)
+            held.clear()
             written = loop.time()
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 

@@ -280,9 +280,9 @@ def decode_update(params: bytes) -> SessionUpdate:
     """
     try:
         # Nearly all updates are chunks: one pass for them.
-        found = _readable(_chunk.decode, params)
+        found = _chunk.decode(params)
         role = _ROLES[found.update.session_update]
-    except (msgspec.ValidationError, KeyError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError):
         value = _object(_readable(decode, params))
     else:
         return SessionUpdate(found.session_id, ChunkUpdate(role, found.update.content))

@@ -1,0 +1,70 @@
+"""What VS Code's chat puts in the place of a result when a call was not made, or failed.
+
+To the chat it is a result like any other: no flag tells them apart, only the words do, over HTTP as through our
+extension. They are read here, once, for everybody who has to know: an agent must not take a refusal for what its tool
+returned, and a person who was never asked has refused nothing. The words are those of VS Code 1.139 with Copilot Chat
+0.67. Each is the whole of a result: what a tool returns may well contain them. What is not in the table stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from dragoman.lm import DataPart, Outcome, TextPart, ToolResultPart
+
+__all__ = ["UNASKED", "outcome_of", "understood"]
+
+# What became of a call about which no person has decided anything.
+UNASKED: frozenset[Outcome | None] = frozenset({"skipped", "error"})
+
+# The workbench says the first three, agent mode the others. `.` is any text.
+_TABLE: tuple[tuple[str, Outcome], ...] = (
+    # Skip and Skip All: a person was asked.
+    (r"The user chose to skip the tool call, they want to proceed without running it", "denied"),
+    # Nobody was: a program decided, or a hook.
+    (r"Autopilot skipped this tool call because it was automatically assessed as high-risk: .*", "skipped"),
+    (r"Tool execution denied: .*", "skipped"),
+    # Nobody could be: the tool was switched off, or there is none of this name, or the input does not fit it.
+    (
+        r"(ERROR while calling tool: )?Tool \S+ is currently disabled by the user, and cannot be called\.",
+        "error",
+    ),
+    (r'ERROR: The tool "[^"\n]*" does not exist', "error"),
+    (r"ERROR: Your input to the tool was invalid \(.*\)", "error"),
+    (r"ERROR while calling tool: .*", "error"),
+    # Stop, while it waited or ran. The turn is over.
+    (r"The user cancelled the tool call\.", "interrupted"),
+)
+_PATTERNS = tuple((re.compile(words, re.DOTALL), outcome) for words, outcome in _TABLE)
+# Follows whatever went wrong, also where no other input would help.
+_ADVICE = "\nPlease check your input and try again."
+# What a user's hooks have to say of a call is put behind its result.
+_HOOKS = re.compile(r"\n<(?:Pre|Post)ToolUse-context>\n")
+
+
+def outcome_of(text: str) -> Outcome | None:
+    """What a result says that became of its call. None: it is what the tool returned, as far as anybody can tell."""
+    words, _ = _parted(text)
+    return next((outcome for pattern, outcome in _PATTERNS if pattern.fullmatch(words)), None)
+
+
+def understood(result: ToolResultPart) -> ToolResultPart:
+    """The same result, with what became of the call told as such."""
+    if result.outcome is not None or not all(
+        isinstance(part, TextPart) or (isinstance(part, DataPart) and part.is_internal)
+        for part in result.content
+    ):
+        return result
+    outcome = outcome_of(result.text)
+    if outcome is None:
+        return result
+    return replace(result, content=(TextPart("".join(_parted(result.text))),), is_error=True, outcome=outcome)
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """The words themselves, and what hooks have put behind them."""
+    hooks = _HOOKS.search(text)
+    behind = text[hooks.start() :] if hooks else ""
+    return text.removesuffix(behind).strip().removesuffix(_ADVICE), behind
