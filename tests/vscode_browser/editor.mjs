@@ -318,6 +318,12 @@ export class Editor {
     return plain((await this.page.locator('.part.panel').allInnerTexts()).join('\n'));
   }
 
+  /** The name of the output channel that is in sight. */
+  async outputShown() {
+    const chosen = this.page.locator('.part.panel select').locator('visible=true').first();
+    return (await chosen.count()) === 0 ? undefined : chosen.evaluate(({ selectedOptions }) => selectedOptions[0]?.label);
+  }
+
   /** The user's own configuration, from now on. */
   configure(text) {
     writeFileSync(this.at('home/.config/dragoman/dragoman.toml'), text);
