@@ -35,12 +35,16 @@ from dragoman.backends.agent.acp.messages import (
     UsageUpdate,
     decode_permission,
     decode_update,
+    decode_words,
 )
+from dragoman.jsonrpc import Notification
+from dragoman.jsonrpc.messages import parse
 from dragoman.lm import DataPart, TextPart
 from dragoman.lm.json import encode
 from dragoman.lm.parts import INTERNAL_MIME_TYPES
 from lm.rendering import hostile_text, hrefs, inline_tokens
 
+_TEXT = {"type": "text", "text": "words"}
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -86,7 +90,55 @@ def update(**fields: object) -> bytes:
     return encode({"sessionId": "s", "update": fields})
 
 
+# Near enough to a chunk, too.
+CHUNKS = st.fixed_dictionaries(
+    {
+        "sessionId": st.text() | JSON,
+        "update": st.fixed_dictionaries(
+            {
+                "sessionUpdate": KINDS,
+                "content": st.fixed_dictionaries({"type": st.just("text"), "text": st.text()}) | JSON,
+            },
+            optional={"_meta": JSON},
+        ),
+    }
+)
+LINES = st.fixed_dictionaries(
+    {"method": st.sampled_from(["session/update", "session/new"]), "params": CHUNKS | JSON},
+    optional={"jsonrpc": st.sampled_from(["2.0", "2.0", "1.0", 2]), "id": JSON, "result": JSON},
+)
+
+
 # What real agents send.
+
+
+@pytest.mark.parametrize("recorded", UPDATES, ids=lambda recorded: recorded.source)
+def test_the_words_of_real_agents_are_read_in_one_pass(recorded: Recorded) -> None:
+    line = encode({"jsonrpc": "2.0", "method": "session/update", "params": recorded.params})
+    raw = cast("dict[str, object]", recorded.params["update"])
+    is_chunk = str(raw["sessionUpdate"]).endswith("_chunk")
+    assert decode_words(line) == (decode_update(recorded.data) if is_chunk and line.isascii() else None)
+
+
+@given(message=LINES, escaped=st.booleans())
+def test_a_line_is_read_in_one_pass_as_it_is_in_two_or_not_at_all(
+    message: dict[str, object], *, escaped: bool
+) -> None:
+    line = json.dumps(message, ensure_ascii=escaped).encode(errors="replace")
+    read = decode_words(line)
+    if read is not None:
+        parsed = parse(line)
+        assert isinstance(parsed, Notification)
+        assert parsed.method == "session/update"
+        assert decode_update(parsed.params) == read
+
+
+@pytest.mark.parametrize("wants_answer", [{"id": 1}, {"id": None}, {"id": "a"}])
+def test_a_request_is_no_words(wants_answer: dict[str, object]) -> None:
+    params = {"sessionId": "s", "update": {"sessionUpdate": "agent_message_chunk", "content": _TEXT}}
+    line = {"jsonrpc": "2.0", "method": "session/update", "params": params}
+    assert decode_words(encode(line)) is not None
+    assert decode_words(encode({**line, **wants_answer})) is None
 
 
 @pytest.mark.parametrize("recorded", UPDATES, ids=lambda recorded: recorded.source)

@@ -329,6 +329,31 @@ async def test_what_a_receiver_raises_stops_nothing(caplog: pytest.LogCaptureFix
     assert "hush" not in caplog.text
 
 
+async def test_a_receiver_may_take_whole_lines_and_the_rest_goes_the_usual_way(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Taker(Recorder):
+        def take_line(self, line: bytes) -> bool:
+            if b"broken" in line:
+                raise RuntimeError("take_line")
+            if b"taken" in line:
+                self.taken.append(line)
+            return b"taken" in line
+
+        def __init__(self) -> None:
+            super().__init__(answer=True)
+            self.taken: list[bytes] = []
+
+    taker = Taker()
+    _, peer = memory_pair(taker, Recorder())
+    for method in ("taken", "broken", "told"):
+        peer.notify(method)
+    assert await peer.request("asked") == b'{"echo":"asked"}'
+    assert [msgspec.json.decode(line)["method"] for line in taker.taken] == ["taken"]
+    assert taker.of("notification") == [("told", b"{}")]
+    assert [record.message for record in caplog.records] == ["peer: a line could not be handled"]
+
+
 async def test_the_end_fails_what_is_pending_and_tells_once() -> None:
     left, peer, right, other = pair()
     asking = [asyncio.ensure_future(peer.request("ask")) for _ in range(2)]

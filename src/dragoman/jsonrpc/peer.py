@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 from msgspec import UNSET
@@ -49,6 +49,7 @@ __all__ = [
     "CANCEL_REQUEST",
     "DEFAULT_OPTIONS",
     "MAX_OPEN_REQUESTS",
+    "LineTaker",
     "OnReply",
     "Peer",
     "PeerOptions",
@@ -89,6 +90,15 @@ class Receiver(Protocol):
         ...
 
 
+@runtime_checkable
+class LineTaker(Protocol):
+    """A receiver that knows the form of nearly all its lines, and reads those in one pass."""
+
+    def take_line(self, line: bytes) -> bool:
+        """Whether it has taken this line; every other goes the usual way. Nothing here may wait."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PeerOptions:
     # Who is at the other end, for the log.
@@ -118,6 +128,7 @@ class Peer:
 
     def __init__(self, receiver: Receiver, options: PeerOptions) -> None:
         self._receiver = receiver
+        self._take_line = receiver.take_line if isinstance(receiver, LineTaker) else None
         self._options = options
         self._watch = options.watch
         self._ids = count(1)
@@ -229,6 +240,8 @@ class Peer:
             return
         if self._watch is not None:
             self._watch("in", line)
+        if self._take_line is not None and self._is_taken(self._take_line, line):
+            return
         match parse(line):
             case Notification() as notification:
                 if notification.method in self._options.cancel_methods:
@@ -241,6 +254,13 @@ class Peer:
                 self._on_malformed(malformed)
             case reply:
                 self._on_reply(reply)
+
+    def _is_taken(self, take_line: Callable[[bytes], bool], line: bytes) -> bool:
+        try:
+            return take_line(line)
+        except Exception:
+            _log.exception("%s: a line could not be handled", self.name)
+            return True
 
     def _on_request(self, request: Request) -> None:
         if request.id in self._open:

@@ -29,6 +29,7 @@ from dragoman.backends.agent.acp.messages import (
     decode_file_request,
     decode_permission,
     decode_update,
+    decode_words,
 )
 from dragoman.jsonrpc import (
     INVALID_PARAMS,
@@ -107,6 +108,15 @@ class AgentLink:
 
     def connected(self, peer: Peer) -> None:
         self._peer = peer
+
+    def take_line(self, line: bytes) -> bool:
+        """Words of a session that somebody listens to: nearly all that an agent sends."""
+        update = decode_words(line)
+        listener = self._listeners.get(update.session_id) if update is not None else None
+        if update is None or listener is None:
+            return False
+        listener.on_update(update)
+        return True
 
     def notification(self, notification: Notification) -> None:
         if notification.method != "session/update":

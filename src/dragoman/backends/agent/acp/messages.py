@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from dragoman.backends.agent.acp.content import Block
 from dragoman.jsonrpc import Decoder
@@ -44,6 +45,7 @@ __all__ = [
     "decode_file_request",
     "decode_permission",
     "decode_update",
+    "decode_words",
 ]
 
 PROTOCOL_VERSION = 1
@@ -271,6 +273,34 @@ _ROLES: dict[str, Literal["agent", "thought", "user"]] = {
     "agent_thought_chunk": "thought",
     "user_message_chunk": "user",
 }
+
+
+class _ChunkLine(msgspec.Struct, frozen=True):
+    method: Literal["session/update"]
+    params: _ChunkParameters
+    jsonrpc: Literal["2.0"] = "2.0"
+    id: UnsetType | None = UNSET
+
+
+_chunk_line = msgspec.json.Decoder(_ChunkLine)
+
+
+def decode_words(line: bytes) -> SessionUpdate | None:
+    """A whole line that tells a chunk, in one pass: what `decode_update` makes of its parameters. None for any other.
+
+    Also for one that is not ASCII: what is passed over in it would have to be looked at, too.
+    """
+    if not line.isascii():
+        return None
+    try:
+        found = _chunk_line.decode(line)
+        role = _ROLES[found.params.update.session_update]
+    except (msgspec.DecodeError, RecursionError, KeyError):
+        return None
+    if found.id is not UNSET:
+        # It wants an answer.
+        return None
+    return SessionUpdate(found.params.session_id, ChunkUpdate(role, found.params.update.content))
 
 
 def decode_update(params: bytes) -> SessionUpdate:
