@@ -37,8 +37,8 @@ SAID: list[tuple[str, Outcome, str]] = [
     (f"{_INVALID}{_ADVICE}", "error", _INVALID),
     (f"{_MISSING}{_ADVICE}", "error", _MISSING),
     (f"{_FAILED}{_ADVICE}", "error", _FAILED),
-    # `@dragoman` leaves the advice out.
-    (_FAILED, "error", _FAILED),
+    # `@dragoman` leaves the advice out, and flags it.
+    (_FAILED.partition("\n")[0], "error", _FAILED.partition("\n")[0]),
 ]
 
 # What tools return all the same.
@@ -53,6 +53,9 @@ WORDS = [
     f"> {_FAILED}{_ADVICE}",
     "The tool executed but the user chose not to share the results",
     "ERROR: linker failed",
+    # The log of a program that tried twice.
+    "ERROR while calling tool: no such file\n\nok, second try worked: 42 rows",
+    f"{_HOOK}\nThat is what the log says.",
     "",
 ]
 
@@ -83,6 +86,13 @@ def test_i2_what_hooks_add_stays_with_it() -> None:
     read = understood(ToolResultPart("dg_1", (TextPart(_HOOK), added)))
     assert (read.outcome, read.is_error) == ("skipped", True)
     assert read.text == f"{_HOOK}{added.value}"
+
+
+def test_i2_what_is_for_the_user_stays_for_the_user() -> None:
+    seen = TextPart("The door is at the back.", ("user",))
+    read = understood(ToolResultPart("dg_1", (TextPart(f"{_FAILED}{_ADVICE}"), seen)))
+    assert read.outcome == "error"
+    assert read.content == (TextPart(_FAILED), seen)
 
 
 def test_i2_with_a_picture_it_is_a_result() -> None:

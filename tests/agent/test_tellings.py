@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -212,7 +213,7 @@ def test_words_are_in_memory_once() -> None:
 
 def test_the_longest_unused_is_forgotten_first() -> None:
     chats = [[assistant(f"Chat {number}."), user("x" * 1_000)] for number in range(5)]
-    tellings = Tellings(4 * 1_750)
+    tellings = Tellings(4 * 2_300)
     for number in (0, 1, 2, 3, 0, 4):
         tellings.tell(SHELF, retold(chats[number]))
     assert len(tellings) == 4
@@ -226,6 +227,30 @@ def test_what_is_too_large_is_not_remembered() -> None:
     for part in (TextPart("x" * 10_000), DataPart("image/png", bytes(10_000)), result("x", "x" * 10_000)):
         tellings.tell(SHELF, retold([assistant("Hello."), user(part)]))
         assert (len(tellings), tellings.size) == (0, 0)
+
+
+def test_results_without_words_count_too() -> None:
+    """By what they really take: tracemalloc says how much that is."""
+    requests = [
+        retold(
+            [
+                assistant(f"Chat {number}."),
+                user(*(ToolResultPart(f"dg_{number}_{each}") for each in range(1_000))),
+            ]
+        )
+        for number in range(10)
+    ]
+    tellings = Tellings()
+    tracemalloc.start()
+    try:
+        for request in requests:
+            tellings.tell(SHELF, retold(request))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert tellings.size > taken / 2
+    tellings.forget()
+    assert (len(tellings), tellings.size) == (0, 0)
 
 
 def test_without_an_answer_there_is_nothing_to_remember() -> None:

@@ -186,6 +186,16 @@ async def test_a_batch_is_answered_one_by_one_as_events(bridge: Bridge, raw: Raw
     assert _ids(await soon(asked)) == [3, 2]
 
 
+async def test_t16_what_a_batch_asks_for_and_then_withdraws_is_withdrawn(bridge: Bridge, raw: Raw) -> None:
+    await raw.open_session("2025-03-26")
+    call = message("tools/call", {"name": "ask"}, number=2)
+    withdrawal = message("notifications/cancelled", {"requestId": 2}, number=None)
+    asked = asyncio.ensure_future(raw.post(_batch(call, withdrawal)))
+    made = await bridge.call()
+    assert await soon(bridge.withdrawn.get()) == made.key
+    assert (await soon(asked)).status_code == 200
+
+
 async def test_a_batch_is_answered_with_a_batch_as_json_also_a_batch_of_one(raw: Raw) -> None:
     await raw.open_session("2025-03-26")
     for numbers in ([2, 3], [4]):

@@ -12,19 +12,22 @@ import re
 
 from msgspec.structs import replace
 
-from dragoman.lm import DataPart, Outcome, TextPart, ToolResultPart
+from dragoman.lm import ContentPart, DataPart, Outcome, TextPart, ToolResultPart
 
 __all__ = ["UNASKED", "outcome_of", "understood"]
 
 # What became of a call about which no person has decided anything.
 UNASKED: frozenset[Outcome | None] = frozenset({"skipped", "error"})
 
-# The workbench says the first three, agent mode the others. `.` is any text.
+# The workbench says the first three, agent mode the others. `.` is any text; in several lines where `_ADVICE` follows.
 _TABLE: tuple[tuple[str, Outcome], ...] = (
     # Skip and Skip All: a person was asked.
     (r"The user chose to skip the tool call, they want to proceed without running it", "denied"),
     # Nobody was: a program decided, or a hook.
-    (r"Autopilot skipped this tool call because it was automatically assessed as high-risk: .*", "skipped"),
+    (
+        r"Autopilot skipped this tool call because it was automatically assessed as high-risk: [\s\S]*",
+        "skipped",
+    ),
     (r"Tool execution denied: .*", "skipped"),
     # Nobody could be: the tool was switched off, or there is none of this name, or the input does not fit it.
     (
@@ -32,12 +35,13 @@ _TABLE: tuple[tuple[str, Outcome], ...] = (
         "error",
     ),
     (r'ERROR: The tool "[^"\n]*" does not exist', "error"),
-    (r"ERROR: Your input to the tool was invalid \(.*\)", "error"),
+    (r"ERROR: Your input to the tool was invalid \([\s\S]*\)", "error"),
     (r"ERROR while calling tool: .*", "error"),
     # Stop, while it waited or ran. The turn is over.
     (r"The user cancelled the tool call\.", "interrupted"),
 )
-_PATTERNS = tuple((re.compile(words, re.DOTALL), outcome) for words, outcome in _TABLE)
+_PATTERNS = tuple((re.compile(words), outcome) for words, outcome in _TABLE)
+_ADVISED = tuple((re.compile(words, re.DOTALL), outcome) for words, outcome in _TABLE)
 # Follows whatever went wrong, also where no other input would help.
 _ADVICE = "\nPlease check your input and try again."
 # What a user's hooks have to say of a call is put behind its result.
@@ -47,24 +51,35 @@ _HOOKS = re.compile(r"\n<(?:Pre|Post)ToolUse-context>\n")
 def outcome_of(text: str) -> Outcome | None:
     """What a result says that became of its call. None: it is what the tool returned, as far as anybody can tell."""
     words, _ = _parted(text)
-    return next((outcome for pattern, outcome in _PATTERNS if pattern.fullmatch(words)), None)
+    plain = words.removesuffix(_ADVICE)
+    patterns = _PATTERNS if plain == words else _ADVISED
+    return next((outcome for pattern, outcome in patterns if pattern.fullmatch(plain)), None)
 
 
 def understood(result: ToolResultPart) -> ToolResultPart:
-    """The same result, with what became of the call told as such."""
-    if result.outcome is not None or not all(
-        isinstance(part, TextPart) or (isinstance(part, DataPart) and part.is_internal)
-        for part in result.content
-    ):
+    """The same result, with what became of the call told as such. What is for a person's eyes alone stays that."""
+    told = [part for part in result.content if _is_told(part)]
+    if result.outcome is not None or not all(isinstance(part, TextPart) for part in told):
         return result
-    outcome = outcome_of(result.text)
+    text = "".join(part.value for part in told if isinstance(part, TextPart))
+    outcome = outcome_of(text)
     if outcome is None:
         return result
-    return replace(result, content=(TextPart("".join(_parted(result.text))),), is_error=True, outcome=outcome)
+    words, behind = _parted(text)
+    others = (part for part in result.content if not _is_told(part))
+    content = (TextPart(words.removesuffix(_ADVICE) + behind), *others)
+    return replace(result, content=content, is_error=True, outcome=outcome)
+
+
+def _is_told(part: ContentPart) -> bool:
+    """Whether a model is to read it."""
+    if isinstance(part, DataPart) and part.is_internal:
+        return False
+    return not part.audience or "model" in part.audience
 
 
 def _parted(text: str) -> tuple[str, str]:
     """The words themselves, and what hooks have put behind them."""
     hooks = _HOOKS.search(text)
     behind = text[hooks.start() :] if hooks else ""
-    return text.removesuffix(behind).strip().removesuffix(_ADVICE), behind
+    return text.removesuffix(behind).strip(), behind

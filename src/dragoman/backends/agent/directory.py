@@ -185,6 +185,8 @@ class Directory:
         self._rest_no_more(id_)
         kept = self._store.find(id_) if self._store is not None else None
         if kept is None:
+            # Somebody got rid of it: nothing of it is left here either.
+            self._tellings.forget()
             return
         try:
             saved = load_conversation(kept.content)

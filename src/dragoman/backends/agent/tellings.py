@@ -24,8 +24,9 @@ __all__ = ["Tellings"]
 _REMEMBERED_BYTES = 32 * 1024 * 1024
 # Of requests that begin alike: a conversation, what was forked from it, and some that began with the same question.
 _ALIKE = 4
-# What a message takes beside what is in it.
+# What a message, and each part of one, takes beside what is in it.
 _MESSAGE_BYTES = 256
+_PART_BYTES = 256
 
 
 _Arguments: TypeAlias = tuple[int, int, JsonObject]
@@ -117,6 +118,10 @@ class Tellings:
         self._remember(name, (told, *others[: _ALIKE - 1]))
         return told.telling
 
+    def forget(self) -> None:
+        self._told.clear()
+        self._size = 0
+
     def _remember(self, name: Hashable, alike: tuple[_Told, ...]) -> None:
         """Instead of what was remembered by this name."""
         for each in self._told.pop(name, ()):
@@ -176,7 +181,7 @@ def _common(ours: Sequence[Message], theirs: Sequence[Message]) -> int:
 def _size(message: Message) -> int:
     size = _MESSAGE_BYTES
     for part in message.content:
-        size += getsizeof(part.value) if type(part) is TextPart else _size_of(part)
+        size += _PART_BYTES + (getsizeof(part.value) if type(part) is TextPart else _size_of(part))
     return size
 
 
@@ -185,6 +190,7 @@ def _size_of(part: Part) -> int:
         case TextPart(value=value) | DataPart(data=value):
             return getsizeof(value)
         case ToolResultPart(content=content):
-            return sum(map(_size_of, content))
+            inside = sum(_PART_BYTES + _size_of(each) for each in content)
+            return getsizeof(part.call_id) + inside + (getsizeof(encode(part.input)) if part.input else 0)
         case ToolCallPart() | ThinkingPart():
             return getsizeof(encode(part))

@@ -150,4 +150,4 @@ class EventStream(Response):
         finally:
             beating.cancel()
             await asyncio.wait({beating})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await send({"type": "http.response.body", "body": bytes(held), "more_body": False})

@@ -129,20 +129,25 @@ class StreamableHttp:
                 _refuse(exchange, 503, "Too many open sessions")
                 return
             session = _Session(self)
+        reply = None
+        if requests:
+            reply = _Reply(
+                self, exchange, session.key, requests=len(requests), is_batch=isinstance(read, list)
+            )
+            session.holds(reply)
+            if accepts_events:
+                reply.begin()
+            else:
+                reply.is_json = True
+        # In their order: what is withdrawn was asked for before.
         for message in messages:
             if isinstance(message, Notification):
                 session.client.notification(message)
-        if not requests:
+            elif isinstance(message, Request) and reply is not None:
+                session.client.request(message, reply)
+        if reply is None:
             exchange.respond(202, [(SESSION, session.key)])
             return
-        reply = _Reply(self, exchange, session.key, requests=len(requests), is_batch=isinstance(read, list))
-        session.holds(reply)
-        if accepts_events:
-            reply.begin()
-        else:
-            reply.is_json = True
-        for request in requests:
-            session.client.request(request, reply)
         if session.client.session.version is None:
             # It could not even shake hands.
             session.end()
