@@ -45,7 +45,7 @@ _TOOLS = (ToolDefinition("look_up", "Look something up.", {"type": "object", "pr
 _AT_ONCE = 20
 _LOOKS = 25
 # What a chat has said before: some turns of an ordinary length.
-_TURNS, _WORDS = 10, "word " * 100
+_TURNS, _WORDS = 10, " ".join(["word"] * 100)
 
 
 class _Process:

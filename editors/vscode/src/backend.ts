@@ -38,6 +38,9 @@ const LIMITS: Limits = {
   graceMs: CANCEL_GRACE_MS,
 };
 
+/** From the kill to the end: a moment, but for a process that the kernel holds, and about that nothing can be done. */
+const KILLED_MS = 5_000;
+
 /** Of what it said last on standard error, as much as explains an end. */
 const LAST_WORDS = 1_500;
 
@@ -83,7 +86,7 @@ class NothingToStart extends Error {}
 interface Running {
   readonly peer: Peer;
   readonly process: ChildProcess;
-  readonly exited: Promise<void>;
+  readonly gone: Promise<void>;
   readonly ready: Ready;
 }
 
@@ -196,12 +199,17 @@ export class Backend {
         lost: () => Promise.race([exited, pause(this.#limits.lastWordsMs)]),
         closed: (reason) => {
           if (isReady && this.#current === life) {
+            // It may be lost and live: it has closed its output, or reads no more.
+            this.#ended = this.#ended.then(() => this.#endProcess(process_, gone));
             this.#died(reason, Date.now() - began);
           }
         },
       },
       this.#limits.graceMs,
     );
+    const gone = new Promise<void>((resolve) => {
+      process_.once('error', () => resolve()).once('exit', () => resolve());
+    });
     const exited = new Promise<void>((resolve) => {
       process_.once('error', (error) => {
         peer.close(cannotStart(launch, error));
@@ -221,12 +229,12 @@ export class Backend {
       const ready: Ready = { name: 'ready', version, pid: process_.pid, configuration };
       isReady = true;
       this.#become(ready);
-      return { peer, process: process_, exited, ready };
+      return { peer, process: process_, gone, ready };
     } catch (error) {
       process_.kill();
       // What it said last may explain more than its silence does.
       await Promise.race([exited, pause(this.#limits.lastWordsMs)]);
-      process_.kill('SIGKILL');
+      await kill(process_, gone);
       const words = lastWords.trim();
       throw words === '' ? error : new Error(`Dragoman did not start: ${words}`);
     }
@@ -292,12 +300,17 @@ export class Backend {
     if (running === undefined) {
       return;
     }
-    const { peer, process: process_, exited } = running;
+    const { peer, process: process_, gone } = running;
     const done = peer.request('shutdown', {}).catch(() => undefined);
     await Promise.race([done, pause(this.#limits.endMs)]);
+    await this.#endProcess(process_, gone);
+  }
+
+  /** It ends when its input does. One that does not is killed. */
+  async #endProcess(process_: ChildProcess, gone: Promise<void>): Promise<void> {
     process_.stdin?.end();
-    await Promise.race([exited, pause(this.#limits.endMs)]);
-    process_.kill('SIGKILL');
+    await Promise.race([gone, pause(this.#limits.endMs)]);
+    await kill(process_, gone);
   }
 
   #become(state: BackendState): void {
@@ -319,6 +332,11 @@ function messageOf(error: unknown): string {
 
 function lastLine(text: string): string {
   return text.trimEnd().split('\n').at(-1)?.trim() ?? '';
+}
+
+async function kill(process_: ChildProcess, gone: Promise<void>): Promise<void> {
+  process_.kill('SIGKILL');
+  await Promise.race([gone, pause(KILLED_MS)]);
 }
 
 function pause(milliseconds: number): Promise<void> {

@@ -25,8 +25,29 @@ export function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | unde
   });
 }
 
-/** A signal that is also given when that time is over. */
-export function within(milliseconds: number, signal?: AbortSignal): AbortSignal {
-  const late = AbortSignal.timeout(milliseconds);
-  return signal === undefined ? late : AbortSignal.any([signal, late]);
+/**
+ * What is done under a signal that is also given when that time is over.
+ *
+ * With a timer of its own: `AbortSignal.any` holds its sources weakly, and a garbage collection takes the one of
+ * `AbortSignal.timeout` with it, which then never comes.
+ */
+export async function within<T>(
+  milliseconds: number,
+  signal: AbortSignal | undefined,
+  does: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const controller = new AbortController();
+  const stop = () => controller.abort(signal?.reason);
+  if (signal?.aborted === true) {
+    stop();
+  }
+  signal?.addEventListener('abort', stop, { once: true });
+  const late = () => controller.abort(new DOMException(`no answer within ${milliseconds} ms`, 'TimeoutError'));
+  const timer = setTimeout(late, milliseconds);
+  try {
+    return await does(controller.signal);
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', stop);
+  }
 }

@@ -5,7 +5,7 @@ import * as path from 'node:path';
 import { promisify } from 'node:util';
 import * as vscode from 'vscode';
 import type { Backend } from './backend';
-import { signalOf, unlessAborted } from './cancellation';
+import { signalOf, unlessAborted, within } from './cancellation';
 import { install, locate, type Places } from './locate';
 import { settings } from './settings';
 
@@ -144,7 +144,8 @@ async function resetApprovals(places: Places): Promise<void> {
 /** The configuration is a file: it is opened where it is, or begun where it would be. */
 async function manage(places: Places, backend: Parts['backend']): Promise<void> {
   // The file in use is the backend's to say. One that it cannot read keeps it from starting, and can be opened here.
-  const ready = await unlessAborted(backend.ready(), AbortSignal.timeout(START_MS)).catch(() => undefined);
+  const started = within(START_MS, undefined, (signal) => unlessAborted(backend.ready(), signal));
+  const ready = await started.catch(() => undefined);
   const file = ready?.configuration ?? likelyConfiguration();
   const options = existsSync(file) ? ['--config', file] : configured();
   const models = await vscode.lm.selectChatModels({ vendor: 'dragoman' });

@@ -104,9 +104,13 @@ export async function deactivate(): Promise<void> {
   await backend?.dispose();
 }
 
-/** What decides which models there are: versions and settings here, and the files it may read. */
+/** What decides which models there are: versions, settings and the folder it starts in, and the files it may read. */
 function memoryOf(memento: vscode.Memento, version: string, running: Backend): Memory {
-  const setup = () => [version, process.env['DRAGOMAN_CONFIG'] ?? '', settings().configuration, ...settings().command];
+  const setup = () => {
+    const { configuration, command } = settings();
+    const [cwd = ''] = folders();
+    return [version, process.env['DRAGOMAN_CONFIG'] ?? '', configuration, cwd, ...command];
+  };
   const remembered = new RememberedModels(memento, setup);
   return {
     recall: () => remembered.recall(),

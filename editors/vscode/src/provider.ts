@@ -72,7 +72,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
   ): Promise<Information[]> {
     const { signal, dispose } = signalOf(token);
     try {
-      const models = await this.#models(silent, within(LIST_MS, signal));
+      const models = await within(LIST_MS, signal, (bounded) => this.#models(silent, bounded));
       const { models: wanted } = this.#settings();
       return models
         .filter(({ id }) => wanted.length === 0 || wanted.includes(id))
@@ -167,8 +167,9 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     const message = toWireMessage(text);
     const { signal, dispose } = signalOf(token);
     try {
-      const bounded = { signal: within(COUNT_MS, signal) };
-      return Number(await this.#backend.request('lm/provideTokenCount', { modelId: model.id, message }, bounded));
+      const asked = { modelId: model.id, message };
+      const count = (bounded: AbortSignal) => this.#backend.request('lm/provideTokenCount', asked, { signal: bounded });
+      return Number(await within(COUNT_MS, signal, count));
     } catch {
       // A prompt that cannot be measured could not be rendered at all.
       return tokens(JSON.stringify(message));

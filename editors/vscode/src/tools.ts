@@ -45,29 +45,27 @@ export class PermissionTool implements vscode.LanguageModelTool<object> {
     { input }: vscode.LanguageModelToolInvocationOptions<object>,
     token: vscode.CancellationToken,
   ): Promise<vscode.LanguageModelToolResult> {
-    const { signal, dispose } = signalOf(token);
     this.#approvals.invoked(input);
-    try {
-      const bounded = { signal: within(ANSWER_MS, signal) };
-      const answer = await this.#backend.request('tools/invoke', { name: this.name, input }, bounded);
-      const { content } = answer as { content: Part[] };
-      return new vscode.LanguageModelToolResult(
-        content.flatMap((part) => fromWire(part) ?? []) as vscode.LanguageModelTextPart[],
-      );
-    } finally {
-      dispose();
-    }
+    const { content } = (await this.#asked('tools/invoke', input, token)) as { content: Part[] };
+    return new vscode.LanguageModelToolResult(
+      content.flatMap((part) => fromWire(part) ?? []) as vscode.LanguageModelTextPart[],
+    );
   }
 
   async #prepared(input: object, token: vscode.CancellationToken): Promise<Prepared> {
-    const { signal, dispose } = signalOf(token);
     try {
-      const bounded = { signal: within(ANSWER_MS, signal) };
-      const answer = await this.#backend.request('tools/prepareInvocation', { name: this.name, input }, bounded);
-      return answer as Prepared;
+      return (await this.#asked('tools/prepareInvocation', input, token)) as Prepared;
     } catch (error) {
       const message = sentence(error);
       return { invocationMessage: message, confirmationMessages: { title: 'Nothing can be allowed now', message } };
+    }
+  }
+
+  async #asked(method: string, input: object, token: vscode.CancellationToken): Promise<unknown> {
+    const { signal, dispose } = signalOf(token);
+    const ask = (bounded: AbortSignal) => this.#backend.request(method, { name: this.name, input }, { signal: bounded });
+    try {
+      return await within(ANSWER_MS, signal, ask);
     } finally {
       dispose();
     }

@@ -14,6 +14,8 @@ const PLAYED = `
     if (method === 'initialize') reply(id, { server: { version: '9.' + params.protocolVersion }, configuration: '/etc/dragoman.toml' });
     else if (method === 'pid') reply(id, process.pid);
     else if (method === 'die') { process.stderr.write('a long story\\nout of rope\\n'); process.exitCode = 3; lines.close(); process.stdin.destroy(); }
+    else if (method === 'be mute') require('node:fs').closeSync(1);
+    else if (method === 'be deaf') { require('node:fs').closeSync(0); say({ method: 'deaf' }); }
     else if (method === 'shutdown' && process.env.SLOW) say({ method: 'ending' });
     else if (method === 'shutdown') reply(id, {});
   });
@@ -100,6 +102,57 @@ test('one that is killed is said to be', async () => {
   await backend.dispose();
 });
 
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
+
+/** The one of that process is lost: the next one starts at once when it is asked, and not before that one is no more. */
+async function isReplaced({ backend, names, until }: ReturnType<typeof played>, pid: number): Promise<void> {
+  const asked = backend.request('pid', {});
+  await until(() => names().filter((name) => name === 'starting').length === 2);
+  assert(!isAlive(pid));
+  assert.notEqual(await asked, pid);
+  await backend.dispose();
+}
+
+test('one that closes its output and lives on is asked to end, and ends before the next one starts', async () => {
+  const mute = played(`${PLAYED} lines.on('close', () => process.stderr.write('no more input'));`, { lastWordsMs: 10 });
+  const pid = Number(await mute.backend.request('pid', {}));
+  await assert.rejects(mute.backend.request('be mute', {}), new ConnectionClosed('it closed its output'));
+  await isReplaced(mute, pid);
+  assert(mute.logged.includes('no more input'));
+});
+
+const STUBBORN = `${PLAYED} setInterval(() => undefined, 1000);`;
+
+test('one that closes its output and does not end with its input either is killed before the next one starts', async () => {
+  const mute = played(STUBBORN, { lastWordsMs: 10, endMs: 10 });
+  const pid = Number(await mute.backend.request('pid', {}));
+  await assert.rejects(mute.backend.request('be mute', {}), new ConnectionClosed('it closed its output'));
+  await isReplaced(mute, pid);
+});
+
+test('one that reads no more and lives on is killed before the next one starts', async () => {
+  const deaf = played(STUBBORN, { lastWordsMs: 10, endMs: 10 });
+  const pid = Number(await deaf.backend.request('pid', {}));
+  deaf.backend.notify('be deaf', {});
+  await deaf.until(() => deaf.told.some(([method]) => method === 'deaf'));
+  await assert.rejects(deaf.backend.request('silence', {}), { name: 'ConnectionClosed', message: /EPIPE/ });
+  await isReplaced(deaf, pid);
+});
+
+test('who shuts down waits for the end of one that was lost', async () => {
+  const { backend } = played(STUBBORN, { lastWordsMs: 10, endMs: 10 });
+  const pid = Number(await backend.request('pid', {}));
+  await assert.rejects(backend.request('be mute', {}), ConnectionClosed);
+  await backend.dispose();
+  assert(!isAlive(pid));
+});
+
 test('when it dies, it is started again without being asked, after pauses that grow', async () => {
   const { backend, logged, names, until } = played(PLAYED, { firstPauseMs: 5 });
   await backend.ready();
@@ -173,7 +226,8 @@ test('one that does not answer is left alone some moments after Stop', async () 
   const asked = backend.request('silence', {}, { signal: controller.signal });
   controller.abort();
   await assert.rejects(asked, { name: 'AbortError' });
-  await assert.rejects(backend.request('silence', {}, { signal: within(1) }), { name: 'TimeoutError' });
+  const late = within(1, undefined, (signal) => backend.request('silence', {}, { signal }));
+  await assert.rejects(late, { name: 'TimeoutError' });
   assert.equal(states.at(-1)?.name, 'ready');
   await backend.dispose();
 });

@@ -1,6 +1,6 @@
 /** The extension as a whole, in an editor that is only played, with a backend that is a real process. */
 import assert from 'node:assert/strict';
-import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import * as path from 'node:path';
 import { afterEach, test } from 'node:test';
@@ -89,6 +89,22 @@ test('what decides about the models is another: they are asked for again', async
   const third = opened(here, { configuration: '/another.toml' });
   await third.models();
   assert.equal(third.started(), 3);
+});
+
+test('another first folder has a configuration of its own: the models are asked for again', async () => {
+  const here = machine('folders');
+  const inFolder = async (name: string) => {
+    const window = opened(here);
+    mkdirSync(here.at(name), { recursive: true });
+    window.editor.folders = [{ uri: vscode.Uri.file(here.at(name)) }];
+    await window.models();
+    await deactivate();
+    return window.started();
+  };
+  assert.equal(await inFolder('one'), 1);
+  assert.equal(await inFolder('one'), 1);
+  assert.equal(await inFolder('other'), 2);
+  assert.equal(await inFolder('other'), 2);
 });
 
 test('a setting that matters to a process restarts it, if there is one', async () => {
