@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import time
+from itertools import pairwise
 
-import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.backends.agent.context import blocks, news
+from dragoman.backends.agent.context import news, units
 
 _DATE = "<context>\nThe current date is 2026-11-16.\n</context>"
+_NEVER = "NEVER do any of these:\n\n- delete files\n\n- force-push"
+_ASK = "- answer without having asked the user"
+_REPLACED = "instead of everything that it told you before.\n\n"
 _FILE = "<editorContext>\nThe user's current file is {}.\n</editorContext>"
 # Of the size and shape of a real one: elements in elements, and paragraphs of one line.
 _RULES = "\n".join(
@@ -31,81 +35,147 @@ def test_h7_the_first_time_everything_is_told_as_it_is() -> None:
 def test_h7_what_is_known_is_not_told_again() -> None:
     context = f"{_RULES}\n\n{_DATE}"
     assert news(context, context) == ""
-    assert news(context, f"{_DATE}\n\n{_RULES}") == ""
+    assert news(context, f"{_RULES}\n{_DATE}\n\n") == ""
 
 
-def test_h7_what_is_new_is_told_alone() -> None:
+def test_h7_what_is_new_is_told_alone_with_its_place() -> None:
     told = f"{_RULES}\n\n{_DATE}"
     new = news(told, f"{told}\n\n{_FILE.format('a.py')}")
-    assert new.endswith(f"\n\n{_FILE.format('a.py')}")
-    assert "replaces the earlier one of the same name" in new
+    assert new.endswith(f"\n\nNew, behind the section <context>:\n\n{_FILE.format('a.py')}")
     assert len(new) < 500
+    new = news(told, f"{_FILE.format('a.py')}\n{told}")
+    assert new.endswith(f"\n\nNew, before everything else:\n\n{_FILE.format('a.py')}")
 
 
-def test_h7_what_comes_back_is_told_again() -> None:
-    """The file of the first turn is open again in the third."""
-    files = [_FILE.format(name) for name in ("a.py", "b.py", "a.py")]
-    new = news("\n\n".join(files[:2]), "\n\n".join(files))
-    assert new.endswith(_FILE.format("a.py"))
-    assert "b.py" not in new
-
-
-@pytest.mark.parametrize("text", ["{}\n\n" + _RULES, _RULES + "\n\n{}", _RULES + "\n\n{}\n\nBe kind."])
-def test_h7_what_stands_in_the_place_of_something_says_of_what(text: str) -> None:
-    new = news(text.replace("{}", "Be brief."), text.replace("{}", "Be long."))
-    assert "Be kind." not in new
-    assert new.index("Instead of:\n\n> Be brief.") < new.index("\n\nnow:\n\nBe long.")
-
-
-def test_h7_what_is_gone_is_taken_back() -> None:
-    new = news(f"{_RULES}\n\nSpeak French.", _RULES)
-    assert new.endswith("No longer:\n\n> Speak French.")
+def test_h7_what_has_changed_is_told_whole_and_what_is_gone_by_its_name() -> None:
+    told = f"{_RULES}\n\n{_DATE}\n{_FILE.format('a.py')}"
+    new = news(told, told.replace("a.py", "b.py"))
+    assert new.endswith(f"\n\nThis replaces the earlier section <editorContext>:\n\n{_FILE.format('b.py')}")
+    new = news(told, f"{_RULES}\n\n{_DATE}")
+    assert new.endswith(
+        "changes. A section is an element that is in no other one.\n\nNo longer valid: the section <editorContext>."
+    )
     # A request without any context takes nothing back: some clients say it once.
     assert news("Be brief.", "") == ""
 
 
-def test_h7_what_is_short_is_told_whole() -> None:
-    assert news("Be brief.", "Be long.").endswith(
-        "instead of everything that it told you before.\n\nBe long."
-    )
+def test_h7_one_of_several_sections_of_a_name_is_known_by_its_number() -> None:
+    """Two with the same long beginning among them."""
+    long = "x" * 300
+    skills = [f"<skill>\n{long}{name}\n</skill>" for name in ("one", "two", "three", "four")]
+    told = "\n".join([_RULES, _DATE, *skills[:2]])
+    new = news(told, "\n".join([_RULES, _DATE, skills[0], skills[3]]))
+    assert new.endswith(f"\n\nThis replaces the earlier section <skill> number 2:\n\n{skills[3]}")
+    new = news(told, "\n".join([_RULES, _DATE, skills[0]]))
+    assert new.endswith("\n\nNo longer valid: the section <skill> number 2.")
+    new = news(told, "\n".join([_RULES, _DATE, *skills[:3]]))
+    assert new.endswith(f"\n\nNew, behind the section <skill> number 2:\n\n{skills[2]}")
 
 
-def test_h7_a_long_prompt_that_drifts_is_not_told_again() -> None:
-    now = _RULES.replace("/logs/1", "/logs/2").replace("Rule 50: be", "Rule 50: do be")
-    assert len(now) > 12_000
-    new = news(_RULES, now)
-    assert "The session log is in /logs/2." in new
-    assert "Rule 50: do be" in new
-    assert "Rule 49" not in new
-    assert len(new) < 2_000
+def test_h7_no_item_of_a_list_is_told_without_its_heading() -> None:
+    paragraphs = "\n\n".join(f"Paragraph {number}." for number in range(30))
+    told = f"{paragraphs}\n\n{_NEVER}"
+    assert news(told, f"{told}\n\n{_ASK}").endswith(f"{_REPLACED}{told}\n\n{_ASK}")
+    rules = f"<rules>\n{paragraphs}\n\n{_NEVER}\n{{}}</rules>"
+    told = f"{_RULES}\n{rules}"
+    new = news(told.replace("{}", ""), told.replace("{}", f"{_ASK}\n"))
+    assert new.endswith("section <rules>:\n\n" + rules.replace("{}", f"{_ASK}\n"))
+    assert "Rule 1:" not in new
 
 
-def test_h7_one_that_is_another_altogether_replaces_the_first() -> None:
-    other = "\n\n".join(f"Commandment {number}." for number in range(20))
-    new = news(_RULES, other)
-    assert new.endswith(f"\n\n{other}")
-    assert "instead of everything" in new
-    assert len(new) < len(other) + 200
+def test_h7_a_section_that_may_belong_to_the_text_before_it_is_told_with_that() -> None:
+    told = f"{_RULES}\n\n{_NEVER}"
+    now = f"{told}\n<example>\nAnswer at once.\n</example>"
+    assert news(told, now).endswith(f"{_REPLACED}{now}")
 
 
-def test_a_context_in_blocks_is_whole() -> None:
-    assert blocks(f"one\n\n\n{_DATE}\ntwo\nthree\n{_FILE}\n") == ("one", _DATE, "two\nthree", _FILE)
-    for text in (_RULES, f"{_DATE}\n{_FILE}", "", "\n\n", "<a>\n<b>\nc\n</b>\nd\n</a>"):
-        lines = [line for line in text.split("\n") if line.strip()]
-        assert [line for block in blocks(text) for line in block.split("\n")] == lines
+def test_h7_what_has_moved_is_told() -> None:
+    told = "Current file:\n\n/src/a.py\n\nPrevious file:\n\n/src/b.py"
+    for now in (
+        "Current file:\n\n/src/b.py\n\nPrevious file:\n\n/src/a.py",
+        "Current file:\n\n/src/b.py\n\nPrevious file:\n\n/src/c.py",
+    ):
+        for rest in ("", f"{_RULES}\n\n"):
+            assert news(rest + told, rest + now).endswith(f"{_REPLACED}{rest}{now}")
+    told, now = f"{_RULES}\n{_DATE}\n{_FILE}", f"{_RULES}\n{_FILE}\n{_DATE}"
+    assert news(told, now).endswith(f"{_REPLACED}{now}")
 
 
-_TEXTS = st.lists(st.sampled_from([_DATE, _FILE, "Be brief.", "Be kind.", "Rule: " + "x" * 300]), min_size=1)
+def test_h7_a_change_of_most_of_it_is_told_as_everything() -> None:
+    assert news("Be brief.", "Be long.").endswith(f"{_REPLACED}Be long.")
+    now = f"{_DATE}\n{_FILE.format('b.py')}"
+    assert news(f"{_DATE}\n{_FILE.format('a.py')}", now).endswith(f"{_REPLACED}{now}")
+
+
+def test_a_context_in_units_is_whole() -> None:
+    spaced = "<reminder>\nNever touch these:\n\n- a.py\n</reminder>"
+    assert [*units(f"one\n\n\n{_DATE}\ntwo\n\nthree\n{spaced}\n<done/>\n")] == [
+        ("", "one"),
+        ("context", _DATE),
+        ("", "two\n\nthree"),
+        ("reminder", spaced),
+        ("done", "<done/>"),
+    ]
+    nested = "<a>\n<b>\nc\n</b>\n  <a>\n  </a>\nd\n</a>"
+    assert [*units(f"{nested}\n<a>e</a>")] == [("a", nested), ("a", "<a>e</a>")]
+    # What is never closed, or closed in the middle of a line, is text like any other.
+    for text in (
+        "<a>\nb\n\nc",
+        "<a>b</a> is an example",
+        "</a>\nb",
+        "a <b>\n</b>",
+        "1 <\n2",
+        "<https://a.b/>",
+    ):
+        assert [*units(text)] == [("", text)]
+    assert [*units("\n \n")] == []
+
+
+_PIECES = [
+    _DATE,
+    _FILE,
+    _FILE.format("b.py"),
+    "<skill>\n\n1\n</skill>",
+    "<skill>\n2\n</skill>",
+    "Be brief.",
+    "Be kind.",
+]
+_TEXTS = st.lists(st.sampled_from(_PIECES))
+_LONG = f"<long>\n{'x' * 2_000}\n</long>"
 
 
 @given(_TEXTS, _TEXTS)
-def test_h7_nothing_that_is_said_now_is_kept_from_an_agent(told: list[str], now: list[str]) -> None:
-    new = news("\n\n".join(told), "\n\n".join(now))
-    heard = [*told, *blocks(new)]
-    for text in now:
-        assert heard.count(text) >= now.count(text)
-    for text in {*told} - {*now}:
-        assert "instead of everything" in new or f"> {text[:20]}".split("\n")[0] in new
+def test_h7_whoever_does_what_it_is_told_knows_what_is_said_now(told: list[str], now: list[str]) -> None:
+    """A reader who knows nothing of how it was made."""
+    before, after = "\n".join([_LONG, *told]), "\n".join([_LONG, *now])
+    new = news(before, after)
+    known = [*units(before)]
+    if _REPLACED in new:
+        known = [*units(new.partition(_REPLACED)[2])]
+    else:
+        for (_, said), (name, section) in pairwise([*units(new), ("", "")]):
+            known = _obeyed(known, said, name, section)
+    assert known == [*units(after)]
+
+
+def _obeyed(known: list[tuple[str, str]], said: str, name: str, section: str) -> list[tuple[str, str]]:
+    """What a reader knows after one sentence, or several that stand together, with the section that follows."""
+
+    def place(named: str, number: str | None) -> int:
+        places = [index for index, (each, _) in enumerate(known) if each == named]
+        assert number is not None or len(places) == 1
+        return places[int(number or 1) - 1]
+
+    gone = [
+        place(*found)
+        for found in re.findall(r"No longer valid: the section <(\w+)>(?: number (\d+))?\.", said)
+    ]
+    known = [unit for index, unit in enumerate(known) if index not in gone]
+    if replaced := re.search(r"This replaces the earlier section <(\w+)>(?: number (\d+))?:$", said):
+        known[place(*replaced.groups())] = (name, section)
+    elif new := re.search(r"New, behind the section <(\w+)>(?: number (\d+))?:$", said):
+        known.insert(place(*new.groups()) + 1, (name, section))
+    return known
 
 
 def test_megabytes_of_it_take_no_time() -> None:
@@ -113,4 +183,6 @@ def test_megabytes_of_it_take_no_time() -> None:
     now = "\n".join(f"<a>\n{number}" for number in range(1, 40_001))
     began = time.process_time()
     news(told, now)
+    news(told + "\n</a>" * 20_000, now + "\n</a>" * 40_000)
+    news("<a>\n</a>\n" * 20_000, "<a>\n1\n</a>\n" * 20_000)
     assert time.process_time() - began < 5

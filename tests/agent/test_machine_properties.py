@@ -30,6 +30,7 @@ from dragoman.backends.agent.vocabulary import (
     Forget,
     Granted,
     Keep,
+    Noticed,
     OpenReply,
     Pending,
     Refused,
@@ -44,6 +45,7 @@ from dragoman.backends.agent.vocabulary import (
     Steer,
     Steered,
     StopAgent,
+    TakeBack,
     Timer,
     TimerPassed,
     TurnCancelled,
@@ -79,6 +81,9 @@ class World(RuleBasedStateMachine):
         # What an agent that was idle was given, and has shown no sign of.
         self.unheard: list[str] = []
         self.is_asking = False
+        # Whether it has shown a sign of the turn, and whether what the prompt told is to be told again.
+        self.silent = False
+        self.taken_back = False
         # Whether it was given results, and has shown no sign of them.
         self.unproved = False
         # Words that it was given in mid-turn, and has not said what became of.
@@ -106,6 +111,7 @@ class World(RuleBasedStateMachine):
                 self.agent = "starting"
             case StopAgent():
                 assert self.agent == "up"
+                assert self.taken_back or not self.turn, "what a stopped turn was told is lost"
                 self.agent, self.turn, self.cancel_sent = "none", False, False
                 self.waits_for.clear()
                 self.announced.clear()
@@ -114,10 +120,14 @@ class World(RuleBasedStateMachine):
                 assert not self.turn, "prompted while a turn runs"
                 assert self.open_reply is not None, "prompted for nobody"
                 assert prompt
-                self.turn = True
+                self.turn = self.silent = True
+                self.taken_back = False
                 texts = [_as_said(message.text) for message in prompt]
                 self.prompts_heard += texts
                 self.unheard = texts if self.is_asking else []
+            case TakeBack():
+                assert not self.taken_back, "taken back twice"
+                self.taken_back = True
             case Steer(steering=steering):
                 assert self.steers
                 assert self.turn, "steered what does not run"
@@ -222,6 +232,11 @@ class World(RuleBasedStateMachine):
 
     # The agent.
 
+    def shown_life(self) -> None:
+        self.unheard, self.unproved = [], False
+        # What is left of a turn that was cancelled may be of the one before it.
+        self.silent = self.silent and self.cancel_sent
+
     @precondition(lambda self: self.agent == "starting")
     @rule(succeeds=st.booleans(), steers=st.booleans())
     def start(self, succeeds: bool, steers: bool) -> None:  # noqa: FBT001
@@ -238,16 +253,25 @@ class World(RuleBasedStateMachine):
     @rule()
     def speak(self) -> None:
         text = f"text {next(self.numbers)}"
-        self.unheard, self.unproved = [], False
+        self.shown_life()
         if not self.cancel_sent:
             self.unsettled_text.append(text)
         self.event(Spoke(TextPart(text)))
+
+    @precondition(lambda self: self.agent == "up")
+    @rule()
+    def notice(self) -> None:
+        """Of ours: whether the agent is there, nobody knows by that."""
+        text = f"text {next(self.numbers)}"
+        if not self.cancel_sent:
+            self.unsettled_text.append(text)
+        self.event(Noticed(TextPart(text)))
 
     @precondition(lambda self: self.turn and not self.cancel_sent)
     @rule()
     def announce(self) -> None:
         key = f"key{next(self.numbers)}"
-        self.unheard, self.unproved = [], False
+        self.shown_life()
         self.announced.add(key)
         self.event(Announced(key))
 
@@ -262,7 +286,7 @@ class World(RuleBasedStateMachine):
     @rule(permission=st.booleans(), expected=st.booleans(), data=st.data())
     def call(self, permission: bool, expected: bool, data: st.DataObject) -> None:  # noqa: FBT001
         number = next(self.numbers)
-        self.unheard, self.unproved = [], False
+        self.shown_life()
         key = f"key{number}"
         announced = None
         if expected and self.announced:
@@ -295,13 +319,15 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: self.turn)
     @rule(fails=st.booleans())
     def end_turn(self, fails: bool) -> None:  # noqa: FBT001
-        cancelled = self.cancel_sent
+        cancelled, silent = self.cancel_sent, self.silent
         self.unheard, self.unproved = [], False
-        self.turn, self.cancel_sent = False, False
+        self.turn, self.cancel_sent, self.silent = False, False, False
         self.announced.clear()
         if cancelled:
             self.unsettled_text = []
-        self.event(TurnEnded(error=_GONE if fails and not cancelled else None))
+        self.event(TurnEnded(error=_GONE if fails else None))
+        if not self.turn:
+            assert self.taken_back == (silent and fails)
 
     @precondition(lambda self: self.agent == "up")
     @rule()
@@ -309,6 +335,7 @@ class World(RuleBasedStateMachine):
         if self.cancel_sent:
             self.unsettled_text = []
         cancelled, reply, unheard = self.cancel_sent, self.open_reply, self.unheard
+        was_in_turn = self.turn
         if unheard and not cancelled:
             # It is said again, to the next one, and to that one only once.
             del self.prompts_heard[-len(unheard) :]
@@ -321,6 +348,7 @@ class World(RuleBasedStateMachine):
         self.given.clear()
         self.announced.clear()
         self.event(AgentExited(_GONE))
+        assert self.taken_back or not was_in_turn
         if reply is not None and not cancelled:
             assert self.ended.get(reply) == (None if unheard else "failed")
 

@@ -25,6 +25,7 @@ from dragoman.backends.agent.vocabulary import (
     Granted,
     Interrupted,
     Keep,
+    Noticed,
     OpenReply,
     Pending,
     Refused,
@@ -40,6 +41,7 @@ from dragoman.backends.agent.vocabulary import (
     Steered,
     Steering,
     StopAgent,
+    TakeBack,
     TimedOut,
     TimerPassed,
     TurnCancelled,
@@ -130,7 +132,7 @@ def test_a_turn_from_its_prompt_to_its_end() -> None:
         OpenReply(2),
         SendPrompt(says("two")),
     ]
-    assert machine.state == State(agent="up", turn="running", reply=2, unheard=says("two"))
+    assert machine.state == State(agent="up", turn="running", reply=2, unheard=says("two"), silent=True)
     machine(text("Second."))
     assert machine.state == State(agent="up", turn="running", reply=2)
 
@@ -544,13 +546,13 @@ def test_c7_an_agent_that_does_not_stop_is_replaced() -> None:
     machine = streaming()
     machine(ReplyCancelled(1))
     machine(Requested(2, prompt=says("two")))
-    assert machine(TimerPassed("grace")) == [StopAgent(), Discard(), StartAgent()]
+    assert machine(TimerPassed("grace")) == [TakeBack(), StopAgent(), Discard(), StartAgent()]
     assert machine.phase == "Starting"
     assert machine(AgentStarted()) == [SendPrompt(says("two"))]
     # Nobody waits: it is only stopped.
     machine = streaming()
     machine(ReplyCancelled(1))
-    assert machine(TimerPassed("grace")) == [StopAgent(), Discard()]
+    assert machine(TimerPassed("grace")) == [TakeBack(), StopAgent(), Discard()]
     assert machine.phase == "Parked"
     assert machine(Requested(2, prompt=says("two"))) == [OpenReply(2), StartAgent()]
 
@@ -580,7 +582,7 @@ def test_c9_nothing_of_the_old_turn_is_credited_to_the_new_one() -> None:
         Discard(),
         SendPrompt(says("two")),
     ]
-    assert machine.state == State(agent="up", turn="running", reply=2)
+    assert machine.state == State(agent="up", turn="running", reply=2, silent=True)
     assert machine(text("New.")) == [emit("New.")]
 
 
@@ -610,6 +612,7 @@ def test_f3_f5_a_crash_fails_the_reply_and_the_next_prompt_starts_anew(words: tu
     assert machine(AgentExited(GONE)) == [
         ClearTimer("gather"),
         ClearTimer("gather_limit"),
+        TakeBack(),
         ClearTimer("human"),
         EndReply(1, "failed", GONE),
     ]
@@ -634,7 +637,7 @@ def test_f4_late_words_and_nothing_to_say() -> None:
 def test_f6_a_crash_while_a_result_is_awaited() -> None:
     machine = awaiting(LOOK, TOUCH)
     machine(Called(SMELL))
-    assert machine(AgentExited(GONE)) == [ClearTimer("human")]
+    assert machine(AgentExited(GONE)) == [TakeBack(), ClearTimer("human")]
     assert machine.state == State(agent="dead", orphaned=(given(LOOK), given(TOUCH)))
     assert machine(Requested(2, {"dg_1": SEEN})) == [
         Answer(given(LOOK), SEEN),
@@ -674,7 +677,7 @@ def test_f6_results_given_to_an_agent_that_is_gone_by_then_are_told_to_the_next_
     """Nobody sees at once that a process has died: they may come in between."""
     machine = awaiting(LOOK, MAY_I)
     machine(Requested(2, {"dg_1": SEEN, "dg_p1": Granted()}, says("and then?")))
-    assert machine(AgentExited(GONE)) == [ClearTimer("human"), EndReply(2, "failed", GONE)]
+    assert machine(AgentExited(GONE)) == [TakeBack(), ClearTimer("human"), EndReply(2, "failed", GONE)]
     machine(Requested(3, prompt=says("go on")))
     (sent,) = machine(AgentStarted())
     assert isinstance(sent, SendPrompt)
@@ -742,6 +745,25 @@ def test_f8_a_failed_prompt_fails_its_turn_and_the_session_lives() -> None:
     assert machine(Requested(2, prompt=says("two")))[-1] == SendPrompt(says("two"))
 
 
+@pytest.mark.parametrize("machine", [streaming(), idle()], ids=["the first", "a later one"])
+def test_f8_what_a_prompt_told_that_is_answered_with_an_error_alone_is_told_again(machine: Machine) -> None:
+    if machine.phase == "Idle":
+        machine(Requested(2, prompt=says("two")))
+    reply = machine.state.reply
+    assert reply is not None
+    machine(Noticed(TextPart("The agent cannot take image/png.")))
+    assert machine(TurnEnded(error=GONE)) == [TakeBack(), EndReply(reply, "failed", GONE), SetTimer("idle")]
+    # What has spoken has heard.
+    machine(Requested(3, prompt=says("three")))
+    machine(text("Third."))
+    assert TakeBack() not in machine(TurnEnded(error=GONE))
+    machine(Requested(4, prompt=says("four")))
+    assert TakeBack() not in machine(TurnEnded())
+    machine(Requested(5, prompt=says("five")))
+    machine(ReplyCancelled(5))
+    assert TakeBack() in machine(TurnEnded(error=GONE))
+
+
 def test_f8_a_prompt_that_fails_with_nobody_listening_is_told_in_the_next_reply() -> None:
     machine = awaiting(LOOK)
     assert machine(TurnEnded(error=GONE)) == [
@@ -763,11 +785,11 @@ def test_f8_a_prompt_that_fails_with_nobody_listening_is_told_in_the_next_reply(
 def test_f8_a_crash_while_cancelling_is_a_stop() -> None:
     machine = streaming()
     machine(ReplyCancelled(1))
-    assert machine(AgentExited(GONE)) == [ClearTimer("grace"), Discard()]
+    assert machine(AgentExited(GONE)) == [TakeBack(), ClearTimer("grace"), Discard()]
     assert machine.phase == "Dead"
     machine = streaming()
     machine(Requested(2, prompt=says("two")))
-    assert machine(AgentExited(GONE)) == [ClearTimer("grace"), Discard(), StartAgent()]
+    assert machine(AgentExited(GONE)) == [TakeBack(), ClearTimer("grace"), Discard(), StartAgent()]
     assert machine(AgentStarted()) == [SendPrompt(says("two"))]
 
 
@@ -831,10 +853,23 @@ def test_b5_waiting_for_a_person_is_not_idleness() -> None:
 def test_f4_an_idle_agent_that_is_gone_when_it_is_prompted_is_replaced_and_nobody_is_told() -> None:
     machine = idle()
     machine(Requested(2, prompt=says("two")))
-    assert machine(AgentExited(GONE)) == [StartAgent()]
+    assert machine(AgentExited(GONE)) == [TakeBack(), StartAgent()]
     assert machine.state == State(agent="starting", reply=2, queue=says("two"))
     assert machine(AgentStarted()) == [SendPrompt(says("two"))]
     assert machine(text("Second.")) == [emit("Second.")]
+
+
+def test_f4_what_we_say_ourselves_is_no_sign_of_the_agent() -> None:
+    notice = Noticed(TextPart("The agent cannot take image/png."))
+    machine = idle()
+    machine(Requested(2, prompt=says("two")))
+    assert machine(notice) == [Emit(notice.part)]
+    assert machine(AgentExited(GONE)) == [TakeBack(), StartAgent()]
+    machine = awaiting(LOOK)
+    machine(Requested(2, {"dg_1": SEEN}))
+    machine(notice)
+    machine(AgentExited(GONE))
+    assert [message.text[:18] for message in machine.state.queue] == ["You were restarted"]
 
 
 def test_f3_the_agent_that_replaces_it_has_no_excuse() -> None:

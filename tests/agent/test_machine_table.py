@@ -19,6 +19,7 @@ from dragoman.backends.agent.vocabulary import (
     Called,
     Event,
     Granted,
+    Noticed,
     Pending,
     ReplyCancelled,
     Requested,
@@ -47,6 +48,7 @@ EVENTS: tuple[Event, ...] = (
     AgentStarted(steers=True),
     AgentExited(GONE),
     Spoke(TextPart("word")),
+    Noticed(TextPart("notice")),
     Announced("a"),
     Announced("a", over=True),
     Called(CALL),
@@ -137,7 +139,8 @@ def test_a_reply_is_open_where_the_prose_says_so() -> None:
         assert state.gathering <= (state.phase == "Streaming")
         assert not state.pending or state.phase in ("Idle", "Streaming", "Awaiting")
         assert not state.orphaned or state.phase == "Dead"
-        assert not state.unheard or state.phase == "Streaming"
+        assert not state.unheard or (state.phase == "Streaming" and state.silent)
+        assert not state.silent or state.phase in ("Streaming", "Cancelling")
         assert not state.unproved or state.phase == "Streaming"
         assert state.steering is None or (state.steers and state.phase in ("Streaming", "Awaiting"))
 

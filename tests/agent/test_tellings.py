@@ -127,7 +127,7 @@ def requests(draw: st.DrawFn) -> list[list[Message]]:
 @settings(max_examples=50, deadline=None)
 @given(requests(), st.sampled_from([0, 2_000, 1_000_000]))
 def test_what_is_remembered_is_told_as_if_it_were_not(sent: list[list[Message]], limit: int) -> None:
-    tellings = Tellings(limit)
+    tellings = Tellings(limit, limit)
     for number, messages in enumerate(sent):
         request = retold(messages)
         assert tellings.tell(number % 3 == 0, request) == tell(request)
@@ -213,7 +213,7 @@ def test_words_are_in_memory_once() -> None:
 
 def test_the_longest_unused_is_forgotten_first() -> None:
     chats = [[assistant(f"Chat {number}."), user("x" * 1_000)] for number in range(5)]
-    tellings = Tellings(4 * 2_300)
+    tellings = Tellings(4 * 2_300, 4 * 2_300)
     for number in (0, 1, 2, 3, 0, 4):
         tellings.tell(SHELF, retold(chats[number]))
     assert len(tellings) == 4
@@ -222,8 +222,20 @@ def test_the_longest_unused_is_forgotten_first() -> None:
         assert (tellings.tell(SHELF, request).messages[0] is not request[0]) == is_remembered
 
 
+def test_the_last_one_may_be_longer_than_all_the_others() -> None:
+    tellings = Tellings(limit=10_000, longest=100_000)
+    for number in range(3):
+        tellings.tell(SHELF, retold([assistant(f"Chat {number}."), user("x" * 1_000)]))
+    assert len(tellings) == 3
+    long = [assistant("A long one."), user("x" * 50_000)]
+    tellings.tell(SHELF, retold(long))
+    assert (len(tellings), tellings.tell(SHELF, again := retold(long)).messages[0] is again[0]) == (1, False)
+    tellings.tell(SHELF, retold([assistant("A short one."), user("x")]))
+    assert (len(tellings), tellings.size < 10_000) == (1, True)
+
+
 def test_what_is_too_large_is_not_remembered() -> None:
-    tellings = Tellings(10_000)
+    tellings = Tellings(1_000, 10_000)
     for part in (TextPart("x" * 10_000), DataPart("image/png", bytes(10_000)), result("x", "x" * 10_000)):
         tellings.tell(SHELF, retold([assistant("Hello."), user(part)]))
         assert (len(tellings), tellings.size) == (0, 0)

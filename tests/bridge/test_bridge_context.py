@@ -8,9 +8,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
+import pytest
+
 from bridge.consumer import Bridge, Chat
+from dragoman.backends.agent.settings import Timing
 from dragoman.frontends.vscode.rendered import spoken
-from dragoman.lm import Message, assistant, system, user
+from dragoman.lm import DataPart, LanguageModelError, Message, assistant, system, user
+from fake_agent.steps import prompt
 
 _RULES = "\n".join(f"Rule {number}: {'avoid repeating existing code, ' * 4}please." for number in range(100))
 _SYSTEM = (
@@ -66,20 +70,28 @@ async def test_h7_the_editors_context_is_told_once_and_then_what_has_changed(bri
         context, said = await editor.hears(_rendered("and now?", file))
         assert said == "and now?"
         assert f"<editorContext>\nThe user's current file is {file}. \n</editorContext>" in context
-        assert "replaces the earlier one of the same name" in context
+        assert "replaces the earlier section <editorContext>:" in context
         assert "not from the user" in context
         assert len(context) < 600
         for told in ("Rule", "hello.txt", "2026-11-16", "much faster"):
             assert told not in context
 
-    # The system message drifts, and midnight passes.
-    editor.log = 2
-    context, said = await editor.hears(_rendered("five", "a.py", "2026-11-17"))
+    # No file any more; and midnight passes.
+    context, said = await editor.hears(_rendered("five", None, "2026-11-17"))
     assert said == "five"
-    assert "/logs/2" in context
+    assert "No longer valid: the section <editorContext>." in context
     assert "2026-11-17" in context
     assert "Rule" not in context
-    assert len(context) < 1_200
+    assert len(context) < 600
+
+    # Text outside of any section drifts: of that no part is told alone.
+    editor.log = 2
+    context, said = await editor.hears(_rendered("six", None, "2026-11-17"))
+    assert said == "six"
+    assert "instead of everything that it told you before" in context
+    for told in ("Rule 99", "hello.txt", "2026-11-17", "much faster", "/logs/2"):
+        assert told in context
+    assert await editor.hears(_rendered("seven", None, "2026-11-17")) == ["seven"]
     assert len(bridge.noted("session/new")) == 1
 
 
@@ -92,8 +104,9 @@ async def test_h7_a_session_that_is_new_is_told_all_of_it_again(bridge: Bridge) 
     context, *transcript, words = await editor.hears(_rendered("two, better", "b.py"))
     assert words == "two, better"
     assert len(transcript) == 1
-    for told in ("Rule 99", "hello.txt", "a.py", "b.py", "2026-11-16"):
+    for told in ("Rule 99", "hello.txt", "b.py", "2026-11-16"):
         assert told in context
+    assert "a.py" not in context
     assert "holds" not in context
     assert len(bridge.noted("session/new")) == 2
 
@@ -108,3 +121,75 @@ async def test_h7_a_request_without_any_context_takes_nothing_back_and_nothing_i
     assert await chat.echo() == ["still there?"]
     chat.history.insert(0, system("Be brief."))
     assert await chat.echo() == ["still there?"]
+
+
+def _contexts(heard: list[str]) -> list[str]:
+    return [text for text in heard if "not from the user" in text]
+
+
+@pytest.mark.parametrize("code", [-32000, -32603])
+async def test_h7_f8_f9_a_session_whose_first_prompt_failed_is_told_everything(
+    bridge: Bridge, code: int
+) -> None:
+    """It wants a login, or has no tokens left: it may have kept nothing."""
+    chat = bridge.chat()
+    chat.history += [system("Be brief."), user("My name is Ada."), assistant("Hello, Ada.")]
+    with pytest.raises(LanguageModelError):
+        await chat.do(["error", code, "out of tokens"])
+    heard = await chat.echo()
+    (context,) = _contexts(heard)
+    assert "Be brief." in context
+    assert any("Hello, Ada." in text for text in heard)
+    assert await chat.echo() == ["still there?"]
+    assert len(bridge.noted("session/new")) == 1
+
+
+async def test_h7_f8_a_session_that_knows_nothing_is_not_taken_up_again(bridge: Bridge) -> None:
+    chat = bridge.chat(timing=Timing(idle=0.1), resume=True)
+    chat.history += [system("Be brief."), user("My name is Ada."), assistant("Hello, Ada.")]
+    with pytest.raises(LanguageModelError):
+        await chat.do(["error", -32603, "out of tokens"])
+    await bridge.until_parked()
+    heard = await chat.echo()
+    assert len(_contexts(heard)) == 1
+    assert any("Hello, Ada." in text for text in heard)
+
+
+async def test_h7_f8_what_was_told_with_a_prompt_that_failed_is_told_again(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    chat.history.append(system("Be brief."))
+    await chat.say("hello")
+    chat.history[0] = system("Be long.")
+    with pytest.raises(LanguageModelError):
+        await chat.do(["error", -32603, "out of tokens"])
+    (context,) = _contexts(await chat.echo())
+    assert "Be long." in context
+    # After a word, an agent has heard it.
+    chat.history[0] = system("Be kind.")
+    await chat.do(["say", "half of it"], ["error", -32603, "out of tokens"])
+    assert await chat.echo() == ["still there?"]
+
+
+async def test_h7_c7_what_was_told_to_an_agent_that_had_to_be_ended_is_told_again(bridge: Bridge) -> None:
+    chat = bridge.chat(timing=Timing(grace=0.2), resume=True)
+    chat.history.append(system("Be brief."))
+    await chat.say("hello")
+    chat.history[0] = system("Be long.")
+    going = chat.begin(user(prompt(["deaf"])))
+    await bridge.until_noted("session/prompt", 2)
+    await going.cancel()
+    (context,) = _contexts(await chat.echo())
+    assert "Be long." in context
+    assert len(bridge.noted("session/resume")) == 1
+
+
+async def test_h7_f4_a_notice_of_ours_is_no_sign_of_an_agent_that_is_gone(bridge: Bridge) -> None:
+    chat = bridge.chat(resume=True)
+    chat.history.append(system("Be brief."))
+    await chat.do(["doom"])
+    chat.history[0] = system("Be long.")
+    answer = await chat.begin(user(DataPart("image/png", b"png"), "what is it?")).end()
+    assert answer.text.count("cannot take image/png") == 1
+    assert "Be long." in answer.text
+    assert "what is it?" in answer.text
+    assert len(bridge.pids) == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dragoman.backends.agent.context import news
+from dragoman.backends.agent.prompting import system_text
 from dragoman.frontends.vscode.rendered import spoken
 from dragoman.lm import DataPart, Message, TextPart, ToolResultPart
 from dragoman.lm.messages import assistant, system, user
@@ -28,9 +30,9 @@ def test_the_words_are_the_users_and_what_stands_around_them_is_told_once() -> N
     assert spoken(history) == (
         system("You are an expert."),
         system(_WORKSPACE.strip()),
-        system(_AROUND),
         user("count the files"),
         assistant("There are two."),
+        system(_AROUND),
         user("and the folders?"),
     )
 
@@ -68,26 +70,37 @@ def _file(name: str) -> str:
     return f"<editorContext>\nThe user's current file is {name}.\n</editorContext>"
 
 
-def test_of_a_later_turn_only_the_sections_that_are_others_are_told() -> None:
-    turns = (user(_rendered(name, f"{_file(name)}\n{_AROUND}")) for name in ("a.py", "b.py", "b.py", "a.py"))
-    assert spoken(tuple(turns)) == (
-        system(f"{_file('a.py')}\n{_AROUND}"),
+def test_what_stood_around_the_words_of_an_earlier_turn_holds_no_more() -> None:
+    turns = [user(_rendered(name, f"{_file(name)}\n{_AROUND}")) for name in ("a.py", "b.py")]
+    assert spoken((*turns, user(_rendered("no file")))) == (
         user("a.py"),
-        system(_file("b.py")),
         user("b.py"),
-        user("b.py"),
-        system(_file("a.py")),
-        user("a.py"),
+        system(_AROUND),
+        user("no file"),
     )
 
 
-def test_sections_of_the_same_name_are_told_together() -> None:
-    first, second = ("<skill>\none\n</skill>", "<skill>\ntwo\n</skill>")
-    turns = (user(_rendered("x", around)) for around in (f"{first}\n{second}", f"{first}\n{second}", first))
-    assert spoken(tuple(turns)) == (
-        system(f"{first}\n{second}"),
-        user("x"),
-        user("x"),
-        system(first),
-        user("x"),
-    )
+def test_a_section_that_is_gone_is_told_as_gone() -> None:
+    rules = system(f"<instructions>\n{'Be careful. ' * 100}\n</instructions>")
+    turns = (rules, user(_rendered("one", f"{_AROUND}\n{_file('secret.py')}")), user(_rendered("two")))
+    before, now = (system_text(spoken(turns[:end])) for end in (2, 3))
+    assert "secret.py" in before
+    assert "secret.py" not in now
+    assert news(before, now).endswith("No longer valid: the section <editorContext>.")
+
+
+def test_a_section_with_blank_lines_stays_whole() -> None:
+    reminder = "<reminder>\nNever touch these files:\n\n- {}\n</reminder>"
+    rules = system(f"<instructions>\n{'Be careful. ' * 100}\n</instructions>")
+    turns = (rules, *(user(_rendered(name, reminder.format(name))) for name in ("a.py", "b.py")))
+    assert spoken(turns)[-2] == system(reminder.format("b.py"))
+    before, now = (system_text(spoken(turns[:end])) for end in (2, 3))
+    assert "a.py" not in now
+    replaced = "This replaces the earlier section <reminder>:"
+    assert news(before, now).endswith(f"{replaced}\n\n{reminder.format('b.py')}")
+
+
+def test_a_last_message_that_stays_part_of_the_conversation_takes_nothing_back() -> None:
+    summary = user(_rendered("go on", "<conversation-summary>\nWe counted.\n</conversation-summary>"))
+    history = (user(_rendered("one")), summary)
+    assert spoken(history) == (system(_AROUND), user("one"), summary)

@@ -2,104 +2,131 @@
 
 A consumer has no memory of what its model was told: it sends all of its instructions with every request, many kilobytes
 for one date that is another today. An agent has a session, which remembers. So all of it is told to a session that is
-new; after that what is new or has changed, with what it stands in the place of, as far as that can be seen.
+new; after that, what has changed.
 
-A text is compared in *blocks*: elements (`<editorContext>…</editorContext>`), paragraphs, and the lines of what is long.
-Only how often a block stands in it counts, and what it stands behind. One that has moved is no news.
+What a sentence means is decided by what stands around it: an item of a list may be a command or its opposite. So no part
+of a text is ever told by itself. What can be told alone is a *section*: a whole element (`<editorContext>…</editorContext>`)
+that is in no other one, and has a name and a place. One that has changed is told whole, one that is new with its place,
+one that is gone by its name. Whatever else changes (the text between sections, their order) makes everything be told again.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-__all__ = ["blocks", "news", "sections"]
+__all__ = ["news", "units"]
 
-_CHANGED = "What it told you before still holds, but for the following. A section replaces the earlier one of the same name."
+_CHANGED = "What it told you before still holds, but for the following changes. A section is an element that is in no other one."
 _REPLACED = "It tells you this now, instead of everything that it told you before."
-_OPENS = re.compile(r"<[A-Za-z]")
-_CLOSES = re.compile(r"</[A-Za-z]")
-# A block with more characters is compared by its lines. Most sections of an editor's instructions have fewer.
-_LONG = 1_000
-# Lines with fewer stand with the next ones: a bracket or a fence means nothing by itself.
-_SHORT = 40
-# Of what is taken back, enough to know it by.
-_QUOTED = 200
+# With a prefix or without one; an address in angle brackets is none.
+_NAME = r"([A-Za-z][\w.-]*(?::[\w.-]+)?)"
+_OPENS = re.compile(rf"[ \t]*<{_NAME}(?=[\s/>]|$)")
+_CLOSES = re.compile(rf"</{_NAME}\s*>\s*$")
+_CLOSES_ITSELF = re.compile(r"[^<>]*/>\s*$")
+# Where the changes are more than this part of everything, everything is the plainer thing to tell.
+_MOST = 0.5
+
+
+class _Key(NamedTuple):
+    """What a unit is known by: a section by its name and its number among those of the name, a text by all that it says."""
+
+    name: str
+    number: int
+    text: str = ""
 
 
 def news(told: str, now: str) -> str:
     """What an agent that was told the one must hear to know the other. Empty: nothing."""
     if not told or not now or told == now:
+        # A request without any context takes nothing back: some clients say it once.
         return now if not told else ""
-    old, new = blocks(told), blocks(now)
-    gone, come = _runs(old, Counter(new)), _runs(new, Counter(old))
-    changes = [_change(gone.pop(behind, []), run) for behind, run in come.items()]
-    changes += [_change(run, []) for run in gone.values()]
-    if not changes:
+    old, new = _keyed(told), _keyed(now)
+    if [*old.items()] == [*new.items()]:
         return ""
-    changed = "\n\n".join([_CHANGED, *changes])
-    return changed if len(changed) < len(now) else f"{_REPLACED}\n\n{now}"
+    changes = _changes(old, new)
+    if changes is None or sum(map(len, changes)) > len(now) * _MOST:
+        return f"{_REPLACED}\n\n{now}"
+    return "\n\n".join([_CHANGED, *changes])
 
 
-def _runs(text: Sequence[str], known: Counter[str]) -> dict[tuple[str, int], list[str]]:
-    """What is not known of it, by the known block that it stands behind."""
-    runs: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
-    seen: Counter[str] = Counter()
-    behind = ("", 0)
-    for block in text:
-        seen[block] += 1
-        if seen[block] <= known[block]:
-            behind = (block, seen[block])
-        else:
-            runs[behind].append(block)
-    return runs
+def _changes(old: Mapping[_Key, str], new: Mapping[_Key, str]) -> Sequence[str] | None:
+    """From the one to the other, section by section; None where that cannot be told so."""
+    if [key for key in old if key in new] != [key for key in new if key in old]:
+        return None
+    if any(key.text for key in old.keys() ^ new.keys()):
+        return None
+    several = {key.name for key in (*old, *new) if key.number > 1}
+    changes = [f"No longer valid: the {_named(key, several)}." for key in old if key not in new]
+    behind: _Key | None = None
+    for key, said in new.items():
+        if key in old and old[key] != said:
+            changes.append(f"This replaces the earlier {_named(key, several)}:\n\n{said}")
+        elif key not in old:
+            if behind is not None and behind.text:
+                # It may be what this text speaks of, and a text has no name to say so by.
+                return None
+            place = f"behind the {_named(behind, several)}" if behind else "before everything else"
+            changes.append(f"New, {place}:\n\n{said}")
+        behind = key
+    return changes
 
 
-def _change(gone: Sequence[str], come: Sequence[str]) -> str:
-    quoted = "\n".join(f"> {line}" for block in gone for line in _shortened(block).split("\n"))
-    if not gone:
-        return "\n\n".join(come)
-    if not come:
-        return f"No longer:\n\n{quoted}"
-    return "\n\n".join([f"Instead of:\n\n{quoted}\n\nnow:", *come])
+def _named(key: _Key, several: Container[str]) -> str:
+    return f"section <{key.name}>" + (f" number {key.number}" if key.name in several else "")
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
+def _keyed(text: str) -> dict[_Key, str]:
+    """All that is said, in its order."""
+    counted: Counter[_Key] = Counter()
+    keyed: dict[_Key, str] = {}
+    for name, said in units(text):
+        first = _Key(name, 1, "" if name else said)
+        counted[first] += 1
+        keyed[first._replace(number=counted[first])] = said
+    return keyed
 
 
-def sections(text: str) -> Iterator[str]:
-    """All that is said, by paragraphs; an element is one, if it has none in it."""
-    lines: list[str] = []
-    for line in text.split("\n"):
-        if lines and (not line.strip() or _OPENS.match(line)):
-            yield "\n".join(lines)
-            lines = []
-        if line.strip():
-            lines.append(line)
-        if _CLOSES.match(line):
-            yield "\n".join(lines)
-            lines = []
-    if lines:
-        yield "\n".join(lines)
+def units(text: str) -> Iterator[tuple[str, str]]:
+    """All that is said: sections with their names, and the text between them without."""
+    lines = text.split("\n")
+    ends = _ends(lines)
+    between: list[str] = []
+    line = 0
+    while line < len(lines):
+        opened = _OPENS.match(lines[line])
+        end = ends.get(line) if opened and opened.start(1) == 1 else None
+        if opened is None or end is None:
+            between.append(lines[line])
+            line += 1
+            continue
+        yield from _text(between)
+        between.clear()
+        yield opened[1], "\n".join(lines[line : end + 1]).rstrip()
+        line = end + 1
+    yield from _text(between)
 
 
-def blocks(text: str) -> tuple[str, ...]:
-    """All that is said, by what is compared."""
-    return tuple(
-        block
-        for section in sections(text)
-        for block in ((section,) if len(section) <= _LONG else _by_lines(section))
-    )
+def _text(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    text = "\n".join(lines).strip()
+    if text:
+        yield "", text
 
 
-def _by_lines(section: str) -> Iterator[str]:
-    piece = ""
-    for line in section.split("\n"):
-        piece = f"{piece}\n{line}" if piece else line
-        if len(piece) >= _SHORT:
-            yield piece
-            piece = ""
-    if piece:
-        yield piece
+def _ends(lines: Sequence[str]) -> dict[int, int]:
+    """Where each element ends that begins a line and is closed at the end of one. What is not, is text."""
+    ends: dict[int, int] = {}
+    opened: defaultdict[str, list[int]] = defaultdict(list)
+    for number, line in enumerate(lines):
+        opens = _OPENS.match(line)
+        if opens is not None:
+            if _CLOSES_ITSELF.match(line, opens.end()):
+                ends[number] = number
+                continue
+            opened[opens[1]].append(number)
+        closes = _CLOSES.search(line)
+        if closes is not None and opened[closes[1]]:
+            ends[opened[closes[1]].pop()] = number
+    return ends

@@ -47,6 +47,7 @@ from dragoman.backends.agent.vocabulary import (
     Event,
     Forget,
     Keep,
+    Noticed,
     OpenReply,
     Pending,
     Release,
@@ -56,11 +57,11 @@ from dragoman.backends.agent.vocabulary import (
     SendCancel,
     SendPrompt,
     SetTimer,
-    Spoke,
     StartAgent,
     Steer,
     Steering,
     StopAgent,
+    TakeBack,
     TimedOut,
     Timer,
     TimerPassed,
@@ -304,6 +305,8 @@ class Conversation:
                 self._put(self._record.settled((pending.call_id,)))
             case SendPrompt(prompt=prompt):
                 self._send_prompt(prompt)
+            case TakeBack():
+                self._take_back()
             case Steer(steering=steering):
                 self._steer(steering)
             case SendCancel():
@@ -378,7 +381,9 @@ class Conversation:
             budget=self._settings.replay_tokens,
         )
         for text in (*session.take_notices(), *composed.notices):
-            self.dispatch(Spoke(TextPart(notice(text))))
+            # A prompt that is given to another agent is made anew, and the user has read it.
+            if self._reply is None or TextPart(notice(text)) not in self._reply.parts:
+                self._notice(text)
 
         def send() -> None:
             self._held = None
@@ -389,6 +394,14 @@ class Conversation:
             return
         self._held = send
         self._wait(self._send_when_listed(session, send))
+
+    def _take_back(self) -> None:
+        self._context_sent = self._context_before
+        if self._session is not None:
+            self._session.take_back()
+
+    def _notice(self, text: str) -> None:
+        self.dispatch(Noticed(TextPart(notice(text))))
 
     def _steer(self, steering: Steering) -> None:
         session = self._session
@@ -403,7 +416,7 @@ class Conversation:
             budget=self._settings.replay_tokens,
         )
         for text in composed.notices:
-            self.dispatch(Spoke(TextPart(notice(text))))
+            self._notice(text)
         session.steer(composed.blocks, lambda taken: session.ear.on_steered(steering.reply, taken=taken))
 
     async def _send_when_listed(self, session: Session, send: Callable[[], None]) -> None:
@@ -417,7 +430,7 @@ class Conversation:
         if pending.kind == "permission":
             told = self._asking.answer(pending, answer)
             if told is not None:
-                self.dispatch(Spoke(TextPart(notice(told))))
+                self._notice(told)
             return
         if self._session is not None:
             self._session.endpoint.answer(pending.key, _tool_answer(answer))
@@ -473,9 +486,6 @@ class Conversation:
         self._epoch += 1
         self._session = self._held = None
         self._asking.close()
-        if self._state.unheard:
-            # What was said with that prompt is said with it again.
-            self._context_sent = self._context_before
         if self._reply is None:
             # Nobody waits to be told why, and the next request must not wait for it.
             self.dispatch(AgentExited(LanguageModelError("agent_failed", f"{self._settings.name} ended.")))
@@ -499,6 +509,9 @@ class Conversation:
         session, self._session, self._held = self._session, None, None
         self._asking.close()
         if session is not None:
+            if session.is_fresh:
+                # Taken up again, it would pass for one that knows the conversation.
+                self._session_id = None
             self._spawn(session.close())
 
     def hears(self, epoch: int) -> bool:

@@ -44,8 +44,12 @@ What the user says while a turn runs waits for its end; an agent that can be *st
 take, or has not said that it took when the turn is over, waits like the rest.
 
 An agent that was idle may be gone, and nobody knows until it is prompted. When it goes without a sign of the turn (not
-a word, an announcement or a call), the prompt is given to another one, once, and nobody is told. One that has just been
-started has no such excuse: it would crash again.
+a word, an announcement or a call; what we say ourselves is none), the prompt is given to another one, once, and nobody is
+told. One that has just been started has no such excuse: it would crash again.
+
+A prompt tells more than the user's words: the transcript, and what the program says. An agent that goes in the middle of
+a turn may not have kept it, and may take its session up again without it; one that answers with nothing but an error may
+not have taken it in. What that prompt told is then *taken back*, and told again with the next: twice does no harm.
 
 Somebody always waits with a limit. The `gather` timers run while siblings are waited for, `grace` while a turn is
 cancelled, `human` while the consumer has calls or the agent works on with nobody listening, `idle` while nothing happens.
@@ -81,6 +85,7 @@ from dragoman.backends.agent.vocabulary import (
     Granted,
     Interrupted,
     Keep,
+    Noticed,
     OpenReply,
     Pending,
     Prompt,
@@ -98,6 +103,7 @@ from dragoman.backends.agent.vocabulary import (
     Steered,
     Steering,
     StopAgent,
+    TakeBack,
     TimedOut,
     TimerPassed,
     TurnCancelled,
@@ -136,6 +142,8 @@ class State:
     queue: Prompt = ()
     # The prompt of the turn under way, which an idle agent was given and has shown no sign of.
     unheard: Prompt = ()
+    # The agent was prompted, and has shown no sign of the turn.
+    silent: bool = False
     # Results that the agent was given in this reply and has shown no sign of, as words for the next one.
     unproved: Prompt = ()
     # Whether the agent takes words in mid-turn, and those of which it has not said what became of them.
@@ -205,8 +213,8 @@ class _Doing:
 
     def show_life(self) -> None:
         """The agent has what it was given."""
-        if self.state.unheard or self.state.unproved:
-            self.then(unheard=(), unproved=())
+        if self.state.silent or self.state.unproved:
+            self.then(silent=False, unheard=(), unproved=())
 
     def end_reply(self, end: ReplyEnd, error: LanguageModelError | None = None) -> None:
         if self.state.reply is not None:
@@ -238,6 +246,17 @@ class _Doing:
         self.then(SendCancel(), SetTimer("grace"), turn="cancelling", unheard=(), unproved=())
         self.stop_steering()
         self.drop_pending(for_calls, answers)
+
+    def end_turn(self, error: LanguageModelError | None = None) -> None:
+        """The agent's own end of it; with an error and nothing else, it may know nothing of the turn."""
+        if error is not None and self.state.silent:
+            self.then(TakeBack())
+        self.then(turn="none", silent=False, unheard=(), unproved=())
+
+    def lose_turn(self) -> None:
+        """The agent is gone, and with it, it may be, all that it has not kept."""
+        if self.state.turn != "none":
+            self.then(TakeBack(), turn="none", silent=False)
 
     def deliver(self, answers: Mapping[str, CallAnswer]) -> None:
         """Every call that the consumer has gets its answer; one that came back without is interrupted."""
@@ -286,7 +305,7 @@ class _Doing:
             self.then(SetTimer("human"), pending=handed_over)
             self.end_reply("complete")
         elif state.turn == "none" and state.queue:
-            self.then(SendPrompt(state.queue), turn="running", queue=())
+            self.then(SendPrompt(state.queue), turn="running", queue=(), silent=True)
         elif state.turn == "none":
             self.end_reply("complete")
             self.then(SetTimer("idle"))
@@ -392,11 +411,11 @@ def _exited(do: _Doing, event: AgentExited) -> None:
     """The reply fails. What the agent waited for is gone with it; what the consumer has of it is orphaned."""
     do.stop_gathering()
     do.stop_steering()
+    do.lose_turn()
     orphaned = tuple(call for call in do.state.pending if call.handed_over)
     do.then(
         ClearTimer("human"),
         agent="dead",
-        turn="none",
         pending=(),
         orphaned=do.state.orphaned + orphaned,
         announced=frozenset(),
@@ -409,20 +428,16 @@ def _exited(do: _Doing, event: AgentExited) -> None:
 def _exited_streaming(do: _Doing, event: AgentExited) -> None:
     """The reply fails, unless the agent went without a sign of the turn: then another one is started for it."""
     if do.state.unheard:
-        do.then(
-            StartAgent(),
-            agent="starting",
-            turn="none",
-            queue=do.state.unheard + do.state.queue,
-            unheard=(),
-        )
+        do.lose_turn()
+        do.then(StartAgent(), agent="starting", queue=do.state.unheard + do.state.queue, unheard=())
     else:
         _exited(do, event)
 
 
 def _exited_cancelling(do: _Doing, _event: AgentExited) -> None:
     """It was to stop, and has."""
-    do.then(ClearTimer("grace"), Discard(), agent="dead", turn="none", kept=False)
+    do.lose_turn()
+    do.then(ClearTimer("grace"), Discard(), agent="dead", kept=False)
     _restart_if_wanted(do)
 
 
@@ -437,7 +452,12 @@ def _emit(do: _Doing, event: Spoke) -> None:
     do.show_life()
 
 
-def _keep(do: _Doing, event: Spoke) -> None:
+def _notice(do: _Doing, event: Noticed) -> None:
+    """Into the open reply. The agent has shown nothing by it."""
+    do.then(Emit(event.part))
+
+
+def _keep(do: _Doing, event: Spoke | Noticed) -> None:
     """Nobody listens: it leads the next reply."""
     do.then(Keep(event.part), kept=True)
 
@@ -488,7 +508,8 @@ def _turn_ended(do: _Doing, event: TurnEnded) -> None:
     """The reply ends with the turn, unless more was said to the agent in the meantime."""
     do.stop_steering()
     do.drop_pending(Interrupted())
-    do.then(*(Emit(part) for part in event.last_words), turn="none", unheard=(), unproved=())
+    do.then(*(Emit(part) for part in event.last_words))
+    do.end_turn(event.error)
     if event.error is not None:
         do.end_reply("failed", event.error)
         do.then(SetTimer("idle"))
@@ -503,7 +524,8 @@ def _turn_ended_unseen(do: _Doing, event: TurnEnded) -> None:
     words = event.last_words
     if event.error is not None:
         words = (*words, TextPart(error_text(event.error)))
-    do.then(*(Keep(part) for part in words), SetTimer("idle"), turn="none", kept=do.state.kept or bool(words))
+    do.end_turn(event.error)
+    do.then(*(Keep(part) for part in words), SetTimer("idle"), kept=do.state.kept or bool(words))
 
 
 def _steered(do: _Doing, event: Steered) -> None:
@@ -517,9 +539,10 @@ def _steered(do: _Doing, event: Steered) -> None:
         do.stop_steering()
 
 
-def _turn_stopped(do: _Doing, _event: TurnEnded) -> None:
+def _turn_stopped(do: _Doing, event: TurnEnded) -> None:
     """The old turn is over, and nothing of it reaches anybody; now the next may begin."""
-    do.then(ClearTimer("grace"), Discard(), turn="none", kept=False)
+    do.end_turn(event.error)
+    do.then(ClearTimer("grace"), Discard(), kept=False)
     if do.state.reply is None:
         do.then(SetTimer("idle"))
     do.advance()
@@ -541,7 +564,8 @@ def _timer_awaiting(do: _Doing, event: TimerPassed) -> None:
 def _timer_cancelling(do: _Doing, event: TimerPassed) -> None:
     """The turn does not stop: the agent is replaced."""
     if event.timer == "grace":
-        do.then(StopAgent(), Discard(), agent="none", turn="none", kept=False)
+        do.lose_turn()
+        do.then(StopAgent(), Discard(), agent="none", kept=False)
         _restart_if_wanted(do)
 
 
@@ -580,6 +604,7 @@ TABLE: Mapping[tuple[Phase, type[Event]], Row] = {
     ("Starting", AgentStarted): _row(_started, "Idle", "Streaming"),
     ("Starting", AgentExited): _row(_exited, "Dead"),
     ("Starting", Spoke): _row(_ignore, "Starting"),
+    ("Starting", Noticed): _row(_ignore, "Starting"),
     ("Starting", Announced): _row(_ignore, "Starting"),
     ("Starting", Called): _row(_turn_away, "Starting"),
     ("Starting", Withdrawn): _row(_ignore, "Starting"),
@@ -588,6 +613,7 @@ TABLE: Mapping[tuple[Phase, type[Event]], Row] = {
     ("Idle", ReplyCancelled): _row(_ignore, "Idle"),
     ("Idle", AgentExited): _row(_exited, "Dead"),
     ("Idle", Spoke): _row(_keep, "Idle"),
+    ("Idle", Noticed): _row(_keep, "Idle"),
     ("Idle", Announced): _row(_ignore, "Idle"),
     ("Idle", Called): _row(_queue_call, "Idle"),
     ("Idle", Steered): _row(_ignore, "Idle"),
@@ -597,6 +623,7 @@ TABLE: Mapping[tuple[Phase, type[Event]], Row] = {
     ("Streaming", ReplyCancelled): _row(_cancel, "Cancelling", "Streaming"),
     ("Streaming", AgentExited): _row(_exited_streaming, "Dead", "Starting"),
     ("Streaming", Spoke): _row(_emit, "Streaming"),
+    ("Streaming", Noticed): _row(_notice, "Streaming"),
     ("Streaming", Announced): _row(_announce, "Streaming"),
     ("Streaming", Called): _row(_gather, "Streaming", "Awaiting"),
     ("Streaming", Withdrawn): _row(_withdraw, "Streaming"),
@@ -607,6 +634,7 @@ TABLE: Mapping[tuple[Phase, type[Event]], Row] = {
     ("Awaiting", ReplyCancelled): _row(_ignore, "Awaiting"),
     ("Awaiting", AgentExited): _row(_exited, "Dead"),
     ("Awaiting", Spoke): _row(_keep, "Awaiting"),
+    ("Awaiting", Noticed): _row(_keep, "Awaiting"),
     ("Awaiting", Announced): _row(_announce, "Awaiting"),
     ("Awaiting", Called): _row(_queue_call, "Awaiting"),
     ("Awaiting", Withdrawn): _row(_withdraw, "Awaiting"),
@@ -617,6 +645,7 @@ TABLE: Mapping[tuple[Phase, type[Event]], Row] = {
     ("Cancelling", ReplyCancelled): _row(_cancel_unsent, "Cancelling"),
     ("Cancelling", AgentExited): _row(_exited_cancelling, "Dead", "Starting"),
     ("Cancelling", Spoke): _row(_ignore, "Cancelling"),
+    ("Cancelling", Noticed): _row(_ignore, "Cancelling"),
     ("Cancelling", Announced): _row(_ignore, "Cancelling"),
     ("Cancelling", Called): _row(_turn_away, "Cancelling"),
     ("Cancelling", Withdrawn): _row(_ignore, "Cancelling"),

@@ -63,6 +63,7 @@ class Session:
         self.id = ""
         # The agent knows nothing of the conversation yet.
         self.is_fresh = True
+        self._was_fresh = True
         # The agent has looked at the tools before; when they change, it will again.
         self.has_listed = False
         self._notices: list[str] = []
@@ -100,8 +101,12 @@ class Session:
         return notices
 
     def prompt(self, blocks: tuple[Block, ...], on_end: Callable[[TurnEnd], None]) -> None:
-        self.is_fresh = False
+        self._was_fresh, self.is_fresh = self.is_fresh, False
         self.agent.link.prompt(self.id, blocks, on_end)
+
+    def take_back(self) -> None:
+        """What the agent knew before the last prompt is all that it knows."""
+        self.is_fresh = self._was_fresh
 
     def steer(self, blocks: tuple[Block, ...], on_outcome: Callable[[bool], None]) -> None:
         self.agent.link.steer(self.id, blocks, on_outcome)

@@ -19,9 +19,10 @@ from dragoman.lm.json import JsonObject, encode
 
 __all__ = ["Tellings"]
 
-# About as much as the longest histories take, or some hundred usual ones. Most of it are the very strings that the
-# records have.
-_REMEMBERED_BYTES = 32 * 1024 * 1024
+# Some hundred usual histories. Most of it are the very strings that the records have.
+_REMEMBERED_BYTES = 4 * 1024 * 1024
+# The last one is remembered also when it is longer than that, up to here: about the longest that there are.
+_LONGEST_BYTES = 32 * 1024 * 1024
 # Of requests that begin alike: a conversation, what was forked from it, and some that began with the same question.
 _ALIKE = 4
 # What a message, and each part of one, takes beside what is in it.
@@ -82,8 +83,9 @@ class Tellings:
     of the last message) stands elsewhere. Without an answer there is little to remember, and nothing is.
     """
 
-    def __init__(self, limit: int = _REMEMBERED_BYTES) -> None:
+    def __init__(self, limit: int = _REMEMBERED_BYTES, longest: int = _LONGEST_BYTES) -> None:
         self._limit = limit
+        self._longest = longest
         self._told: dict[Hashable, tuple[_Told, ...]] = {}
         self._size = 0
 
@@ -129,7 +131,7 @@ class Tellings:
         self._told[name] = alike
         for each in alike:
             self._size += each.size
-        while self._size > self._limit:
+        while self._size > (self._limit if len(self._told) > 1 else self._longest):
             oldest = next(iter(self._told))
             self._size -= sum(each.size for each in self._told.pop(oldest))
 

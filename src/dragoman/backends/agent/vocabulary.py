@@ -27,6 +27,7 @@ __all__ = [
     "Granted",
     "Interrupted",
     "Keep",
+    "Noticed",
     "OpenReply",
     "Pending",
     "Prompt",
@@ -44,6 +45,7 @@ __all__ = [
     "Steered",
     "Steering",
     "StopAgent",
+    "TakeBack",
     "TimedOut",
     "Timer",
     "TimerPassed",
@@ -156,6 +158,12 @@ class Spoke(_Value, frozen=True):
     part: Part
 
 
+class Noticed(_Value, frozen=True):
+    """Something of our own for the consumer: no sign of the agent."""
+
+    part: Part
+
+
 class Announced(_Value, frozen=True):
     """The agent is about to call one of the consumer's tools; `over`: it no longer is."""
 
@@ -201,6 +209,7 @@ Event: TypeAlias = (
     | AgentStarted
     | AgentExited
     | Spoke
+    | Noticed
     | Announced
     | Called
     | Withdrawn
@@ -223,6 +232,10 @@ class StopAgent(_Value, frozen=True):
 
 class SendPrompt(_Value, frozen=True):
     prompt: Prompt
+
+
+class TakeBack(_Value, frozen=True):
+    """The agent may not have kept what the last prompt told it beside the words: it is told again with the next."""
 
 
 class Steer(_Value, frozen=True):
@@ -290,6 +303,7 @@ Command: TypeAlias = (
     StartAgent
     | StopAgent
     | SendPrompt
+    | TakeBack
     | Steer
     | SendCancel
     | Answer
