@@ -65,7 +65,12 @@ def find(config: Config, model_id: str) -> ModelConfig:
     known = ", ".join(quoted(each) for each in config.models)
     file = config.source.path or user_config_file()
     to_add = f'To add one, put [models.NAME] with kind = "acp" and the command of an agent into {file}.'
-    hint = f"Did you mean {quoted(meant)}?" if meant else f"Configured: {known}. {to_add}"
+    from dragoman.agents.catalogue import shipped  # noqa: PLC0415 - only for whoever has mistaken a name
+
+    if model_id in shipped():
+        hint = f"It is in the catalogue of agents: `dragoman agents add {model_id}` installs it and makes it a model."
+    else:
+        hint = f"Did you mean {quoted(meant)}?" if meant else f"Configured: {known}. {to_add}"
     raise ModelNotUsable("not_found", f"There is no model {quoted(model_id)}.", hint=hint)
 
 

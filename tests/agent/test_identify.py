@@ -990,6 +990,15 @@ def test_p25_the_stop_text_cancels_the_turn(chat: Chat) -> None:
     assert [(given.call_id, given.text) for given in found.results] == [(ran, "seen")]
 
 
+def test_p25_a_call_that_our_own_loop_has_interrupted_cancels_the_turn(chat: Chat) -> None:
+    asked = chat.ask("do both", calls=2)
+    allowed, cut = asked.call_ids
+    ours = ToolResultPart(cut, (TextPart("The call was not made."),), is_error=True, outcome="interrupted")
+    found = chat.then(user(result(allowed, "yes")), user(ours), "do this instead").identify()
+    assert (found.kind, found.conversation) == ("refusal", asked.conversation)
+    assert [given.call_id for given in found.results] == [allowed]
+
+
 def test_p25_the_stop_text_in_a_longer_result_is_only_a_text(chat: Chat) -> None:
     asked = chat.ask("read the source", calls=1)
     source = '_STOPPED = "The user cancelled the tool call."'

@@ -86,3 +86,9 @@ def test_a_variable_that_is_not_set_is_told_with_its_place(
         ModelNotUsable, match=r"dragoman\.toml:5: the environment variable GATEWAY_KEY is not set"
     ):
         build(load(file), "g")
+
+
+def test_an_agent_of_the_catalogue_that_is_no_model_yet_can_be_added() -> None:
+    with pytest.raises(ModelNotUsable) as raised:
+        find(Config(), "claude")
+    assert "`dragoman agents add claude`" in (raised.value.hint or "")

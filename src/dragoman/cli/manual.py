@@ -45,7 +45,7 @@ class Page:
 MANUAL: dict[str, Page] = {
     "chat": Page(
         "the person left, or the one prompt was answered",
-        "the one prompt was not answered: the model failed, or stopped before it was done",
+        "the one prompt was not answered: the model failed or stopped before it was done, or something was denied, or nobody could be asked",
         (
             _CONFIG,
             (_DATABASE, "approvals for a workspace, or for always"),

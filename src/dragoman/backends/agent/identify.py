@@ -267,7 +267,7 @@ class _Identification:
             if prompt:
                 return self._found("prompt", join, "the history goes on", prompt=prompt, meanwhile=meanwhile)
             return self._found("results", join, "all its results are for calls that are settled")
-        stopped = [result for result in results if outcome_of(result.text) == "interrupted"]
+        stopped = [result for result in results if "interrupted" in (result.outcome, outcome_of(result.text))]
         if stopped or meanwhile or (prompt and not results):
             return self._found(
                 "refusal",

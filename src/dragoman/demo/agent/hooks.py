@@ -61,14 +61,19 @@ class Face(Hooks):
         self._kept: tuple[Message, ...] = ()
         # The calls that are under way, and what is shown of them beside what they return.
         self._shown: dict[str, tuple[object, ...]] = {}
+        # Behind a picture comes a line for those who cannot draw it. A client of ours can, or says so itself.
+        self._skips_line = False
 
     def on_event(self, event: Event) -> None:
         match event:
+            case TextReported() if self._skips_line:
+                self._skips_line = False
             case TextReported(text=text):
                 self._tell(AgentMessageChunk(TextBlock(text)))
             case ThinkingReported(text=text):
                 self._tell(AgentThoughtChunk(TextBlock(text)))
             case DataReported(part=part):
+                self._skips_line = not part.is_internal
                 self._tell(AgentMessageChunk(block_of(part)))
             case ToolUsed(call=call):
                 self._announce(call)
