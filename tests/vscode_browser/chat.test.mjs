@@ -28,9 +28,9 @@ function resultsIn({ params: { messages } }) {
   return messages.slice(answer + 1).flatMap(({ content }) => content.filter(({ type }) => type === 'tool_result')).length;
 }
 
-async function picture(name) {
+async function picture(name, lower) {
   if (IMAGES) {
-    await editor.picture(path.join(IMAGES, `vscode-${name}.png`));
+    await editor.picture(path.join(IMAGES, `vscode-${name}.png`), lower);
   }
 }
 
@@ -46,8 +46,8 @@ withEditor({ dragoman: process.env.DRAGOMAN ?? path.join(ROOT, '.venv/bin/dragom
 test('the models are in the picker', async () => {
   await until('a model in the picker', async () => /Demo Agent/.test(await chat.model()));
   await chat.openPicker('Agent');
-  await until('both in the list', async () => /Demo Agent[^]*Missing Agent/.test(await editor.menuText()));
-  await picture('models');
+  await until('both in the list', async () => /Demo Agent[^]*Your Agent/.test(await editor.menuText()));
+  await picture('models', 320);
   await editor.page.keyboard.press('Escape');
   await editor.page.keyboard.press('Escape');
 });
@@ -213,7 +213,7 @@ for (const door of ['@dragoman', 'agent mode']) {
 
 test('an agent that cannot start gives an error a person can act on', async () => {
   await editor.newChat();
-  await chat.pick('Missing Agent');
+  await chat.pick('Your Agent');
   await chat.ask('hello', /'no-such-agent-anywhere' was not found on the PATH\. Install it/);
   await chat.pick('Demo Agent');
 });

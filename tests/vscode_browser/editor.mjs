@@ -95,7 +95,7 @@ export class Editor {
       writeFileSync(
         at('dragoman.toml'),
         `[models.demo]\nkind = "acp"\nagent = "demo"\nname = "Demo Agent"\ncommand = ${JSON.stringify(demo)}\n` +
-          `[models.missing]\nkind = "acp"\nname = "Missing Agent"\ncommand = ["no-such-agent-anywhere"]\n`,
+          `[models.missing]\nkind = "acp"\nname = "Your Agent"\ncommand = ["no-such-agent-anywhere"]\n`,
       );
       // What starts programs is a setting of the machine, so that no folder can bring it along.
       writeFileSync(
@@ -340,15 +340,16 @@ export class Editor {
     await this.page.screenshot({ path: file });
   }
 
-  /** The chat alone, without what VS Code would like to sell. */
-  async picture(file) {
+  /** The chat alone, or so much of its lower end, without what VS Code would like to sell. */
+  async picture(file, lower = Infinity) {
     mkdirSync(path.dirname(file), { recursive: true });
     const offer = this.page.locator('.chat-input-notification .codicon-close, .chat-input-notification-dismiss').locator('visible=true').first();
     if ((await offer.count()) > 0) {
       await offer.click();
     }
     const { x, y, width, height } = await this.chat.within.first().boundingBox();
-    await this.page.screenshot({ path: file, clip: { x: x - 4, y: y - 4, width: width + 8, height: height + 36 } });
+    const shown = Math.min(height + 36, lower);
+    await this.page.screenshot({ path: file, clip: { x: x - 4, y: y + height + 32 - shown, width: width + 8, height: shown } });
   }
 }
 
@@ -461,7 +462,7 @@ export class Chat {
   }
 
   get picker() {
-    return this.within.locator('.interactive-input-part').getByText(/^(Demo Agent|Missing Agent)$/i).locator('visible=true').first();
+    return this.within.locator('.interactive-input-part').getByText(/^(Demo Agent|Your Agent)$/i).locator('visible=true').first();
   }
 
   /** Only what was used of late stands on top; whoever searches sees everything. A list that is redrawn takes no words. */

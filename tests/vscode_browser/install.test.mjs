@@ -42,11 +42,11 @@ test('Manage Agents lists what there is and what can be added', async () => {
 });
 
 test('a model that is written into the configuration is in the picker at once', async () => {
-  editor.configure(`[models.missing]\nkind = "acp"\nname = "Missing Agent"\ncommand = ["no-such-agent-anywhere"]\n`);
+  editor.configure(`[models.missing]\nkind = "acp"\nname = "Your Agent"\ncommand = ["no-such-agent-anywhere"]\n`);
   // A list that is open stays as it is.
   await until('it in the list', async () => {
-    await editor.chat.openPicker('Missing');
-    const isThere = /Missing Agent/.test(await editor.menuText());
+    await editor.chat.openPicker('Your');
+    const isThere = /Your Agent/.test(await editor.menuText());
     await editor.page.keyboard.press('Escape');
     await editor.page.keyboard.press('Escape');
     return isThere;
