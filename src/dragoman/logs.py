@@ -47,7 +47,14 @@ class Redaction:
         self._secrets: tuple[str, ...] = ()
 
     def add(self, secrets: Iterable[str]) -> None:
-        known = {*self._secrets, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET)}
+        secrets = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
+        # A key of several lines is logged on one, and inside other values as Python writes it.
+        known = {
+            *self._secrets,
+            *secrets,
+            *map(one_line, secrets),
+            *(repr(secret)[1:-1] for secret in secrets),
+        }
         # The longest first: a secret may contain another.
         self._secrets = tuple(sorted(known, key=len, reverse=True))
 
@@ -96,7 +103,8 @@ class _OneLine(logging.Formatter):
         if record.exc_info:
             kind, error, _ = record.exc_info
             if self._with_traceback:
-                traceback = self.formatException(record.exc_info).split("\n")
+                # Here already: a secret of several lines would no longer be found.
+                traceback = self._redaction.redacted(self.formatException(record.exc_info)).split("\n")
                 line = "\n  ".join([line, *map(one_line, traceback)])
             elif kind is not None:
                 line += one_line(f" ({kind.__name__}: {error})")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +23,7 @@ from dragoman.config import (
     ModelConfig,
     ResponsesModel,
     ScriptModel,
+    inherited,
     quoted,
     resolved,
     user_config_file,
@@ -49,6 +49,8 @@ __all__ = ["ModelNotUsable", "Models", "Shared", "build", "build_unguarded", "fi
 
 _log = logging.getLogger(__name__)
 
+_ADDED = "`dragoman agents add {}` installs the agent of that name, and makes it a model."
+
 
 class ModelNotUsable(LanguageModelError):
     """A model that cannot even be started, because there is none of that name or its configuration is not right."""
@@ -61,16 +63,22 @@ def find(config: Config, model_id: str) -> ModelConfig:
     """The model of that name, as it is configured."""
     if model_id in config.models:
         return config.models[model_id]
-    meant = nearest(model_id, config.models)
-    known = ", ".join(quoted(each) for each in config.models)
-    file = config.source.path or user_config_file()
-    to_add = f'To add one, put [models.NAME] with kind = "acp" and the command of an agent into {file}.'
     from dragoman.agents.catalogue import shipped  # noqa: PLC0415 - only for whoever has mistaken a name
 
-    if model_id in shipped():
-        hint = f"It is in the catalogue of agents: `dragoman agents add {model_id}` installs it and makes it a model."
+    catalogue = shipped()
+    if model_id in catalogue:
+        hint = _ADDED.format(model_id)
+    elif meant := nearest(model_id, config.models):
+        hint = f"Did you mean {quoted(meant)}?"
+    elif meant := nearest(model_id, catalogue):
+        hint = f"Did you mean {quoted(meant)}? {_ADDED.format(meant)}"
     else:
-        hint = f"Did you mean {quoted(meant)}?" if meant else f"Configured: {known}. {to_add}"
+        known = ", ".join(quoted(each) for each in config.models)
+        file = config.source.path or user_config_file()
+        hint = (
+            f"Configured: {known}. To add one: `dragoman agents` lists those that are known; for any other agent put"
+            f' [models.NAME] with kind = "acp" and its command into {file}.'
+        )
     raise ModelNotUsable("not_found", f"There is no model {quoted(model_id)}.", hint=hint)
 
 
@@ -228,7 +236,7 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> Ag
         model_id,
         model.name or model_id,
         model.command,
-        {**(os.environ if model.env_inherit else {}), **dict(traits.env), **model.env},
+        {**(inherited(config) if model.env_inherit else {}), **dict(traits.env), **model.env},
         (model.cwd or Path.cwd()).absolute(),
         traits,
         Timing(

@@ -73,8 +73,7 @@ def visible(text: str) -> str:
 
 
 def visible_exactly(text: str) -> str:
-    """The same for what a person decides about: nothing in it leaves no mark."""
-    text = text.replace("\r\n", "\n")
+    """The same for what a person decides about: nothing in it leaves no mark, nor does a carriage return."""
     if text.isascii():
         return text.translate(_ACTING)
     pieces = _EMOJI.split(text)
@@ -84,7 +83,7 @@ def visible_exactly(text: str) -> str:
 
 def visible_line(text: str) -> str:
     """Exactly that, on one line."""
-    return " ".join(visible_exactly(text).split())
+    return " ".join(visible_exactly(text.replace("\r\n", "\n")).split())
 
 
 class VisibleText:

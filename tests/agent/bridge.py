@@ -12,12 +12,13 @@ from functools import cache
 
 from dragoman.backends.agent.history import Answer, tell
 from dragoman.backends.agent.identify import Identified, Knowledge, identify
-from dragoman.backends.agent.records import Record, Records, ReplyStatus, Scope
+from dragoman.backends.agent.records import Asked, Record, Records, ReplyStatus, Scope
 from dragoman.backends.agent.tellings import Tellings
 from dragoman.backends.agent.tokens import CallName, MarkerName, Tokens
 from dragoman.lm import (
     Consumer,
     DataPart,
+    JsonObject,
     Message,
     Part,
     Request,
@@ -68,6 +69,8 @@ class Bridge:
     records: Records = field(default_factory=Records)
     tellings: Tellings = field(default_factory=Tellings)
     now: float = 1_000.0
+    # What was asked last.
+    _asked: Asked | None = None
     _made: int = 0
     _calls: int = 0
 
@@ -79,16 +82,14 @@ class Bridge:
         scope: Scope = SCOPE,
         consumer: str = "vscode",
         consumer_id: str | None = None,
-        digest: bytes = b"",
+        model_options: JsonObject | None = None,
     ) -> Identified:
-        request = Request(
-            tuple(messages), RequestOptions(tools=TOOLS if tools else ()), Consumer(name=consumer)
-        )
-        known = Knowledge(
-            self.records, self.tokens, scope, digest=digest, now=self.now, consumer_id=consumer_id
-        )
+        options = RequestOptions(tools=TOOLS if tools else (), model_options=model_options or {})
+        request = Request(tuple(messages), options, Consumer(name=consumer))
+        known = Knowledge(self.records, self.tokens, scope, now=self.now, consumer_id=consumer_id)
         telling = self.tellings.tell((scope, consumer_id), request.messages)
         assert telling == tell(request.messages), "what is remembered is told differently"
+        self._asked = Asked.by(request, telling)
         return identify(request, telling, known)
 
     def take(
@@ -97,7 +98,6 @@ class Bridge:
         *,
         scope: Scope = SCOPE,
         consumer_id: str | None = None,
-        digest: bytes = b"",
     ) -> Record:
         """The request is committed, and a reply begins: in its conversation, or in a new one."""
         goes_on = found.kind in ("prompt", "results", "results_and_prompt", "refusal")
@@ -107,7 +107,7 @@ class Bridge:
         turn = (record.last.turn if record.last else 0) + (0 if same_turn else 1)
         # Whatever was pending has been answered, one way or the other.
         record = record.settled(record.pending)
-        record = record.told(found.telling, dict(found.places) if known else {}, digest, turn=turn)
+        record = record.told(found.telling, dict(found.places) if known else {}, turn=turn, asked=self._asked)
         self.records.put(record)
         return record
 
@@ -157,12 +157,9 @@ class Bridge:
         scope: Scope = SCOPE,
         consumer: str = "vscode",
         consumer_id: str | None = None,
-        digest: bytes = b"",
     ) -> Reply:
-        found = self.identify(
-            messages, tools=tools, scope=scope, consumer=consumer, consumer_id=consumer_id, digest=digest
-        )
-        record = self.take(found, scope=scope, consumer_id=consumer_id, digest=digest)
+        found = self.identify(messages, tools=tools, scope=scope, consumer=consumer, consumer_id=consumer_id)
+        record = self.take(found, scope=scope, consumer_id=consumer_id)
         record, parts = self.say(record, text, calls, status)
         assert record.last is not None
         return Reply(found, record.id, record.last.number, parts)
@@ -223,14 +220,13 @@ class Chat:
         if markers or content:
             self.history.append(assistant(*markers, *content))
 
-    def identify(self, *, tools: bool = True, digest: bytes = b"") -> Identified:
+    def identify(self, *, tools: bool = True) -> Identified:
         return self.bridge.identify(
             self.history,
             tools=tools,
             scope=self.scope,
             consumer=self.consumer,
             consumer_id=self.consumer_id,
-            digest=digest,
         )
 
     def then(self, *messages: Message | str) -> Chat:

@@ -32,7 +32,6 @@ from dragoman.backends.agent.acp.messages import (
     PlanUpdate,
     StdioServer,
     ToolActivity,
-    UsageUpdate,
     decode_permission,
     decode_update,
     decode_words,
@@ -158,8 +157,6 @@ def test_every_update_of_real_agents_is_read_for_what_it_is(recorded: Recorded) 
             assert read.update.raw_input == raw.get("rawInput")
             content = cast("list[dict[str, object]]", raw.get("content") or [])
             assert len(read.update.diffs) == sum(item["type"] == "diff" for item in content)
-        case "usage_update":
-            assert read.update == UsageUpdate(cast("int", raw["used"]), cast("int", raw["size"]))
         case _:
             assert read.update == OtherUpdate(str(kind), raw)
 

@@ -29,6 +29,7 @@ from dragoman.backends.agent.permission import (
     is_permission_tool,
     permission_call,
 )
+from dragoman.visible import hides, visible_exactly
 from lm.rendering import hostile_text, hrefs, inline_tokens, literal, tokens
 
 WORKSPACE = ("/project", "/more/project")
@@ -236,7 +237,7 @@ def test_p9_the_command_the_paths_and_the_diff() -> None:
     assert shown == "Run\n\n```sh\nrm -rf x\n```\n\n- `/project`"
     content = ({"type": "diff", "path": "/project/a", "oldText": "one\ntwo\n", "newText": "one\nthree\n"},)
     shown = describe(classify(ToolActivity("t", "Edit", kind="edit", content=content), ()))
-    assert shown == "Edit\n\n`/project/a`\n\n```diff\n@@ -1 +1 @@\n one\n-two\n+three\n```"
+    assert shown == "Edit\n\n`/project/a`\n\n```diff\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n```"
     shown = describe(
         classify(ToolActivity("t", "Get", kind="fetch", raw_input={"url": "https://e.test"}), ())
     )
@@ -272,6 +273,26 @@ def test_p9_what_is_too_long_is_cut_and_counted() -> None:
     assert shown.count("\n- `/") == 10
 
 
+def test_p9_nothing_in_it_leaves_no_mark() -> None:
+    """Whoever shows it, a terminal or an editor: what reads otherwise than it runs is seen to."""
+    hidden = "\u202egnp.\u200bexe\x1b[2K"
+    raw = {
+        "command": f"rm {hidden}",
+        "path": f"/project/{hidden}",
+        "url": f"https://e.test/{hidden}",
+        "x": hidden,
+    }
+    content = ({"type": "diff", "path": f"/{hidden}", "oldText": hidden, "newText": "x"},)
+    for activity in (
+        ToolActivity("t", f"List {hidden}", raw_input=raw),
+        ToolActivity("t", f"Edit {hidden}", content=content),
+    ):
+        call = permission_call(classify(activity, ()), "dg_1", "nonce")
+        for shown in (str(call.input["title"]), str(call.input["details"])):
+            assert "<U+202E>" in shown
+            assert not any(hides(each) for each in shown if each != "\n")
+
+
 def test_an_action_without_a_name_is_called_by_its_kind() -> None:
     assert classify(ToolActivity("t", name="Bash", kind="execute"), ()).title == "Bash"
     assert classify(ToolActivity("t", kind="execute"), ()).title == "execute"
@@ -298,7 +319,7 @@ def test_p9_what_is_shown_does_nothing_else(title: str, command: str, path: str,
         assert not any(token.type.startswith(("html", "heading", "table")) for token in tokens(shown))
     if command.strip() and "\x00" not in command:
         shown = describe(Action("execute", "execute", "Run", command))
-        assert "".join(command.split()) in "".join(literal(shown).split())
+        assert "".join(visible_exactly(command).split()) in "".join(literal(shown).split())
 
 
 def test_p9_a_path_cannot_pass_for_a_line_of_the_diff() -> None:

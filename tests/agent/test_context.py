@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import time
-from itertools import pairwise
 
+import pytest
 from hypothesis import given, strategies as st
 
+from agent.reader import REPLACED, read
 from dragoman.backends.agent.context import news, units
 
 _DATE = "<context>\nThe current date is 2026-11-16.\n</context>"
 _NEVER = "NEVER do any of these:\n\n- delete files\n\n- force-push"
 _ASK = "- answer without having asked the user"
-_REPLACED = "instead of everything that it told you before.\n\n"
 _FILE = "<editorContext>\nThe user's current file is {}.\n</editorContext>"
 # Of the size and shape of a real one: elements in elements, and paragraphs of one line.
 _RULES = "\n".join(
@@ -30,6 +29,11 @@ _RULES = "\n".join(
 
 def test_h7_the_first_time_everything_is_told_as_it_is() -> None:
     assert news("", f"{_RULES}\n\n{_DATE}") == f"{_RULES}\n\n{_DATE}"
+
+
+def test_h7_what_an_agent_may_know_is_said_to_be_replaced() -> None:
+    assert news(None, _DATE).endswith(f"{REPLACED}{_DATE}")
+    assert news(None, "") == ""
 
 
 def test_h7_what_is_known_is_not_told_again() -> None:
@@ -75,7 +79,7 @@ def test_h7_one_of_several_sections_of_a_name_is_known_by_its_number() -> None:
 def test_h7_no_item_of_a_list_is_told_without_its_heading() -> None:
     paragraphs = "\n\n".join(f"Paragraph {number}." for number in range(30))
     told = f"{paragraphs}\n\n{_NEVER}"
-    assert news(told, f"{told}\n\n{_ASK}").endswith(f"{_REPLACED}{told}\n\n{_ASK}")
+    assert news(told, f"{told}\n\n{_ASK}").endswith(f"{REPLACED}{told}\n\n{_ASK}")
     rules = f"<rules>\n{paragraphs}\n\n{_NEVER}\n{{}}</rules>"
     told = f"{_RULES}\n{rules}"
     new = news(told.replace("{}", ""), told.replace("{}", f"{_ASK}\n"))
@@ -86,7 +90,22 @@ def test_h7_no_item_of_a_list_is_told_without_its_heading() -> None:
 def test_h7_a_section_that_may_belong_to_the_text_before_it_is_told_with_that() -> None:
     told = f"{_RULES}\n\n{_NEVER}"
     now = f"{told}\n<example>\nAnswer at once.\n</example>"
-    assert news(told, now).endswith(f"{_REPLACED}{now}")
+    assert news(told, now).endswith(f"{REPLACED}{now}")
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "<rules>\nNever write </rules>\nRule 1.\n</rules>",
+        "<rules>\nRule 1.\n<rules> begins the rules.\nNever delete it.\n</rules>",
+    ],
+    ids=["closed", "opened"],
+)
+def test_h7_an_element_that_is_spoken_of_inside_of_itself_is_told_with_all_the_rest(rules: str) -> None:
+    """As a section, half of it would pass for all of it."""
+    told = f"{_RULES}\n{rules}"
+    now = told.replace("Never", "Do not")
+    assert news(told, now).endswith(f"{REPLACED}{now}")
 
 
 def test_h7_what_has_moved_is_told() -> None:
@@ -96,15 +115,15 @@ def test_h7_what_has_moved_is_told() -> None:
         "Current file:\n\n/src/b.py\n\nPrevious file:\n\n/src/c.py",
     ):
         for rest in ("", f"{_RULES}\n\n"):
-            assert news(rest + told, rest + now).endswith(f"{_REPLACED}{rest}{now}")
+            assert news(rest + told, rest + now).endswith(f"{REPLACED}{rest}{now}")
     told, now = f"{_RULES}\n{_DATE}\n{_FILE}", f"{_RULES}\n{_FILE}\n{_DATE}"
-    assert news(told, now).endswith(f"{_REPLACED}{now}")
+    assert news(told, now).endswith(f"{REPLACED}{now}")
 
 
 def test_h7_a_change_of_most_of_it_is_told_as_everything() -> None:
-    assert news("Be brief.", "Be long.").endswith(f"{_REPLACED}Be long.")
+    assert news("Be brief.", "Be long.").endswith(f"{REPLACED}Be long.")
     now = f"{_DATE}\n{_FILE.format('b.py')}"
-    assert news(f"{_DATE}\n{_FILE.format('a.py')}", now).endswith(f"{_REPLACED}{now}")
+    assert news(f"{_DATE}\n{_FILE.format('a.py')}", now).endswith(f"{REPLACED}{now}")
 
 
 def test_a_context_in_units_is_whole() -> None:
@@ -137,6 +156,10 @@ _PIECES = [
     _FILE.format("b.py"),
     "<skill>\n\n1\n</skill>",
     "<skill>\n2\n</skill>",
+    "<skill>\r\n3\r\n</skill>\r",
+    "<skill>\n<skill>4</skill>\n</skill>",
+    "<spoken>\nNever write </spoken>\nit.\n</spoken>",
+    "<spoken>\n5\n</spoken>",
     "Be brief.",
     "Be kind.",
 ]
@@ -146,36 +169,8 @@ _LONG = f"<long>\n{'x' * 2_000}\n</long>"
 
 @given(_TEXTS, _TEXTS)
 def test_h7_whoever_does_what_it_is_told_knows_what_is_said_now(told: list[str], now: list[str]) -> None:
-    """A reader who knows nothing of how it was made."""
     before, after = "\n".join([_LONG, *told]), "\n".join([_LONG, *now])
-    new = news(before, after)
-    known = [*units(before)]
-    if _REPLACED in new:
-        known = [*units(new.partition(_REPLACED)[2])]
-    else:
-        for (_, said), (name, section) in pairwise([*units(new), ("", "")]):
-            known = _obeyed(known, said, name, section)
-    assert known == [*units(after)]
-
-
-def _obeyed(known: list[tuple[str, str]], said: str, name: str, section: str) -> list[tuple[str, str]]:
-    """What a reader knows after one sentence, or several that stand together, with the section that follows."""
-
-    def place(named: str, number: str | None) -> int:
-        places = [index for index, (each, _) in enumerate(known) if each == named]
-        assert number is not None or len(places) == 1
-        return places[int(number or 1) - 1]
-
-    gone = [
-        place(*found)
-        for found in re.findall(r"No longer valid: the section <(\w+)>(?: number (\d+))?\.", said)
-    ]
-    known = [unit for index, unit in enumerate(known) if index not in gone]
-    if replaced := re.search(r"This replaces the earlier section <(\w+)>(?: number (\d+))?:$", said):
-        known[place(*replaced.groups())] = (name, section)
-    elif new := re.search(r"New, behind the section <(\w+)>(?: number (\d+))?:$", said):
-        known.insert(place(*new.groups()) + 1, (name, section))
-    return known
+    assert read([*units(before)], news(before, after)) == [*units(after)]
 
 
 def test_megabytes_of_it_take_no_time() -> None:

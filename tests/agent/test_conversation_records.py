@@ -22,7 +22,7 @@ CALLS = (("dg_1", "look", "{}"),)
 def told(record: Record, *texts: str, places: dict[int, int] | None = None, turn: int = 1) -> Record:
     """User and assistant take turns."""
     messages = [(user, assistant)[index % 2](text) for index, text in enumerate(texts)]
-    return record.told(tell(messages), places or {}, b"", turn=turn)
+    return record.told(tell(messages), places or {}, turn=turn)
 
 
 def test_a_reply_grows_until_it_ends() -> None:
@@ -58,7 +58,7 @@ def test_an_answer_without_a_word_leaves_nothing() -> None:
 
 
 def test_an_answer_before_any_word_has_a_chain_too() -> None:
-    record = Record("x", SCOPE).told(tell([]), {}, b"", turn=1).said(Answer("First."))
+    record = Record("x", SCOPE).told(tell([]), {}, turn=1).said(Answer("First."))
     assert record.links == tuple(chain([Answer("First.")]))
 
 
@@ -83,7 +83,7 @@ def test_a_turn_of_several_replies_opens_where_its_first_begins() -> None:
     record = told(Record("x", SCOPE), "one").said(Answer("I look.", CALLS)).ended("complete", 0.0, ["dg_1"])
     items = (*record.items, Result("dg_1"))
     telling = structs.replace(tell([]), items=items, links=tuple(chain(items)))
-    record = record.settled(["dg_1"]).told(telling, {1: 2}, b"", turn=1)
+    record = record.settled(["dg_1"]).told(telling, {1: 2}, turn=1)
     assert (record.opening, record.replies[-1].starts) == (1, 3)
 
 
@@ -233,3 +233,8 @@ def test_identify_changes_nothing() -> None:
     bridge.identify([user("hello"), assistant("Hello!"), user("and?")])
     assert list(bridge.records) == before
     assert identify.__doc__
+
+
+def test_a_record_that_has_answered_nothing_is_at_rest() -> None:
+    record = Record("c", SCOPE)
+    assert record.at_rest() is record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.backends.agent.acp.messages import Diff
@@ -10,13 +11,19 @@ from dragoman.backends.agent.diffs import unified
 LINES = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=30)
 
 
+def _range(text: str) -> tuple[int, int]:
+    first, _, count = text[1:].partition(",")
+    return int(first), int(count or 1)
+
+
 def applied(before: list[str], diff: str) -> list[str]:
     """What the diff makes of the old lines."""
     after: list[str] = []
     place = 0
     for line in diff.splitlines():
         if line.startswith("@@"):
-            start = int(line.split()[1][1:]) - 1
+            first, count = _range(line.split()[1])
+            start = first - (count > 0)
             after += before[place:start]
             place = start
         elif line.startswith("-"):
@@ -35,6 +42,11 @@ def test_it_says_what_changes(before: list[str], after: list[str]) -> None:
     diff = unified(Diff("/a", "\n".join(before) + "\n", "\n".join(after) + "\n"), 10_000)
     old, new = ("\n".join(before) + "\n").splitlines(), ("\n".join(after) + "\n").splitlines()
     assert applied(old, diff) == new
+    headers = [line for line in diff.splitlines() if line.startswith("@@")]
+    lines = [line for line in diff.splitlines() if not line.startswith("@@")]
+    removed, added = (sum(_range(header.split()[side])[1] for header in headers) for side in (1, 2))
+    assert removed == sum(line[0] in "- " for line in lines)
+    assert added == sum(line[0] in "+ " for line in lines)
 
 
 def test_a_change_in_a_long_file_is_short() -> None:
@@ -43,7 +55,7 @@ def test_a_change_in_a_long_file_is_short() -> None:
     after[70_000] = "changed"
     diff = unified(Diff("/a", "\n".join(before), "\n".join(after)), 60)
     assert diff.splitlines() == [
-        "@@ -69998 +69998 @@",
+        "@@ -69998,7 +69998,7 @@",
         " line 69997",
         " line 69998",
         " line 69999",
@@ -63,18 +75,45 @@ def test_what_is_changed_all_over_is_not_matched() -> None:
         "\n".join(["same", *(f"new {n}" for n in range(1_500))]),
     )
     diff = unified(many, 3_010).splitlines()
-    assert (diff[0], diff[1], diff[1_501], len(diff)) == ("@@ -2 +2 @@", "-old 0", "+new 0", 3_001)
+    assert (diff[0], diff[1], diff[1_501], len(diff)) == ("@@ -2,1500 +2,1500 @@", "-old 0", "+new 0", 3_001)
     assert before != after
 
 
 def test_a_new_file_is_all_new() -> None:
-    assert unified(Diff("/a", None, "one\ntwo\n"), 60) == "@@ -1 +1 @@\n+one\n+two"
+    assert unified(Diff("/a", None, "one\ntwo\n"), 60) == "@@ -0,0 +1,2 @@\n+one\n+two"
     assert unified(Diff("/a", "same", "same"), 60) == ""
 
 
 def test_long_lines_and_many_lines_are_cut() -> None:
     diff = unified(Diff("/a", None, "x" * 500), 60).splitlines()
-    assert len(diff[1]) == 401
-    assert diff[1].endswith("…")
+    assert diff[1] == f"+{'x' * 399}… 101 more characters"
     many = unified(Diff("/a", None, "x\n" * 100), 60).splitlines()
     assert (len(many), many[-1]) == (61, "… 41 more lines")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # To a shell, the first of each is one line, and a comment.
+        ("# clean up\x0crm -rf ~\n", "# clean up\nrm -rf ~\n"),
+        ("# clean up\u2028rm -rf ~\n", "# clean up\nrm -rf ~\n"),
+        ("# clean up\rrm -rf ~\n", "# clean up\nrm -rf ~\n"),
+        ("one\ntwo\n", "one\r\ntwo\r\n"),
+        ("one", "one\n"),
+        ("", "\n"),
+    ],
+)
+def test_p9_no_change_is_out_of_sight(before: str, after: str) -> None:
+    assert unified(Diff("/a", before, after), 60)
+    assert unified(Diff("/a", after, before), 60)
+
+
+@given(st.text("ab\r\n\x0c\u2028", max_size=12), st.text("ab\r\n\x0c\u2028", max_size=12))
+def test_p9_there_is_something_to_see_wherever_something_changes(before: str, after: str) -> None:
+    assert bool(unified(Diff("/a", before, after), 1_000)) == (before != after)
+
+
+def test_p9_what_leaves_no_mark_is_shown() -> None:
+    diff = unified(Diff("/a", "if admin:\n", "if \u202eadmin\u200b:\r\n"), 60)
+    assert diff == "@@ -1 +1 @@\n-if admin:\n+if <U+202E>admin<U+200B>:␍"
+    assert "␍" not in unified(Diff("/a", "one\r\n", "two\r\n"), 60)

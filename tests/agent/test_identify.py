@@ -19,11 +19,11 @@ from dragoman.lm import (
     ToolCallPart,
     ToolResultPart,
     assistant,
-    decode_messages,
     system,
     user,
 )
-from dragoman.lm.json import encode
+from dragoman.lm.json import decode, encode
+from dragoman.lm.messages import messages_from
 from dragoman.lm.parts import CACHE_CONTROL, STATEFUL_MARKER, USAGE
 
 CACHE = DataPart(CACHE_CONTROL, b"{}")
@@ -127,7 +127,7 @@ def test_h5_a_call_without_arguments(bridge: Bridge, arguments: bytes) -> None:
     asked = assistant("I go.", ToolCallPart(call_id, "look", {}))
     bridge.remember(record, asked)
     echo = encode(asked).replace(b'"input":{}', b'"input":' + arguments)
-    messages = [user("go"), *decode_messages(b"[" + echo + b"]"), user(result(call_id))]
+    messages = [user("go"), *messages_from(decode(b"[" + echo + b"]")), user(result(call_id))]
     found = bridge.identify(messages)
     assert (found.kind, found.conversation) == ("results", record.id)
     # The same without the help of its id: what the two have in common goes up to the call.
@@ -256,6 +256,14 @@ def test_h11_without_tools_but_going_on_is_no_side_request(chat: Chat) -> None:
     assert (found.kind, found.conversation) == ("results", first.conversation)
     # Other consumers have no side requests.
     assert chat.bridge.identify([user("name it")], tools=False, consumer="http").kind == "fresh"
+
+
+def test_h11_a_front_end_that_knows_says_so(chat: Chat) -> None:
+    chat.ask("look", "I look.")
+    messages = [*chat.history, user("Three follow-up questions, please.")]
+    for said, kind in ((True, "aside"), ("yes", "prompt"), (None, "prompt")):
+        found = chat.bridge.identify(messages, consumer="http", model_options={"_aside": said})
+        assert found.kind == kind
 
 
 @pytest.mark.parametrize("tools", [True, False])
@@ -396,27 +404,38 @@ def test_h14_nobody_knows_when_it_ended_so_it_is_not_repeated(bridge: Bridge) ->
     assert chat.identify().kind == "fork"
 
 
-def test_h14_the_same_bytes_on_the_same_connection(bridge: Bridge) -> None:
+def test_h14_the_same_request_on_the_same_connection(bridge: Bridge) -> None:
     chat = Chat(bridge, keeps_markers=False)
     chat.ask("one", "First.")
     chat.history.append(user("two"))
-    bridge.respond(chat.history, "Sec", status=None, digest=b"same")
-    assert chat.identify(digest=b"same").kind == "retry"
-    assert chat.identify(digest=b"different").kind == "fork"
-    # Bytes nobody knows are not the same bytes.
+    again = bridge.respond(chat.history, "Sec", status=None)
+    assert chat.identify().kind == "retry"
+    # Something else is said beside the user, or may be called.
+    assert replace(chat, history=[system("Be brief."), *chat.history]).identify().kind == "fork"
+    assert chat.identify(tools=False).kind == "fork"
+    # What was asked before it came to rest, nobody knows.
+    bridge.records.put(bridge.record(again.conversation).at_rest())
     assert chat.identify().kind == "fork"
+
+
+def test_h14_with_a_name_of_ours_it_is_the_same_though_something_has_drifted(bridge: Bridge) -> None:
+    chat = Chat(bridge)
+    chat.ask("one", "First.")
+    chat.history.append(user("two"))
+    bridge.respond(chat.history, "Sec", status=None)
+    assert replace(chat, history=[system("It is noon."), *chat.history]).identify().kind == "retry"
 
 
 def test_h14_a_first_request_is_a_retry_only_with_the_consumers_id(bridge: Bridge) -> None:
     for consumer_id in (None, "chat"):
         chat = Chat(bridge, consumer_id=consumer_id)
         chat.history.append(user("begin anew"))
-        streaming = bridge.respond(chat.history, "Be", status=None, consumer_id=consumer_id, digest=b"same")
-        again = chat.identify(digest=b"same")
+        streaming = bridge.respond(chat.history, "Be", status=None, consumer_id=consumer_id)
+        again = chat.identify()
         assert again.kind == ("retry" if consumer_id else "fresh")
         assert again.conversation == (streaming.conversation if consumer_id else None)
     # In another chat that begins with the same words it is none.
-    assert Chat(bridge, consumer_id="another").then("begin anew").identify(digest=b"same").kind == "fresh"
+    assert Chat(bridge, consumer_id="another").then("begin anew").identify().kind == "fresh"
     # After a first answer that failed, the same words are asked anew.
     bridge.now += 60
     assert Chat(bridge, consumer_id="chat").then("begin anew").identify().kind == "retry"
@@ -997,6 +1016,22 @@ def test_p25_a_call_that_our_own_loop_has_interrupted_cancels_the_turn(chat: Cha
     found = chat.then(user(result(allowed, "yes")), user(ours), "do this instead").identify()
     assert (found.kind, found.conversation) == ("refusal", asked.conversation)
     assert [given.call_id for given in found.results] == [allowed]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        # The consumer says itself what became of it.
+        ToolResultPart("", (TextPart("The user cancelled the tool call."),), outcome="ok"),
+        ToolResultPart("", (TextPart("The user cancelled the tool call."), DataPart("image/png", b"png"))),
+        ToolResultPart("", (TextPart("seen"), TextPart("The user cancelled the tool call.", ("user",)))),
+    ],
+    ids=["by its outcome", "with a picture", "to the user"],
+)
+def test_p25_what_a_result_is_to_the_agent_it_is_to_the_turn(chat: Chat, given: ToolResultPart) -> None:
+    (call_id,) = chat.ask("look", calls=1).call_ids
+    found = chat.then(user(structs.replace(given, call_id=call_id)), "well?").identify()
+    assert (found.kind, len(found.results)) == ("results_and_prompt", 1)
 
 
 def test_p25_the_stop_text_in_a_longer_result_is_only_a_text(chat: Chat) -> None:

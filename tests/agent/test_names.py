@@ -8,13 +8,26 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.backends.agent.tokens import CONVERSATION_ID, KEY_BYTES, CallName, MarkerName, Tokens
+from dragoman.backends.agent.tokens import (
+    CONVERSATION_ID,
+    KEY_BYTES,
+    CallName,
+    MarkerName,
+    Tokens,
+    new_conversation_id,
+)
 from dragoman.lm import DataPart
 from dragoman.lm.parts import STATEFUL_MARKER
 
 TOKENS = Tokens(b"k" * KEY_BYTES)
 CONVERSATIONS = st.from_regex(CONVERSATION_ID, fullmatch=True)
 NUMBERS = st.integers(0, 999_999_999)
+
+
+def test_a_conversation_has_a_name_that_fits_into_others_and_is_its_own() -> None:
+    names = {new_conversation_id() for _ in range(100)}
+    assert len(names) == 100
+    assert all(map(CONVERSATION_ID.fullmatch, names))
 
 
 @given(CONVERSATIONS, NUMBERS)

@@ -16,7 +16,6 @@ from dragoman.backends.agent.acp.messages import (
     PlanUpdate,
     ToolActivity,
     Update,
-    UsageUpdate,
     decode_update,
 )
 from dragoman.backends.agent.narrator import Narrator, usage_part
@@ -90,7 +89,7 @@ def test_words_are_text_and_thoughts_are_thinking() -> None:
         ChunkUpdate("user", TextBlock("my own words")),
         ChunkUpdate("thought", ImageBlock("aGk=", "image/png")),
         ChunkUpdate("agent", TextBlock("")),
-        UsageUpdate(1, 2),
+        OtherUpdate("usage_update", {"used": 1, "size": 2}),
         OtherUpdate("available_commands_update", {}),
         PlanUpdate(()),
         ToolActivity("t"),

@@ -15,10 +15,11 @@ from dragoman.lm import (
     ToolCallPart,
     ToolResultPart,
     assistant,
-    decode_messages,
     system,
     user,
 )
+from dragoman.lm.json import decode
+from dragoman.lm.messages import messages_from
 from dragoman.lm.parts import CACHE_CONTROL, STATEFUL_MARKER, UNKNOWN_PART, USAGE
 
 INTERNAL = [DataPart(kind, b"{}") for kind in (CACHE_CONTROL, STATEFUL_MARKER, USAGE, UNKNOWN_PART)]
@@ -117,9 +118,8 @@ def test_two_histories(one: list[Message], other: list[Message]) -> None:
 
 @pytest.mark.parametrize("arguments", ["{}", "null"])
 def test_h5_no_arguments_are_no_arguments(arguments: str) -> None:
-    told = decode_messages(
-        f'[{{"role":"assistant","content":[{{"type":"tool_call","callId":"x","name":"n","input":{arguments}}}]}}]'
-    )
+    call = f'{{"type":"tool_call","callId":"x","name":"n","input":{arguments}}}'
+    told = messages_from(decode(f'[{{"role":"assistant","content":[{call}]}}]'))
     assert items(*told) == (Answer("", (("x", "n", "{}"),)),)
 
 

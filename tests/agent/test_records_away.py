@@ -16,7 +16,7 @@ def _telling(*texts: str) -> Telling:
 def _record(id_: str, *texts: str, consumer_id: str | None = None) -> Record:
     """One that was told all but the last, and said that."""
     *told, answer = texts
-    record = Record(id_, _SCOPE, consumer_id=consumer_id).told(_telling(*told), {}, b"", turn=1)
+    record = Record(id_, _SCOPE, consumer_id=consumer_id).told(_telling(*told), {}, turn=1)
     return record.said(Answer(answer, ())).ended("complete", 0.0)
 
 

@@ -17,6 +17,7 @@ from dragoman.lm import (
     DataPart,
     Message,
     Part,
+    Stopped,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -52,6 +53,17 @@ def entries(text: str) -> list[str]:
 
 
 # Everything that was said.
+
+
+def test_h16_that_an_answer_was_cut_short_is_told_with_it() -> None:
+    stop = Stopped("content_filter", "The agent refused to go on.").part
+    text = told(user("go"), assistant("Half of", stop), user("and?"), assistant(stop))
+    assert entries(text) == [
+        "User: go",
+        "Assistant: Half of\n  [stopped: The agent refused to go on.]",
+        "User: and?",
+        "Assistant: [stopped: The agent refused to go on.]",
+    ]
 
 
 def test_h16_a_full_replay_has_text_calls_and_results() -> None:
@@ -92,6 +104,31 @@ def test_h19_another_models_turns_are_told_like_any_others() -> None:
     ]
     named = ToolResultPart("call_9", (TextPart("seen"),), name="look")
     assert entries(told(user(named))) == ["Result of look as call_9: \n  seen"]
+
+
+def test_h16_what_a_tool_returned_is_told_whatever_it_was() -> None:
+    came = ToolResultPart(
+        "dg_1",
+        (
+            TextPart("two rows"),
+            DataPart.json({"rows": [1, 2]}),
+            PICTURE,
+            TextPart("a table of it, in colours", ("user",)),
+            DataPart("image/gif", b"gif", ("user",)),
+            DataPart(CACHE_CONTROL, b"{}"),
+        ),
+    )
+    text = told(assistant(ToolCallPart("dg_1", "look", {})), user(came), images=True)
+    assert 'Result of look as dg_1: \n  two rows\n  {"rows":[1,2]}\n  [image/png, 4 bytes]\n' in text
+    assert "colours" not in text
+    [_, picture] = transcript([user(came)], budget=100_000, images=True).blocks
+    assert isinstance(picture, ImageBlock)
+    assert picture.mime_type == "image/png"
+
+
+def test_h16_a_text_that_came_as_a_file_is_told() -> None:
+    attached = DataPart.text("name: Ada", "application/yaml")
+    assert "User: who is it?\n  name: Ada" in told(user(attached, "who is it?"))
 
 
 def test_nothing_is_no_transcript() -> None:
@@ -325,7 +362,7 @@ def test_f6_results_of_an_agent_that_is_gone() -> None:
     message = lost_results(
         [look, touch, smell, ask],
         {
-            "dg_1": Answered((TextPart("seen"), PICTURE)),
+            "dg_1": Answered((TextPart("seen"), PICTURE, TextPart("in colours", ("user",)))),
             "dg_2": Answered((TextPart("hot"),), is_error=True),
             "dg_p": Answered((TextPart(f"{GRANT_PREFIX}abc"),)),
             "dg_9": Answered((TextPart("old"),)),

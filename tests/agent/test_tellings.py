@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -20,7 +21,6 @@ from dragoman.lm import (
     ToolCallPart,
     ToolResultPart,
     assistant,
-    decode_messages,
     system,
     user,
 )
@@ -81,7 +81,7 @@ def size_told_anew(messages: tuple[Message, ...]) -> int:
 
 def retold(messages: Sequence[Message]) -> tuple[Message, ...]:
     """As they come: no two requests share an object."""
-    return decode_messages(encode(messages))
+    return msgspec.json.decode(encode(messages), type=tuple[Message, ...])
 
 
 @st.composite

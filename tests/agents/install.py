@@ -1,29 +1,24 @@
 """Puts the agents of the matrix, and the Nodes they run on, into a cache outside the clone.
 
-Everything is pinned with its hash in `pins/`. A folder of the cache is named by its pins, is made beside its place and
-moved there when it is complete: a broken installation is never found, and another version never stands in the way.
+Everything is pinned with its hash in `pins/`. The rows of the matrix run side by side: one installs, others wait for it.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+from bench.installing import made
 
 __all__ = ["Missing", "cache", "fast_agent", "node", "npm_package", "python313"]
 
 _PINS = Path(__file__).parent / "pins"
 # A slow registry is no fault; one that says nothing for this long is.
 _INSTALL_SECONDS = 600.0
-
-
 # One that the pinned uv knows, and the hash of it.
 _PYTHON = "3.13.18"
 
@@ -39,7 +34,7 @@ def cache() -> Path:
 
 def node(major: int) -> Path:
     """The folder that has `node` and `npm`."""
-    folder = _made(f"node{major}", (_PINS / f"node{major}.txt",), lambda to: _unpack_node(to, major))
+    folder = made(f"node{major}", (_PINS / f"node{major}.txt",), lambda to: _unpack_node(to, major), cache())
     return folder / "bin"
 
 
@@ -55,7 +50,7 @@ def npm_package(name: str, on: Path) -> Path:
         _run(str(on / "npm"), "ci", *options, cwd=to, env=env)
 
     files = (pins / "package.json", pins / "package-lock.json")
-    return _made(name, files, install) / "node_modules"
+    return made(name, files, install, cache()) / "node_modules"
 
 
 def fast_agent() -> Path:
@@ -67,7 +62,7 @@ def fast_agent() -> Path:
         # Its programs would name a folder that is moved; modules are all that is used.
         _pip(str(to / "venv" / "bin" / "python"), "--require-hashes", "-r", str(pins))
 
-    return _made("fast-agent", (pins,), install) / "venv" / "bin" / "python"
+    return made("fast-agent", (pins,), install, cache()) / "venv" / "bin" / "python"
 
 
 def python313() -> str:
@@ -80,7 +75,7 @@ def python313() -> str:
         test = "import ensurepip, sys; sys.exit(sys.version_info[:2] != (3, 13))"
         if subprocess.run((candidate, "-c", test), capture_output=True, check=False).returncode == 0:
             return candidate
-    fetched = _made("python313", (_PINS / "uv.txt",), _fetch_python)
+    fetched = made("python313", (_PINS / "uv.txt",), _fetch_python, cache())
     return str(next(fetched.glob("cpython-3.13.*/bin/python3.13")))
 
 
@@ -107,34 +102,6 @@ def _unpack_node(to: Path, major: int) -> None:
         starter = to / "bin" / name
         starter.unlink(missing_ok=True)
         starter.symlink_to(f"../lib/node_modules/npm/bin/{name}-cli.js")
-
-
-def _made(name: str, pins: tuple[Path, ...], make: Callable[[Path], None]) -> Path:
-    digest = hashlib.sha256(b"".join(pin.read_bytes() for pin in pins)).hexdigest()[:12]
-    place = cache() / f"{name}-{digest}"
-    if place.is_dir():
-        return place
-    with _alone(name):
-        if place.is_dir():
-            return place
-        print(f"installing {name} ...", file=sys.stderr, flush=True)
-        making = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=cache()))
-        try:
-            make(making)
-            making.rename(place)
-        except BaseException:
-            shutil.rmtree(making, ignore_errors=True)
-            raise
-    return place
-
-
-@contextmanager
-def _alone(name: str) -> Iterator[None]:
-    """One installs, others wait for it: the rows of the matrix run side by side."""
-    cache().mkdir(parents=True, exist_ok=True)
-    with (cache() / f".{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _unpack(to: Path, pins: str) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import io
 import json
 import os
 import signal
@@ -131,6 +132,11 @@ def test_nothing_is_installed_when_nobody_can_be_asked(
     assert not file.exists()
 
 
+class _Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "installed"), [("y\n", 0, "1.2.3"), ("\n", 1, None), ("no\n", 1, None)]
 )
@@ -138,12 +144,11 @@ def test_a_person_is_asked(
     answer: str, status: int, installed: str | None, home: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offer(home, "1.2.3")
-    ours, theirs = os.openpty()
-    os.write(ours, answer.encode())
-    with os.fdopen(theirs) as terminal:
-        monkeypatch.setattr("sys.stdin", terminal)
-        assert main(["agents", "add", "packaged"]) == status
-    os.close(ours)
+    screen = _Screen()
+    monkeypatch.setattr("sys.stdin", _Screen(answer))
+    monkeypatch.setattr("sys.stderr", screen)
+    assert main(["agents", "add", "packaged"]) == status
+    assert "Install it? [y/N] " in screen.getvalue()
     assert version(state) == installed
 
 
@@ -287,7 +292,7 @@ def test_nonsense_changes_nothing(
     assert main(line.split()) in (1, 2)
     shown = capsys.readouterr().err
     assert problem is None or shown == f"dragoman: {problem}\n"
-    assert shown.startswith("dragoman: ")
+    assert any(line.startswith("dragoman: ") for line in shown.splitlines())
     assert not (state / "agents").exists()
 
 

@@ -74,6 +74,31 @@ def test_nothing_is_written_outside(info: tarfile.TarInfo, tmp_path: Path) -> No
     assert not (tmp_path / "to" / "outside").exists()
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        # What is packed; and how it says that it is: with a password, in a way that nobody knows.
+        pytest.param((39, b"\xff" * 4), id="content"),
+        pytest.param((6, b"\x01"), id="password"),
+        pytest.param((8, b"\x63"), id="method"),
+    ],
+)
+def test_a_damaged_archive_is_told_as_such(damage: tuple[int, bytes], tmp_path: Path) -> None:
+    path = tmp_path / "agent.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as zipped:
+        zipped.writestr("bin/agent", "x" * 100)
+    at, wrong = damage
+    data = bytearray(path.read_bytes())
+    data[at : at + len(wrong)] = wrong
+    if at < 10:
+        # The same is said in the directory at the end.
+        at += data.index(b"PK\x01\x02") + 2
+        data[at : at + len(wrong)] = wrong
+    path.write_bytes(data)
+    with pytest.raises(InstallError, match="cannot be unpacked"):
+        install(path, tmp_path / "to")
+
+
 @pytest.mark.parametrize("command", ["../../agent.tar.gz", "/bin/sh", "./bin/other"])
 def test_a_program_outside_of_the_archive_is_none(command: str, tmp_path: Path) -> None:
     with pytest.raises(InstallError, match="in it"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from bridge.consumer import Bridge, Chat
 from dragoman.backends.agent.settings import Timing
 from dragoman.frontends.vscode.rendered import spoken
 from dragoman.lm import DataPart, LanguageModelError, Message, assistant, system, user
+from dragoman.store import ConversationStore, Database
 from fake_agent.steps import prompt
 
 _RULES = "\n".join(f"Rule {number}: {'avoid repeating existing code, ' * 4}please." for number in range(100))
@@ -144,7 +146,9 @@ async def test_h7_f8_f9_a_session_whose_first_prompt_failed_is_told_everything(
     assert len(bridge.noted("session/new")) == 1
 
 
-async def test_h7_f8_a_session_that_knows_nothing_is_not_taken_up_again(bridge: Bridge) -> None:
+async def test_h7_f8_a_session_that_may_know_nothing_is_told_everything_when_it_is_taken_up_again(
+    bridge: Bridge,
+) -> None:
     chat = bridge.chat(timing=Timing(idle=0.1), resume=True)
     chat.history += [system("Be brief."), user("My name is Ada."), assistant("Hello, Ada.")]
     with pytest.raises(LanguageModelError):
@@ -153,6 +157,40 @@ async def test_h7_f8_a_session_that_knows_nothing_is_not_taken_up_again(bridge: 
     heard = await chat.echo()
     assert len(_contexts(heard)) == 1
     assert any("Hello, Ada." in text for text in heard)
+    assert len(bridge.noted("session/resume")) == 1
+
+
+async def test_h7_f3_an_agent_that_crashed_in_its_first_turn_is_told_everything_again(bridge: Bridge) -> None:
+    """It may take its session up, and has perhaps kept nothing of it."""
+    chat = bridge.chat(resume=True)
+    chat.history += [system("Be brief."), user("My name is Ada."), assistant("Hello, Ada.")]
+    await chat.do(["say", "half of it"], ["exit", 1])
+    heard = await chat.echo()
+    assert len(_contexts(heard)) == 1
+    assert any("Hello, Ada." in text for text in heard)
+    assert len(bridge.noted("session/resume")) == 1
+    assert await chat.echo() == ["still there?"]
+
+
+async def test_h7_h21_what_a_session_was_told_before_a_restart_is_replaced(
+    bridge: Bridge, tmp_path: Path
+) -> None:
+    with Database.open(tmp_path / "state") as database:
+        bridge.store = ConversationStore(database)
+        history = [system("Be brief.")]
+        chat = bridge.chat(resume=True)
+        chat.history = history
+        await chat.say("hello")
+        await bridge.close()
+        bridge.model = None
+        chat = bridge.chat(resume=True)
+        history[0] = system("Be long.")
+        chat.history = history
+        context, words = await chat.echo()
+        assert context.partition("told you before.\n\n")[2].startswith("Be long.")
+        assert words == "still there?"
+        assert len(bridge.noted("session/resume")) == 1
+        await bridge.close()
 
 
 async def test_h7_f8_what_was_told_with_a_prompt_that_failed_is_told_again(bridge: Bridge) -> None:

@@ -78,6 +78,14 @@ async def test_b7_what_is_over_is_put_away_and_found_again(
         await bridge.close()
 
 
+async def test_f16_half_a_character_in_what_is_said_stops_nobody(bridge: Bridge, tmp_path: Path) -> None:
+    with Database.open(tmp_path / "state") as database:
+        bridge.store = ConversationStore(database)
+        assert "cut" in (await bridge.chat().say("cut \ud83d")).text
+        assert [each.title for each in bridge.store.all()] == ["cut \ufffd"]
+        await bridge.close()
+
+
 async def test_b7_without_a_store_what_is_too_much_is_forgotten(
     bridge: Bridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:

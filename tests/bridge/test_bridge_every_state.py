@@ -220,7 +220,7 @@ async def test_f2_i6_exit_during_start_is_explained_and_the_next_prompt_starts_a
     error = await _fails(chat)
     assert "exited with code 3" in error.message
     assert "no licence was found" in str(error.hint)
-    assert "Send the message again" in str(error.hint)
+    assert "Try again" in str(error.hint)
     assert "hello" in " ".join(await chat.echo())
 
 
@@ -267,13 +267,13 @@ async def test_f3_f5_f8_i6_a_failure_names_its_cause_and_the_next_step_before_an
     chat = bridge.chat()
     error = await _fails(chat, prompt(*steps))
     assert cause in error.message
-    assert "Send the message again" in str(error.hint)
+    assert "Try again" in str(error.hint)
     await chat.echo()
     answer = await chat.do(["say", "half of "], *steps)
     # In the form of the interface: what was said, then the error.
     assert answer.text.startswith("half of \n\n**Error:** ")
     assert cause in answer.text
-    assert "Send the message again" in answer.text
+    assert "Try again" in answer.text
     await chat.echo()
 
 

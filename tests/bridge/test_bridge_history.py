@@ -95,9 +95,13 @@ async def test_h14_the_identical_request_after_a_failure_gets_what_was_said_and_
     assert len(bridge.noted("session/prompt")) == 2
 
 
-async def test_h14_the_identical_request_after_a_cut_gets_what_was_said(bridge: Bridge) -> None:
+@with_and_without_markers
+async def test_h14_the_identical_request_after_a_cut_gets_what_was_said(
+    bridge: Bridge, *, markers: bool
+) -> None:
     chat = bridge.chat()
     await chat.say("hello")
+    _tell(chat, markers=markers)
     going = chat.begin(user(prompt(["say", "one "], ["hang"])))
     await going.until(lambda heard: heard.text)
     assert (await going.cancel()).text == "one "

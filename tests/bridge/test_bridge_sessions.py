@@ -1,19 +1,11 @@
-"""Sessions of an agent: logging in, mode and options, taking one up, forking one."""
-
-import asyncio
-import json
+"""Sessions of an agent: logging in, mode and options, taking one up."""
 
 import pytest
 
-from bridge.consumer import Bridge, result, soon
-from dragoman.backends.agent.acp.content import TextBlock
-from dragoman.backends.agent.acp.launch import launch
-from dragoman.backends.agent.acp.link import AgentLink, TurnEnd
-from dragoman.backends.agent.acp.messages import ChunkUpdate, FileRequest, PermissionRequest, SessionUpdate
+from bridge.consumer import Bridge, result
 from dragoman.backends.agent.settings import Timing
-from dragoman.jsonrpc import Incoming
 from dragoman.lm import LanguageModelError, system, user
-from fake_agent.steps import COMMAND, prompt
+from fake_agent.steps import prompt
 
 pytestmark = pytest.mark.long
 
@@ -223,51 +215,3 @@ async def test_t9_an_agent_that_does_not_say_so_is_not_steered(bridge: Bridge) -
     answer = await chat.begin(user(result(asked.calls[0], "seen")), user("and hurry")).end()
     assert answer.text.endswith(' the end. echo: ["and hurry"]')
     assert bridge.noted("_session/steering") == []
-
-
-class _Listener:
-    def __init__(self) -> None:
-        self.text = ""
-
-    def on_update(self, update: SessionUpdate) -> None:
-        match update.update:
-            case ChunkUpdate(role="agent", content=TextBlock(text=text)):
-                self.text += text
-
-    def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
-        raise AssertionError(request, incoming)
-
-    def on_file(self, request: FileRequest, incoming: Incoming) -> None:
-        raise AssertionError(request, incoming)
-
-
-async def _say_hello(link: AgentLink, session: str) -> None:
-    ended: asyncio.Future[TurnEnd] = asyncio.get_running_loop().create_future()
-    link.prompt(session, (TextBlock("hello"),), ended.set_result)
-    await soon(ended)
-
-
-async def test_a_session_is_forked_with_all_that_it_knows(bridge: Bridge) -> None:
-    from acp import schema  # noqa: PLC0415 - takes a second, and only this test needs it
-
-    folder = (str(bridge.folder),)
-    arguments = json.dumps({"folder": folder[0], "fork": True})
-    agent = await launch("Fake", (*COMMAND, arguments), {}, folder[0], lambda: None)
-    try:
-        link = agent.link
-        info = await soon(link.initialize())
-        assert info.agent_capabilities.session_capabilities.fork is not None
-        first, second = _Listener(), _Listener()
-        created = await soon(link.new_session(folder, (), first))
-        await _say_hello(link, created.session_id)
-        forked = await soon(link.fork_session(created.session_id, folder, (), second))
-        await _say_hello(link, forked.session_id)
-        # Each was heard by its own listener, and what the first was told, the second knows.
-        assert first.text == second.text == 'echo: ["hello"]'
-        told = [(bridge.folder / each.session_id).read_text() for each in (created, forked)]
-        assert [text.count("hello") for text in told] == [1, 2]
-        [sent] = bridge.noted("session/fork")
-        read = schema.ForkSessionRequest.model_validate(sent)
-        assert json.loads(read.model_dump_json(by_alias=True, exclude_unset=True)) == sent
-    finally:
-        await soon(agent.stop())

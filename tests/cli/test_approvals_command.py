@@ -88,10 +88,11 @@ def test_what_does_not_exist_cannot_be_taken_back_but_the_rest_is(
     state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["approvals", "revoke", "77", "2", "s1"]) == 1
-    assert capsys.readouterr().out.splitlines() == [
-        "There is no approval 77.",
-        "Approval 2 is taken back.",
-        "There is no approval s1.",
+    shown = capsys.readouterr()
+    assert shown.out == "Approval 2 is taken back.\n"
+    assert shown.err.splitlines() == [
+        "dragoman: There is no approval 77. `dragoman approvals` lists them.",
+        "dragoman: There is no approval s1. `dragoman approvals` lists them.",
     ]
     assert _kept(state) == ["run_command", "write_file"]
 

@@ -4,6 +4,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from dragoman.cli import main
 from dragoman.cli.commands import COMMANDS
 from dragoman.cli.shells.words import typed
+from dragoman.store import ApprovalStore, ConversationStore, Database, StoredConversation
 
 _LIMIT = 60
 _SHELLS = ("bash", "zsh", "fish")
@@ -37,9 +39,11 @@ def _script(shell: str, capsys: pytest.CaptureFixture[str]) -> Path:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
-def test_bash_completes_what_the_parsers_know(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bash_completes_what_the_parsers_know(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _script("bash", capsys)
     Path("dragoman.toml").write_text('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
+    with Database.open(home / ".local/state/dragoman") as database:
+        ApprovalStore(database).add("run_command", "make", None, datetime.now(UTC))
     expected = {
         "dragoman ch": "chat check",
         "dragoman --log-level info ser": "serve",
@@ -56,6 +60,8 @@ def test_bash_completes_what_the_parsers_know(capsys: pytest.CaptureFixture[str]
         "dragoman demo-agent --pace ''": "natural fast instant",
         "dragoman agents re": "remove",
         "dragoman agents add claude-": "claude-node20",
+        "dragoman approvals revoke ''": "1",
+        "dragoman conversations show ''": "",
         "dragoman serve --reasoning-events =": "spec openai",
         "dragoman completion ''": "bash zsh fish",
     }
@@ -97,6 +103,24 @@ def test_the_names_that_a_script_asks_for(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr() == ("tape\ndemo\n", "")
     assert main(["completion", "agents"]) == 0
     assert capsys.readouterr().out.splitlines()[:2] == ["demo", "claude"]
+
+
+def test_the_ids_that_a_script_asks_for(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = home / ".local/state/dragoman"
+    assert main(["completion", "approvals"]) == 0
+    assert main(["completion", "conversations"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert not folder.exists()
+    when = datetime.now(UTC)
+    with Database.open(folder) as database:
+        ApprovalStore(database).add("run_command", "make", None, when)
+        ConversationStore(database).save(StoredConversation("abc", "demo", "", "/", "", when, b""))
+    assert main(["completion", "approvals"]) == 0
+    assert main(["completion", "conversations"]) == 0
+    assert capsys.readouterr() == ("1\nabc\n", "")
+    (folder / "dragoman.db").write_text("no database")
+    assert main(["completion", "approvals"]) == 1
+    assert capsys.readouterr().err.startswith("dragoman: ")
 
 
 @pytest.mark.parametrize(

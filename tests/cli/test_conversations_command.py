@@ -66,8 +66,10 @@ def test_one_is_shown_line_by_line_and_nothing_in_it_acts_on_the_terminal(
 ) -> None:
     assert main(["conversations", "show", _ID]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == [
-        "  user: Hello\\n\\x1b[2Jworld",
-        '  assistant: Let me look. [called read_file {"path":"a"}]',
+        "  user: Hello",
+        "    \\x1b[2Jworld",
+        "  assistant: Let me look.",
+        '    [called read_file {"path":"a"}]',
         "  result: dg_1",
     ]
 
@@ -75,17 +77,17 @@ def test_one_is_shown_line_by_line_and_nothing_in_it_acts_on_the_terminal(
 @pytest.mark.usefixtures("state")
 def test_what_cannot_be_read_and_what_is_not_there_fail(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conversations", "show", "broken", "none"]) == 1
-    shown = capsys.readouterr().out
-    assert "It cannot be read" in shown
-    assert "There is no conversation none." in shown
+    broken, none = capsys.readouterr().err.splitlines()
+    assert broken.startswith("dragoman: Conversation broken cannot be read: ")
+    assert none == "dragoman: There is no conversation none. `dragoman conversations` lists them."
 
 
 def test_one_is_deleted(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conversations", "delete", _ID, _ID]) == 1
-    assert capsys.readouterr().out.splitlines() == [
-        f"Conversation {_ID} is deleted.",
-        f"There is no conversation {_ID}.",
-    ]
+    assert capsys.readouterr() == (
+        f"Conversation {_ID} is deleted.\n",
+        f"dragoman: There is no conversation {_ID}. `dragoman conversations` lists them.\n",
+    )
     with Database.open(state) as database:
         assert [each.id for each in ConversationStore(database).all()] == ["broken"]
 
@@ -103,7 +105,7 @@ def test_one_that_is_under_way_is_not_deleted(
         store.save(StoredConversation("busy", "agent", "", "/folder", own(), _WHEN, b"", leased_until))
         assert main(["conversations", "delete", "busy"]) == (0 if is_deleted else 1)
         assert (store.find("busy") is None) == is_deleted
-    assert (f"is under way in process {os.getpid()}" in capsys.readouterr().out) != is_deleted
+    assert (f"is under way in process {os.getpid()}" in capsys.readouterr().err) != is_deleted
 
 
 def test_without_any_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:

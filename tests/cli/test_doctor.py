@@ -31,7 +31,8 @@ def test_a_fresh_installation_is_fine(home: Path, capsys: pytest.CaptureFixture[
     version = ".".join(map(str, sys.version_info[:3]))
     assert f"Python {version} ({sys.executable})" in found
     assert found["no configuration file: everything as it comes"] == (
-        f"ok\n→ Write one to {home}/.config/dragoman/dragoman.toml for models of your own."
+        "ok\n→ For an agent that is known: dragoman agents"
+        f"\n→ For any other, or an endpoint: write {home}/.config/dragoman/dragoman.toml"
     )
     assert any(what.startswith("model demo (kind acp): ") for what in found)
 

@@ -127,6 +127,19 @@ def test_secrets_are_taken_out_of_messages_arguments_and_tracebacks(
     assert lines[1].endswith("test: [redacted]")
 
 
+def test_a_secret_of_several_lines_is_taken_out_however_it_is_written(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    key = "-----BEGIN KEY-----\nMIIE\\'vQ\x1b\n-----END KEY-----\n"
+    with logging_to(None, "debug") as redaction:
+        redaction.add([key])
+        _log.warning("key %s in %s", key, {"key": key})
+        _fail(key)
+    shown = capsys.readouterr().err
+    assert "MIIE" not in shown
+    assert shown.count("[redacted]") == 3
+
+
 def test_a_value_too_short_to_be_a_secret_stays() -> None:
     redaction = Redaction()
     redaction.add(["", "1", "true"])

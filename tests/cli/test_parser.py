@@ -39,6 +39,14 @@ def test_help_names_every_command_and_the_exit_codes(capsys: pytest.CaptureFixtu
     assert "0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted" in shown
 
 
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_may_be_a_word(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*name.split(), "--help"]) == 0
+    expected = capsys.readouterr()
+    assert main(["help", *name.split()]) == 0
+    assert capsys.readouterr() == expected
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_of_a_command_has_examples_and_fits_the_screen(
     name: str, capsys: pytest.CaptureFixture[str]
@@ -48,6 +56,8 @@ def test_help_of_a_command_has_examples_and_fits_the_screen(
     headings = ["examples:", "environment:", "exit status:"]
     assert [line for line in shown.splitlines() if line in headings] == headings
     assert "global options:" in shown
+    assert shown.startswith(f"usage: dragoman {name} ")
+    assert shown.partition("\n")[0].endswith(" [options]")
     assert f"examples:\n  dragoman {name}" in shown
     assert max(map(len, shown.splitlines())) <= 80
 
@@ -70,7 +80,7 @@ def test_help_fits_any_terminal_and_keeps_its_words(
     shown = capsys.readouterr().out
     # What cannot be broken may stand out: an option with its value, the name of a file.
     wide = [line for line in shown.splitlines() if len(line) > min(columns, 80) and " " in line.strip()]
-    assert [line for line in wide if not line.lstrip().startswith(("-", "[", "usage:"))] == []
+    assert [line for line in wide if not line.lstrip().startswith(("-", "["))] == []
     assert "dragoman agents list --refresh registry.json" in " ".join(shown.split())
 
 
@@ -88,6 +98,7 @@ def test_layout_keeps_lists_and_fills_paragraphs() -> None:
         ("chta", 'unknown command "chta". Did you mean "chat"?\nTry: dragoman --help'),
         ("--config x.toml docter", 'unknown command "docter". Did you mean "doctor"?\nTry: dragoman --help'),
         ("xyzzy", 'unknown command "xyzzy".\nTry: dragoman --help'),
+        ("help agnets", 'unknown command "agnets". Did you mean "agents"?\nTry: dragoman --help'),
         ("--confg x chat", 'unknown option --confg. Did you mean "--config"?\nTry: dragoman --help'),
         ("chat --jsno", 'unknown option --jsno. Did you mean "--json"?\nTry: dragoman chat --help'),
         (

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from terminal_screen import Terminal
+
 # Longer than anything here takes on a machine that is busy; nothing waits for it.
 _LIMIT = 60
 
@@ -73,19 +75,86 @@ def test_a_reader_that_has_had_enough_is_no_reason_to_complain() -> None:
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-def test_output_that_is_closed_is_no_reason_either() -> None:
-    program = [sys.executable, "-m", "dragoman"]
-    done = subprocess.run(
-        ["sh", "-c", '"$@" >&-', "sh", *program], stderr=subprocess.PIPE, timeout=_LIMIT, check=False
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("line", ["--help", "doctor", "agents", "chat -p hello", "chat -p hello --json"])
+@pytest.mark.usefixtures("tape")
+def test_output_for_which_there_is_no_room_is_told(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "dragoman", *line.split()],
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=_LIMIT,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "dragoman: standard output cannot be written: No space left on device. What it has so far is not complete.\n",
     )
-    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("line", "closed", "status", "told"),
+    [
+        ("", ">&-", 0, ""),
+        ("chat -p hello", "<&-", 0, ""),
+        ("chat -p hello", "<&- >&-", 0, ""),
+        ("doctor", "2>&-", 0, ""),
+        ("chat", "<&-", 2, "dragoman: There is no terminal to type at"),
+    ],
+)
+@pytest.mark.usefixtures("tape")
+def test_what_is_closed_is_no_reason_either(line: str, closed: str, status: int, told: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-m", "dragoman", *line.split()],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=_LIMIT,
+        check=False,
+    )
+    assert done.returncode == status
+    assert done.stderr.startswith(told)
+    assert bool(done.stderr) == bool(told)
+
+
+def test_a_folder_that_is_gone_is_told() -> None:
+    folder = Path("gone")
+    folder.mkdir()
+    done = subprocess.run(
+        [
+            "sh",
+            "-c",
+            'cd gone && rmdir ../gone && "$@"',
+            "sh",
+            sys.executable,
+            "-m",
+            "dragoman",
+            "chat",
+            "-p",
+            "hi",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT,
+        check=False,
+        env={**os.environ, "PYTHONSAFEPATH": "1"},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (
+        1,
+        "",
+        "dragoman: the folder you are in is no longer there. Go to another one.\n",
+    )
 
 
 def test_characters_that_the_terminal_cannot_show_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     done = _run("doctor")
     assert done.returncode == 0
-    assert "      ? Write one to" in done.stdout
+    assert "      ? For an agent" in done.stdout
 
 
 def test_an_interrupt_ends_quietly_with_130() -> None:
@@ -102,7 +171,16 @@ def test_an_interrupt_ends_quietly_with_130() -> None:
         assert any("model silent" in line for line in process.stdout)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=_LIMIT)
-    assert (process.returncode, errors) == (130, "")
+    assert (process.returncode, errors.removeprefix("asking silent …\n")) == (130, "")
+
+
+@pytest.mark.parametrize("command", ["vscode", "demo-agent"])
+def test_whoever_starts_by_hand_what_is_for_a_program_is_told(command: str, home: Path) -> None:
+    with Terminal("-m", "dragoman", command, cwd=home) as terminal:
+        terminal.wait_for("Ctrl-D ends it")
+        terminal.type("\x04")
+        assert terminal.wait_end() == 0
+        assert "dragoman chat" in terminal.text
 
 
 # The program, interrupted by itself when a module is about to be loaded.

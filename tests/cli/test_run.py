@@ -1,5 +1,6 @@
 """Whatever a command does, a user sees sentences and an exit status."""
 
+import errno
 import logging
 import os
 import signal
@@ -15,6 +16,8 @@ from dragoman.frontends.terminal import ChatOptions
 from dragoman.lm import LanguageModelError
 from dragoman.tools.declaration import DeclarationError
 from dragoman.tools.registry import RegistryError
+
+_ADDED = "`dragoman agents add claude` installs the agent of that name, and makes it a model."
 
 Starts = Callable[[Callable[[ChatOptions], int]], None]
 
@@ -88,6 +91,10 @@ def test_demo_is_the_built_in_one_whatever_the_configuration_says(starts: Starts
         ("chat dmeo", 'dragoman: There is no model "dmeo". Did you mean "demo"?\n'),
         ("check dmeo", 'dragoman: There is no model "dmeo". Did you mean "demo"?\n'),
         (
+            "chat cluade",
+            f'dragoman: There is no model "cluade". Did you mean "claude"? {_ADDED}\n',
+        ),
+        (
             "chat --config none.toml",
             "none.toml: the configuration cannot be read: No such file or directory.\n",
         ),
@@ -103,8 +110,9 @@ def test_a_name_like_no_other_is_told_how_to_add_a_model(
 ) -> None:
     assert main(["chat", "xyzzy"]) == 2
     assert capsys.readouterr().err == (
-        'dragoman: There is no model "xyzzy". Configured: "demo". To add one, put [models.NAME] with kind = "acp" '
-        f"and the command of an agent into {home}/.config/dragoman/dragoman.toml.\n"
+        'dragoman: There is no model "xyzzy". Configured: "demo". To add one: `dragoman agents` lists those that are '
+        'known; for any other agent put [models.NAME] with kind = "acp" and its command into '
+        f"{home}/.config/dragoman/dragoman.toml.\n"
     )
     Path("dragoman.toml").write_text("")
     assert main(["chat", "xyzzy"]) == 2
@@ -187,6 +195,14 @@ def test_a_pipe_that_broke_inside_is_not_taken_for_our_output(
     starts(_raises(BrokenPipeError(32, "Broken pipe")))
     assert main(["chat"]) == 1
     assert "this should not have happened: BrokenPipeError" in capfd.readouterr().err
+
+
+def test_that_there_is_no_room_is_nobodys_mistake(starts: Starts, capsys: pytest.CaptureFixture[str]) -> None:
+    starts(_raises(OSError(errno.ENOSPC, "No space left on device", "kept.json")))
+    assert main(["chat"]) == 1
+    assert capsys.readouterr().err == (
+        "dragoman: kept.json could not be written: No space left on device. Make room for it.\n"
+    )
 
 
 # One writes when it ends, the other line by line.

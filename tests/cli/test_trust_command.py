@@ -109,6 +109,9 @@ def test_a_person_looks_and_decides(typed: Callable[[str], io.StringIO]) -> None
     screen = typed("no\n")
     assert main(["trust"]) == 1
     assert screen.getvalue() == f"{_TOLD}Agree to this? [y/N] Nothing was agreed to.\n"
+    screen = typed("")
+    assert main(["trust"]) == 1
+    assert screen.getvalue() == f"{_TOLD}Agree to this? [y/N] \nNothing was agreed to.\n", "after Ctrl-D"
     typed("yes\n")
     assert main(["trust"]) == 0
 

@@ -224,3 +224,15 @@ async def test_it_starts_without_what_takes_long_to_import() -> None:
     )
     imported, _ = await soon(process.communicate())
     assert not {"mcp", "acp", "httpx2", "jsonschema", "rich", "uvicorn"} & set(imported.decode().split())
+
+
+@pytest.mark.long
+async def test_the_doctor_has_nothing_to_say_against_it(tmp_path: Path) -> None:
+    command = (sys.executable, "-m", "dragoman", "doctor", "demo", "--state-dir", str(tmp_path))
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, cwd=tmp_path
+    )
+    told, _ = await soon(process.communicate())
+    _, _, examined = told.decode().partition("model demo")
+    assert "it asks before it acts, and takes no for an answer" in examined
+    assert not re.findall(r"^(?:warn|fail) .*", examined, re.MULTILINE)

@@ -11,6 +11,7 @@ from demo_agent.harness import Editor, in_this_process, soon, text
 from dragoman.demo.agent.server import AgentServer
 from dragoman.demo.agent.store import Kept, SessionStore, new_id
 from dragoman.jsonrpc import RemoteError
+from dragoman.lm import user
 
 
 async def _refused(editor: Editor, method: str, **params: object) -> RemoteError:
@@ -295,3 +296,13 @@ async def test_whatever_is_under_way_ends_when_the_client_is_gone(tmp_path: Path
     kept = SessionStore(tmp_path / "sessions").load(other)
     assert kept is not None
     assert [result.outcome for result in kept.messages[-1].results] == ["interrupted"]
+
+
+def test_half_a_character_costs_a_session_that_half_and_not_its_future(tmp_path: Path) -> None:
+    """A client may cut what it sends in the middle of an emoji."""
+    kept = Kept(id=new_id(), mode="default", pace="instant", messages=(user("half \ud83d"),))
+    store = SessionStore(tmp_path)
+    store.save(kept)
+    loaded = store.load(kept.id)
+    assert loaded is not None
+    assert loaded.messages == (user("half \ufffd"),)

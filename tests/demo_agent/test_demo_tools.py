@@ -337,6 +337,32 @@ async def test_a_tool_is_called_when_it_is_asked_for_by_name(
     assert "There is no tool `juggle`" in await editor.say(session, "Please call the tool juggle.")
 
 
+async def test_a_tool_and_a_command_are_asked_for_at_once_and_come_one_after_the_other(
+    editor: Editor, folder: Path, server: ToolServer
+) -> None:
+    """As `dragoman doctor` asks every agent."""
+    bridge = _bridge(server)
+    session = await editor.start(folder, _address(bridge))
+    words = "Call the tool look_up with the word ping. Then run the shell command `echo done > out.txt`."
+    answering = asyncio.ensure_future(editor.say(session, words))
+    call = await _called(bridge, "pong")
+    assert (call.name, call.arguments) == ("look_up", {"word": "ping"})
+    said = await answering
+    assert said.index("pong") < said.index("With your permission") < said.index("Exit code 0")
+    assert (folder / "out.txt").read_text() == "done\n"
+
+
+async def test_after_a_refusal_nothing_else_is_begun(
+    editor: Editor, folder: Path, server: ToolServer
+) -> None:
+    bridge = _bridge(server)
+    session = await editor.start(folder, _address(bridge))
+    editor.decide = lambda permission: permission.choose("reject_once")
+    said = await editor.say(session, "Run `touch out.txt`, then use the tool look_up.")
+    assert "You refused. I did not run `touch out.txt`." in said
+    assert not (folder / "out.txt").exists()
+
+
 async def test_a_long_file_is_not_given_back_whole(editor: Editor, folder: Path, server: ToolServer) -> None:
     bridge = _bridge(server)
     session = await editor.start(folder, _address(bridge))

@@ -16,7 +16,6 @@ one argument is a JSON object of options:
     login           the one that it wants, before it opens a session
     slow            its sessions are open when that gate is
     steers          whether it takes words in mid-turn: true, or the outcome that it answers instead
-    fork            whether it can fork sessions
     state           {…}: what it says of the modes and options of a session that it opens
 """
 
@@ -124,7 +123,7 @@ class Agent:
         elif incoming.method == "session/prompt":
             session = self.sessions[params["sessionId"]]
             session.turn = self.spawn(self.take_turn(session, params["prompt"], incoming))
-        elif incoming.method in ("session/new", "session/load", "session/resume", "session/fork"):
+        elif incoming.method in ("session/new", "session/load", "session/resume"):
             self.spawn(self.open(incoming, params))
         elif incoming.method == "_session/steering":
             self.steer(incoming, params)
@@ -151,7 +150,7 @@ class Agent:
                 os._exit(3)
             case "hang":
                 return
-        can: dict[str, object] = {name: {} for name in ("resume", "close", "fork") if self.options.get(name)}
+        can: dict[str, object] = {name: {} for name in ("resume", "close") if self.options.get(name)}
         incoming.reply(
             {
                 "protocolVersion": 1,
@@ -173,10 +172,6 @@ class Agent:
         if "slow" in self.options:
             await self.gate(None, self.options["slow"])
         self.made += 1
-        if incoming.method == "session/fork":
-            known = (self.folder / params.pop("sessionId")).read_text()
-            params["sessionId"] = f"s{os.getpid()}-{self.made}"
-            (self.folder / params["sessionId"]).write_text(known)
         name = params.get("sessionId") or f"s{os.getpid()}-{self.made}"
         told = self.folder / name
         if incoming.method != "session/new" and not told.exists():
@@ -190,7 +185,7 @@ class Agent:
         lists = self.options.get("lists", "all")
         if lists == "all" or (lists == "second" and self.made == 2):
             await self.connect(session, params["mcpServers"])
-        named = {"sessionId": name} if incoming.method in ("session/new", "session/fork") else {}
+        named = {"sessionId": name} if incoming.method == "session/new" else {}
         incoming.reply({**named, **self.options.get("state", {})})
 
     async def connect(self, session: Session, servers: list[dict[str, Any]]) -> None:

@@ -1,17 +1,28 @@
 """What the fuzzers have found, each as the smallest case of it."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from dragoman.agents.catalogue import REFRESHED, CatalogueError, catalogue, read_registry, shipped
+from dragoman.agents.installed import InstalledAgents
+from dragoman.backends.agent.acp.messages import ReadTextFile
+from dragoman.backends.agent.changes import read_text
 from dragoman.backends.agent.saving import SavedError, load_conversation
 from dragoman.backends.responses.retries import retry_after_seconds
 from dragoman.frontends.http.errors import ApiError
 from dragoman.frontends.http.gate import Gate
 from dragoman.jsonrpc.messages import Malformed, parse
 from dragoman.jsonrpc.text import Decoder, encode
+from dragoman.lm import JsonObject
+from dragoman.logs import Redaction
+from dragoman.process import Ledger
+from dragoman.tools.builtin.page import page_text
+from dragoman.tools.schema import SchemaError, check_schema
 from dragoman.tools.urls import Url, UrlError
+from dragoman.traces.cleaning import Cleaning
 from dragoman.traces.frames import TraceError, parse_trace
 from fuzz.targets import TARGETS
 
@@ -48,6 +59,32 @@ def test_a_stored_conversation_that_is_damaged_is_told_as_such(content: bytes) -
         load_conversation(content)
 
 
+@pytest.mark.parametrize("data", [b'{"version":"\xff"}', b'{"version":"1","x":' + _nested(3_000) + b"}"])
+def test_a_registry_that_cannot_be_read_is_told_as_such(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(CatalogueError):
+        read_registry(data, "registry.json")
+    (tmp_path / REFRESHED).write_bytes(data)
+    assert catalogue(tmp_path) == shipped()
+
+
+def test_an_agent_that_cannot_be_read_does_not_spoil_the_others() -> None:
+    good = b'{"id":"a","name":"A","version":"1.0.0","description":""}'
+    data = b'{"version":"1","agents":[{"id":"\xff"},' + good + b"]}"
+    assert [entry.id for entry in read_registry(data, "registry.json")] == ["a"]
+
+
+@pytest.mark.parametrize("data", [b'{"command":["\xff"]}', b'{"x":' + _nested(3_000) + b"}"])
+def test_a_small_file_that_is_spoilt_counts_as_none(tmp_path: Path, data: bytes) -> None:
+    version = tmp_path / "agents" / "goose" / "1.0.0"
+    version.mkdir(parents=True)
+    (version.parent / "current").symlink_to(version.name)
+    (version / "installation.json").write_bytes(data)
+    assert InstalledAgents(tmp_path).all() == {}
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "7.json").write_bytes(data)
+    assert Ledger(tmp_path / "run").entries() == []
+
+
 def test_a_trace_that_is_nested_too_deeply_is_no_trace() -> None:
     with pytest.raises(TraceError):
         parse_trace(b'{"message":' + _nested(3_000) + b"}\n")
@@ -63,6 +100,28 @@ def test_an_origin_that_is_no_address_is_a_foreign_one(origin: str) -> None:
 def test_a_query_that_is_no_text_is_no_accident() -> None:
     with TARGETS["http_requests"]() as check:
         check(b"GET /v1/nothing?\x97\nhost: localhost\n\n")
+
+
+@pytest.mark.parametrize("schema", [{"$schema": "http://["}, {"$id": "http://[", "$ref": "#/a"}])
+def test_a_schema_whose_address_is_none_is_no_schema(schema: JsonObject) -> None:
+    with pytest.raises(SchemaError):
+        check_schema(schema)
+
+
+def test_a_file_is_read_however_many_lines_are_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one\ntwo\n")
+    asked = ReadTextFile("s", str(tmp_path / "a"), line=2, limit=2**64)
+    assert read_text((str(tmp_path),), asked) == "two\n"
+
+
+def test_a_message_with_an_address_that_is_none_is_cleaned() -> None:
+    servers = [{"url": "http://[/0123456789abcdef", "headers": [{"name": "A", "value": "Bearer 123456"}]}]
+    cleaned = Cleaning(Redaction()).message({"params": {"mcpServers": servers}})
+    assert "0123456789abcdef" not in str(cleaned)
+
+
+def test_a_page_with_a_section_that_is_none_is_read() -> None:
+    assert page_text("<p>one <![odd[ x]]> two <![<", "https://example.com/") == "one  two <![<"
 
 
 def test_an_address_is_as_long_as_it_is_when_it_is_fetched() -> None:

@@ -1,15 +1,20 @@
 """Each reader of what others wrote, for a moment. `make fuzz` goes on from here for as long as it is let."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from fuzz.targets import TARGETS, Check
+from dragoman.backends.agent.saving import load_conversation
+from dragoman.loop.state import load as load_run
+from dragoman.traces.frames import parse_trace
+from fuzz.check import Check
+from fuzz.targets import TARGETS
 
 _CORPUS = Path(__file__).with_name("corpus")
 # Those that go through a socket or a disk.
-_SLOW = {"tool_server_bodies": 10, "stored_rows": 30}
+_SLOW = {"tool_server_bodies": 10, "tool_server_requests": 10, "stored_rows": 30, "streamed_markdown": 20}
 _EXAMPLES = 40
 # What readers trip over: nesting, numbers and characters that are none, ends of lines and of quotes.
 _TOKENS = (
@@ -49,6 +54,18 @@ def _changed(draw: st.DrawFn, seeds: tuple[bytes, ...]) -> bytes:
 def test_every_target_has_a_corpus_and_every_corpus_a_target() -> None:
     assert {path.name for path in _CORPUS.iterdir()} == set(TARGETS)
     assert all(_seeds(name) for name in TARGETS)
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [("stored_conversations", load_conversation), ("saved_runs", load_run), ("traces", parse_trace)],
+)
+def test_what_we_write_ourselves_is_searched_from_something_that_is_read(
+    name: str, read: Callable[[bytes], object]
+) -> None:
+    """A form that has changed would be refused at its first byte, and nothing behind it ever looked at."""
+    for seed in _seeds(name):
+        assert read(seed)
 
 
 @pytest.mark.parametrize("name", TARGETS)

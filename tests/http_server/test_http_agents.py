@@ -121,6 +121,31 @@ async def test_r9_an_agents_stop_reasons_reach_the_client(
     assert (chat["choices"][0]["message"]["refusal"] is None) == (stop != "refusal")
 
 
+@pytest.mark.parametrize("names", ["kept", "dropped"])
+async def test_r9_r10_a_refusal_that_comes_back_is_no_word_of_the_answer(agent: Site, names: str) -> None:
+    steps = prompt(["say", "so far"], ["stop", "refusal"])
+    asked = {"role": "user", "content": steps}
+    after = {"role": "user", "content": prompt(["say", "two"])}
+    first = await agent.create(input=steps)
+    output = [
+        {name: value for name, value in item.items() if names == "kept" or name != "id"}
+        for item in first.response["output"]
+    ]
+    second = await agent.create(input=[asked, *output, after])
+    assert (_place(second)[0], _place(second)[2]) == (_place(first)[0], "kind=prompt")
+    assert _said(second.response) == "two"
+
+
+async def test_r9_r10_a_refusal_that_comes_back_in_the_older_dialect(agent: Site) -> None:
+    asked = {"role": "user", "content": prompt(["say", "so far"], ["stop", "refusal"])}
+    after = {"role": "user", "content": prompt(["say", "two"])}
+    first = await agent.post("/v1/chat/completions", {"model": "m", "messages": [asked]})
+    message = first.json["choices"][0]["message"]
+    assert message["refusal"]
+    second = await agent.post("/v1/chat/completions", {"model": "m", "messages": [asked, message, after]})
+    assert (_place(second)[0], _place(second)[2]) == (_place(first)[0], "kind=prompt")
+
+
 async def test_r10_a_permission_is_a_function_call_for_a_client_that_offers_one(agent: Site) -> None:
     asked = (await agent.create(input=prompt(_RUN), tools=[_EXECUTE])).response
     (call,) = [item for item in asked["output"] if item["type"] == "function_call"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -125,13 +126,27 @@ async def test_models_are_listed_as_our_own_client_reads_them(site: _Make) -> No
     )
 
 
+@pytest.mark.parametrize("keys", [(), (KEY,)])
+async def test_whoever_opens_the_address_in_a_browser_is_told_what_it_is(
+    site: _Make, keys: tuple[str, ...]
+) -> None:
+    made = site("Yes.", keys=keys)
+    page = await made.get("/", accept="text/html")
+    assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    links = re.findall(r'href="([^"]*)"', page.writes[0].decode())
+    assert {"/v1/models", "/openapi.json"} <= set(links)
+    for link in links:
+        assert (await made.get(link, authorization=f"Bearer {KEY}")).status == 200
+
+
 async def test_metrics_have_labels_that_no_client_can_add_to(site: _Make) -> None:
     made = site("Yes.")
-    for path in ("/v1/responses/a", "/v1/responses/b", "/x/1", "/x/2"):
+    for path in ("/v1/responses/a", "/v1/responses/b", "/v1/models/made-up", "/x/1", "/x/2"):
         await made.get(path)
     await made.create(input="x", model="made-up")
     text = (await made.get("/metrics")).writes[0].decode()
     assert 'route="/v1/responses/{id}",status="404"} 2' in text
+    assert 'route="/v1/models/{id}",status="404"} 1' in text
     assert 'route="other",status="404"} 2' in text
     assert "made-up" not in text
 

@@ -8,7 +8,6 @@ import json
 import os
 import pty
 import socket
-import stat
 import subprocess
 import sys
 import threading
@@ -23,13 +22,10 @@ import pytest
 from dragoman.jsonrpc import (
     ConnectionClosed,
     Peer,
-    PeerOptions,
     connect,
     connect_files,
     connect_socket,
     connect_stdio,
-    connect_unix,
-    serve_unix,
     stream,
 )
 from jsonrpc.recording import DEADLINE_SECONDS, Recorder
@@ -328,39 +324,6 @@ async def test_files_are_closed_when_connecting_fails(monkeypatch: pytest.Monkey
     assert writer.closed
     assert receiver.events == []
     await asyncio.sleep(0)
-
-
-async def test_a_unix_socket_serves_many_and_only_its_owner(tmp_path: Path) -> None:
-    path = tmp_path / "socket"
-    accepted: list[Recorder] = []
-
-    def accept() -> Recorder:
-        accepted.append(Recorder(answer=True))
-        return accepted[-1]
-
-    server = await serve_unix(accept, path, PeerOptions(answers_malformed=True))
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    clients = [await connect_unix(Recorder(), path) for _ in range(2)]
-    assert [await client.request("a") for client in clients] == [b'{"echo":"a"}'] * 2
-    assert len(accepted) == 2
-    await closed(*clients)
-    for receiver in accepted:
-        await receiver.until_count("closed", 1)
-    with pytest.raises(OSError, match="in use"):
-        await serve_unix(accept, path)
-    server.close()
-    await server.wait_closed()
-    with pytest.raises(OSError, match=r"refused|No such"):
-        await connect_unix(Recorder(), path)
-
-
-async def test_listening_that_fails_leaves_no_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(*_: object, **__: object) -> None:
-        raise OSError("no")
-
-    monkeypatch.setattr(asyncio.get_running_loop(), "create_unix_server", fail)
-    with pytest.raises(OSError, match="no"):
-        await serve_unix(Recorder, tmp_path / "socket")
 
 
 async def test_without_a_standard_output_there_is_nobody_to_talk_to(monkeypatch: pytest.MonkeyPatch) -> None:

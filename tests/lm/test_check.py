@@ -27,7 +27,7 @@ from dragoman.lm import (
 )
 from dragoman.lm.check import Report, Row, check, render
 from dragoman.lm.parts import STATEFUL_MARKER
-from dragoman.lm.probes import PROBE_TOOL, probes
+from dragoman.lm.probes import PROBE_TOOL, Probe, all_probes, probes
 from lm.providers import Provider, info
 from virtual_clock import VirtualClock, VirtualTimeLoop, run
 
@@ -436,7 +436,22 @@ def test_s12_a_model_that_never_answers_does_not_pass() -> None:
     assert report.inconclusive == "the plain prompt was not answered"
     assert report.unanswered[0] == ("plain prompt", "unavailable: Nobody is there. Start it.")
     assert _row(report, "S8").verdict == "pass"
-    assert "This says little about the model: the plain prompt was not answered." in render(report)
+    told = render(report)
+    assert "\n0 failed. This says little about the model: the plain prompt was not answered.\n" in told
+    assert " passed" not in told
+    assert told.count("Nobody is there") == 1, (
+        "the same cause is told once, with all that it kept from being answered"
+    )
+
+
+def test_s12_a_mark_that_comes_before_a_failure_is_no_answer_to_judge_by() -> None:
+    async def body(_request: Request, sink: Sink, _token: CancellationToken) -> None:
+        sink.report(DataPart(STATEFUL_MARKER, b"agent\\mark"))
+        raise LanguageModelError("unavailable", "Nobody is there")
+
+    report = checked(body)
+    passed = {row.rule.id for row in report.rows if row.verdict == "pass"}
+    assert passed == {"S8"}
 
 
 def test_s12_a_model_that_never_ends_is_left_alone() -> None:
@@ -550,3 +565,14 @@ def test_the_table_is_plain_whatever_a_model_puts_into_it() -> None:
         raise ValueError("\x1b[2J two\nlines")
 
     assert all(line.isprintable() for line in render(checked(body)).splitlines())
+
+
+def test_what_is_going_to_be_asked_is_known_beforehand() -> None:
+    begun: list[Probe] = []
+    model = ScriptedModel.of("Hello.")
+
+    async def work() -> Report:
+        return await check(model, clock=_clock(), on_probe=begun.append)
+
+    run(work())
+    assert begun == list(all_probes(model.info))

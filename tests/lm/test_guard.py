@@ -32,7 +32,7 @@ from dragoman.lm import (
     user,
 )
 from dragoman.lm.guard import EMPTY_ANSWER
-from dragoman.lm.parts import CACHE_CONTROL, STATEFUL_MARKER, UNKNOWN_PART, USAGE
+from dragoman.lm.parts import CACHE_CONTROL, CONVERSATION, STATEFUL_MARKER, UNKNOWN_PART, USAGE
 from dragoman.lm.presentation import Reasoning, ReasoningFallback
 from lm.providers import Provider, ask, plays, respond, within_deadline
 
@@ -672,6 +672,13 @@ async def test_s11_other_internal_data_reaches_only_consumers_of_data() -> None:
     assert await respond(GuardedModel(plays(TextPart("x"), usage)), ask(features=Features())) == [
         TextPart("x")
     ]
+
+
+async def test_s11_which_conversation_it_is_reaches_only_consumers_that_report_it() -> None:
+    told = DataPart(CONVERSATION, b"{}")
+    model = GuardedModel(plays(told, TextPart("x")))
+    assert await respond(model, ask(features=Features(reports=True))) == [told, TextPart("x")]
+    assert await respond(model, ask(features=Features(data=True))) == [TextPart("x")]
 
 
 # --- S12

@@ -3,6 +3,7 @@
 import base64
 import json
 
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
@@ -16,18 +17,20 @@ from dragoman.lm import (
     ToolCallPart,
     ToolResultPart,
     assistant,
-    decode_messages,
-    encode_message,
     system,
     user,
 )
-from dragoman.lm.json import decode
+from dragoman.lm.json import decode, encode
 from dragoman.lm.messages import messages_from
 from dragoman.lm.parts import UNKNOWN_PART
 
 
+def _read(wire: bytes | str) -> tuple[Message, ...]:
+    return messages_from(decode(wire))
+
+
 def _decoded(*parts: object) -> tuple[Part, ...]:
-    (message,) = decode_messages(json.dumps([{"role": "user", "content": parts}]))
+    (message,) = _read(json.dumps([{"role": "user", "content": parts}]))
     return message.content
 
 
@@ -41,11 +44,11 @@ def _unknown(value: object) -> DataPart:
 
 
 def test_messages_are_written_as_the_interface_says() -> None:
-    assert encode_message(user("hi")) == b'{"role":"user","content":[{"type":"text","value":"hi"}]}'
-    assert encode_message(assistant("hi", name="x")) == (
+    assert encode(user("hi")) == b'{"role":"user","content":[{"type":"text","value":"hi"}]}'
+    assert encode(assistant("hi", name="x")) == (
         b'{"role":"assistant","content":[{"type":"text","value":"hi"}],"name":"x"}'
     )
-    assert encode_message(system()) == b'{"role":"system","content":[]}'
+    assert encode(system()) == b'{"role":"system","content":[]}'
 
 
 def test_a_message_is_built_of_strings_and_parts() -> None:
@@ -67,10 +70,9 @@ def test_messages_survive_the_wire() -> None:
             ToolResultPart("dg_1", (TextPart("x", ("model",)),), is_error=True, name="list", outcome="error")
         ),
     )
-    wire = b"[" + b",".join(map(encode_message, messages)) + b"]"
-    assert decode_messages(wire) == messages
-    assert decode_messages(wire.decode()) == messages
-    assert messages_from(decode(wire)) == messages
+    wire = b"[" + b",".join(map(encode, messages)) + b"]"
+    assert _read(wire) == messages
+    assert msgspec.json.decode(wire, type=tuple[Message, ...]) == messages
 
 
 def test_unknown_fields_do_no_harm() -> None:
@@ -78,7 +80,7 @@ def test_unknown_fields_do_no_harm() -> None:
         '[{"role":"user","content":[{"type":"text","value":"a","color":"red"},'
         '{"type":"tool_result","callId":"dg_1","content":[],"later":{"x":1}}],"id":7}]'
     )
-    assert decode_messages(wire) == (user("a", ToolResultPart("dg_1")),)
+    assert _read(wire) == (user("a", ToolResultPart("dg_1")),)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +113,8 @@ def test_what_is_no_known_part_is_kept_out_of_the_way(value: object) -> None:
 
 
 def test_an_unknown_part_survives_the_way_back() -> None:
-    (message,) = decode_messages('[{"role":"user","content":[{"type":"video","url":"x"}]}]')
-    (again,) = decode_messages(b"[" + encode_message(message) + b"]")
+    (message,) = _read('[{"role":"user","content":[{"type":"video","url":"x"}]}]')
+    (again,) = _read(b"[" + encode(message) + b"]")
     assert again == message
 
 
@@ -198,12 +200,12 @@ def test_a_result_without_content_has_none() -> None:
 def test_the_content_of_a_message_may_be_a_plain_string_or_missing(
     content: object, expected: tuple[Part, ...]
 ) -> None:
-    assert decode_messages(json.dumps([{"role": "user", "content": content}])) == (Message("user", expected),)
-    assert decode_messages('[{"role":"system"}]') == (system(),)
+    assert _read(json.dumps([{"role": "user", "content": content}])) == (Message("user", expected),)
+    assert _read('[{"role":"system"}]') == (system(),)
 
 
 def test_a_name_that_is_no_string_is_ignored() -> None:
-    assert decode_messages('[{"role":"user","content":[],"name":7}]') == (user(),)
+    assert _read('[{"role":"user","content":[],"name":7}]') == (user(),)
 
 
 @pytest.mark.parametrize(
@@ -214,38 +216,17 @@ def test_a_name_that_is_no_string_is_ignored() -> None:
         ('[{"role":"user","content":[]},{"role":"robot","content":[]}]', "Message 1 has the role 'robot'"),
         ('[{"content":[]}]', "Message 0 has the role None"),
         ('[{"role":"user","content":7}]', "The content of message 0 is not an array of parts"),
-        ("[", "not valid JSON"),
-        ('[{"role":"robot"}, nonsense', "not valid JSON"),
-        ('[{"role":"user","content":[{"type":"x","v":1e999}]}]', "not valid JSON"),
-        (b'[{"role":"user","content":"\xff"}]', "not UTF-8"),
-        ("[" * 100_000, "nested too deeply"),
-        ('[{"role":"user","content":[{"type":"x","v":' + "[" * 100_000, "nested too deeply"),
     ],
 )
-def test_what_cannot_be_understood_is_a_bad_request_that_says_where(
-    wire: str | bytes, complaint: str
-) -> None:
+def test_what_cannot_be_understood_is_a_bad_request_that_says_where(wire: str, complaint: str) -> None:
     with pytest.raises(LanguageModelError, match=complaint) as caught:
-        decode_messages(wire)
+        _read(wire)
     assert caught.value.kind == "bad_request"
-
-
-def test_nesting_near_the_limit_is_read_or_refused_and_nothing_else() -> None:
-    kinds: set[str] = set()
-    for depth in range(300, 1_200):
-        nested = "[" * depth + "]" * depth
-        try:
-            (message,) = decode_messages('[{"role":"user","content":[{"type":"x","v":' + nested + "}]}]")
-        except LanguageModelError as error:
-            kinds.add(error.kind)
-        else:
-            kinds.add(message.role)
-    assert kinds == {"user", "bad_request"}
 
 
 def test_half_an_emoji_in_a_history_does_not_spoil_it() -> None:
     wire = r'[{"role":"user","content":[{"type":"text","value":"cut \ud83d"}]}]'
-    assert decode_messages(wire) == (user("cut �"),)
+    assert _read(wire) == (user("cut �"),)
 
 
 _junk = st.recursive(
@@ -268,5 +249,5 @@ _junk = st.recursive(
 def test_no_part_makes_a_request_fail(parts: list[object]) -> None:
     decoded = _decoded(*parts)
     assert len(decoded) == len(parts)
-    (message,) = decode_messages(b"[" + encode_message(Message("user", decoded)) + b"]")
+    (message,) = _read(b"[" + encode(Message("user", decoded)) + b"]")
     assert message.content == decoded

@@ -501,8 +501,8 @@ def test_a_file_holds_everything_a_script_can(tmp_path: Path) -> None:
 async def test_a_model_from_a_file_has_the_id_it_is_given(tmp_path: Path) -> None:
     path = tmp_path / "tape.jsonl"
     path.write_text('{"model": {"id": "own"}}\n{"do": [{"say": "${prompt}"}]}\n', "utf-8")
-    assert ScriptedModel.from_file(path, id="configured").info.id == "configured"
-    model = ScriptedModel.from_file(path, speed=math.inf)
+    assert load_script(path, id="configured").info.id == "configured"
+    model = ScriptedModel(load_script(path), speed=math.inf)
     assert model.info.id == "own"
     assert await _text(model, ask()) == "hello"
 

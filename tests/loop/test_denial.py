@@ -9,7 +9,7 @@ from dragoman.lm import CancellationError, CancellationToken, TextPart, ToolCall
 from dragoman.loop import LoopSettings
 from dragoman.loop.events import Ended, ToolFinished, ToolStarted
 from dragoman.loop.round import DENIED, SKIPPED
-from dragoman.tools.decision import Approve, Question
+from dragoman.tools.decision import Approve, NobodyToAsk, Question
 from dragoman.tools.tool import Invocation, ToolResult
 from loop_kit import (
     NO,
@@ -216,6 +216,18 @@ async def test_p15_an_approval_that_raises_is_a_denial(clock: VirtualClock, sett
     assert last_results(state)[1].text != DENIED, "nobody refused this"
     assert write.began == ["dg_1"]
     assert state.ended == "tool_denied"
+
+
+async def test_p15_where_there_is_nobody_to_ask_the_result_says_so_and_nobody_is_said_to_have_refused(
+    clock: VirtualClock,
+) -> None:
+    write, person = RecordingTool("write"), Person(YES, NobodyToAsk("There is no terminal to ask in."))
+    state = await play(three_calls(), toolbox(write), person, clock=clock)
+
+    assert outcomes(state) == ["ok", "denied", "skipped"]
+    assert "There is no terminal to ask in." in last_results(state)[1].text
+    assert last_results(state)[1].text != DENIED
+    assert write.began == ["dg_1"]
 
 
 async def _itself_cancelled(_question: Question, _token: CancellationToken) -> object:

@@ -30,6 +30,10 @@ def test_what_was_written_comes_back(state: RunState) -> None:
     assert load(dump(state)) == state
 
 
+def test_half_a_character_does_not_keep_a_run_from_being_written_down() -> None:
+    assert load(dump(begin([user("half \ud83d")]))).messages == (user("half \ufffd"),)
+
+
 def test_begin_closes_the_history() -> None:
     assert [result.outcome for result in begin([ANSWER]).messages[1].results] == ["interrupted"] * 2
 

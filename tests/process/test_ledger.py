@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import stat
 import subprocess
@@ -169,3 +170,30 @@ def test_where_there_is_nothing_to_ask(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(OSError, match="does not tell when a process started"):
         ProcessIdentity.own()
+
+
+def test_i7_what_could_not_be_forgotten_for_want_of_files_is_with_the_next(ledger: Ledger) -> None:
+    other = ProcessIdentity(DEAD.pid + 1, "long ago")
+    for process in (DEAD, other):
+        ledger.record(process, ["agent"])
+    os.close(free := os.open(os.devnull, os.O_RDONLY))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+    try:
+        ledger.forget(DEAD)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert len(ledger.entries()) == 2
+    ledger.forget(other)
+    assert ledger.entries() == []
+
+
+def test_i7_half_an_entry_is_not_left_on_a_disk_that_is_full(ledger: Ledger) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            ledger.record(DEAD, ["agent"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(ledger._folder.iterdir()) == []

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from dragoman.cli.commands import Command
 from dragoman.cli.errors import DONE, FAILED, INTERRUPTED, WRONG_USAGE
-from dragoman.cli.manual import _ALWAYS, _STATE, MANUAL, Page
+from dragoman.cli.manual import ALWAYS, MANUAL, STATE, Page
 from dragoman.cli.parser import parsers
 from reference.markdown import WRITTEN, code, page, table
 
@@ -44,7 +44,7 @@ def commands() -> str:
             ),
         ),
         "## Environment",
-        table(("variable", "meaning"), ((code(name), about) for name, about in _ALWAYS)),
+        table(("variable", "meaning"), ((code(name), about) for name, about in ALWAYS)),
         *pieces,
     )
 
@@ -121,6 +121,6 @@ def _manual(manual: Page) -> Iterator[str]:
     if manual.files:
         yield table(("file", ""), ((code(name), about) for name, about in manual.files))
         if any("STATE" in name for name, _ in manual.files):
-            yield _STATE
+            yield STATE
     if manual.environment:
         yield table(("environment", ""), ((code(name), about) for name, about in manual.environment))

@@ -13,6 +13,7 @@ from dragoman.lm import (
     Message,
     Request,
     RequestOptions,
+    Stopped,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -53,6 +54,15 @@ def test_r4_roles_and_images() -> None:
         ),
         _message("assistant", "A picture."),
         _message("user", "Thanks."),
+    ]
+
+
+def test_r4_why_an_answer_ended_is_told_in_words_behind_it() -> None:
+    stop = Stopped("content_filter", "I would rather not.").part
+    assert _items(assistant("Half of", stop), user("and?"), assistant(stop)) == [
+        _message("assistant", "Half of\n\nI would rather not."),
+        _message("user", "and?"),
+        _message("assistant", "I would rather not."),
     ]
 
 

@@ -7,9 +7,12 @@ import pytest
 
 from bridge.consumer import TOOLS, Bridge
 from dragoman.backends.agent.acp.messages import decode_permission
+from dragoman.backends.agent.model import AgentModel
 from dragoman.backends.agent.permission import classify, describe
+from dragoman.config import AcpModel, Config, Serve
 from dragoman.lm import json
 from dragoman.lm.links import InertLinks
+from dragoman.models import build_unguarded
 from dragoman.visible import visible_exactly
 
 _KINDS = ["allow_once", "reject_once"]
@@ -66,3 +69,18 @@ def test_words_that_imitate_the_question_have_no_link_and_no_escape_that_acts() 
     shown = visible_exactly(words)
     assert not {"\x1b", "\x9b", "\u202e"} & set(shown)
     assert "Allow `ls`?" in shown
+
+
+@pytest.mark.parametrize("asked", [{}, {"SERVER_KEY": "$SERVER_KEY"}])
+def test_the_servers_own_key_is_not_in_an_agents_environment(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, str]
+) -> None:
+    """Unless it is given it by name."""
+    monkeypatch.setenv("SERVER_KEY", "sk-of-the-server")
+    monkeypatch.setenv("AGENT_KEY", "sk-of-the-agent")
+    agent = AcpModel(command=("agent",), env=asked)
+    config = Config(models={"a": agent}, serve=Serve(api_keys=("$SERVER_KEY", "literal")))
+    model = build_unguarded(config, "a")
+    assert isinstance(model, AgentModel)
+    assert model.settings.env["AGENT_KEY"] == "sk-of-the-agent"
+    assert model.settings.env.get("SERVER_KEY") == ("sk-of-the-server" if asked else None)

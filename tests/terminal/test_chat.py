@@ -115,7 +115,7 @@ def test_an_approval_for_the_session_spares_the_next_question(folder: Folder) ->
     assert "✓ Running echo run >> runs · approved for this session" in chat.text
     assert chat.text.count("? Run this command?") == 1
     chat.enter("/approvals")
-    chat.wait_for(r"s1 +run_command +session")
+    chat.wait_for(r"s1 +run_command +this session")
     chat.enter("/approvals reset")
     chat.wait_for("All approvals are taken back")
     chat.enter("go")

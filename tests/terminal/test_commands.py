@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.session import Session
 from dragoman.lm import CancellationToken
 from dragoman.loop.hooks import Hooks
+from dragoman.store import ApprovalStore, Database
 from dragoman.tools.definition import tool
 
 
@@ -130,13 +132,22 @@ def test_approvals_are_listed_and_taken_back(stage: _Stage) -> None:
     assert first is not None
     assert second is not None
     assert stage.run("/approvals") == (
-        f"  {first.id}  burn  always     {{}}\n  {second.id}  burn  workspace  key␛[2J\n"
+        f"  {first.id}  burn  everywhere      {{}}\n  {second.id}  burn  this workspace  key␛[2J\n"
     )
     assert stage.run(f"/approvals revoke {first.id}").startswith("○")
     assert stage.run(f"/approvals revoke {first.id}").startswith("✗ There is no approval")
     assert stage.run("/approvals reset").startswith("○")
     assert stage.session.approvals.list() == ()
     assert stage.run("/approvals revoke").startswith("✗ Type /approvals")
+
+
+def test_approvals_for_other_folders_are_told_with_their_place(stage: _Stage, tmp_path: Path) -> None:
+    with Database.open(tmp_path / "state") as database:
+        ApprovalStore(database).add("burn", "{}", "/somewhere/\x1b[2Jelse", datetime.now(UTC))
+        ApprovalStore(database).add("burn", "{}", str(Path.home() / "mine"), datetime.now(UTC))
+    assert stage.run("/approvals") == (
+        "  1  burn  in /somewhere/␛[2Jelse  {}\n  2  burn  in ~/mine               {}\n"
+    )
 
 
 async def test_new_forgets_what_was_said(stage: _Stage) -> None:

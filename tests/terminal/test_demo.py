@@ -104,6 +104,17 @@ def test_the_tour_on_a_screen(folder: Folder) -> None:
 
 
 @pytest.mark.long
+def test_stopping_the_tour_ends_it(folder: Folder) -> None:
+    terminal = folder.terminal("-c", _TOUR.replace("instant", "natural"), rows=24)
+    terminal.wait_for("What is in this folder")
+    terminal.wait_for("Demo agent · |thinking")
+    terminal.type("\x03")
+    assert terminal.wait_end() == 130
+    assert "2 · " not in terminal.text
+    assert terminal.modes == terminal.modes_before
+
+
+@pytest.mark.long
 def test_a_chat_with_the_demo(folder: Folder) -> None:
     terminal = folder.terminal("-m", "dragoman", "demo")
     terminal.wait_for("3  Fill them in, and run the check.")
@@ -116,6 +127,45 @@ def test_a_chat_with_the_demo(folder: Folder) -> None:
     terminal.type("\x04")
     assert terminal.wait_end() == 0
     assert not (folder.path / ".local").exists(), "the demo keeps nothing"
+
+
+@pytest.mark.long
+def test_p13_what_was_allowed_before_a_denial_is_told_and_done_with_the_next_prompt(folder: Folder) -> None:
+    chat = folder.chat("demo")
+    chat.enter("two permissions")
+    chat.wait_for("Esc deny")
+    chat.type("y")
+    chat.wait_for("^[?] Agent wants to run a command")
+    chat.wait_for("Esc deny")
+    chat.type("\x1b")
+    chat.wait_for("/new takes it back")
+    assert "Allowed, and not done yet: Agent may change files: Write demo-agent.txt." in " ".join(
+        chat.text.split()
+    )
+    assert not (folder.path / "demo-agent.txt").exists()
+    chat.enter("hello")
+    chat.wait_for("✓ Write demo-agent.txt")
+    assert (folder.path / "demo-agent.txt").exists()
+
+
+@pytest.mark.long
+def test_what_was_allowed_before_a_denial_is_dropped_with_its_conversation(folder: Folder) -> None:
+    chat = folder.chat("demo")
+    chat.enter("two permissions")
+    chat.wait_for("Esc deny")
+    chat.type("y")
+    chat.wait_for("^[?] Agent wants to run a command")
+    chat.wait_for("Esc deny")
+    chat.type("\x1b")
+    chat.wait_for("/new takes it back")
+    chat.enter("/new")
+    chat.wait_for("A new conversation.")
+    chat.enter("hello")
+    chat.wait_for("I am the demo agent")
+    chat.wait_for(READY)
+    chat.type("\x04")
+    assert chat.wait_end() == 0
+    assert not (folder.path / "demo-agent.txt").exists()
 
 
 @pytest.mark.long

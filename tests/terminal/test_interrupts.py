@@ -1,19 +1,23 @@
 """Ctrl-C: once stops, twice leaves."""
 
 import asyncio
+import io
 import os
 import signal
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from dragoman.backends.scripted import ScriptedModel, forever
 from dragoman.clock import SystemClock
 from dragoman.config import Config
-from dragoman.frontends.terminal.chat import Turns
+from dragoman.frontends.terminal.chat import Turns, live
 from dragoman.frontends.terminal.host import INTERRUPTED, Host, Nobody
 from dragoman.frontends.terminal.interrupts import Interrupts
+from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.session import Session
+from dragoman.frontends.terminal.transcript import Transcript
 from dragoman.lm import CancellationToken
 from dragoman.loop.events import EndReason, Event
 from dragoman.loop.hooks import Hooks
@@ -84,3 +88,17 @@ async def test_the_second_leaves_even_when_the_turn_does_not_end(
         await asyncio.wait_for(stopping.wait(), 20)
         turns.interrupt()
         assert await asyncio.wait_for(running, 20) == INTERRUPTED
+
+
+async def test_leaving_while_the_live_lines_are_taken_away_is_not_forgotten() -> None:
+    screen = Screen(Console(file=io.StringIO()), live=True)
+    transcript = Transcript(screen, SystemClock(), model=lambda: "Demo")
+
+    async def answer() -> None:
+        async with live(transcript, screen, SystemClock()):
+            await asyncio.sleep(0)
+            task.cancel()
+
+    task = asyncio.create_task(answer())
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -65,13 +65,17 @@ async def test_the_end_of_input_is_nobodys_denial_and_says_what_would_have_allow
 
 @pytest.mark.parametrize(
     "line",
-    ["yes", "{}", '{"callId": "c1", "decision": "maybe"}', '{"callId": "other", "decision": "allow"}', "[]"],
+    [
+        *("yes", "{}", "[]", '{"callId": "\udcff"}', '{"x": ' + "[" * 3_000),
+        *('{"callId": "c1", "decision": "maybe"}', '{"callId": "other", "decision": "allow"}'),
+    ],
+    ids=lambda line: line[:40].encode("ascii", "replace").decode(),
 )
 async def test_what_is_no_answer_to_this_question_is_passed_over(
     pipe: tuple[int, io.FileIO], line: str
 ) -> None:
     reading, writing = pipe
-    writing.write(f'{line}\n\n{{"callId": "c1", "decision": "deny"}}\n'.encode())
+    writing.write(f'{line}\n\n{{"callId": "c1", "decision": "deny"}}\n'.encode("utf-8", "surrogateescape"))
     decision, problems = await answered(reading)
     assert decision == Deny()
     assert problems.startswith("dragoman: ")

@@ -31,11 +31,13 @@ from virtual_clock import VirtualClock
 class _Stage:
     """A transcript, its clock, and all that it printed."""
 
-    def __init__(self, *, is_live: bool = False, width: int = 60) -> None:
+    def __init__(self, *, is_live: bool = False, width: int = 60, alone: bool = False) -> None:
         self.clock = VirtualClock()
         self.output = io.StringIO()
         console = Console(file=self.output, width=width, height=20, force_terminal=is_live, color_system=None)
-        self.transcript = Transcript(Screen(console), self.clock, model=lambda: "Demo", pictures="kitty")
+        self.transcript = Transcript(
+            Screen(console), self.clock, model=lambda: "Demo", pictures="kitty", alone=alone
+        )
 
     def play(self, *events: Event) -> str:
         for event in events:
@@ -329,3 +331,41 @@ def test_an_agents_request_is_told_in_words_and_its_failure_not_again(outcome: O
         Ended("completed"),
     )
     assert shown == f"⊘ Agent wants to run: sh check_all.sh · {word}\n\n  As you wish.\n"
+
+
+_ALLOWED = (
+    TurnStarted(1),
+    _WANTS,
+    ToolStarted("1", _WANTS.call.name, "Agent may run: make\x1b[2J", "approved once"),
+    ToolFinished(ToolResultPart("1", (TextPart("dragoman-grant-x"),), outcome="ok"), approved=True),
+)
+
+
+@pytest.mark.parametrize("reason", ["tool_denied", "timed_out", "turn_limit"])
+def test_what_an_agent_may_and_has_not_done_is_told_when_a_run_ends_before_it_can(reason: EndReason) -> None:
+    told = "Allowed, and not done yet: Agent may run: make␛[2J. With your next prompt the agent goes on and does it"
+    assert told in " ".join(_Stage().play(*_ALLOWED, Ended(reason)).split())
+    alone = " ".join(_Stage(alone=True).play(*_ALLOWED, Ended(reason)).split())
+    assert alone.endswith("Allowed, and not done: Agent may run: make␛[2J.")
+    assert "Say how to go on" not in alone
+
+
+def test_what_an_agent_may_is_not_done_when_its_turn_is_stopped() -> None:
+    shown = _Stage().play(*_ALLOWED, Ended("cancelled"))
+    assert shown == "⊘ Cancelled.\n⊘ Allowed, and not done: Agent may run: make␛[2J.\n"
+
+
+def test_what_an_agent_may_is_not_told_once_it_knows() -> None:
+    assert "Allowed" not in _Stage().play(*_ALLOWED, TurnStarted(2), Ended("turn_limit"))
+    assert "Allowed" not in _Stage().play(*_ALLOWED, TurnStarted(2), Ended("cancelled"))
+
+
+def test_a_plan_is_seen_though_thinking_is_folded_and_each_step_as_it_stands() -> None:
+    shown = _Stage().play(
+        ThinkingReported("\n\n◐ Look  \n☐ Say 1\\. 2  \n\n"),
+        ThinkingReported("\n\n☑ Look  \n\n"),
+        TextReported("So be it.\n"),
+        ThinkingReported("\n\n☑ Say 1\\. 2  \n\n"),
+        Ended("completed"),
+    )
+    assert shown == "☑ Look\n☐ Say 1. 2\n\n  So be it.\n\n☑ Say 1. 2\n"

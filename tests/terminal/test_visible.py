@@ -75,6 +75,11 @@ def test_whatever_differs_looks_different(text: str) -> None:
 
 def test_windows_line_ends_are_line_ends() -> None:
     assert visible("one\r\ntwo\r\n") == "one\ntwo\n"
+    assert visible_line("one\r\ntwo\r\n") == "one two"
+
+
+def test_what_is_decided_about_tells_them_from_others() -> None:
+    assert visible_exactly("one\r\ntwo\n") == "one␍\ntwo\n"
 
 
 def test_a_line_stays_one_line() -> None:

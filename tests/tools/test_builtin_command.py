@@ -67,8 +67,8 @@ class TestQuestion:
     async def test_what_would_hide_is_made_visible(self, running: Workbench) -> None:
         prepared = await running.ask(command="echo safe\x1b[2K\rrm -rf .\u202e")
         assert prepared.confirmation is not None
-        assert "echo safe\\x1b[2K\\rrm -rf .\\u202e" in prepared.confirmation.message
-        assert prepared.invocation_message == "Running echo safe\\x1b[2K\\rrm -rf .\\u202e"
+        assert "echo safe␛[2K␍rm -rf .<U+202E>" in prepared.confirmation.message
+        assert prepared.invocation_message == "Running echo safe␛[2K␍rm -rf .<U+202E>"
 
     async def test_an_approval_that_lasts_is_for_the_exact_command_in_its_folder(
         self, running: Workbench, tmp_path: Path
@@ -125,7 +125,7 @@ class TestRunning:
 
     async def test_progress(self, running: Workbench) -> None:
         await running.said(command="echo one; echo; printf '\\033two\\n'")
-        assert running.progress[-1] == "\\x1btwo"
+        assert running.progress[-1] == "␛two"
 
     async def test_progress_is_not_faster_than_an_eye(self, tmp_path: Path) -> None:
         # A clock that stands still: there is one line at first, and the last at the end.

@@ -92,5 +92,5 @@ def test_shown_and_hidden_together_are_everything(old: bytes | None, new: str) -
     lost = 1 if old == b"\xff" else 0
     assert said == change.hidden - lost
     if not said and new.encode() != (old or b""):
-        shown = change.message.replace("\\x1b", "\x1b")
+        shown = change.message.replace("␛", "\x1b")
         assert all(line in shown for line in new.split("\n"))

@@ -62,10 +62,10 @@ class TestQuestion:
         assert message.endswith("\n````")
 
     async def test_what_would_hide_is_made_visible(self, writing: Workbench) -> None:
-        prepared = await writing.ask(path="a\x1b.txt", content="\x1b[2J\u202e\r\n")
+        prepared = await writing.ask(path="a\x1b.txt", content="\x1b[2J\u202e\u3164\r\n")
         assert prepared.confirmation is not None
         assert "\x1b" not in prepared.confirmation.title + prepared.confirmation.message
-        assert "+\\x1b[2J\\u202e\\r\n" in prepared.confirmation.message
+        assert "+␛[2J<U+202E><U+3164>␍\n" in prepared.confirmation.message
 
     async def test_no_change(self, writing: Workbench, folder: Path) -> None:
         (folder / "a.txt").write_text("one")
@@ -73,7 +73,7 @@ class TestQuestion:
 
     async def test_a_byte_order_mark_is_a_change(self, writing: Workbench, folder: Path) -> None:
         (folder / "a.txt").write_bytes(b"\xef\xbb\xbfone")
-        assert "-\\ufeffone" in _message(await writing.ask(path="a.txt", content="one"))
+        assert "-<U+FEFF>one" in _message(await writing.ask(path="a.txt", content="one"))
 
     @pytest.mark.parametrize("old", [b"\0\0\0", b"# caf\xe9\n"])
     async def test_an_old_file_that_is_no_text_does_not_hide_the_new_one(

@@ -167,7 +167,7 @@ class TestReading:
 
     async def test_what_it_says_while_it_runs(self, reading: Workbench) -> None:
         prepared = await reading.ask(path="a\x1b.txt")
-        assert prepared.invocation_message == "Reading a\\x1b.txt"
+        assert prepared.invocation_message == "Reading a␛.txt"
         assert prepared.confirmation is None
 
     async def test_cancelled(self, reading: Workbench, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ class TestListing:
 
     async def test_a_name_that_is_not_utf8(self, listing: Workbench, tmp_path: Path) -> None:
         (tmp_path / os.fsdecode(b"\xff")).touch()
-        assert await listing.said() == "\\udcff"
+        assert await listing.said() == "<U+DCFF>"
 
     @pytest.mark.parametrize(
         ("given", "why"),

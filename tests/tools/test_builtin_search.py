@@ -94,7 +94,7 @@ class TestInAProcessOfItsOwn:
         assert "No folder is open" in await Workbench(search_files()).complaint(query="a")
 
     async def test_what_it_says_while_it_runs(self, searching: Workbench) -> None:
-        assert (await searching.ask(query="a\x1b")).invocation_message == "Searching . for a\\x1b"
+        assert (await searching.ask(query="a\x1b")).invocation_message == "Searching . for a␛"
 
 
 def _search(folder: Path, query: str, **given: object) -> list[str]:
@@ -167,7 +167,7 @@ class TestSearching:
 
     def test_what_would_hide_is_made_visible(self, tmp_path: Path) -> None:
         (tmp_path / "a\x1b").write_bytes(b"x\x1b[2J\xff\n")
-        assert _search(tmp_path, "x") == ["a\\x1b:1: x\\x1b[2J\ufffd"]
+        assert _search(tmp_path, "x") == ["a␛:1: x␛[2J\ufffd"]
 
     @pytest.mark.parametrize(
         ("given", "why"),

@@ -8,7 +8,6 @@ from hypothesis import given, strategies as st
 from dragoman.tools.builtin import tree as tree_module
 from dragoman.tools.builtin.globs import MAX_GLOB_LENGTH, Glob, GlobError
 from dragoman.tools.builtin.tree import Walk
-from dragoman.tools.builtin.visible import visible
 from dragoman.tools.builtin.workspace import Place, TooLarge, Workspace, WorkspaceError
 
 
@@ -303,19 +302,3 @@ class TestWalking:
         list(walk)
         [notice] = walk.notices()
         assert notice.startswith("Not entered: 0/.git, 1/.git, 2/.git, 3/.git, 4/.git and 2 more.")
-
-
-@pytest.mark.parametrize(
-    ("text", "seen"),
-    [
-        ("plain é 漢 🎉", "plain é 漢 🎉"),
-        ("a\n\tb", "a\n\tb"),
-        ("\x1b[2Jrm", "\\x1b[2Jrm"),
-        ("a\rb", "a\\rb"),
-        ("safe\u202egnp.exe", "safe\\u202egnp.exe"),
-        ("zero\u200bwidth", "zero\\u200bwidth"),
-        ("\ud800", "\\ud800"),
-    ],
-)
-def test_what_hides_is_made_visible(text: str, seen: str) -> None:
-    assert visible(text) == seen

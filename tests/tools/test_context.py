@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.tools.context import MAX_ROUNDS, ContextKeys, affects
+from dragoman.tools.context import MAX_ROUNDS, ContextKeys
 from dragoman.tools.when import evaluate, parse
 
 
@@ -259,20 +259,6 @@ def test_subscribers_that_never_settle_are_stopped(
     # The next change is told as if nothing had been.
     context.set("other", 1)
     assert record.events[MAX_ROUNDS] == {"other"}
-
-
-@pytest.mark.parametrize(
-    ("clause", "changed", "affected"),
-    [
-        ("a && b == x", {"a"}, True),
-        ("a && b == x", {"x", "c"}, False),
-        ("a in list", {"list"}, True),
-        ("true", {"a"}, False),
-        ("a", set(), False),
-    ],
-)
-def test_affects(clause: str, changed: set[str], affected: bool) -> None:  # noqa: FBT001 - a column of the table
-    assert affects(parse(clause), changed) is affected
 
 
 _KEYS = st.sampled_from("abc")

@@ -27,6 +27,7 @@ from dragoman.tools import (
     Declaration,
     Deny,
     Invocation,
+    InvocationToken,
     PreparedInvocation,
     Question,
     Registry,
@@ -601,7 +602,7 @@ class TestInvoking:
         recorder = Recorder()
         runtime = runtime_of(recorder, read_only=True)
         await runtime.invoke(
-            "write", {"path": "a"}, NOBODY, token(), request=runtime.begin_request(), call_id="dg_7"
+            "write", {"path": "a"}, NOBODY, token(), request=InvocationToken(), call_id="dg_7"
         )
         assert recorder.invocations[0].call_id == "dg_7"
 
@@ -724,7 +725,7 @@ class TestRequests:
     async def test_after_a_refusal_the_rest_of_the_request_is_skipped(self) -> None:
         recorder = Recorder()
         runtime = runtime_of(recorder)
-        request = runtime.begin_request()
+        request = InvocationToken()
         with pytest.raises(CancellationError):
             await runtime.invoke("write", {"path": "a"}, Person(Deny()), token(), request=request)
         with pytest.raises(CancellationError) as caught:
@@ -735,17 +736,15 @@ class TestRequests:
     async def test_another_request_is_not_skipped(self) -> None:
         runtime = runtime_of(Recorder())
         with pytest.raises(CancellationError):
-            await runtime.invoke(
-                "write", {"path": "a"}, Person(Deny()), token(), request=runtime.begin_request()
-            )
+            await runtime.invoke("write", {"path": "a"}, Person(Deny()), token(), request=InvocationToken())
         assert await runtime.invoke(
-            "write", {"path": "a"}, Person(Approve()), token(), request=runtime.begin_request()
+            "write", {"path": "a"}, Person(Approve()), token(), request=InvocationToken()
         ) == ToolResult.text("done")
 
     async def test_p14_a_request_may_be_asked_about_call_by_call(self) -> None:
         recorder = Recorder()
         runtime = runtime_of(recorder)
-        request = runtime.begin_request(skip_rest=False)
+        request = InvocationToken(skip_rest=False)
         person = Person(Approve(), Deny("no"), Approve())
         outcomes: list[str] = []
         for path in ("1", "2", "3"):
@@ -760,7 +759,7 @@ class TestRequests:
     async def test_an_ended_request_invokes_nothing(self) -> None:
         recorder = Recorder()
         runtime = runtime_of(recorder, read_only=True)
-        request = runtime.begin_request()
+        request = InvocationToken()
         request.end()
         with pytest.raises(CancellationError) as caught:
             await runtime.invoke("write", {"path": "a"}, NOBODY, token(), request=request)
@@ -768,8 +767,7 @@ class TestRequests:
         assert recorder.invocations == []
 
     async def test_an_end_outweighs_a_refusal(self) -> None:
-        runtime = runtime_of(Recorder())
-        request = runtime.begin_request()
+        request = InvocationToken()
         request.refuse()
         request.end()
         with pytest.raises(CancellationError) as caught:
@@ -785,7 +783,7 @@ class TestRequests:
             return ""
 
         runtime = runtime_of(Recorder(act), read_only=True)
-        request = runtime.begin_request()
+        request = InvocationToken()
         task = asyncio.create_task(runtime.invoke("write", {"path": "a"}, NOBODY, token(), request=request))
         await soon(started.wait())
         request.end()
@@ -804,7 +802,7 @@ class TestRequests:
 
         tool_ = Preparing(prepare)
         runtime = runtime_of(tool_)
-        request = runtime.begin_request()
+        request = InvocationToken()
         slow = asyncio.create_task(
             runtime.invoke("write", {"path": "slow"}, NOBODY, token(), request=request)
         )
@@ -820,7 +818,7 @@ class TestRequests:
     async def test_a_finished_invocation_leaves_nothing_on_its_tokens(self) -> None:
         source = CancellationSource()
         runtime = runtime_of(Recorder(), read_only=True)
-        request = runtime.begin_request()
+        request = InvocationToken()
         await runtime.invoke("write", {"path": "a"}, NOBODY, source.token, request=request)
         assert not source.token._callbacks
         assert not request._ended.token._callbacks

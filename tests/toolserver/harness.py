@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolAnswer, ToolServer
+from dragoman.backends.agent.toolserver.offer import OfferedTool
 from dragoman.backends.agent.toolserver.service import Service
 from dragoman.lm import JsonObject, TextPart, ToolDefinition
 from virtual_clock import VirtualClock
@@ -98,18 +99,23 @@ class Bridge:
     ) -> "Bridge":
         bridge = cls(server)
         bridge.endpoint = server.endpoint(
-            "conversation",
             name=name,
             limit_seconds=limit,
             on_call=bridge.calls.put_nowait,
             on_withdrawn=bridge.withdrawn.put_nowait,
-            on_listed=bridge._was_listed,
         )
+        bridge._count_listings()
         bridge.endpoint.set_tools(tools)
         return bridge
 
-    def _was_listed(self) -> None:
-        self.listed += 1
+    def _count_listings(self) -> None:
+        list_tools = self.endpoint.list_tools
+
+        def counted() -> tuple[OfferedTool, ...]:
+            self.listed += 1
+            return list_tools()
+
+        self.endpoint.list_tools = counted  # type: ignore[method-assign] # to count
 
     async def call(self) -> PendingCall:
         return await soon(self.calls.get())

@@ -9,8 +9,8 @@ from dragoman.backends.agent.toolserver import ToolAnswer, content
 from dragoman.lm import ContentPart, DataPart, JsonObject, TextPart, json
 
 
-def _sent(*parts: ContentPart, is_error: bool = False, structured: JsonObject | None = None) -> JsonObject:
-    sent = content.result(ToolAnswer(parts, is_error=is_error, structured=structured))
+def _sent(*parts: ContentPart, is_error: bool = False) -> JsonObject:
+    sent = content.result(ToolAnswer(parts, is_error=is_error))
     # The official library reads out of it what we have written into it.
     read = mcp_types.CallToolResult.model_validate_json(json.encode(sent))
     assert read.model_dump(by_alias=True, mode="json", exclude_none=True) == {
@@ -76,10 +76,6 @@ def test_t13_other_json_stays_a_part(parts: tuple[ContentPart, ...]) -> None:
     sent = _sent(*parts)
     assert "structuredContent" not in sent
     assert len(_read(*parts)) == len(parts)
-
-
-def test_t13_structured_content_that_is_given_is_kept() -> None:
-    assert _sent(TextPart("one row"), structured={"rows": 1})["structuredContent"] == {"rows": 1}
 
 
 def test_parts_that_are_not_for_the_model_are_left_out() -> None:

@@ -175,7 +175,6 @@ class _Client:
         self._conversation._permission_tools = frozenset(PERMISSION_TOOLS.values())
         self._ear = Ear(self._conversation, 0)
         endpoint = Endpoint(
-            "a" * 16,
             # Another than in the trace.
             "dg-5eed5eed",
             None,

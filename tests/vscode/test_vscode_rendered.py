@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dragoman.backends.agent.context import news
-from dragoman.backends.agent.prompting import system_text
 from dragoman.frontends.vscode.rendered import spoken
 from dragoman.lm import DataPart, Message, TextPart, ToolResultPart
 from dragoman.lm.messages import assistant, system, user
@@ -17,6 +16,10 @@ _WORKSPACE = "<environment_info>\nThe user's current OS is: Linux\n</environment
 
 def _rendered(words: str, around: str = _AROUND) -> str:
     return f"{around}\n<userRequest>\n{words}\n</userRequest>\n"
+
+
+def _context(messages: tuple[Message, ...]) -> str:
+    return "\n\n".join(message.text for message in messages if message.role == "system")
 
 
 def test_the_words_are_the_users_and_what_stands_around_them_is_told_once() -> None:
@@ -83,7 +86,7 @@ def test_what_stood_around_the_words_of_an_earlier_turn_holds_no_more() -> None:
 def test_a_section_that_is_gone_is_told_as_gone() -> None:
     rules = system(f"<instructions>\n{'Be careful. ' * 100}\n</instructions>")
     turns = (rules, user(_rendered("one", f"{_AROUND}\n{_file('secret.py')}")), user(_rendered("two")))
-    before, now = (system_text(spoken(turns[:end])) for end in (2, 3))
+    before, now = (_context(spoken(turns[:end])) for end in (2, 3))
     assert "secret.py" in before
     assert "secret.py" not in now
     assert news(before, now).endswith("No longer valid: the section <editorContext>.")
@@ -94,7 +97,7 @@ def test_a_section_with_blank_lines_stays_whole() -> None:
     rules = system(f"<instructions>\n{'Be careful. ' * 100}\n</instructions>")
     turns = (rules, *(user(_rendered(name, reminder.format(name))) for name in ("a.py", "b.py")))
     assert spoken(turns)[-2] == system(reminder.format("b.py"))
-    before, now = (system_text(spoken(turns[:end])) for end in (2, 3))
+    before, now = (_context(spoken(turns[:end])) for end in (2, 3))
     assert "a.py" not in now
     replaced = "This replaces the earlier section <reminder>:"
     assert news(before, now).endswith(f"{replaced}\n\n{reminder.format('b.py')}")

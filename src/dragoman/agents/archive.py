@@ -94,7 +94,10 @@ def _unpack(archive: Path, target: BinaryTarget, to: Path) -> Path:
         else:
             # A program as it is.
             archive.replace(to / PurePosixPath(target.cmd).name)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError) as error:
+    except OSError:
+        raise
+    except Exception as error:
+        # A damaged archive can fail in any way inside the libraries that unpack: of zlib, of lzma, of the format.
         raise InstallError(f"{target.archive} cannot be unpacked: {error}. Try again.") from error
     archive.unlink(missing_ok=True)
     program = to / PurePosixPath(target.cmd)

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -20,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dragoman.agents.entry import Distribution, Entry, Registry
+from dragoman.whole_file import write_whole
 
 __all__ = ["REFRESHED", "CatalogueError", "catalogue", "read_registry", "refresh", "shipped"]
 
@@ -31,6 +30,8 @@ _SOURCE = "registry.source"
 # The public registry has some hundred kilobytes.
 MAX_BYTES = 16 * 1024 * 1024
 _SECONDS = 30.0
+# Of another shape, not UTF-8, nested without end.
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
 class CatalogueError(Exception):
@@ -64,13 +65,13 @@ def read_registry(data: bytes, name: str) -> tuple[Entry, ...]:
     """The agents of a registry's file. One that cannot be read is left out, and logged."""
     try:
         registry = msgspec.json.decode(data, type=Registry)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise CatalogueError(f"{name} is no registry of agents: {error}.") from error
     found: list[Entry] = []
     for raw in registry.agents:
         try:
             found.append(msgspec.json.decode(raw, type=Entry))
-        except msgspec.MsgspecError as error:
+        except _UNREADABLE as error:
             _log.warning("%s: an agent is left out, because it cannot be read: %s", name, error)
     return tuple(found)
 
@@ -94,11 +95,16 @@ async def refresh(folder: Path, source: str | None) -> str:
     if not read_registry(data, source):
         raise CatalogueError(f"{source} has no agent that could be read. What was there is kept.")
     try:
-        _write(folder / REFRESHED, data)
-        _write(folder / _SOURCE, f"{source}\n".encode())
+        _keep(folder, data, source)
     except OSError as error:
         raise CatalogueError(f"{folder} cannot be written: {error.strerror}.") from error
     return source
+
+
+def _keep(folder: Path, data: bytes, source: str) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(folder / REFRESHED, data)
+    write_whole(folder / _SOURCE, f"{source}\n".encode())
 
 
 async def _fetched(source: str) -> bytes:
@@ -156,17 +162,3 @@ def _asking(entry: Entry, recognised_by: tuple[dict[str, str], ...]) -> Entry:
 
 def _by_id(entries: Iterable[Entry]) -> Mapping[str, Entry]:
     return {entry.id: entry for entry in entries}
-
-
-def _write(path: Path, data: bytes) -> None:
-    """All of it or nothing."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise

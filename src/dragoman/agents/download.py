@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import httpx2
+
+from dragoman.loopback import is_loopback
 
 __all__ = ["DownloadError", "download"]
 
@@ -34,7 +35,7 @@ async def download(
     if parts.scheme == "file":
         _copy(Path(unquote(parts.path)), write, limit, on_size)
         return
-    if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname or "")):
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
         raise DownloadError(f"{address} is no address to fetch from: https:// is, and file://.")
     taken = 0
     try:
@@ -77,10 +78,3 @@ def _copy(
                 write(chunk)
     except OSError as error:
         raise DownloadError(f"{path} cannot be read: {error.strerror}.") from error
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

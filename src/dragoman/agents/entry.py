@@ -127,10 +127,7 @@ class Entry(_Read, frozen=True):
     version: _Version
     description: str
     distribution: Distribution = Distribution()
-    repository: str | None = None
-    authors: tuple[str, ...] = ()
     license: str | None = None
-    icon: str | None = None
     meta: _Meta = msgspec.field(default=_Meta(), name="_meta")
 
     @property

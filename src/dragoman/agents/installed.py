@@ -67,7 +67,7 @@ class InstalledAgents:
             record = msgspec.json.decode((real / _RECORD).read_bytes(), type=Installation)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             _log.warning("the installation of %s cannot be read: %s", agent, error)
             return None
         return ready(record, real)

@@ -94,7 +94,7 @@ def _found(folder: Path) -> _Installed:
         place = folder / "node_modules" / name
         manifest = _read(place / "package.json", _Manifest)
         locked = _read(folder / "package-lock.json", _Lock).packages.get(f"node_modules/{name}", _Locked())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         # Also what msgspec raises.
         raise InstallError(f"What npm has installed cannot be read: {error}.") from error
     return _Installed(name, place, manifest, locked.integrity)

@@ -114,7 +114,7 @@ def _requirement(package: str) -> str:
 def _requested(report: Path) -> _Item:
     try:
         items = msgspec.json.decode(report.read_bytes(), type=_Report).install
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InstallError(f"What pip has installed cannot be read: {error}.") from error
     for item in items:
         if item.requested:

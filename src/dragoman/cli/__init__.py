@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
 
-from dragoman.cli.errors import DONE, FAILED, INTERRUPTED, UsageError
+from dragoman.cli.errors import DONE, FAILED, INTERRUPTED, UsageError, complain
 
 __all__ = ["entry", "main"]
 
@@ -30,17 +30,17 @@ def entry() -> None:
 def main(argv: Sequence[str]) -> int:
     """Runs a command line to its exit status."""
     try:
+        _open_closed()
         if isinstance(sys.stdout, TextIOWrapper):
             # A terminal that cannot show a character shows another, rather than nothing at all.
             sys.stdout.reconfigure(errors="replace")
         status = _main(argv)
-        _flush()
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has had enough of it.
-        _discard_output()
-        return FAILED
+    except OSError as error:
+        # Of standard output: `run` tells of every other.
+        return _unwritten(error)
     return status
 
 
@@ -50,7 +50,7 @@ def _main(argv: Sequence[str]) -> int:
     try:
         command, arguments = parse(argv)
     except UsageError as error:
-        print(f"dragoman: {error}", file=sys.stderr)
+        complain(str(error))
         return error.exit_code
     except SystemExit:
         # argparse has printed a help text or the version.
@@ -62,14 +62,17 @@ def _main(argv: Sequence[str]) -> int:
     return status
 
 
-def _flush() -> None:
-    # None when the program was started with its output closed.
-    if sys.stdout is not None:
-        sys.stdout.flush()
+def _open_closed() -> None:
+    """Whoever starts us may have closed some of the three, and what is opened later must not take their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - it stays open
 
 
-def _discard_output() -> None:
-    """What is still in the buffer goes nowhere, or Python would complain about it when it exits."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+def _unwritten(error: OSError) -> int:
+    from dragoman.output import discard_output, unwritable  # noqa: PLC0415 - hardly ever
+
+    discard_output()
+    if (problem := unwritable(error)) is not None:
+        complain(problem)
+    return FAILED

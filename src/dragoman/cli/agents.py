@@ -19,11 +19,12 @@ from dragoman.agents.installed import Installation, InstalledAgents
 from dragoman.agents.installing import Plan, install, plan
 from dragoman.backends.agent.catalogue import traits_of, warned
 from dragoman.cli.actions import check_action
-from dragoman.cli.asking import agreed
-from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError
+from dragoman.cli.asking import agreed_to
+from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError, complain
+from dragoman.cli.layout import laid_out, width_of
 from dragoman.cli.run import Surroundings
 from dragoman.cli.steps import Steps
-from dragoman.cli.table import cell, table
+from dragoman.cli.table import table
 from dragoman.config import BUILTIN_MODELS, AcpModel, Config, ModelConfig, load, quoted, user_config_file
 from dragoman.config.editing import model_table, with_model, without_model, write
 from dragoman.config.schema import is_model_id
@@ -70,7 +71,9 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
     try:
         if action == "list" and arguments.refresh is not None:
             wanted: str | None = arguments.refresh or None
-            source = run_interruptible(lambda: refresh(agents.folder, wanted))
+            with Steps() as steps:
+                steps.step("reading the catalogue anew")
+                source = run_interruptible(lambda: refresh(agents.folder, wanted))
             print(f"The catalogue was read from {source}.", file=sys.stderr)
         known = catalogue(agents.folder)
         file = user_config_file()
@@ -104,11 +107,11 @@ def _list(agents: InstalledAgents, known: Mapping[str, Entry], config: Config, *
     rows = [
         (
             entry.id,
-            cell(entry.name),
+            entry.name,
             "built in" if entry.facts.built_in else entry.version,
             found.version if (found := installed.get(entry.id)) else "",
-            cell(", ".join(models.get(entry.id, []))),
-            cell(entry.description),
+            ", ".join(models.get(entry.id, [])),
+            entry.description,
         )
         for entry in known.values()
     ]
@@ -146,11 +149,10 @@ def _add(desk: _Desk, id_: str, arguments: Namespace) -> int:
         with_model(desk.file, desk.config.source.text, model_id, table_)
     planned = run_interruptible(lambda: plan(entry, version, desk.catalogue))
     _announce(desk, planned, model_id if is_written else None)
-    if not _agreed("Install it?", is_sure=arguments.yes):
+    if not agreed_to("Install it?", is_sure=arguments.yes):
         return _nothing_done()
-    progress = Steps()
-    with progress:
-        said = run_interruptible(lambda: install(planned, desk.agents, progress))
+    with Steps() as steps:
+        said = run_interruptible(lambda: install(planned, desk.agents, steps))
     found = desk.agents.find(entry.id)
     print(f"{entry.name} {found.version if found else planned.version} is installed.")
     if is_written:
@@ -190,7 +192,7 @@ def _announce(desk: _Desk, planned: Plan, model_id: str | None) -> None:
     lines += [f"  mind      {text}" for text in warned(known, planned.what.args, fs=True)]
     if model_id is not None:
         lines.append(f"  model     [models.{model_id}] in {desk.file}")
-    print("\n".join(map(one_line, lines)), file=sys.stderr)
+    print(laid_out("\n".join(map(one_line, lines)), width_of(sys.stderr)), file=sys.stderr)
 
 
 def _verified(planned: Plan) -> str:
@@ -221,13 +223,13 @@ def _remove(desk: _Desk, id_: str, *, is_sure: bool) -> int:
     agent, models = _removed(desk, id_)
     found = desk.agents.find(agent) is not None and set(desk.models_of(agent)) <= set(models)
     if not found and not models:
-        print(f"{one_line(id_)} is not installed, and no model in {desk.file} uses it.")
+        complain(f"{one_line(id_)} is not installed, and no model in {desk.file} uses it.")
         return FAILED
     if found:
         print(f"  {desk.agents.folder / agent}", file=sys.stderr)
     for model in models:
         print(f"  [models.{model}] in {desk.file}", file=sys.stderr)
-    if not _agreed("Remove this?", is_sure=is_sure):
+    if not agreed_to("Remove this?", is_sure=is_sure):
         return _nothing_done()
     text = desk.config.source.text
     for model in models:
@@ -260,14 +262,6 @@ def _removed(desk: _Desk, id_: str) -> tuple[str, tuple[str, ...]]:
 
 def _uses(model: ModelConfig, agent: str) -> bool:
     return isinstance(model, AcpModel) and model.agent == agent and model.command is None
-
-
-def _agreed(question: str, *, is_sure: bool) -> bool:
-    if is_sure:
-        return True
-    if not sys.stdin.isatty():
-        raise UsageError("There is nobody to ask. Say --yes if this is what you want.")
-    return agreed(question)
 
 
 def _nothing_done() -> int:

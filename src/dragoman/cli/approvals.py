@@ -6,9 +6,9 @@ from argparse import Namespace
 from collections.abc import Iterable
 
 from dragoman.cli.actions import check_action
-from dragoman.cli.errors import DONE, FAILED, CommandError
+from dragoman.cli.errors import DONE, FAILED, CommandError, complain
 from dragoman.cli.run import Surroundings
-from dragoman.cli.table import cell, table
+from dragoman.cli.table import table
 from dragoman.lm.json import JsonObject, encode_text
 from dragoman.logs import one_line
 from dragoman.store import ApprovalStore, Database, StoreError
@@ -66,7 +66,7 @@ def _revoke(approvals: Approvals, ids: Iterable[str]) -> int:
         if approvals.revoke(id_):
             print(f"Approval {id_} is taken back.")
         else:
-            print(f"There is no approval {one_line(id_)}.")
+            complain(f"There is no approval {one_line(id_)}. `dragoman approvals` lists them.")
             status = FAILED
     return status
 
@@ -82,8 +82,8 @@ def _row(approval: Approval) -> tuple[str, ...]:
     return (
         approval.id,
         approval.level,
-        cell(approval.tool),
-        cell(approval.key),
-        cell(approval.workspace or "everywhere"),
+        approval.tool,
+        approval.key,
+        approval.workspace or "everywhere",
         approval.granted_at.astimezone().strftime("%Y-%m-%d %H:%M"),
     )

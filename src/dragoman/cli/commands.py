@@ -168,7 +168,7 @@ def _completion(parser: ArgumentParser) -> None:
     parser.add_argument(
         "shell",
         metavar="bash|zsh|fish",
-        help="which script to print; models and agents print the names that such a script asks for",
+        help="which script to print; models, agents, approvals and conversations print the names that it asks for",
     )
 
 
@@ -376,8 +376,9 @@ Exits with 1 when a rule is broken.""",
             """\
 Show which programs the dragoman.toml in this folder starts, and where it sends
 what is said, and agree to that. Such a file comes with the folder, and whoever
-wrote it may be anybody; so you are asked before its models are used, once, and
-again when the file has changed.
+wrote it may be anybody; so in a terminal you are asked before its models are
+used, once, and again when the file has changed. Where nobody can be asked, what
+is started is only said, on standard error.
 
 Agreeing spares none of the questions that are asked later: a file that may do
 that is one you name with --config, or your own.""",
@@ -394,8 +395,9 @@ that is one you name with --config, or your own.""",
             "completion",
             "completion of this command line, for bash, zsh and fish",
             """\
-Print a script that lets your shell complete commands, options, files, and the
-names of models and agents. It is made from the commands that this version has.""",
+Print a script that lets your shell complete commands, options, files, the
+names of models and agents, and the ids of approvals and conversations. It is
+made from the commands that this version has.""",
             """\
   dragoman completion bash > ~/.local/share/bash-completion/completions/dragoman
       bash, in every shell from now on; the folder has to be there

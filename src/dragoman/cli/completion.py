@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable, Iterable
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from dragoman.cli.errors import DONE, UsageError
+from dragoman.cli.errors import DONE, CommandError, UsageError
 from dragoman.cli.run import Surroundings
 from dragoman.nearest import nearest
+
+if TYPE_CHECKING:
+    from dragoman.store import Database
 
 __all__ = ["run"]
 
 _SHELLS = ("bash", "zsh", "fish")
-_NAMES = ("models", "agents")
 
 
 def run(arguments: Namespace, surroundings: Surroundings) -> int:
     wanted: str = arguments.shell
     if wanted in _NAMES:
-        print("\n".join(_names(wanted, surroundings)))
+        for name in _NAMES[wanted](surroundings):
+            print(name)
         return DONE
     if wanted not in _SHELLS:
         meant = nearest(wanted, _SHELLS)
@@ -30,10 +35,45 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
     return DONE
 
 
-def _names(wanted: str, surroundings: Surroundings) -> tuple[str, ...]:
-    if wanted == "models":
-        return tuple(surroundings.config().models)
-    from dragoman.agents.catalogue import catalogue  # noqa: PLC0415 - not for a script
+def _models(surroundings: Surroundings) -> Iterable[str]:
+    return surroundings.config().models
+
+
+def _agents(surroundings: Surroundings) -> Iterable[str]:
+    from dragoman.agents.catalogue import catalogue  # noqa: PLC0415 - each for those who ask for it
     from dragoman.agents.installed import InstalledAgents  # noqa: PLC0415
 
-    return tuple(catalogue(InstalledAgents(surroundings.state_dir).folder))
+    return catalogue(InstalledAgents(surroundings.state_dir).folder)
+
+
+def _approvals(surroundings: Surroundings) -> Iterable[str]:
+    from dragoman.store import ApprovalStore  # noqa: PLC0415
+
+    return _kept(surroundings, lambda database: [str(each.id) for each in ApprovalStore(database).list()])
+
+
+def _conversations(surroundings: Surroundings) -> Iterable[str]:
+    from dragoman.store import ConversationStore  # noqa: PLC0415
+
+    return _kept(surroundings, lambda database: [each.id for each in ConversationStore(database).all()])
+
+
+def _kept(surroundings: Surroundings, ids: Callable[[Database], Iterable[str]]) -> Iterable[str]:
+    from dragoman.store.database import FILE_NAME, Database, StoreError  # noqa: PLC0415
+
+    # A shell that completes a word leaves no files behind.
+    if not (surroundings.state_dir / FILE_NAME).exists():
+        return ()
+    try:
+        with Database.open(surroundings.state_dir) as database:
+            return ids(database)
+    except StoreError as error:
+        raise CommandError(str(error)) from error
+
+
+_NAMES: dict[str, Callable[[Surroundings], Iterable[str]]] = {
+    "models": _models,
+    "agents": _agents,
+    "approvals": _approvals,
+    "conversations": _conversations,
+}

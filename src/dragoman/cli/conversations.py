@@ -9,7 +9,7 @@ from dragoman.backends.agent.history import Answer, Item, Result, Said
 from dragoman.backends.agent.owner import is_free
 from dragoman.backends.agent.saving import SavedError, load_conversation
 from dragoman.cli.actions import check_action
-from dragoman.cli.errors import DONE, FAILED, CommandError
+from dragoman.cli.errors import DONE, FAILED, CommandError, complain
 from dragoman.cli.run import Surroundings
 from dragoman.cli.table import cell, table
 from dragoman.lm.json import JsonObject, encode_text
@@ -64,10 +64,10 @@ def _as_json(conversation: StoredConversation) -> JsonObject:
 def _row(conversation: StoredConversation) -> tuple[str, ...]:
     return (
         conversation.id,
-        cell(conversation.model),
+        conversation.model,
         conversation.used_at.astimezone().strftime("%Y-%m-%d %H:%M"),
-        cell(conversation.workspace),
-        cell(conversation.title),
+        conversation.workspace,
+        conversation.title,
     )
 
 
@@ -76,29 +76,35 @@ def _show(store: ConversationStore, ids: Iterable[str]) -> int:
     for id_ in ids:
         kept = store.find(id_)
         if kept is None:
-            print(_unknown(id_))
+            complain(_unknown(id_))
             status = FAILED
             continue
-        print("  ".join(_row(kept)))
+        # Without how it begins, which stands below.
+        print("  ".join(map(cell, _row(kept)[:-1])))
         try:
             for item in load_conversation(kept.content).record.items:
-                print(f"  {_told(item)}")
+                # What goes on below stands further in, so that nothing in it can pass for somebody else's words.
+                print("  " + "\n    ".join(_told(item)))
         except SavedError as error:
-            print(f"  It cannot be read: {one_line(str(error))}")
+            complain(f"Conversation {id_} cannot be read: {one_line(str(error))}")
             status = FAILED
     return status
 
 
-def _told(item: Item) -> str:
-    """On one line, as it is kept: what a tool returned is not."""
+def _told(item: Item) -> list[str]:
+    """In lines, as it is kept: what a tool returned is not."""
     match item:
         case Said(text=text):
-            return f"user: {one_line(text)}"
+            return _lines("user", text)
         case Answer(text=text, calls=calls):
-            named = "".join(f" [called {name} {arguments}]" for _, name, arguments in calls)
-            return one_line(f"assistant: {text}{named}")
+            called = [f"[called {name} {arguments}]" for _, name, arguments in calls]
+            return _lines("assistant", "\n".join([*filter(None, [text.strip()]), *called]))
         case Result(call_id=call_id):
-            return one_line(f"result: {call_id}")
+            return _lines("result", call_id)
+
+
+def _lines(who: str, text: str) -> list[str]:
+    return [one_line(line) for line in f"{who}: {text.strip()}".split("\n")]
 
 
 def _delete(store: ConversationStore, ids: Iterable[str]) -> int:
@@ -107,15 +113,15 @@ def _delete(store: ConversationStore, ids: Iterable[str]) -> int:
         holding = store.holding(id_)
         if holding is not None and not is_free(holding):
             pid, _, _ = holding.owner.partition(" ")
-            print(f"Conversation {id_} is under way in process {pid}. Try again when it has ended.")
+            complain(f"Conversation {id_} is under way in process {pid}. Try again when it has ended.")
             status = FAILED
         elif store.delete(id_):
             print(f"Conversation {id_} is deleted.")
         else:
-            print(_unknown(id_))
+            complain(_unknown(id_))
             status = FAILED
     return status
 
 
 def _unknown(id_: str) -> str:
-    return f"There is no conversation {one_line(id_)}."
+    return f"There is no conversation {one_line(id_)}. `dragoman conversations` lists them."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
+from dragoman.cli.asking import greet_person
 from dragoman.cli.errors import DONE, CommandError, UsageError
 from dragoman.cli.run import Surroundings
 from dragoman.demo.agent import serve_stdio
@@ -20,6 +21,7 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
     pace: str = arguments.pace
     if pace not in PACES:
         raise UsageError(f'"{pace}" is no pace; there are {", ".join(PACES)}.')
+    greet_person("a client of the Agent Client Protocol")
     try:
         run_interruptible(lambda: serve_stdio(sessions, pace=pace))
     except ConnectionClosed as closed:

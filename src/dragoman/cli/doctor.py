@@ -17,6 +17,7 @@ from dragoman import __version__
 from dragoman.backends.agent.catalogue import traits_of, warned
 from dragoman.cli.errors import DONE, FAILED
 from dragoman.cli.finding import Finding
+from dragoman.cli.layout import width_of
 from dragoman.cli.run import Surroundings
 from dragoman.cli.steps import Steps
 from dragoman.config import AcpModel, Config, ConfigError, resolved, unset, user_config_file
@@ -44,7 +45,7 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
 
     def tell(finding: Finding) -> None:
         nonlocal status
-        print(finding, flush=True)
+        print(finding.laid_out(width_of(sys.stdout)), flush=True)
         if finding.level == "fail":
             status = FAILED
 
@@ -133,8 +134,11 @@ def _state(folder: Path) -> Finding:
 
 def _configuration(config: Config) -> Finding:
     if config.source.path is None:
-        place = f"Write one to {user_config_file()} for models of your own."
-        return Finding("ok", "no configuration file: everything as it comes", place)
+        steps = (
+            "For an agent that is known: dragoman agents",
+            f"For any other, or an endpoint: write {user_config_file()}",
+        )
+        return Finding("ok", "no configuration file: everything as it comes", "\n".join(steps))
     if problems := unset(config, ("serve",)):
         return Finding("warn", f"configuration in {config.source.path}", "\n".join(map(str, problems)))
     return Finding("ok", f"configuration in {config.source.path}")
@@ -182,7 +186,9 @@ def _answer(config: Config, model_id: str) -> Finding:
     started = time.monotonic()
     try:
         built = build(config, model_id)
-        text = run_interruptible(lambda: _ask(built))
+        with Steps() as steps:
+            steps.step(f"asking {model_id}")
+            text = run_interruptible(lambda: _ask(built))
     except TimeoutError:
         step = "Look at its log with --log-level debug."
         return Finding("fail", f"{model_id} has not answered in {_ANSWER_SECONDS:g} seconds", step)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["DONE", "FAILED", "INTERRUPTED", "WRONG_USAGE", "CommandError", "UsageError"]
+import sys
+
+__all__ = ["DONE", "FAILED", "INTERRUPTED", "WRONG_USAGE", "CommandError", "UsageError", "complain"]
 
 DONE = 0
 FAILED = 1
@@ -20,3 +22,8 @@ class UsageError(CommandError):
     """It was not asked for in a way that could work."""
 
     exit_code = WRONG_USAGE
+
+
+def complain(text: str) -> None:
+    """Say what did not work, and leave it to the caller to go on."""
+    print(f"dragoman: {text}", file=sys.stderr)

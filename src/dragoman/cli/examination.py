@@ -137,11 +137,9 @@ class _Examination:
         self._on_step = on_step
         self._clock = SystemClock()
         self._endpoint: Endpoint = server.endpoint(
-            "doctor",
             name=f"dg-{secrets.token_hex(4)}",
             on_call=self._on_call,
             on_withdrawn=lambda _key: None,
-            on_listed=lambda: None,
         )
         self._endpoint.set_tools((_TOOL,))
         self._session = ""

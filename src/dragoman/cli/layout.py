@@ -1,12 +1,16 @@
-"""Lays out help texts for the terminal they are shown in: never wider than it is, nor than a page is read well."""
+"""Lays out texts for the terminal they are shown in: never wider than it is; help not wider than a page is read well."""
 
 from __future__ import annotations
 
 import re
+import shutil
+import sys
 import textwrap
-from argparse import HelpFormatter
+from argparse import Action, HelpFormatter
+from collections.abc import Iterable
+from typing import TextIO
 
-__all__ = ["Layout", "laid_out"]
+__all__ = ["Layout", "filled", "laid_out", "width_of"]
 
 # What help has always been written for.
 _WIDEST = 80
@@ -21,6 +25,19 @@ class Layout(HelpFormatter):
         super().__init__(prog)
         # The library leaves two columns free; what is laid out here should be as wide.
         self._width = min(self._width, _WIDEST - 2)
+
+    def _format_usage(
+        self, usage: str | None, actions: Iterable[Action], groups: object, prefix: str | None
+    ) -> str:
+        """What the command takes. Its options are not named twice: they stand below, each with what it is for."""
+        del groups, prefix
+        taken = [
+            self._format_args(action, self._get_default_metavar_for_positional(action))
+            for action in actions
+            if not action.option_strings
+        ]
+        line = usage or " ".join([self._prog, *taken, "[options]"])
+        return "\n".join(filled(f"usage: {line}", self._width, " " * len("usage: "))) + "\n\n"
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         del indent
@@ -38,26 +55,27 @@ def _block(block: str, width: int) -> str:
     for line in block.splitlines():
         # A heading stays by itself, too.
         if line.startswith(" ") or line.endswith(":"):
-            lines += _filled(" ".join(paragraph), width)
+            lines += filled(" ".join(paragraph), width)
             paragraph.clear()
             lines += _entry(line, width)
         else:
             paragraph.append(line)
-    return "\n".join([*lines, *_filled(" ".join(paragraph), width)])
+    return "\n".join([*lines, *filled(" ".join(paragraph), width)])
 
 
 def _entry(line: str, width: int) -> list[str]:
     entry = _ENTRY.fullmatch(line)
     if entry is None:
-        return _filled(line, width, " " * (len(line) - len(line.lstrip()) + 2))
+        return filled(line, width, " " * (len(line) - len(line.lstrip()) + 2))
     head, text = entry["head"], entry["text"]
     if width - len(head) >= _NARROWEST_COLUMN:
-        return _filled(line, width, " " * len(head))
+        return filled(line, width, " " * len(head))
     indent = " " * 6
-    return [head.rstrip(), *_filled(text, width, indent, indent)]
+    return [head.rstrip(), *filled(text, width, indent, indent)]
 
 
-def _filled(text: str, width: int, below: str = "", first: str = "") -> list[str]:
+def filled(text: str, width: int, below: str = "", first: str = "") -> list[str]:
+    """One paragraph as lines: `first` begins the first, `below` the others."""
     # Options, paths and file names stay whole, or nobody can copy them.
     return textwrap.wrap(
         text,
@@ -67,3 +85,8 @@ def _filled(text: str, width: int, below: str = "", first: str = "") -> list[str
         break_on_hyphens=False,
         break_long_words=False,
     )
+
+
+def width_of(output: TextIO) -> int:
+    """Of the terminal that it is; where it is none, as wide as it takes."""
+    return shutil.get_terminal_size().columns if output.isatty() else sys.maxsize

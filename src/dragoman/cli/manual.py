@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from dragoman.cli.errors import DONE, FAILED, INTERRUPTED, WRONG_USAGE
 
-__all__ = ["MANUAL", "Page", "sections"]
+__all__ = ["ALWAYS", "MANUAL", "STATE", "Page", "listed", "sections"]
 
 _Entries: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -19,12 +19,12 @@ _CONFIG = ("dragoman.toml", "the configuration; `dragoman --help` says where it 
 _DATABASE = "STATE/dragoman.db"
 _INSTALLED = ("STATE/agents/", "agents that were installed with `dragoman agents add`")
 _RUNNING = ("STATE/run/", "what is running: sockets, and processes to end after a crash")
-_STATE = (
+STATE = (
     "STATE is --state-dir, else $DRAGOMAN_STATE_DIR, else ~/.local/state/dragoman (on macOS in ~/Library)."
 )
 
 # Every command looks at these.
-_ALWAYS: _Entries = (
+ALWAYS: _Entries = (
     ("DRAGOMAN_CONFIG", "the configuration file"),
     ("DRAGOMAN_STATE_DIR", "the folder for state"),
     ("DRAGOMAN_LOG", "the log level"),
@@ -119,7 +119,11 @@ MANUAL: dict[str, Page] = {
         "the answer was no",
         (("./dragoman.toml", "what is agreed to"), ("STATE/agreed/", "what has been agreed to")),
     ),
-    "completion": Page("the script was printed", "it could not be written"),
+    "completion": Page(
+        "the script was printed, or the names that it asks for",
+        "what is kept cannot be read",
+        (_CONFIG, _INSTALLED, (_DATABASE, "the ids of approvals and conversations")),
+    ),
 }
 
 
@@ -127,18 +131,19 @@ def sections(name: str) -> Iterator[tuple[str, str]]:
     """Headings and texts, in the order of a manual page."""
     page = MANUAL[name]
     if page.files:
-        note = f"\n\n{_STATE}" if any("STATE" in name for name, _ in page.files) else ""
-        yield "files", _listed(page.files) + note
-    yield "environment", _listed(_ALWAYS + page.environment)
+        note = f"\n\n{STATE}" if any("STATE" in name for name, _ in page.files) else ""
+        yield "files", listed(page.files) + note
+    yield "environment", listed(ALWAYS + page.environment)
     statuses = (
         (str(DONE), page.done),
         (str(FAILED), page.failed),
         (str(WRONG_USAGE), "wrong usage or configuration; standard error says what and where"),
         (str(INTERRUPTED), "interrupted with Ctrl-C"),
     )
-    yield "exit status", _listed(statuses)
+    yield "exit status", listed(statuses)
 
 
-def _listed(entries: _Entries) -> str:
+def listed(entries: _Entries) -> str:
+    """A list as `layout` takes it."""
     widest = max(len(name) for name, _ in entries)
     return "\n".join(f"  {name:<{widest}}  {text}" for name, text in entries)

@@ -17,7 +17,7 @@ from dragoman import __version__
 from dragoman.cli.commands import COMMANDS, Command
 from dragoman.cli.errors import UsageError
 from dragoman.cli.layout import Layout, laid_out
-from dragoman.cli.manual import sections
+from dragoman.cli.manual import ALWAYS, listed, sections
 from dragoman.logs import DEFAULT_LEVEL, LEVEL_VARIABLE, LEVELS
 from dragoman.nearest import nearest
 
@@ -30,33 +30,28 @@ Dragoman makes any agent a language model, with a person deciding what may run.
   dragoman chat        {chat}
   dragoman doctor      {doctor}
 
-All commands and options: dragoman --help
+All commands and options: dragoman help
 """.format(**{name: command.summary for name, command in COMMANDS.items()})
-
-_WIDEST = max(map(len, COMMANDS))
-_COMMAND_LIST = "\n".join(f"  {command.name:<{_WIDEST}}  {command.summary}" for command in COMMANDS.values())
 
 _DESCRIPTION = f"""\
 Dragoman stands between consumers of language models and whatever answers them,
 with a person deciding what may run.
 
 commands:
-{_COMMAND_LIST}
+{listed(tuple((command.name, command.summary) for command in COMMANDS.values()))}
 """
 
-_EPILOG = """\
+_EPILOG = f"""\
 configuration:
   A TOML file: --config FILE, else $DRAGOMAN_CONFIG, else ./dragoman.toml, else dragoman.toml in your configuration folder (on Linux ~/.config/dragoman).
 
 environment:
-  DRAGOMAN_CONFIG     the configuration file
-  DRAGOMAN_STATE_DIR  the folder for approvals and other state
-  DRAGOMAN_LOG        the log level
+{listed(ALWAYS)}
 
 exit status:
   0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted
 
-More about a command: dragoman COMMAND --help
+More about a command: dragoman help COMMAND
 """
 
 
@@ -77,12 +72,15 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> tuple
     top = _top()
     namespace = top.parse_line(argv)
     name: str | None = namespace.command
+    rest: list[str] = namespace.rest
+    if name == "help":
+        # The words of those who know it from other programs: the same as `dragoman COMMAND --help`.
+        return parse([*rest[:1], "--help"], environ)
     command = None
     if name is not None:
         if name not in COMMANDS:
             top.error(f'unknown command "{name}".{_meant(name, COMMANDS)}')
         command = COMMANDS[name]
-        rest: list[str] = namespace.rest
         # Values given before the command stay unless they are given again.
         namespace = _parser_of(command).parse_line(rest, namespace)
     namespace.log_level = _level(namespace.log_level, environ)

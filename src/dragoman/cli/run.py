@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import select
 import sys
@@ -18,7 +19,7 @@ import msgspec
 from dragoman.agents.known import KnownAgents
 from dragoman.cli.asking import agreed, can_ask
 from dragoman.cli.commands import Command
-from dragoman.cli.errors import FAILED, WRONG_USAGE, CommandError, UsageError
+from dragoman.cli.errors import FAILED, WRONG_USAGE, CommandError, UsageError, complain
 from dragoman.config import (
     Agreed,
     Config,
@@ -37,6 +38,9 @@ from dragoman.models import ModelNotUsable
 __all__ = ["Surroundings", "run"]
 
 _log = logging.getLogger(__name__)
+
+# Nobody's mistake, whatever was being written.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +124,14 @@ def run(command: Command, arguments: Namespace) -> int:
             return _tell(error.sentence, WRONG_USAGE)
         except LanguageModelError as error:
             return _tell(error.sentence, FAILED)
-        except BrokenPipeError as error:
-            if _nobody_reads_output():
+        except OSError as error:
+            if _is_of_output(error):
                 raise
+            if error.errno in _NO_ROOM:
+                what = error.filename or "something"
+                return _tell(f"{what} could not be written: {error.strerror}. Make room for it.", FAILED)
+            if _is_folder_gone():
+                return _tell("the folder you are in is no longer there. Go to another one.", FAILED)
             return _tell_unexpected(error, log_file)
         except Exception as error:
             return _tell_unexpected(error, log_file)
@@ -135,16 +144,31 @@ def _record(file: Path | None, redaction: Redaction, stack: ExitStack) -> None:
         stack.enter_context(recording_to(file, redaction))
 
 
-def _nobody_reads_output() -> bool:
-    """Whether a pipe that broke was our standard output. Python does not say which it was."""
-    polled = select.poll()
-    # Without asking for anything: that the other end is gone is always reported.
-    polled.register(sys.stdout, 0)
-    return bool(polled.poll(0))
+def _is_of_output(error: OSError) -> bool:
+    """Whether it was standard output that could not be written, as far as that can be told: Python does not say."""
+    if isinstance(error, BrokenPipeError):
+        polled = select.poll()
+        # Without asking for anything: that the other end is gone is always reported.
+        polled.register(sys.stdout, 0)
+        return bool(polled.poll(0))
+    try:
+        # What could not be written is still there, and cannot be written now.
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
+
+
+def _is_folder_gone() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _tell(text: str, status: int) -> int:
-    print(f"dragoman: {text}", file=sys.stderr)
+    complain(text)
     return status
 
 

@@ -14,10 +14,11 @@ import msgspec
 from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
 from dragoman.cli.run import Surroundings
 from dragoman.config import Config, Serve, api_keys, unopened
-from dragoman.frontends.http.gate import Gate, is_loopback
+from dragoman.frontends.http.gate import Gate
 from dragoman.frontends.http.running import PortTaken, bound, serve
 from dragoman.frontends.http.service import Service
 from dragoman.interruptible import fast_loop, run_interruptible
+from dragoman.loopback import is_loopback
 from dragoman.models import Models
 from dragoman.store import Database, ResponseStore, StoreError
 
@@ -55,7 +56,7 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
                 file=sys.stderr,
                 flush=True,
             )
-            return await serve(service, gate, listening)
+            return await serve(service, gate, listening, lambda: _tell_drain(settings))
         finally:
             await models.close()
             if database is not None:
@@ -72,6 +73,15 @@ def _settings(serve: Serve, arguments: Namespace) -> Serve:
         if (value := getattr(arguments, name)) is not None
     }
     return msgspec.structs.replace(serve, **given)
+
+
+def _tell_drain(settings: Serve) -> None:
+    print(
+        "dragoman: ending as soon as what is under way is done, after "
+        f"{settings.drain_seconds:g} seconds at most. Ctrl-C again ends at once.",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def _bound(settings: Serve) -> socket:

@@ -1,26 +1,51 @@
-"""Tables on standard output: one line for each row, whatever is in it."""
+"""Tables on standard output: one line for each row, whatever is in it.
+
+In a terminal that is too narrow for that, the columns that do not fit stand below the row they belong to, each by its name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 
+from dragoman.cli.layout import filled, width_of
 from dragoman.logs import one_line
 
 __all__ = ["cell", "table"]
 
 # A cell may hold a whole command; this much of it is recognised, and a line stays a line.
 _LONGEST_CELL = 60
+_GAP = "  "
 
 
-def table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [headings, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+def table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, width: int | None = None) -> str:
+    """Within `width`; without it, within what standard output has."""
+    width = width or width_of(sys.stdout)
+    lines = [tuple(map(cell, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(headings, *lines, strict=True)]
+    ends = accumulate(size + len(_GAP) for size in widths)
+    # The first is what a row is called by.
+    beside = max(1, sum(end - len(_GAP) <= width for end in ends))
+    shown = [_row(headings[:beside], widths)]
+    for line in lines:
+        shown.append(_row(line[:beside], widths))
+        shown += _below(headings[beside:], line[beside:], width)
+    return "\n".join(shown)
 
 
 def cell(text: str) -> str:
     line = one_line(text)
     return line if len(line) <= _LONGEST_CELL else line[: _LONGEST_CELL - 1] + "…"
+
+
+def _row(cells: tuple[str, ...], widths: list[int]) -> str:
+    return _GAP.join(text.ljust(width) for text, width in zip(cells, widths, strict=False)).rstrip()
+
+
+def _below(headings: tuple[str, ...], cells: tuple[str, ...], width: int) -> Iterator[str]:
+    widest = max(map(len, headings), default=0)
+    for heading, text in zip(headings, cells, strict=True):
+        if text:
+            name = f"{_GAP}{heading.lower():<{widest}}{_GAP}"
+            yield from filled(text, width, " " * len(name), name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 
-from dragoman.cli.asking import agreed, can_ask
+from dragoman.cli.asking import agreed_to
 from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError
 from dragoman.cli.run import Surroundings
 from dragoman.config import Agreed
@@ -35,12 +35,9 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
             return DONE
         for line in config.announcements.values():
             print(line, file=sys.stderr)
-        if not arguments.yes:
-            if not can_ask():
-                raise UsageError("There is nobody to ask. Say --yes if this is what you want.")
-            if not agreed("Agree to this?"):
-                print("Nothing was agreed to.", file=sys.stderr)
-                return FAILED
+        if not agreed_to("Agree to this?", is_sure=arguments.yes):
+            print("Nothing was agreed to.", file=sys.stderr)
+            return FAILED
         agreements.add(config.source)
     except OSError as error:
         raise CommandError(f"{error.filename} cannot be written: {error.strerror}.") from error

@@ -6,6 +6,7 @@ import asyncio
 import signal
 from argparse import Namespace
 
+from dragoman.cli.asking import greet_person
 from dragoman.cli.errors import DONE, CommandError
 from dragoman.cli.following import follow, followed_file
 from dragoman.cli.run import Surroundings
@@ -24,6 +25,7 @@ def run(_arguments: Namespace, surroundings: Surroundings) -> int:
     config = surroundings.config()
     # The editor will start those that are asked, without a word to a terminal.
     config = surroundings.agreed(config, *config.announcements)
+    greet_person("an editor")
 
     async def serve() -> None:
         models = Models(config, surroundings.state_dir)

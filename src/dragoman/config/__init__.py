@@ -4,7 +4,7 @@ from dragoman.config.agreed import Agreed
 from dragoman.config.folders import config_file, is_only_found, state_folder, user_config_file
 from dragoman.config.loading import BUILTIN_MODELS, DEMO, Config, load
 from dragoman.config.problem import ConfigError, Problem, quoted
-from dragoman.config.references import api_keys, resolved, secrets, unset
+from dragoman.config.references import api_keys, inherited, resolved, secrets, unset
 from dragoman.config.schema import (
     AcpModel,
     Conversation,
@@ -34,6 +34,7 @@ __all__ = [
     "Tools",
     "api_keys",
     "config_file",
+    "inherited",
     "is_only_found",
     "load",
     "narrowed",

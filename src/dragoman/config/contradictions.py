@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection, Iterable, Iterator
 
 from dragoman.config.problem import Complaint, dotted, quoted
 from dragoman.config.schema import AcpModel, Tables
+from dragoman.loopback import is_loopback
 from dragoman.nearest import nearest
 
 __all__ = ["contradictions"]
@@ -23,7 +23,7 @@ def contradictions(tables: Tables, agents: Collection[str] = ()) -> Iterator[Com
         if isinstance(model, AcpModel) and model.agent is not None and model.agent not in agents:
             yield from _unknown_agent(id_, model.agent)
     yield from _unusable_patterns(tables.tools.urls)
-    if not tables.serve.api_keys and not _is_loopback(tables.serve.host):
+    if not tables.serve.api_keys and not is_loopback(tables.serve.host):
         yield (
             ("serve", "host"),
             f'"host" in [serve]: with {quoted(tables.serve.host)} other machines can connect, so add "api_keys".',
@@ -54,10 +54,3 @@ def _unusable_patterns(patterns: Iterable[str]) -> Iterator[Complaint]:
             UrlPattern.parse(pattern)
         except UrlPatternError as error:
             yield ("tools", "urls", pattern), f"{quoted(pattern)} in [tools.urls]: {error}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"

@@ -6,15 +6,13 @@ in exactly that table: whatever form the file has, it is changed rightly or not 
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 import tomllib
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from dragoman.config.problem import ConfigError, Problem, dotted, quoted
+from dragoman.whole_file import write_whole
 
 __all__ = ["model_table", "with_model", "without_model", "write"]
 
@@ -64,22 +62,10 @@ def without_model(path: Path, text: str, model_id: str) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """All of it or nothing; a link stays a link, and the file as private as it was. OSError if it cannot be done."""
+    """All of it or nothing. `OSError` if it cannot be done."""
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileNotFoundError):
-            Path(name).chmod(path.stat().st_mode & 0o777)
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
+    write_whole(path, text.encode())
 
 
 def _models(document: dict[str, object]) -> dict[str, object]:

@@ -19,7 +19,7 @@ from dragoman.config.positions import KeyPath
 from dragoman.config.problem import ConfigError, Problem
 from dragoman.config.schema import AcpModel, ModelConfig, ResponsesModel
 
-__all__ = ["api_keys", "resolved", "secrets", "unset"]
+__all__ = ["api_keys", "inherited", "resolved", "secrets", "unset"]
 
 _REFERENCE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _SECRET_NAME = re.compile(r"key|token|secret|password|authorization|headers", re.IGNORECASE)
@@ -50,6 +50,12 @@ def api_keys(config: Config, environ: Mapping[str, str] = os.environ) -> tuple[s
     if problems := unset(config, ("serve",), environ):
         raise ConfigError(problems)
     return tuple(_value(key, environ) for key in config.serve.api_keys)
+
+
+def inherited(config: Config, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Our environment as an agent gets it: without the keys of `[serve]`, since whoever has one decides for the person."""
+    keys = {_variable(key) for key in config.serve.api_keys}
+    return {name: value for name, value in environ.items() if name not in keys}
 
 
 def unset(config: Config, within: KeyPath, environ: Mapping[str, str] = os.environ) -> tuple[Problem, ...]:

@@ -186,6 +186,10 @@ class Serve(_Table, frozen=True):
     # How long answers that are under way may go on when the server is told to end.
     drain_seconds: _Seconds = 30
 
+    @property
+    def max_body_bytes(self) -> int:
+        return int(self.max_body_megabytes * 1_000_000)
+
 
 class Tables(_Table, frozen=True):
     """A whole file."""

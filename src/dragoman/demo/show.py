@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -28,13 +28,14 @@ from dragoman.frontends.terminal.chat import Chat, Turns
 from dragoman.frontends.terminal.commands import Commands
 from dragoman.frontends.terminal.confirm import Asker
 from dragoman.frontends.terminal.entry import ChatOptions, interactive
-from dragoman.frontends.terminal.host import FAILED, Host
+from dragoman.frontends.terminal.host import FAILED, Host, Watcher
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.session import Session
 from dragoman.frontends.terminal.transcript import Transcript
 from dragoman.loop.events import Ended, Event
 from dragoman.tools.builtin import builtin_tools
+from dragoman.tools.decision import Confirmer
 
 __all__ = ["play_tour", "run_demo"]
 
@@ -77,20 +78,31 @@ async def play_tour(
             screen, transcript, tourist, clock, read_reason=tourist.read_reason, interrupt=turns.interrupt
         )
         commands = Commands(session, toggle_thinking=transcript.toggle_thinking)
-        host = _Witness(transcript, asker)
+        host = _Witness(transcript, asker, leave=turns.end)
         status = await Chat(screen, transcript, commands, tourist, turns, host, clock).talk()
         return FAILED if host.saw_failure else status
 
 
 class _Witness(Host):
-    """A person sees that something failed, and may try again; whoever plays the tour is told by its exit code."""
+    """A person sees that something failed, and may try again; whoever plays the tour is told by its exit code.
 
-    saw_failure = False
+    Nor does anybody type at a tour: who stops an answer has seen enough of all of it.
+    """
+
+    def __init__(self, watcher: Watcher, confirmer: Confirmer, *, leave: Callable[[], object]) -> None:
+        super().__init__(watcher, confirmer)
+        self._leave = leave
+        self.saw_failure = False
 
     def on_event(self, event: Event) -> None:
-        if isinstance(event, Ended) and event.reason != "completed":
-            self.saw_failure = True
         super().on_event(event)
+        match event:
+            case Ended(reason="cancelled"):
+                self._leave()
+            case Ended(reason="completed"):
+                pass
+            case Ended():
+                self.saw_failure = True
 
 
 @asynccontextmanager

@@ -1,10 +1,11 @@
-"""One JSON-RPC 2.0 peer for newline-delimited streams: the editor, an agent, the tool shim.
+"""One JSON-RPC 2.0 peer for newline-delimited streams: the editor, an agent.
 
 Bytes become lines in `framing`, lines become messages in `messages`, and `peer` hands them out in order; `stream` knows
-the transports, `queue` holds them back. Everything needed from outside is importable from here.
+the transports, and holds them back. Everything needed from outside is importable from here; the tool server, which answers
+over HTTP as well, takes the messages alone.
 """
 
-from dragoman.jsonrpc.connect import connect_files, connect_socket, connect_stdio, connect_unix, serve_unix
+from dragoman.jsonrpc.connect import connect_files, connect_socket, connect_stdio
 from dragoman.jsonrpc.errors import ConnectionClosed, RemoteError
 from dragoman.jsonrpc.framing import MAX_MESSAGE_BYTES
 from dragoman.jsonrpc.incoming import Incoming
@@ -23,7 +24,6 @@ from dragoman.jsonrpc.messages import (
     Response,
 )
 from dragoman.jsonrpc.peer import CANCEL_REQUEST, OnReply, Peer, PeerOptions, Receiver, Reply, Watch
-from dragoman.jsonrpc.queue import BoundedQueue, Pausable
 from dragoman.jsonrpc.text import Decoder, SurrogateJoiner
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "METHOD_NOT_FOUND",
     "PARSE_ERROR",
     "REQUEST_CANCELLED",
-    "BoundedQueue",
     "ConnectionClosed",
     "Decoder",
     "ErrorObject",
@@ -43,7 +42,6 @@ __all__ = [
     "Incoming",
     "Notification",
     "OnReply",
-    "Pausable",
     "Peer",
     "PeerOptions",
     "Receiver",
@@ -56,7 +54,5 @@ __all__ = [
     "connect_files",
     "connect_socket",
     "connect_stdio",
-    "connect_unix",
     "memory_pair",
-    "serve_unix",
 ]

@@ -1,4 +1,4 @@
-"""Peers over real file descriptors: a process's pipes, our own standard input and output, unix sockets.
+"""Peers over real file descriptors: a process's pipes, our own standard input and output, sockets.
 
 Each function calls the receiver's `connected` before it hands it anything, and returns when both directions stand.
 Files and sockets given to these functions belong to the connection from then on, also when connecting fails.
@@ -12,7 +12,6 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -20,9 +19,8 @@ from dragoman.jsonrpc.blocking import BlockingReader, BlockingWriter
 from dragoman.jsonrpc.errors import ConnectionClosed
 from dragoman.jsonrpc.peer import DEFAULT_OPTIONS, Peer, PeerOptions, Receiver
 
-__all__ = ["connect_files", "connect_socket", "connect_stdio", "connect_unix", "serve_unix"]
+__all__ = ["connect_files", "connect_socket", "connect_stdio"]
 
-_OWNER_ONLY = 0o600
 _FIRST_FREE_FD = 3
 
 
@@ -82,40 +80,6 @@ async def connect_socket(
         connection.close()
         raise
     return peer
-
-
-async def connect_unix(receiver: Receiver, path: Path, options: PeerOptions = DEFAULT_OPTIONS) -> Peer:
-    """To whoever listens at `path`. Raises `OSError` when nobody does."""
-    peer = Peer(receiver, options)
-    await asyncio.get_running_loop().create_unix_connection(lambda: peer.stream, str(path))
-    return peer
-
-
-async def serve_unix(
-    accept: Callable[[], Receiver], path: Path, options: PeerOptions = DEFAULT_OPTIONS
-) -> asyncio.Server:
-    """Listen at `path`, for this user alone. Each connection has a receiver of its own."""
-    listener = _bound(path)
-    try:
-        return await asyncio.get_running_loop().create_unix_server(
-            lambda: Peer(accept(), options).stream, sock=listener
-        )
-    except BaseException:
-        listener.close()
-        raise
-
-
-def _bound(path: Path) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.settimeout(0)
-        listener.bind(str(path))
-        # Before anybody can connect: it does not listen yet.
-        path.chmod(_OWNER_ONLY)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
 
 
 def _can_be_watched(file: BinaryIO) -> bool:

@@ -13,7 +13,7 @@ from dragoman.lm.cancellation import (
 from dragoman.lm.errors import ErrorKind, LanguageModelError
 from dragoman.lm.guard import GuardedModel, RuleBroken
 from dragoman.lm.json import JsonObject
-from dragoman.lm.messages import Message, Role, assistant, decode_messages, encode_message, system, user
+from dragoman.lm.messages import Message, Role, assistant, system, user
 from dragoman.lm.model import Capabilities, Closing, LanguageModel, ModelInfo, Sink, estimate_tokens
 from dragoman.lm.parts import (
     Audience,
@@ -74,8 +74,6 @@ __all__ = [
     "ToolResultPart",
     "Violation",
     "assistant",
-    "decode_messages",
-    "encode_message",
     "estimate_tokens",
     "system",
     "until_cancelled",

@@ -134,6 +134,7 @@ class _Answer:
         self._links = InertLinks()
         self._text = ""
         self._refused = False
+        self._has_mark = False
 
     @property
     def cancelled(self) -> bool:
@@ -171,6 +172,8 @@ class _Answer:
                 self._record.findings.append(Finding(missing, self._probe.name))
             return False
         self._record.keeps("S9")
+        if self._has_mark:
+            self._record.keeps("S11")
         if self._probe.request.options.tool_mode == "required":
             self._record.keeps("T14")
         marked = _MARKED_THINKING.search(self._text)
@@ -182,6 +185,10 @@ class _Answer:
 
     def _look_at(self, part: Part) -> None:
         """What the watch does not: it follows one answer, passes text on, and knows nothing of links."""
+        if isinstance(part, DataPart) and part.is_internal:
+            # By itself not a word of an answer: a model that fails at once may have sent its mark before.
+            self._has_mark = True
+            return
         self._record.keeps("S1", "S2", "S3")
         match part:
             case TextPart(value=value):

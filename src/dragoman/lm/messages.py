@@ -1,8 +1,8 @@
-"""Messages, and how they are read from and written to JSON.
+"""Messages, and how they are read where not everything is as expected.
 
-Reading is typed and fast when everything is as expected. What is not expected is kept out of the way instead of
-failing the request: a part of an unknown type becomes an internal data part that holds it, unknown fields and
-unknown values of optional ones are ignored, a call without arguments has none.
+Where it is, msgspec reads them as they are typed here. What is not expected is kept out of the way instead of failing
+the request: a part of an unknown type becomes an internal data part that holds it, unknown fields and unknown values of
+optional ones are ignored, a call without arguments has none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, TypeVar, cast
 import msgspec
 
 from dragoman.lm.errors import LanguageModelError
-from dragoman.lm.json import JsonObject, decode, encode, encode_text
+from dragoman.lm.json import JsonObject, encode, encode_text
 from dragoman.lm.parts import (
     UNKNOWN_PART,
     ContentPart,
@@ -28,8 +28,6 @@ __all__ = [
     "Message",
     "Role",
     "assistant",
-    "decode_messages",
-    "encode_message",
     "messages_from",
     "system",
     "user",
@@ -73,28 +71,6 @@ def system(*content: Part | str) -> Message:
 
 def _parts(content: tuple[Part | str, ...]) -> tuple[Part, ...]:
     return tuple(TextPart(part) if isinstance(part, str) else part for part in content)
-
-
-_typed = msgspec.json.Decoder(tuple[Message, ...])
-
-
-def decode_messages(data: bytes | str) -> tuple[Message, ...]:
-    """The messages of a JSON array."""
-    try:
-        return _typed.decode(data)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        # Something is not as expected; what exactly, the slower way finds out.
-        pass
-    try:
-        return messages_from(decode(data))
-    except msgspec.DecodeError as error:
-        raise LanguageModelError("bad_request", f"The messages are not valid JSON: {error}.") from error
-    except RecursionError as error:
-        raise LanguageModelError("bad_request", "The messages are nested too deeply.") from error
-
-
-def encode_message(message: Message) -> bytes:
-    return encode(message)
 
 
 def messages_from(value: object) -> tuple[Message, ...]:

@@ -1,6 +1,6 @@
 """The parts that messages and responses are made of.
 
-A part is a value: it is built whole, never changed, and its JSON is its form on the wire (`docs/architecture.md`).
+A part is a value: it is built whole, never changed, and its JSON is its form on the wire (`docs/reference/protocol.md`).
 What a response may contain, and in what order, is not decided here but in `rules`.
 """
 
@@ -29,6 +29,7 @@ __all__ = [
     "ThinkingPart",
     "ToolCallPart",
     "ToolResultPart",
+    "is_for_model",
 ]
 
 STATEFUL_MARKER = "stateful_marker"
@@ -42,6 +43,9 @@ UNKNOWN_PART = "application/vnd.dragoman.unknown-part+json"
 # Data parts that two programs exchange about a conversation. They are no part of what was said: a person does not
 # see them, and no comparison of histories looks at them.
 INTERNAL_MIME_TYPES = frozenset({STATEFUL_MARKER, CACHE_CONTROL, USAGE, STOPPED, CONVERSATION, UNKNOWN_PART})
+
+# Besides `text/…`, and whatever is JSON or XML of a kind: what is text all the same.
+_TEXTUAL = frozenset({"application/javascript", "application/json", "application/xml", "application/yaml"})
 
 Audience: TypeAlias = Literal["user", "model", "extension"]
 
@@ -114,8 +118,21 @@ class DataPart(_Part, frozen=True, tag="data"):
     def is_internal(self) -> bool:
         return self.mime_type in INTERNAL_MIME_TYPES
 
+    @property
+    def is_textual(self) -> bool:
+        """Whether its bytes are text, by its type."""
+        essence = self.mime_type.partition(";")[0].strip()
+        return essence.startswith("text/") or essence in _TEXTUAL or essence.endswith(("+json", "+xml"))
+
 
 ContentPart: TypeAlias = TextPart | DataPart
+
+
+def is_for_model(part: ContentPart) -> bool:
+    """Whether a model is to read this piece of a result."""
+    if isinstance(part, DataPart) and part.is_internal:
+        return False
+    return not part.audience or "model" in part.audience
 
 
 class ToolResultPart(_Part, frozen=True, tag="tool_result"):

@@ -95,7 +95,7 @@ class Presentation:
         if self._features.reports and stopped.reason != "other":
             return part
         self._last = None
-        return TextPart(gfm.notice(stopped.words))
+        return TextPart(self._links.feed(gfm.notice(stopped.words)))
 
     def _set_apart(self, kind: Literal["text", "thought"]) -> Iterator[Part]:
         """A blank line between thinking that is shown as text and the answer, whichever comes first."""

@@ -15,6 +15,7 @@ from typing import Literal
 
 from dragoman.lm.parts import DataPart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from dragoman.lm.request import Request
+from dragoman.visible import hides
 
 __all__ = ["CALL_ID", "CALL_ID_LIMIT", "NAMESPACE", "RULES", "Rule", "StreamWatch", "Violation", "is_visible"]
 
@@ -146,13 +147,9 @@ class Violation:
         return f"{self.rule.id} ({self.rule.title}): {self.detail}"
 
 
-# Printable by their category, and blank all the same: fillers of Hangul, the empty Braille cell, joiners, selectors.
-_BLANK = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f\ufe0e\ufe0f")
-
-
 def is_visible(text: str) -> bool:
     """Whether there is anything to see in it: not white space, not characters without a form of their own."""
-    return any(char.isprintable() and not char.isspace() and char not in _BLANK for char in text)
+    return any(not char.isspace() and not hides(char) for char in text)
 
 
 class StreamWatch:

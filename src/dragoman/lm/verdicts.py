@@ -8,12 +8,13 @@ ids of its calls.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from dragoman.lm.model import ModelInfo
 from dragoman.lm.rules import RULES, Rule, Violation
+from dragoman.visible import visible_line
 
 __all__ = ["Finding", "Record", "Report", "Row", "Verdict", "render"]
 
@@ -113,41 +114,45 @@ class Report:
 
 def render(report: Report) -> str:
     """The report as a plain table."""
-    lines = [f"{_plain(report.model.name)} ({_plain(report.model.id)}) and {report.against}", ""]
+    lines = [f"{visible_line(report.model.name)} ({visible_line(report.model.id)}) and {report.against}", ""]
     ids = max(len(row.rule.id) for row in report.rows)
     titles = max(len(row.rule.title) for row in report.rows)
     verdicts = len("not exercised")
     for row in report.rows:
         verdict = "FAIL" if row.verdict == "fail" else row.verdict
         lines.append(
-            f"{row.rule.id:<{ids}}  {row.rule.title:<{titles}}  {verdict:<{verdicts}}  {_plain(row.detail)}"
+            f"{row.rule.id:<{ids}}  {row.rule.title:<{titles}}  {verdict:<{verdicts}}  {visible_line(row.detail)}"
         )
         if row.finding is not None:
             margin = " " * (ids + titles + verdicts + 6)
             lines.append(f"{margin}in the probe “{row.finding.probe}”")
             if row.finding.violation.part is not None:
                 lines.append(f"{margin}{_shown(row.finding.violation.part)}")
-    counts = Counter(row.verdict for row in report.rows)
-    lines += [
-        "",
-        f"{counts['pass']} passed, {counts['fail']} failed, {counts['not exercised']} not exercised.",
-    ]
+    lines += ["", _summary(report)]
     if report.unanswered:
-        lines += [
-            "",
-            "Without an answer:",
-            *(f"  {probe}: {_plain(why)}" for probe, why in report.unanswered),
-        ]
-    if report.inconclusive is not None:
-        lines += ["", f"This says little about the model: {_plain(report.inconclusive)}."]
+        lines += ["", "Without an answer:", *_grouped(report.unanswered)]
     return "\n".join(lines)
 
 
+def _summary(report: Report) -> str:
+    counts = Counter(row.verdict for row in report.rows)
+    if report.inconclusive is not None:
+        # What passed is no praise for a model that was not seen to answer.
+        return (
+            f"{counts['fail']} failed. This says little about the model: {visible_line(report.inconclusive)}."
+        )
+    return f"{counts['pass']} passed, {counts['fail']} failed, {counts['not exercised']} not exercised."
+
+
+def _grouped(unanswered: tuple[tuple[str, str], ...]) -> Iterator[str]:
+    """By what was wrong: mostly it is the same every time."""
+    probes: dict[str, list[str]] = {}
+    for probe, why in unanswered:
+        probes.setdefault(why, []).append(probe)
+    for why, names in probes.items():
+        yield f"  {', '.join(names)}: {visible_line(why)}"
+
+
 def _shown(part: object) -> str:
-    text = _plain(repr(part))
+    text = visible_line(repr(part))
     return text if len(text) <= _PART_SHOWN else f"{text[:_PART_SHOWN]}…"
-
-
-def _plain(text: str) -> str:
-    """On one line, and without anything a terminal would act on."""
-    return "".join(char if char.isprintable() else " " if char.isspace() else "�" for char in text)

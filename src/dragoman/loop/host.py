@@ -17,11 +17,11 @@ from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.lm import CancellationToken, ToolCallPart
 from dragoman.loop.hooks import Hooks, Suspend
 from dragoman.loop.settings import LoopSettings
-from dragoman.tools.decision import Approve, Deny, NobodyToAsk, Question
+from dragoman.tools.decision import Approve, Decision, Deny, NobodyToAsk, Question
 from dragoman.tools.result import bounded, failure_text, result_of
 from dragoman.tools.tool import ToolResult
 
-__all__ = ["Answer", "Host", "NotAsked", "Silence"]
+__all__ = ["Heard", "Host", "NotAsked", "Silence"]
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -39,7 +39,7 @@ class Silence:
     """Nobody decided in time."""
 
 
-Answer: TypeAlias = Approve | Deny | NotAsked | Silence
+Heard: TypeAlias = Decision | NotAsked | Silence
 
 
 class Host:
@@ -62,7 +62,7 @@ class Host:
         checked: ToolCallPart = msgspec.convert(msgspec.to_builtins(rewritten), ToolCallPart)
         return msgspec.structs.replace(checked, call_id=call.call_id)
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: Question) -> Heard:
         """What a person says; never an approval unless it is one."""
         try:
             decision: object = await self.wait(self._hooks.approve(question, self._token))

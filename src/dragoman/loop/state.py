@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from dragoman.lm import ErrorKind, Message
+from dragoman.lm.json import encode
 from dragoman.loop.events import EndReason
 from dragoman.loop.history import close, gaps
 from dragoman.loop.round import CallState, Round
@@ -49,12 +50,11 @@ def begin(messages: Iterable[Message]) -> RunState:
     return RunState(close(messages))
 
 
-_encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(RunState)
 
 
 def dump(state: RunState) -> bytes:
-    return _encoder.encode(state)
+    return encode(state)
 
 
 def load(data: bytes) -> RunState:

@@ -46,6 +46,8 @@ class Ledger:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._owner = ProcessIdentity.own()
+        # Ended, and perhaps still written down.
+        self._ended: set[ProcessIdentity] = set()
 
     def record(self, process: ProcessIdentity, command: Sequence[str]) -> None:
         """Write down that we started `process`."""
@@ -53,17 +55,32 @@ class Ledger:
         path = self._path(process.pid)
         # Under another name first, so that nobody reads half of it.
         partial = path.with_suffix(f".{self._owner.pid}")
-        partial.touch(_PRIVATE_FILE)
-        partial.write_bytes(msgspec.json.encode(Entry(process, self._owner, tuple(command))))
-        partial.replace(path)
+        try:
+            partial.touch(_PRIVATE_FILE)
+            partial.write_bytes(msgspec.json.encode(Entry(process, self._owner, tuple(command))))
+            partial.replace(path)
+        except OSError:
+            # Half of it, on a disk that is full.
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise
 
     def forget(self, process: ProcessIdentity) -> None:
-        """It has ended."""
-        path = self._path(process.pid)
-        entry = _read(path)
-        # By now the pid may be another's, and so may the entry.
-        if entry is not None and entry.process == process:
-            path.unlink(missing_ok=True)
+        """It has ended. An entry that cannot be looked at now, for want of files, is when the next one ends."""
+        self._ended.add(process)
+        for each in tuple(self._ended):
+            path = self._path(each.pid)
+            try:
+                entry = _decoded(path.read_bytes())
+                # By now the pid may be another's, and so may the entry.
+                if entry is not None and entry.process == each:
+                    path.unlink(missing_ok=True)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                _log.warning("the ledger cannot be used: %s", error)
+                continue
+            self._ended.discard(each)
 
     def entries(self) -> list[Entry]:
         return [entry for path in self._paths() if (entry := _read(path)) is not None]
@@ -93,8 +110,15 @@ class Ledger:
 
 def _read(path: Path) -> Entry | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Entry)
-    except (OSError, msgspec.DecodeError):
+        return _decoded(path.read_bytes())
+    except OSError:
+        return None
+
+
+def _decoded(data: bytes) -> Entry | None:
+    try:
+        return msgspec.json.decode(data, type=Entry)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 
 

@@ -1,7 +1,7 @@
 """Context keys: what is true of the place where tools are offered.
 
 A front end sets them (`workspaceFolderCount`, `debugState`), and `when` clauses ask for them. Whoever has
-decided something by a clause subscribes with `on_change`, and decides again when `affects` says so.
+decided something by a clause subscribes with `on_change`, and decides again.
 
 Values are taken over as they are at that moment: a list that its owner changes later does not change a key
 behind the back of those who subscribed. Everything here belongs to one event loop.
@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Set as AbstractSet
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
-from dragoman.tools.when import Expression, keys
-
-__all__ = ["MAX_ROUNDS", "ContextKeys", "ContextValue", "affects"]
+__all__ = ["MAX_ROUNDS", "ContextKeys", "ContextValue"]
 
 _log = logging.getLogger(__name__)
 
@@ -28,11 +26,6 @@ _Subscriber: TypeAlias = Callable[[frozenset[str]], object]
 # A subscriber may set keys, which is told in another round. Keys that follow from keys settle in two or three;
 # what goes on for longer is two subscribers that undo each other's work.
 MAX_ROUNDS = 20
-
-
-def affects(expression: Expression, changed: AbstractSet[str]) -> bool:
-    """Whether `expression` has to be evaluated again after these keys have changed."""
-    return not keys(expression).isdisjoint(changed)
 
 
 class ContextKeys(Mapping[str, ContextValue]):

@@ -16,6 +16,7 @@ __all__ = ["InvocationToken"]
 
 class InvocationToken:
     def __init__(self, *, skip_rest: bool = True) -> None:
+        """`skip_rest` false: a refusal concerns one call only."""
         self._ended = CancellationSource()
         self._skip_rest = skip_rest
         self._refused = False

@@ -122,10 +122,6 @@ class ToolRuntime:
         finally:
             relay.end()
 
-    def begin_request(self, *, skip_rest: bool = True) -> InvocationToken:
-        """For invocations that belong to one request; `skip_rest` false: a refusal concerns one call only."""
-        return InvocationToken(skip_rest=skip_rest)
-
     async def invoke(
         self,
         name: str,

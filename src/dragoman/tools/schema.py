@@ -100,6 +100,9 @@ def check_schema(schema: JsonObject) -> None:
         fault_found = validation.fault(schema)
     except RecursionError:
         raise SchemaError("is nested too deeply, or refers to itself without end") from None
+    except Exception as error:
+        # As above: of an address that is none, of a number where there should be a name.
+        raise SchemaError(f"cannot be read: {mismatch.cut(str(error))}") from error
     if fault_found:
         raise SchemaError(*fault_found)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from urllib.parse import urlsplit
 
 from dragoman.lm import JsonObject
 from dragoman.logs import REDACTED, Redaction
@@ -27,6 +26,7 @@ _SECRET_FORM = re.compile(
 )
 # The part of an address that keeps others from finding it is long; `mcp` is not.
 _TICKET_LENGTH = 16
+_SEPARATOR = re.compile("[/?#]")
 
 
 class Cleaning:
@@ -74,7 +74,8 @@ def _tickets(message: JsonObject) -> Iterator[str]:
         if not isinstance(server, dict):
             continue
         if isinstance(url := server.get("url"), str):
-            yield from (part for part in urlsplit(url).path.split("/") if len(part) >= _TICKET_LENGTH)
+            path = _SEPARATOR.split(url.partition("://")[2])[1:]
+            yield from (part for part in path if len(part) >= _TICKET_LENGTH)
         for pairs in (server.get("headers"), server.get("env")):
             for pair in pairs if isinstance(pairs, list) else ():
                 if isinstance(pair, dict) and isinstance(value := pair.get("value"), str):

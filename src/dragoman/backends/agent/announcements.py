@@ -48,10 +48,6 @@ class Announcements:
         self._made: set[str] = set()
         self._early: deque[tuple[str, JsonObject]] = deque(maxlen=_EARLY_LIMIT)
 
-    def __contains__(self, key: str) -> bool:
-        """Whether anything was said under this id that is not over."""
-        return key in self._expected or key in self._made
-
     def announce(self, key: str, tool: str, given: object) -> bool:
         """What is now known of a call; whether that is one more to wait for."""
         if key in self._made:

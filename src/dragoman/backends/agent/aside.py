@@ -14,10 +14,11 @@ from dragoman.backends.agent.acp.launch import RunningAgent, launch
 from dragoman.backends.agent.acp.link import TurnEnd
 from dragoman.backends.agent.acp.messages import FileRequest, PermissionRequest, SessionUpdate
 from dragoman.backends.agent.asking import answer_agent
+from dragoman.backends.agent.context import context_of
 from dragoman.backends.agent.filing import PERMISSION_REFUSED
 from dragoman.backends.agent.flow import Pace
 from dragoman.backends.agent.narrator import Narrator
-from dragoman.backends.agent.prompting import compose, last_words, split_prompt, system_text
+from dragoman.backends.agent.prompting import compose, last_words, split_prompt
 from dragoman.backends.agent.session import configure, logged_in, started
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.vocabulary import Refused
@@ -97,7 +98,7 @@ class Aside:
         before, words = split_prompt(self._request.messages)
         return compose(
             words,
-            context=system_text(self._request.messages),
+            context=context_of(self._request.messages),
             history=before,
             images=agent.link.info.agent_capabilities.prompt_capabilities.image,
             budget=self._settings.replay_tokens,

@@ -15,7 +15,16 @@ from dragoman.backends.agent.dialect import UNASKED
 from dragoman.backends.agent.grants import Grants, PendingPermission
 from dragoman.backends.agent.permission import PERMISSION_TOOLS, Action, choose, permission_call
 from dragoman.backends.agent.settings import Policy
-from dragoman.backends.agent.vocabulary import CallAnswer, Granted, Pending, Refused, TurnCancelled
+from dragoman.backends.agent.vocabulary import (
+    CallAnswer,
+    Called,
+    Event,
+    Granted,
+    Pending,
+    Refused,
+    TurnCancelled,
+    Withdrawn,
+)
 from dragoman.jsonrpc import Incoming
 from dragoman.lm import JsonObject, ToolResultPart
 from dragoman.lm.gfm import escape
@@ -97,7 +106,17 @@ class Asking:
             return _unasked(waiting.action, answer.reason)
         return told
 
-    def withdraw(self, key: str) -> None:
+    def hand_over(self, pending: Pending, incoming: Incoming, tell: Callable[[Event], None]) -> None:
+        """To whoever asks a person. It ends when the agent withdraws its request."""
+
+        def withdrawn() -> None:
+            self._withdraw(pending.key)
+            tell(Withdrawn(pending.key))
+
+        incoming.token.on_cancel(withdrawn)
+        tell(Called(pending))
+
+    def _withdraw(self, key: str) -> None:
         """The agent does not wait any more; it is answered all the same, if nobody has yet."""
         waiting = self._open.pop(key, None)
         if waiting is not None:

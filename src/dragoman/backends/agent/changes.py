@@ -10,7 +10,6 @@ import os.path
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import PurePath
 
 from dragoman.backends.agent.acp.messages import Diff, ReadTextFile, ToolActivity, WriteTextFile
@@ -44,7 +43,7 @@ def read_text(workspace: tuple[str, ...], request: ReadTextFile) -> str:
         return text
     start = max((request.line or 1) - 1, 0)
     stop = None if request.limit is None else start + request.limit
-    return "".join(islice(lines_of(text), start, stop))
+    return "".join(lines_of(text)[start:stop])
 
 
 @dataclass(frozen=True, slots=True)

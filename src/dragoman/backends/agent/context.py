@@ -17,7 +17,9 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["news", "units"]
+from dragoman.lm import Message
+
+__all__ = ["context_of", "news", "units"]
 
 _CHANGED = "What it told you before still holds, but for the following changes. A section is an element that is in no other one."
 _REPLACED = "It tells you this now, instead of everything that it told you before."
@@ -38,11 +40,24 @@ class _Key(NamedTuple):
     text: str = ""
 
 
-def news(told: str, now: str) -> str:
-    """What an agent that was told the one must hear to know the other. Empty: nothing."""
-    if not told or not now or told == now:
+def context_of(messages: Sequence[Message]) -> str:
+    return "\n\n".join(
+        message.text for message in messages if message.role == "system" and message.text.strip()
+    )
+
+
+def news(told: str | None, now: str) -> str:
+    """What an agent that was told the one must hear to know the other. Empty: nothing.
+
+    None: it was told something, and nobody knows any more what that was.
+    """
+    if not now or told == now:
         # A request without any context takes nothing back: some clients say it once.
-        return now if not told else ""
+        return ""
+    if told is None:
+        return f"{_REPLACED}\n\n{now}"
+    if not told:
+        return now
     old, new = _keyed(told), _keyed(now)
     if [*old.items()] == [*new.items()]:
         return ""
@@ -116,17 +131,29 @@ def _text(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _ends(lines: Sequence[str]) -> dict[int, int]:
-    """Where each element ends that begins a line and is closed at the end of one. What is not, is text."""
-    ends: dict[int, int] = {}
+    """Where each element ends that begins a line and is closed at the end of one. What is not, is text.
+
+    So are all elements of a name that is opened or closed somewhere without the other, because it is only spoken of there:
+    nobody can tell which of them belong together.
+    """
+    ends: defaultdict[str, dict[int, int]] = defaultdict(dict)
     opened: defaultdict[str, list[int]] = defaultdict(list)
+    spoken_of: set[str] = set()
     for number, line in enumerate(lines):
         opens = _OPENS.match(line)
         if opens is not None:
             if _CLOSES_ITSELF.match(line, opens.end()):
-                ends[number] = number
+                ends[opens[1]][number] = number
                 continue
             opened[opens[1]].append(number)
         closes = _CLOSES.search(line)
-        if closes is not None and opened[closes[1]]:
-            ends[opened[closes[1]].pop()] = number
-    return ends
+        if closes is None:
+            continue
+        if opened[closes[1]]:
+            ends[closes[1]][opened[closes[1]].pop()] = number
+        else:
+            spoken_of.add(closes[1])
+    spoken_of.update(name for name, unclosed in opened.items() if unclosed)
+    return {
+        begin: end for name, found in ends.items() if name not in spoken_of for begin, end in found.items()
+    }

@@ -11,26 +11,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from dragoman.backends.agent import machine
 from dragoman.backends.agent.acp.launch import RunningAgent
 from dragoman.backends.agent.asking import Asking, verdict
-from dragoman.backends.agent.context import news
-from dragoman.backends.agent.dialect import understood
+from dragoman.backends.agent.briefing import Briefing
 from dragoman.backends.agent.ear import Ear
 from dragoman.backends.agent.grants import Grants
 from dragoman.backends.agent.identify import Identified
 from dragoman.backends.agent.kept import Kept
 from dragoman.backends.agent.permission import is_permission_tool
-from dragoman.backends.agent.prompting import compose, split_prompt, system_text
-from dragoman.backends.agent.records import Record, Records
+from dragoman.backends.agent.records import Asked, Record, Records
 from dragoman.backends.agent.reply import Reply
 from dragoman.backends.agent.saving import SavedConversation
 from dragoman.backends.agent.session import Session, SessionPlan, open_session
 from dragoman.backends.agent.settings import AgentSettings
+from dragoman.backends.agent.tasks import Tasks
+from dragoman.backends.agent.timers import Timers
 from dragoman.backends.agent.tokens import CallName, MarkerName, Tokens
 from dragoman.backends.agent.toolserver import ToolAnswer, ToolServer
 from dragoman.backends.agent.vocabulary import (
@@ -63,7 +63,6 @@ from dragoman.backends.agent.vocabulary import (
     StopAgent,
     TakeBack,
     TimedOut,
-    Timer,
     TimerPassed,
 )
 from dragoman.clock import Clock
@@ -77,6 +76,7 @@ from dragoman.lm import (
     Sink,
     TextPart,
     ToolDefinition,
+    ToolResultPart,
     until_cancelled,
 )
 from dragoman.lm.gfm import notice
@@ -143,20 +143,16 @@ class Conversation:
         self._replies: dict[int, Reply] = {}
         self._reply: Reply | None = None
         self._last_reply: Reply | None = None
-        self._timers: dict[Timer, asyncio.Task[None]] = {}
-        self._waits: set[asyncio.Task[None]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks = Tasks(record.id, around.clock)
+        self._timers = Timers(
+            around.settings.timing, around.clock, lambda timer: self.dispatch(TimerPassed(timer))
+        )
+        self._briefing = Briefing(around.settings.replay_tokens, is_known=session is not None)
         self._calls = calls
         self._is_kept_as_held = False
         # Of the latest request.
         self._tools: tuple[ToolDefinition, ...] = ()
         self._permission_tools: frozenset[str] = frozenset()
-        self._history: tuple[Message, ...] = ()
-        self._prompt: tuple[Message, ...] = ()
-        self._context = ""
-        self._context_sent = ""
-        # What had been sent before the last prompt.
-        self._context_before = ""
 
     @property
     def state(self) -> machine.State:
@@ -181,7 +177,7 @@ class Conversation:
 
     @property
     def saved(self) -> SavedConversation:
-        return SavedConversation(self._record, self._session_id, self._calls)
+        return SavedConversation(self._record.at_rest(), self._known_session, self._calls)
 
     @property
     def lendable(self) -> RunningAgent | None:
@@ -197,12 +193,12 @@ class Conversation:
     # The consumer's side.
 
     async def respond(
-        self, request: Request, found: Identified, digest: bytes, sink: Sink, token: CancellationToken
+        self, request: Request, found: Identified, sink: Sink, token: CancellationToken
     ) -> None:
         """Answer a request that `identify` has found to belong here."""
         reply = self._repeatable() if found.kind == "retry" else None
         if reply is None:
-            reply = self._begin(request, found, digest)
+            reply = self._begin(request, found)
         number = reply.number
         try:
             await until_cancelled(reply.listen(sink, lambda: self.dispatch(ReplyCancelled(number))), token)
@@ -220,30 +216,27 @@ class Conversation:
         last = self._reply or self._last_reply
         return None if last is None or (last.error is not None and not last.has_spoken) else last
 
-    def _begin(self, request: Request, found: Identified, digest: bytes) -> Reply:
+    def _begin(self, request: Request, found: Identified) -> Reply:
         goes_on = found.kind in ("results", "results_and_prompt")
-        before, words = split_prompt(request.messages)
-        new = (*found.meanwhile, *found.prompt) if found.conversation == self.id else words
-        self._history, self._prompt, self._context = before, words, system_text(request.messages)
+        asked = Asked.by(request, found.telling)
+        self._briefing.update(asked)
+        new = (*found.meanwhile, *found.prompt) if found.conversation == self.id else self._briefing.words
         self._offer(request.options.tools)
         last = self._record.last
         turn = (last.turn if last else 0) + (0 if goes_on and last else 1)
         places = dict(found.places) if found.conversation == self.id else {}
-        self._put(self._record.told(found.telling, places, digest, turn=turn))
+        self._put(self._record.told(found.telling, places, turn=turn, asked=asked))
         self._save(is_beginning=True)
         reply_record = self._record.last
         number = reply_record.number if reply_record else 1
         reply = Reply(number, request.consumer.features, self._settings.style, self)
         self._replies[number] = reply
-        answers: dict[str, CallAnswer] = {}
-        for result in found.results:
-            answers[result.call_id] = self._answer_of(result.call_id, found)
+        answers = {result.call_id: self._answer_of(result) for result in found.results}
         self.dispatch(Requested(number, answers, new, cancels=found.kind == "refusal"))
         return reply
 
-    def _answer_of(self, call_id: str, found: Identified) -> CallAnswer:
-        result = understood(next(result for result in found.results if result.call_id == call_id))
-        pending = next((call for call in self._state.pending if call.call_id == call_id), None)
+    def _answer_of(self, result: ToolResultPart) -> CallAnswer:
+        pending = next((call for call in self._state.pending if call.call_id == result.call_id), None)
         if pending is not None and pending.kind == "permission":
             return verdict(self._around.grants, result)
         return Answered(result.content, is_error=result.is_error)
@@ -306,7 +299,7 @@ class Conversation:
             case SendPrompt(prompt=prompt):
                 self._send_prompt(prompt)
             case TakeBack():
-                self._take_back()
+                self._briefing.take_back()
             case Steer(steering=steering):
                 self._steer(steering)
             case SendCancel():
@@ -319,13 +312,13 @@ class Conversation:
                     self._session.cancel()
             case StartAgent():
                 self._epoch += 1
-                self._starting = self._spawn(self._start(self._epoch))
+                self._starting = self.tasks.work(self._start(self._epoch))
             case StopAgent():
                 self._stop()
             case SetTimer(timer=timer):
-                self._set_timer(timer)
+                self._timers.set(timer)
             case ClearTimer(timer=timer):
-                self._clear_timer(timer)
+                self._timers.clear(timer)
 
     def _say(self, part: Part) -> None:
         if self._reply is None:
@@ -355,7 +348,12 @@ class Conversation:
 
     def _save(self, *, is_beginning: bool = False) -> None:
         self._is_kept_as_held = is_beginning or self.is_held
-        self._around.save(self._record, self._session_id, self._calls, held=self._is_kept_as_held)
+        self._around.save(self._record, self._known_session, self._calls, held=self._is_kept_as_held)
+
+    @property
+    def _known_session(self) -> str | None:
+        """The agent's session, if it can be taken up: one that knows nothing would pass for one that knows everything."""
+        return None if self._briefing.is_new else self._session_id
 
     def _put(self, record: Record) -> None:
         self._record = record
@@ -368,18 +366,7 @@ class Conversation:
         if session is None:
             # It is gone, and how is about to be told.
             return
-        context = news(self._context_sent, self._context)
-        self._context_before = self._context_sent
-        self._context_sent = self._context or self._context_sent
-        fresh = session.is_fresh
-        composed = compose(
-            # An agent that has heard nothing yet gets everything before the last words as the transcript.
-            self._prompt if fresh else prompt,
-            context=context,
-            history=self._history if fresh else (),
-            images=session.takes_images,
-            budget=self._settings.replay_tokens,
-        )
+        composed = self._briefing.prompt(prompt, images=session.takes_images)
         for text in (*session.take_notices(), *composed.notices):
             # A prompt that is given to another agent is made anew, and the user has read it.
             if self._reply is None or TextPart(notice(text)) not in self._reply.parts:
@@ -393,12 +380,7 @@ class Conversation:
             send()
             return
         self._held = send
-        self._wait(self._send_when_listed(session, send))
-
-    def _take_back(self) -> None:
-        self._context_sent = self._context_before
-        if self._session is not None:
-            self._session.take_back()
+        self.tasks.wait(self._send_when_listed(session, send))
 
     def _notice(self, text: str) -> None:
         self.dispatch(Noticed(TextPart(notice(text))))
@@ -408,13 +390,7 @@ class Conversation:
         if session is None:
             # It is gone, and how is about to be told.
             return
-        composed = compose(
-            steering.prompt,
-            context="",
-            history=(),
-            images=session.takes_images,
-            budget=self._settings.replay_tokens,
-        )
+        composed = self._briefing.steer(steering.prompt, images=session.takes_images)
         for text in composed.notices:
             self._notice(text)
         session.steer(composed.blocks, lambda taken: session.ear.on_steered(steering.reply, taken=taken))
@@ -449,7 +425,7 @@ class Conversation:
 
     async def _start(self, epoch: int) -> None:
         ear = Ear(self, epoch)
-        plan = SessionPlan(self.id, self.workspace, self._tools, self._session_id)
+        plan = SessionPlan(self.workspace, self._tools, self._session_id)
         try:
             session = await open_session(self._settings, self._around.server, plan, ear, self._around.clock)
         except Exception as error:
@@ -468,11 +444,11 @@ class Conversation:
             return
         ear.is_up = True
         self._session, self._session_id = session, session.id
+        if session.is_new:
+            self._briefing.begin()
         self._save()
-        if session.is_fresh:
-            self._context_sent = ""
         session.endpoint.set_tools(self._tools)
-        self._wait(self._let_finish(session))
+        self.tasks.wait(self._let_finish(session))
         self.dispatch(AgentStarted(session.steers))
 
     async def _let_finish(self, session: Session) -> None:
@@ -489,9 +465,9 @@ class Conversation:
         if self._reply is None:
             # Nobody waits to be told why, and the next request must not wait for it.
             self.dispatch(AgentExited(LanguageModelError("agent_failed", f"{self._settings.name} ended.")))
-            self._spawn(self._bury(session, None))
+            self.tasks.work(self._bury(session, None))
         else:
-            self._spawn(self._bury(session, self._epoch))
+            self.tasks.work(self._bury(session, self._epoch))
 
     async def _bury(self, session: Session, epoch: int | None) -> None:
         try:
@@ -509,10 +485,7 @@ class Conversation:
         session, self._session, self._held = self._session, None, None
         self._asking.close()
         if session is not None:
-            if session.is_fresh:
-                # Taken up again, it would pass for one that knows the conversation.
-                self._session_id = None
-            self._spawn(session.close())
+            self.tasks.work(session.close())
 
     def hears(self, epoch: int) -> bool:
         return epoch == self._epoch
@@ -528,62 +501,11 @@ class Conversation:
         if self._session is not None:
             self._session.agent.peer.resume_reading(by)
 
-    # Time, and the end.
-
-    def _set_timer(self, timer: Timer) -> None:
-        self._clear_timer(timer)
-        timing = self._settings.timing
-        seconds = {
-            "gather": timing.gather,
-            "gather_limit": timing.gather_limit,
-            "grace": timing.grace,
-            "human": timing.human,
-            "idle": timing.idle,
-        }[timer]
-
-        async def pass_time() -> None:
-            await self._around.clock.sleep(seconds)
-            self._timers.pop(timer, None)
-            self.dispatch(TimerPassed(timer))
-
-        self._timers[timer] = asyncio.create_task(pass_time())
-
-    def _clear_timer(self, timer: Timer) -> None:
-        task = self._timers.pop(timer, None)
-        if task is not None:
-            task.cancel()
-
-    def run(self, work: Coroutine[object, object, None]) -> None:
-        """Something for the agent that takes time, and is not left half done when the conversation is closed."""
-        self._spawn(work)
-
-    def soon(self, seconds: float, then: Callable[[], None]) -> None:
-        async def later() -> None:
-            await self._around.clock.sleep(seconds)
-            then()
-
-        self._wait(later())
-
-    def _wait(self, work: Coroutine[object, object, None]) -> None:
-        """For something that nobody needs any more when the conversation is closed."""
-        task = asyncio.create_task(work)
-        self._waits.add(task)
-        task.add_done_callback(self._waits.discard)
-
-    def _spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            _log.error("a task of conversation %s failed", self.id, exc_info=task.exception())
+    # The end.
 
     def park(self) -> None:
         """As after a long idleness."""
-        self._clear_timer("idle")
+        self._timers.clear("idle")
         self.dispatch(TimerPassed("idle"))
 
     async def retire(self) -> None:
@@ -595,13 +517,10 @@ class Conversation:
         """End the agent and every wait. Requests that are open settle as cut off."""
         if self._reply is not None:
             self.dispatch(ReplyCancelled(self._reply.number))
-        for timer in list(self._timers):
-            self._clear_timer(timer)
-        for wait in self._waits:
-            wait.cancel()
+        self._timers.clear_all()
+        self.tasks.end_waits()
         self._stop()
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self.tasks.until_done()
 
 
 def _nowhere(record: Record, session: str | None, calls: int, *, held: bool) -> None:

@@ -12,9 +12,10 @@ import re
 
 from msgspec.structs import replace
 
-from dragoman.lm import ContentPart, DataPart, Outcome, TextPart, ToolResultPart
+from dragoman.lm import Outcome, TextPart, ToolResultPart
+from dragoman.lm.parts import is_for_model
 
-__all__ = ["UNASKED", "outcome_of", "understood"]
+__all__ = ["UNASKED", "understood"]
 
 # What became of a call about which no person has decided anything.
 UNASKED: frozenset[Outcome | None] = frozenset({"skipped", "error"})
@@ -48,34 +49,27 @@ _ADVICE = "\nPlease check your input and try again."
 _HOOKS = re.compile(r"\n<(?:Pre|Post)ToolUse-context>\n")
 
 
-def outcome_of(text: str) -> Outcome | None:
+def understood(result: ToolResultPart) -> ToolResultPart:
+    """The same result, with what became of the call told as such. What is for a person's eyes alone stays that."""
+    told = [part for part in result.content if is_for_model(part)]
+    if result.outcome is not None or not all(isinstance(part, TextPart) for part in told):
+        return result
+    text = "".join(part.value for part in told if isinstance(part, TextPart))
+    outcome = _outcome_of(text)
+    if outcome is None:
+        return result
+    words, behind = _parted(text)
+    others = (part for part in result.content if not is_for_model(part))
+    content = (TextPart(words.removesuffix(_ADVICE) + behind), *others)
+    return replace(result, content=content, is_error=True, outcome=outcome)
+
+
+def _outcome_of(text: str) -> Outcome | None:
     """What a result says that became of its call. None: it is what the tool returned, as far as anybody can tell."""
     words, _ = _parted(text)
     plain = words.removesuffix(_ADVICE)
     patterns = _PATTERNS if plain == words else _ADVISED
     return next((outcome for pattern, outcome in patterns if pattern.fullmatch(plain)), None)
-
-
-def understood(result: ToolResultPart) -> ToolResultPart:
-    """The same result, with what became of the call told as such. What is for a person's eyes alone stays that."""
-    told = [part for part in result.content if _is_told(part)]
-    if result.outcome is not None or not all(isinstance(part, TextPart) for part in told):
-        return result
-    text = "".join(part.value for part in told if isinstance(part, TextPart))
-    outcome = outcome_of(text)
-    if outcome is None:
-        return result
-    words, behind = _parted(text)
-    others = (part for part in result.content if not _is_told(part))
-    content = (TextPart(words.removesuffix(_ADVICE) + behind), *others)
-    return replace(result, content=content, is_error=True, outcome=outcome)
-
-
-def _is_told(part: ContentPart) -> bool:
-    """Whether a model is to read it."""
-    if isinstance(part, DataPart) and part.is_internal:
-        return False
-    return not part.audience or "model" in part.audience
 
 
 def _parted(text: str) -> tuple[str, str]:

@@ -1,4 +1,8 @@
-"""What changes in a file, in as many lines as a person reads."""
+"""What changes in a file, in as many lines as a person reads.
+
+Whoever decides by it must see that something changes wherever something does: so a line ends at a line feed and nowhere
+else, as it does for the programs that will read the file, and what leaves no mark is shown by its number.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 from dragoman.backends.agent.acp.messages import Diff
+from dragoman.visible import visible_exactly
 
 __all__ = ["unified"]
 
@@ -19,27 +24,44 @@ _LINE_CHARACTERS = 400
 
 def unified(diff: Diff, limit: int) -> str:
     """At most so many lines; the rest is counted. No file names: those are shown where they cannot pass for lines."""
-    lines = list(_lines((diff.old_text or "").splitlines(), diff.new_text.splitlines()))
-    shown = [
-        line if len(line) <= _LINE_CHARACTERS else f"{line[:_LINE_CHARACTERS]}…" for line in lines[:limit]
-    ]
+    lines = list(_lines(*_split(diff.old_text or "", diff.new_text)))
+    shown = [visible_exactly(_cut(line)) for line in lines[:limit]]
     if len(lines) > limit:
         shown.append(f"… {len(lines) - limit} more lines")
     return "\n".join(shown)
+
+
+def _split(before: str, after: str) -> tuple[list[str], list[str]]:
+    """The lines of each. Where only one ends with a line feed, the other has an empty line less."""
+    if all(text.count("\n") == text.count("\r\n") for text in (before, after)):
+        # As the whole file has them; anywhere else a carriage return is shown.
+        before, after = before.replace("\r\n", "\n"), after.replace("\r\n", "\n")
+    old, new = (text.split("\n") if text else [] for text in (before, after))
+    if old[-1:] in ([], [""]) and new[-1:] in ([], [""]):
+        old, new = old[:-1], new[:-1]
+    return old, new
+
+
+def _cut(line: str) -> str:
+    if len(line) <= _LINE_CHARACTERS:
+        return line
+    return f"{line[:_LINE_CHARACTERS]}… {len(line) - _LINE_CHARACTERS} more characters"
 
 
 def _lines(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     head = _same(before, after)
     tail = _same(before[head:][::-1], after[head:][::-1])
     if len(before) + len(after) - 2 * (head + tail) > _MATCHED_LINES:
-        yield _header(head, head)
-        yield from (f"-{line}" for line in before[head : len(before) - tail])
-        yield from (f"+{line}" for line in after[head : len(after) - tail])
+        removed, added = before[head : len(before) - tail], after[head : len(after) - tail]
+        yield _header(head, len(removed), head, len(added))
+        yield from (f"-{line}" for line in removed)
+        yield from (f"+{line}" for line in added)
         return
     start = max(head - _CONTEXT, 0)
     a, b = before[start : len(before) - tail + _CONTEXT], after[start : len(after) - tail + _CONTEXT]
     for group in SequenceMatcher(None, a, b).get_grouped_opcodes(_CONTEXT):
-        yield _header(start + group[0][1], start + group[0][3])
+        (_, a_first, _, b_first, _), (_, _, a_last, _, b_last) = group[0], group[-1]
+        yield _header(start + a_first, a_last - a_first, start + b_first, b_last - b_first)
         for tag, a_from, a_to, b_from, b_to in group:
             if tag == "equal":
                 yield from (f" {line}" for line in a[a_from:a_to])
@@ -54,5 +76,10 @@ def _same(before: Sequence[str], after: Sequence[str]) -> int:
     return next((n for n in range(length) if before[n] != after[n]), length)
 
 
-def _header(before: int, after: int) -> str:
-    return f"@@ -{before + 1} +{after + 1} @@"
+def _header(before: int, removed: int, after: int, added: int) -> str:
+    return f"@@ -{_range(before, removed)} +{_range(after, added)} @@"
+
+
+def _range(place: int, count: int) -> str:
+    """As in every unified diff: a single line goes without its count, and no line at all is said to follow another."""
+    return f"{place + 1}" if count == 1 else f"{place + (count > 0)},{count}"

@@ -18,9 +18,7 @@ records put away. What has work pending is never touched.
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -37,6 +35,8 @@ from dragoman.backends.agent.identify import Identified, Knowledge, identify
 from dragoman.backends.agent.records import Away, Record, Records
 from dragoman.backends.agent.saving import SavedConversation, SavedError, load_conversation, save_conversation
 from dragoman.backends.agent.tellings import Tellings
+from dragoman.backends.agent.tokens import new_conversation_id
+from dragoman.jsonrpc.text import mended
 from dragoman.lm import Request
 from dragoman.store import ConversationStore, StoredConversation, StoreError
 
@@ -252,7 +252,7 @@ class Directory:
         stored = StoredConversation(
             record.id,
             record.scope.model,
-            title[:_TITLE_CHARACTERS],
+            mended(title[:_TITLE_CHARACTERS]),
             record.scope.workspace[0],
             self._owner if held else "",
             datetime.now(UTC),
@@ -272,7 +272,7 @@ class Directory:
     # Beginning, resting, taking up.
 
     def _begin(self, known: Knowledge) -> Conversation:
-        record = Record(_new_id(), known.scope, consumer_id=known.consumer_id)
+        record = Record(new_conversation_id(), known.scope, consumer_id=known.consumer_id)
         return self._under_way(Conversation(record, known.scope.workspace, self._around()))
 
     def _take_up(self, id_: str) -> Conversation:
@@ -333,7 +333,3 @@ def _told(consequence: str) -> Iterator[None]:
         yield
     except StoreError as error:
         _log.warning("%s: %s", consequence, error)
-
-
-def _new_id() -> str:
-    return base64.b32encode(secrets.token_bytes(10)).decode().lower()

@@ -138,14 +138,7 @@ class Ear:
             if told:
                 self._tell(Spoke(TextPart(notice(told))))
             return
-        pending = asked
-
-        def withdrawn() -> None:
-            conversation.asking.withdraw(pending.key)
-            self._tell(Withdrawn(pending.key))
-
-        incoming.token.on_cancel(withdrawn)
-        self._tell(Called(pending))
+        conversation.asking.hand_over(asked, incoming, self._tell)
 
     def on_file(self, request: FileRequest, incoming: Incoming) -> None:
         if self.session is None or not self._conversation.hears(self._epoch):
@@ -219,4 +212,4 @@ class Ear:
         An agent that crashes loses both connections at once, and which loss is noticed first is chance. But a call that is
         withdrawn needs no result any more, while that of a crash goes to the next agent: so the crash is waited for.
         """
-        self._conversation.soon(_CRASH_SECONDS, lambda: self._tell(Withdrawn(key)))
+        self._conversation.tasks.soon(_CRASH_SECONDS, lambda: self._tell(Withdrawn(key)))

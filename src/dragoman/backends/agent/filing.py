@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dragoman.backends.agent.acp.messages import FileRequest, ReadTextFile, WriteTextFile
 from dragoman.backends.agent.asking import Decided, Question
 from dragoman.backends.agent.changes import Change, FileRefused, read_text
-from dragoman.backends.agent.vocabulary import CallAnswer, Called, Event, Granted, Refused, Spoke, Withdrawn
+from dragoman.backends.agent.vocabulary import CallAnswer, Event, Granted, Refused, Spoke
 from dragoman.jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, Incoming
 from dragoman.lm import TextPart, ThinkingPart
 from dragoman.lm.gfm import code, notice
@@ -54,7 +54,7 @@ class Filing:
                 self._run(self._write(request, incoming), incoming)
 
     def _run(self, work: Coroutine[object, object, None], incoming: Incoming) -> None:
-        self._conversation.run(_answering(work, incoming))
+        self._conversation.tasks.work(_answering(work, incoming))
 
     async def _read(self, request: ReadTextFile, incoming: Incoming) -> None:
         text = await asyncio.to_thread(read_text, self._conversation.workspace, request)
@@ -92,14 +92,7 @@ class Filing:
             else:
                 incoming.fail(PERMISSION_REFUSED, f"{change.path} was not written: nobody may allow it here.")
             return
-        pending = asked
-
-        def withdrawn() -> None:
-            conversation.asking.withdraw(pending.key)
-            self._tell(Withdrawn(pending.key))
-
-        incoming.token.on_cancel(withdrawn)
-        self._tell(Called(pending))
+        conversation.asking.hand_over(asked, incoming, self._tell)
 
     def _answer(self, change: Change, incoming: Incoming, answer: CallAnswer) -> None:
         match answer:

@@ -27,9 +27,9 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.backends.agent.dialect import outcome_of
+from dragoman.backends.agent.dialect import understood
 from dragoman.backends.agent.history import Answer, Item, Result, Said, Telling
-from dragoman.backends.agent.records import Record, Records, Reply, Scope
+from dragoman.backends.agent.records import Asked, Record, Records, Reply, Scope
 from dragoman.backends.agent.tokens import Tokens
 from dragoman.lm import (
     DataPart,
@@ -63,8 +63,7 @@ class Knowledge(msgspec.Struct, frozen=True, gc=False):
     records: Records
     tokens: Tokens
     scope: Scope
-    # Of the bytes of this request, and the time it came.
-    digest: bytes = b""
+    # When this request came.
     now: float = 0.0
     retry_seconds: float = 10.0
     consumer_id: str | None = None
@@ -267,7 +266,7 @@ class _Identification:
             if prompt:
                 return self._found("prompt", join, "the history goes on", prompt=prompt, meanwhile=meanwhile)
             return self._found("results", join, "all its results are for calls that are settled")
-        stopped = [result for result in results if "interrupted" in (result.outcome, outcome_of(result.text))]
+        stopped = [result for result in results if result.outcome == "interrupted"]
         if stopped or meanwhile or (prompt and not results):
             return self._found(
                 "refusal",
@@ -304,15 +303,16 @@ class _Identification:
 
     def _may_repeat(self, join: _Join, last: Reply) -> bool:
         known = self._known
-        if join.evidence not in ("marker", "call_id", "consumer_id") and (
-            not known.digest or last.digest != known.digest
-        ):
-            return False
-        if last.status == "streaming":
-            return True
         # An answer of which nothing was said is none: it is tried anew.
-        is_recent = last.ended_at is not None and known.now - last.ended_at <= known.retry_seconds
-        return is_recent and last.ends > last.starts
+        is_there = last.status == "streaming" or (
+            last.ended_at is not None
+            and known.now - last.ended_at <= known.retry_seconds
+            and last.ends > last.starts
+        )
+        return is_there and (
+            join.evidence in ("marker", "call_id", "consumer_id")
+            or last.asked == Asked.by(self._request, self._telling)
+        )
 
     def _new_messages(self, told: int) -> tuple[Message, ...]:
         return self._telling.messages[bisect_right(self._telling.counts, told) :]
@@ -480,13 +480,13 @@ def _answers(message: Message) -> bool:
 
 
 def _first_results(messages: Iterable[Message], pending: frozenset[str]) -> Iterator[ToolResultPart]:
-    """The first result for each open call; a second one for the same call is nobody's."""
+    """The first result for each open call, as it is to be understood; a second one for the same call is nobody's."""
     seen: set[str] = set()
     for message in messages:
         for result in message.results:
             if result.call_id in pending and result.call_id not in seen:
                 seen.add(result.call_id)
-                yield result
+                yield understood(result)
 
 
 def _spoken(messages: Iterable[Message]) -> Iterator[Message]:

@@ -7,7 +7,6 @@ a commit message) are answered apart, and not remembered.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import secrets
 from contextlib import suppress
@@ -34,7 +33,6 @@ from dragoman.lm import (
     estimate_tokens,
     until_cancelled,
 )
-from dragoman.lm.json import encode
 from dragoman.lm.parts import CONVERSATION
 from dragoman.store import ConversationStore
 
@@ -89,14 +87,12 @@ class AgentModel:
         except CancellationError:
             # Nobody has heard of it: the next request tells it again.
             return
-        digest = _digest(request)
         scope = self._scope(request)
         consumer_id = request.options.model_options.get("_conversationId")
         known = Knowledge(
             self._directory.records,
             self._tokens,
             scope,
-            digest,
             self._clock.now(),
             self._settings.timing.retry,
             consumer_id if isinstance(consumer_id, str) else None,
@@ -124,7 +120,7 @@ class AgentModel:
         if conversation is None:
             await self._aside(request, scope, sink, token)
         else:
-            await conversation.respond(request, found, digest, sink, token)
+            await conversation.respond(request, found, sink, token)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -192,7 +188,7 @@ class AgentModel:
             raise LanguageModelError(
                 "unavailable",
                 f"{self._info.name} cannot be started: {error.strerror or error}.",
-                hint="When the system has room for it, send the message again.",
+                hint="When the system has room for it, try again.",
             ) from error
 
     async def _start(self) -> None:
@@ -214,8 +210,3 @@ class AgentModel:
             with suppress(Exception):
                 await self._starting
                 await self._server.close()
-
-
-def _digest(request: Request) -> bytes:
-    """Of all that makes two requests the same: what is said and what may be called."""
-    return hashlib.blake2b(encode((request.messages, request.options)), digest_size=16).digest()

@@ -6,8 +6,7 @@ as deleting; reading is `read` only where every path is known and inside the wor
 what is not known is `other`. There is one permission tool for each class, because editors approve by tool, and a
 session at a time.
 
-Paths are judged by their words, and nothing here looks at the disk: a link inside the workspace that leads out of it
-counts as inside.
+Paths are judged by their words, and by where they lead as far as whoever asks can tell: nothing here looks at the disk.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from dragoman.backends.agent.diffs import unified
 from dragoman.lm import JsonObject, ToolCallPart
 from dragoman.lm.gfm import code, escape, fence
 from dragoman.lm.json import canonical, pretty
+from dragoman.visible import visible_exactly
 
 __all__ = [
     "PERMISSION_TOOLS",
@@ -236,25 +236,30 @@ def permission_call(action: Action, call_id: str, nonce: str) -> ToolCallPart:
     return ToolCallPart(
         call_id,
         PERMISSION_TOOLS[action.risk],
-        {"title": action.title, "kind": action.kind, "details": describe(action), "nonce": nonce},
+        {
+            "title": visible_exactly(action.title),
+            "kind": action.kind,
+            "details": describe(action),
+            "nonce": nonce,
+        },
     )
 
 
 def describe(action: Action) -> str:
     """Everything needed in order to decide, as Markdown that shows it and does nothing else."""
-    pieces = [escape(_cut(action.title, _TITLE_CHARACTERS))]
+    pieces = [escape(_shown(action.title, _TITLE_CHARACTERS))]
     if action.command is not None:
-        pieces.append(fence(_cut(action.command, _DETAIL_CHARACTERS), "sh"))
+        pieces.append(fence(_shown(action.command, _DETAIL_CHARACTERS), "sh"))
     for diff in action.diffs[:_LISTED]:
-        pieces += [code(diff.path), fence(unified(diff, _DIFF_LINES), "diff")]
+        pieces += [code(visible_exactly(diff.path)), fence(unified(diff, _DIFF_LINES), "diff")]
     changed = {diff.path for diff in action.diffs[:_LISTED]}
     places = [place for place in (*action.paths, *action.urls) if place not in changed]
-    pieces += [f"- {code(place)}" for place in places[:_LISTED]]
+    pieces += [f"- {code(visible_exactly(place))}" for place in places[:_LISTED]]
     if len(places) > _LISTED:
         pieces.append(f"- … {len(places) - _LISTED} more")
     rest = {name: value for name, value in (action.raw or {}).items() if not _is_shown(name, value)}
     if rest and not action.diffs:
-        pieces.append(fence(_cut(pretty(rest), _DETAIL_CHARACTERS), "json"))
+        pieces.append(fence(_shown(pretty(rest), _DETAIL_CHARACTERS), "json"))
     return "\n\n".join(pieces)
 
 
@@ -266,10 +271,10 @@ def _is_shown(name: str, value: object) -> bool:
     )
 
 
-def _cut(text: str, characters: int) -> str:
-    if len(text) <= characters:
-        return text
-    return f"{text[:characters]}\n… {len(text) - characters} more characters"
+def _shown(text: str, characters: int) -> str:
+    """Nothing in it leaves no mark; the rest is counted."""
+    shown = visible_exactly(text[:characters])
+    return shown if len(text) <= characters else f"{shown}\n… {len(text) - characters} more characters"
 
 
 # Towards the agent.

@@ -13,7 +13,7 @@ from dragoman.lm import Message, Part, TextPart, ToolResultPart
 from dragoman.lm.gfm import escape, notice
 from dragoman.lm.stops import Stopped
 
-__all__ = ["Composed", "compose", "last_words", "split_prompt", "system_text"]
+__all__ = ["Composed", "compose", "last_words", "split_prompt"]
 
 # Stop reasons that a user must hear of, because the answer is not what it seems.
 _STOPS = {
@@ -38,12 +38,6 @@ class Composed:
     blocks: tuple[Block, ...]
     # For the user: what the agent does not get.
     notices: tuple[str, ...] = ()
-
-
-def system_text(messages: Sequence[Message]) -> str:
-    return "\n\n".join(
-        message.text for message in messages if message.role == "system" and message.text.strip()
-    )
 
 
 def split_prompt(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:

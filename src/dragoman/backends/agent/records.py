@@ -19,9 +19,11 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from dragoman.backends.agent.context import context_of
 from dragoman.backends.agent.history import Answer, Item, PrefixIndex, Said, Telling, chain
+from dragoman.lm import Message, Request, RequestOptions
 
-__all__ = ["Away", "Record", "Records", "Reply", "ReplyStatus", "Scope"]
+__all__ = ["Asked", "Away", "Record", "Records", "Reply", "ReplyStatus", "Scope"]
 
 # streaming: under way. complete: all of it went out. cut: the consumer stopped it. failed: it broke.
 ReplyStatus: TypeAlias = Literal["streaming", "complete", "cut", "failed"]
@@ -35,6 +37,22 @@ class Scope(msgspec.Struct, frozen=True):
     connection: str = ""
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """All that makes two requests the same: what is said, and what may be called.
+
+    It is compared, not hashed: that is seldom, and what it is made of is kept anyway.
+    """
+
+    # All but the system's, as they are remembered.
+    messages: tuple[Message, ...]
+    context: str
+    options: RequestOptions
+
+    @classmethod
+    def by(cls, request: Request, telling: Telling) -> Asked:
+        return cls(telling.messages, context_of(request.messages), request.options)
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """One response of ours: `items[starts:ends]` of its record, which is nothing until something of it can be told."""
@@ -44,8 +62,8 @@ class Reply:
     starts: int
     ends: int
     status: ReplyStatus = "streaming"
-    # Of the request that it answers: the same bytes again are the same request again. Empty: not known.
-    digest: bytes = b""
+    # What it answers, for as long as that may be asked again.
+    asked: Asked | None = None
     # When the response ended, for the few seconds in which a repeated request gets the same answer.
     ended_at: float | None = None
     call_ids: tuple[str, ...] = ()
@@ -91,7 +109,9 @@ class Record:
     def reply_with(self, call_id: str) -> Reply | None:
         return next((reply for reply in reversed(self.replies) if call_id in reply.call_ids), None)
 
-    def told(self, telling: Telling, places: Mapping[int, int], digest: bytes, *, turn: int) -> Record:
+    def told(
+        self, telling: Telling, places: Mapping[int, int], *, turn: int, asked: Asked | None = None
+    ) -> Record:
         """A request arrived that tells the history so: it is committed, and a reply to it begins.
 
         `places` says behind how many items of this telling each earlier reply stands. A consumer may tell what came
@@ -102,8 +122,14 @@ class Record:
             _placed(reply, telling, places[reply.number]) for reply in self.replies if reply.number in places
         ]
         size = len(telling.items)
-        reply = Reply(number, turn, size, size, digest=digest)
+        reply = Reply(number, turn, size, size, asked=asked)
         return replace(self, items=telling.items, links=telling.links, replies=(*kept, reply))
+
+    def at_rest(self) -> Record:
+        """As it is when its last answer will not be given again."""
+        if self.last is None or self.last.asked is None:
+            return self
+        return replace(self, replies=(*self.replies[:-1], replace(self.last, asked=None)))
 
     def said(self, answer: Answer) -> Record:
         """All of the reply so far: it replaces what was there of it."""
@@ -133,8 +159,8 @@ class Record:
 def _placed(reply: Reply, telling: Telling, ends: int) -> Reply:
     """A reply that is told up to there. A marker may stand for one of which nothing else is left."""
     starts = ends - 1 if ends and isinstance(telling.items[ends - 1], Answer) else ends
-    is_there = starts == reply.starts and ends == reply.ends
-    return reply if is_there else replace(reply, starts=starts, ends=ends)
+    is_so = starts == reply.starts and ends == reply.ends and reply.asked is None
+    return reply if is_so else replace(reply, starts=starts, ends=ends, asked=None)
 
 
 # Conversations are told apart by the consumer's own id, where it gives one, before anything is compared.

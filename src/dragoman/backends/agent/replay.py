@@ -27,6 +27,7 @@ from dragoman.lm import (
     DataPart,
     Message,
     Part,
+    Stopped,
     TextPart,
     ToolCallPart,
     ToolResultPart,
@@ -34,6 +35,7 @@ from dragoman.lm import (
     user,
 )
 from dragoman.lm.json import canonical, decode
+from dragoman.lm.parts import STOPPED, is_for_model
 
 __all__ = ["Transcript", "blocks_of", "context_block", "lost_results", "transcript"]
 
@@ -145,10 +147,11 @@ def _entries(message: Message, calls: Mapping[str, ToolCallPart], *, images: boo
     pictures: list[ImageBlock] = []
     for part in message.content:
         match part:
+            case DataPart(mime_type=mime_type) if mime_type == STOPPED:
+                said.append(f"[stopped: {Stopped.of(part).words}]")
             case DataPart() if not part.is_internal:
-                said.append(f"[{part.mime_type}, {len(part.data):,} bytes]")
-                if images and part.mime_type.startswith("image/"):
-                    pictures.append(_image(part))
+                said.append(_told(part))
+                pictures += _pictures(part, images=images)
             case ToolCallPart(name=name) if is_permission_tool(name):
                 said.append(f"[asked the user for permission: {part.input.get('title', '')}]")
             case ToolCallPart(name=name, call_id=call_id):
@@ -169,14 +172,17 @@ def _result(part: ToolResultPart, call: ToolCallPart | None, *, images: bool) ->
     if is_permission_tool(name):
         decided = _decided(part)
         return _Entry("User", f"[{decided}: {call.input.get('title', '') if call else ''}]")
-    pictures = tuple(
-        _image(inner)
-        for inner in part.content
-        if images and isinstance(inner, DataPart) and inner.mime_type.startswith("image/")
-    )
+    content = [inner for inner in part.content if is_for_model(inner)]
+    text = "".join(inner.value for inner in content if isinstance(inner, TextPart))
+    data = [inner for inner in content if isinstance(inner, DataPart)]
     of = f"{name} as {part.call_id}" if name else part.call_id
     failed = " (an error)" if part.is_error else ""
-    return _Entry(f"Result of {of}{failed}", f"\n{part.text}", pictures, is_result=True)
+    return _Entry(
+        f"Result of {of}{failed}",
+        "\n".join(["", *([text] if text else []), *map(_told, data)]),
+        tuple(picture for inner in data for picture in _pictures(inner, images=images)),
+        is_result=True,
+    )
 
 
 def _decided(part: ToolResultPart) -> str:
@@ -205,14 +211,18 @@ def lost_results(orphaned: Sequence[Pending], answers: Mapping[str, CallAnswer])
             parts.append(TextPart("A permission was asked for; if it is still needed, ask again.\n\n"))
         elif isinstance(answer, Answered):
             came = "failed" if answer.is_error else "returned"
-            parts += TextPart(f"The tool {call.part.name} {came}:\n\n"), *answer.content, TextPart("\n\n")
+            parts += TextPart(f"The tool {call.part.name} {came}:\n\n"), *_for_model(answer), TextPart("\n\n")
         else:
             parts.append(TextPart(f"The call of the tool {call.part.name} was interrupted.\n\n"))
     known = {call.call_id for call in orphaned}
     for call_id, answer in answers.items():
         if call_id not in known and isinstance(answer, Answered):
-            parts += TextPart(f"The call {call_id} returned:\n\n"), *answer.content, TextPart("\n\n")
+            parts += TextPart(f"The call {call_id} returned:\n\n"), *_for_model(answer), TextPart("\n\n")
     return user(f"{_RESTARTED} ", *parts, "Go on from there.")
+
+
+def _for_model(answer: Answered) -> Iterator[Part]:
+    return filter(is_for_model, answer.content)
 
 
 def blocks_of(parts: Sequence[Part], *, images: bool) -> tuple[tuple[Block, ...], tuple[str, ...]]:
@@ -226,8 +236,8 @@ def blocks_of(parts: Sequence[Part], *, images: bool) -> tuple[tuple[Block, ...]
             case DataPart(mime_type=mime_type) if not part.is_internal:
                 if mime_type.startswith("image/") and images:
                     blocks.append(_image(part))
-                elif mime_type.startswith("text/") or mime_type == "application/json":
-                    blocks.append(TextBlock(part.data.decode("utf-8", "replace")))
+                elif part.is_textual:
+                    blocks.append(TextBlock(_told(part)))
                 else:
                     blocks.append(TextBlock(f"[{mime_type}, {len(part.data):,} bytes: left out]"))
                     refused.append(mime_type)
@@ -239,6 +249,18 @@ def blocks_of(parts: Sequence[Part], *, images: bool) -> tuple[tuple[Block, ...]
 def context_block(text: str) -> TextBlock:
     """What the consumer's program says beside the user: known to the agent as context, not as the user's words."""
     return TextBlock(_tagged(_CONTEXT, f"From the program you are used in, not from the user.\n\n{text}"))
+
+
+def _told(part: DataPart) -> str:
+    """What it says, where that is text; else that it was there."""
+    if part.is_textual:
+        return part.data.decode("utf-8", "replace")
+    return f"[{part.mime_type}, {len(part.data):,} bytes]"
+
+
+def _pictures(part: DataPart, *, images: bool) -> Iterator[ImageBlock]:
+    if images and part.mime_type.startswith("image/"):
+        yield _image(part)
 
 
 def _image(part: DataPart) -> ImageBlock:

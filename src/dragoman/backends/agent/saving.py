@@ -1,8 +1,8 @@
 """A conversation as bytes: what is kept of it on disk, and what becomes of it in another process.
 
 Kept is what recognising it takes (its record), the agent's own name for the session, and how many call ids were issued.
-Not kept is what was only true at that moment: a reply that was streaming then has been cut, and when the last one
-ended no longer counts.
+Not kept is what was only true at that moment: a reply that was streaming then has been cut, and what the last one answered,
+and when it ended, no longer counts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 
 from dragoman.backends.agent.history import Answer, Item, Result, Said, chain
 from dragoman.backends.agent.records import Record, Reply, ReplyStatus, Scope
+from dragoman.lm.json import encode
 
 __all__ = ["SavedConversation", "SavedError", "load_conversation", "save_conversation"]
 
@@ -49,7 +50,6 @@ class _Reply(msgspec.Struct, frozen=True, array_like=True):
     starts: int
     ends: int
     status: ReplyStatus
-    digest: bytes
     call_ids: tuple[str, ...]
 
 
@@ -73,12 +73,11 @@ class SavedConversation(msgspec.Struct, frozen=True):
     calls: int
 
 
-_encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(_Content)
 
 
 def save_conversation(record: Record, session: str | None, calls: int) -> bytes:
-    return _encoder.encode(
+    return encode(
         _Content(
             _VERSION,
             record.id,
@@ -93,7 +92,6 @@ def save_conversation(record: Record, session: str | None, calls: int) -> bytes:
                     reply.starts,
                     reply.ends,
                     "cut" if reply.status == "streaming" else reply.status,
-                    reply.digest,
                     reply.call_ids,
                 )
                 for reply in record.replies
@@ -121,7 +119,6 @@ def load_conversation(data: bytes) -> SavedConversation:
             reply.starts,
             reply.ends,
             reply.status,
-            reply.digest,
             call_ids=reply.call_ids,
         )
         for reply in content.replies

@@ -48,7 +48,6 @@ _WITHOUT_TOOLS = "{name} did not look at the tools it was offered; this turn may
 
 @dataclass(frozen=True, slots=True)
 class SessionPlan:
-    conversation: str
     workspace: tuple[str, ...]
     tools: tuple[ToolDefinition, ...]
     # The agent's own name for the session it had, if it had one.
@@ -61,9 +60,8 @@ class Session:
         self.ear = ear
         self.endpoint = endpoint
         self.id = ""
-        # The agent knows nothing of the conversation yet.
-        self.is_fresh = True
-        self._was_fresh = True
+        # Not one that the agent had before, and was taken up.
+        self.is_new = True
         # The agent has looked at the tools before; when they change, it will again.
         self.has_listed = False
         self._notices: list[str] = []
@@ -81,7 +79,7 @@ class Session:
     @property
     def awaits_listing(self) -> bool:
         """Whether the tools are others than the agent has seen, and it is about to look."""
-        return self.has_listed and self._traits.lists_again and not self.endpoint.listed.count
+        return self.has_listed and self._traits.lists_again and not self.endpoint.is_listed
 
     def own_tool(self, said: tuple[ToolActivity, ...]) -> str | None:
         """The tool of ours that a tool call of the agent's is, if what was said of it shows that."""
@@ -101,12 +99,7 @@ class Session:
         return notices
 
     def prompt(self, blocks: tuple[Block, ...], on_end: Callable[[TurnEnd], None]) -> None:
-        self._was_fresh, self.is_fresh = self.is_fresh, False
         self.agent.link.prompt(self.id, blocks, on_end)
-
-    def take_back(self) -> None:
-        """What the agent knew before the last prompt is all that it knows."""
-        self.is_fresh = self._was_fresh
 
     def steer(self, blocks: tuple[Block, ...], on_outcome: Callable[[bool], None]) -> None:
         self.agent.link.steer(self.id, blocks, on_outcome)
@@ -132,15 +125,13 @@ async def open_session(
     try:
         await started(agent, agent.link.initialize(files=settings.fs), settings, clock)
         endpoint = server.endpoint(
-            plan.conversation,
             # Random, so that no model can name it by chance.
             name=f"dg-{secrets.token_hex(4)}",
             limit_seconds=settings.traits.tool_limit_seconds,
             on_call=ear.on_call,
             on_withdrawn=ear.on_withdrawn,
-            on_listed=lambda: None,
+            on_waits=ear.on_waits,
         )
-        endpoint.on_waits = ear.on_waits
         endpoint.set_tools(plan.tools)
         session = ear.session = Session(agent, endpoint, settings, ear)
         await started(agent, _enter(session, settings, plan, ear), settings, clock)
@@ -193,7 +184,7 @@ async def _begin(session: Session, settings: AgentSettings, plan: SessionPlan, e
         settings,
         lambda: link.new_session(plan.workspace, (address_of(session.endpoint, session.agent.link),), ear),
     )
-    session.id, session.is_fresh = created.session_id, True
+    session.id, session.is_new = created.session_id, True
     await configure(link, session.id, created, settings)
 
 
@@ -230,7 +221,7 @@ async def _take_up(
         _log.info("session %s could not be taken up: %s", previous, error.sentence)
         link.detach(previous)
         return False
-    session.id, session.is_fresh = previous, False
+    session.id, session.is_new = previous, False
     link.attach(session.id, ear)
     await configure(link, session.id, taken_up, settings)
     return True

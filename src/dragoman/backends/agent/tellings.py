@@ -194,5 +194,5 @@ def _size_of(part: Part) -> int:
         case ToolResultPart(content=content):
             inside = sum(_PART_BYTES + _size_of(each) for each in content)
             return getsizeof(part.call_id) + inside + (getsizeof(encode(part.input)) if part.input else 0)
-        case ToolCallPart() | ThinkingPart():
+        case _:
             return getsizeof(encode(part))

@@ -15,21 +15,27 @@ import binascii
 import hashlib
 import hmac
 import re
+import secrets
 from dataclasses import dataclass
 
 from dragoman.lm.parts import STATEFUL_MARKER, DataPart
 
-__all__ = ["CONVERSATION_ID", "KEY_BYTES", "CallName", "MarkerName", "Tokens"]
+__all__ = ["CONVERSATION_ID", "KEY_BYTES", "CallName", "MarkerName", "Tokens", "new_conversation_id"]
 
 KEY_BYTES = 32
-# Eighty bits: enough that two conversations never share one, short enough for a call id.
+# Enough that two conversations never share one, short enough for a call id.
+_CONVERSATION_BYTES = 10
 CONVERSATION_ID = re.compile(r"[a-z2-7]{16}")
-_CALL_ID = re.compile(r"dg_([a-z2-7]{16})_([0-9]{1,9})_([a-z2-7]{16})")
-_MARKER = re.compile(r"([a-z2-7]{16})\.([0-9]{1,9})\.([0-9]{1,9})")
+_CALL_ID = re.compile(rf"dg_({CONVERSATION_ID.pattern})_([0-9]{{1,9}})_([a-z2-7]{{16}})")
+_MARKER = re.compile(rf"({CONVERSATION_ID.pattern})\.([0-9]{{1,9}})\.([0-9]{{1,9}})")
 _MAC_BYTES = 10
 _MARKER_MAC_BYTES = 16
 # Longer than any marker of ours: what exceeds it is not worth decoding.
 _MARKER_LIMIT = 256
+
+
+def new_conversation_id() -> str:
+    return _base32(secrets.token_bytes(_CONVERSATION_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +96,11 @@ class Tokens:
         return MarkerName(named[1], int(named[2]), int(named[3])) if named else None
 
     def _call_mac(self, name: CallName) -> str:
-        mac = self._mac(b"call", f"{name.conversation}_{name.number}".encode())[:_MAC_BYTES]
-        return base64.b32encode(mac).decode().lower()
+        return _base32(self._mac(b"call", f"{name.conversation}_{name.number}".encode())[:_MAC_BYTES])
 
     def _mac(self, purpose: bytes, payload: bytes) -> bytes:
         return hmac.digest(self._key, purpose + b"\0" + payload, hashlib.sha256)
+
+
+def _base32(data: bytes) -> str:
+    return base64.b32encode(data).decode().lower()

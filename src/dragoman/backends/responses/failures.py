@@ -51,6 +51,12 @@ class Complaint:
     code: str = ""
     param: str = ""
 
+    @property
+    def said(self) -> str:
+        """What can be shown of it."""
+        said = self.message.strip() or self.code
+        return said if len(said) <= _MESSAGE_SHOWN else f"{said[:_MESSAGE_SHOWN]}…"
+
 
 def complaint_of_event(event: JsonObject) -> Complaint:
     """Of an `error` event (nested by the specification, flat by OpenAI), or of a response that has failed."""
@@ -94,17 +100,13 @@ def _complaint(error: JsonObject) -> Complaint:
     )
 
 
-def failure(
-    complaint: Complaint, name: str, *, otherwise: ErrorKind = "unavailable", retry_after: float | None = None
-) -> LanguageModelError:
-    """The error for a complaint, by its code and its words; `otherwise` for one that tells neither."""
-    kind, hint = _by_code(complaint) or (otherwise, None)
-    said = complaint.message.strip() or complaint.code or "it gives no reason"
-    if len(said) > _MESSAGE_SHOWN:
-        said = f"{said[:_MESSAGE_SHOWN]}…"
+def failure(complaint: Complaint, name: str) -> LanguageModelError:
+    """The error for a complaint, by its code and its words."""
+    kind, hint = _by_code(complaint) or ("unavailable", None)
     if hint is None and kind == "unavailable":
         hint = "Try again in a moment."
-    return LanguageModelError(kind, f"{name} failed: {said}", hint=hint, retry_after=retry_after)
+    said = complaint.said or "it gives no reason"
+    return LanguageModelError(kind, f"{name} failed: {said}", hint=hint)
 
 
 def _by_code(complaint: Complaint) -> tuple[ErrorKind, str | None] | None:
@@ -163,10 +165,9 @@ def http_failure(
     is_vague = status in _VAGUE or status >= _SERVER_ERROR or complaint.code in _QUOTA
     by_code = _by_code(complaint) if is_vague else None
     kind, hint = by_code or (otherwise, None)
-    said = complaint.message.strip() or complaint.code
-    if len(said) > _MESSAGE_SHOWN:
-        said = f"{said[:_MESSAGE_SHOWN]}…"
-    message = f"{address.name} answered with status {status}" + (f": {said}" if said else "")
+    message = f"{address.name} answered with status {status}"
+    if complaint.said:
+        message += f": {complaint.said}"
     return LanguageModelError(
         kind, message, hint=hint or _what_next(status, kind, complaint, address), retry_after=retry_after
     )

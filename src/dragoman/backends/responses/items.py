@@ -21,11 +21,13 @@ from dragoman.lm import (
     Message,
     Part,
     Request,
+    Stopped,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
 )
+from dragoman.lm.parts import STOPPED, is_for_model
 
 __all__ = ["ENCRYPTED_REASONING", "body_of", "items_of"]
 
@@ -37,7 +39,6 @@ ENCRYPTED_REASONING = "reasoning.encrypted_content"
 _OURS = frozenset({"background", "input", "model", "previous_response_id", "store", "stream", "tools"})
 _NO_RESULT = "The call was interrupted. There is no result."
 _ROLES = {"user": "user", "assistant": "assistant", "system": "developer"}
-_TEXT_TYPES = ("text/", "application/json", "application/xml")
 
 # The reasoning that led to a call, where the history does not have it itself.
 Remembered = Callable[[str], Sequence[JsonObject]]
@@ -121,6 +122,8 @@ class _History:
                 case ThinkingPart(metadata={"model": self._model_id, "item": dict() as item}):
                     yield from self._message(message, said)
                     yield from self._reasoning(item)
+                case DataPart(mime_type=mime_type) if mime_type == STOPPED:
+                    said.append(TextPart(("\n\n" if said else "") + Stopped.of(part).words))
                 case TextPart() | DataPart():
                     said.append(part)
                 case _:
@@ -157,12 +160,11 @@ class _History:
                 yield {"type": "input_image", "image_url": _data_url(part), "detail": "auto"}
             case DataPart(mime_type="application/pdf"):
                 yield {"type": "input_file", "filename": "file.pdf", "file_data": _data_url(part)}
+            case DataPart(data=data) if part.is_textual:
+                yield {"type": "input_text", "text": data.decode("utf-8", "replace")}
             case DataPart(mime_type=mime_type, data=data):
-                if mime_type.startswith(_TEXT_TYPES):
-                    yield {"type": "input_text", "text": data.decode("utf-8", "replace")}
-                else:
-                    text = f"[{mime_type}, {len(data):,} bytes: left out, because it cannot be sent]"
-                    yield {"type": "input_text", "text": text}
+                text = f"[{mime_type}, {len(data):,} bytes: left out, because it cannot be sent]"
+                yield {"type": "input_text", "text": text}
 
     def _reasoning(self, item: JsonObject) -> Iterator[JsonObject]:
         if item.get("id") not in self._reasoned:
@@ -189,9 +191,7 @@ class _History:
         if result.call_id in self._told:
             return
         self._told.add(result.call_id)
-        content = self._content(
-            [part for part in result.content if not part.audience or "model" in part.audience]
-        )
+        content = self._content([part for part in result.content if is_for_model(part)])
         if result.is_error:
             content.insert(0, {"type": "input_text", "text": "The call failed. "})
         if result.call_id not in self._called:

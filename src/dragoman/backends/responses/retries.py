@@ -12,12 +12,11 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Literal, TypeAlias
 
-__all__ = ["MAX_TRIES", "Trouble", "pause_before_retry", "retry_after_seconds"]
+__all__ = ["Trouble", "pause_before_retry", "retry_after_seconds"]
 
 # What stood in the way: a status, or no answer at all.
 Trouble: TypeAlias = int | Literal["connection"]
 
-MAX_TRIES = 4
 _TRIES: dict[Trouble, int] = {"connection": 4, 429: 4, 502: 4, 503: 4, 504: 4, 529: 4, 500: 2, 408: 2}
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 16.0

@@ -9,10 +9,8 @@ import re
 import secrets
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import cast
 
-from dragoman.backends.scripted.load import load_script
 from dragoman.backends.scripted.scene import Scene, choose, fill, fill_value
 from dragoman.backends.scripted.script import (
     Call,
@@ -89,11 +87,6 @@ class ScriptedModel:
         Replies without conditions answer one after the other, by the number of answers in the history.
         """
         return cls(Script.in_turn(*replies), info=info, speed=speed, sleep=sleep)
-
-    @classmethod
-    def from_file(cls, path: Path, *, id: str | None = None, speed: float = 1.0) -> ScriptedModel:  # noqa: A002 - as in ModelInfo
-        """The model in a script file; `ScriptError` if the file is not one."""
-        return cls(load_script(path, id=id), speed=speed)
 
     @property
     def info(self) -> ModelInfo:

@@ -13,7 +13,7 @@ from dragoman.logs import LEVELS
 __all__ = ["Argument", "Asked", "Choices", "Option", "Typed", "Value", "typed"]
 
 # Names that the shell asks us for when they are needed: `dragoman completion models`.
-Asked: TypeAlias = Literal["models", "agents"]
+Asked: TypeAlias = Literal["models", "agents", "approvals", "conversations"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ _BY_METAVAR: dict[str, Value] = {
     "TARGET": "models",
     "LEVEL": Choices(LEVELS),
 }
+# What an ID is one of, by the command that takes it.
+_IDS: dict[str, Asked] = {"agents": "agents", "approvals": "approvals", "conversations": "conversations"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,6 @@ def _value(command: str, action: Action) -> Value:
         return Choices(tuple(map(str, action.choices)))
     if "|" in metavar:
         return Choices(tuple(metavar.split("|")))
-    if (command, metavar) == ("agents", "ID"):
-        return "agents"
+    if metavar == "ID":
+        return _IDS[command]
     return _BY_METAVAR.get(metavar, "anything")

@@ -96,7 +96,7 @@ def _act(value: Value) -> str:
             return "_files"
         case "folder":
             return "_files -/"
-        case "models" | "agents":
+        case "models" | "agents" | "approvals" | "conversations":
             return f"_dragoman_names {value}"
         case "anything":
             return " "

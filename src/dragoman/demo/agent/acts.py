@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
 from typing import TypeAlias
 
 import msgspec
@@ -48,7 +50,7 @@ _EXCERPT_CHARACTERS = 400
 
 _COMMAND = re.compile(r"!(\w+)[ \t]*(.*)", re.DOTALL)
 _TOOL = re.compile(r"\b(?:use|call) (?:the |my )?tool [`\"“]?([\w.-]*\w)", re.IGNORECASE)
-_RUN = re.compile(r"\brun `([^`\n]+)`", re.IGNORECASE)
+_RUN = re.compile(r"\brun (?:the (?:shell )?command )?`([^`\n]+)`", re.IGNORECASE)
 _WRITE = re.compile(r"\bwrite `([^`\n]+)` (?:in)?to `([^`\n]+)`", re.IGNORECASE)
 _BEFORE = re.compile(r"\bwhat did i say\b|\bwhat was said\b|\bdo you remember\b", re.IGNORECASE)
 
@@ -101,15 +103,7 @@ def reply_to(request: Request, problems: tuple[str, ...] = ()) -> Reply | None:
         return _see(pictures)
     if _BEFORE.search(words):
         return _remember(cue)
-    if (command := _RUN.search(words)) is not None:
-        return _own_action(cue, "run_command", {"command": command[1]}, *_ON_RUNNING)
-    if (change := _WRITE.search(words)) is not None:
-        arguments: JsonObject = {"path": change[2], "content": f"{change[1]}\n"}
-        return _own_action(cue, "write_file", arguments, *_ON_WRITING)
-    tool = _TOOL.search(words)
-    if tool is not None and "denied" not in scene.outcomes:
-        return _call_by_name(cue, tool[1])
-    return None
+    return _in_turn(cue, tuple(act for _, act in sorted(_asked_for(words), key=itemgetter(0))))
 
 
 def _is_users(message: Message) -> bool:
@@ -215,8 +209,40 @@ def _one_call(line: str, cue: Cue) -> Step:
     return call(tool.name, _as_it_stands(arguments))
 
 
+# Being asked in words.
+
+
+def _asked_for(words: str) -> Iterator[tuple[int, Act]]:
+    """What is asked for, and where in the words."""
+    if (command := _RUN.search(words)) is not None:
+        arguments: JsonObject = {"command": command[1]}
+        yield (
+            command.start(),
+            partial(_own_action, tool="run_command", arguments=arguments, first=_ON_RUNNING),
+        )
+    if (change := _WRITE.search(words)) is not None:
+        arguments = {"path": change[2], "content": f"{change[1]}\n"}
+        yield change.start(), partial(_own_action, tool="write_file", arguments=arguments, first=_ON_WRITING)
+    if (tool := _TOOL.search(words)) is not None:
+        yield tool.start(), partial(_call_by_name, name=tool[1])
+
+
+def _in_turn(cue: Cue, wishes: Sequence[Act]) -> Reply | None:
+    """One after the other: what came of the one is told, and the next begun. After a refusal no other is begun."""
+    begun = cue.scene.round
+    if "denied" in cue.scene.outcomes and begun < len(wishes):
+        return None
+    steps: list[Step] = []
+    for number, round_ in ((begun - 1, 1), (begun, 0)):
+        if 0 <= number < len(wishes):
+            steps += wishes[number](replace(cue, scene=replace(cue.scene, round=round_))).steps
+    return reply(*steps) if steps else None
+
+
 def _call_by_name(cue: Cue, name: str) -> Reply:
-    """Asked for in words: "use the tool NAME"."""
+    if "denied" in cue.scene.outcomes:
+        # Of that there is another account.
+        return reply()
     if cue.scene.round:
         said = excerpt("\n".join(cue.scene.results))
         return reply(_said(f"{code(name)} says:\n\n{fence(said)}\n"))
@@ -246,7 +272,7 @@ def _write(cue: Cue) -> Reply:
     return _own_action(cue, "write_file", {"path": path or "demo.txt", "content": f"{content or 'hello'}\n"})
 
 
-def _own_action(cue: Cue, tool: str, arguments: JsonObject, *first: Step) -> Reply:
+def _own_action(cue: Cue, tool: str, arguments: JsonObject, first: tuple[Step, ...] = ()) -> Reply:
     if cue.scene.round:
         return reply(_said(_results(cue)))
     if named(tool, cue.offered) is None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from dragoman.lm import Message
+from dragoman.lm.json import encode
 
 __all__ = ["MAX_SESSIONS", "Kept", "SessionStore", "new_id"]
 
@@ -47,7 +48,7 @@ class SessionStore:
                 self._make_room()
             unfinished = path.with_suffix(".tmp")
             with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(msgspec.json.encode(kept))
+                file.write(encode(kept))
             # In one step, so that nobody ever reads half of it.
             unfinished.replace(path)
         except OSError as error:

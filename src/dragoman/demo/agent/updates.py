@@ -38,7 +38,6 @@ __all__ = [
     "Usage",
     "UserMessageChunk",
     "block_of",
-    "contents_of",
     "finished",
     "told_again",
 ]
@@ -124,7 +123,7 @@ def block_of(part: ContentPart) -> Block:
             return TextBlock(f"[{mime_type}, {len(data):,} bytes]")
 
 
-def contents_of(parts: Iterable[ContentPart]) -> tuple[Content, ...]:
+def _contents_of(parts: Iterable[ContentPart]) -> tuple[Content, ...]:
     return tuple(Content(block_of(part)) for part in parts)
 
 
@@ -133,7 +132,7 @@ def finished(result: ToolResultPart, shown: tuple[object, ...] = ()) -> ToolCall
     return ToolCallUpdate(
         result.call_id,
         status="failed" if result.is_error else "completed",
-        content=(*shown, *contents_of(result.content)),
+        content=(*shown, *_contents_of(result.content)),
     )
 
 

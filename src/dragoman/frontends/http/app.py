@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp
 
@@ -20,8 +20,9 @@ from dragoman.frontends.http.answering import Answer
 from dragoman.frontends.http.approvals import with_proofs
 from dragoman.frontends.http.asked import object_of, read_compact, read_create
 from dragoman.frontends.http.chat import ChatStream, read_chat
-from dragoman.frontends.http.door import CONNECTION, Door
+from dragoman.frontends.http.door import Door, client_of
 from dragoman.frontends.http.errors import ApiError, bad_request
+from dragoman.frontends.http.front_page import FRONT_PAGE
 from dragoman.frontends.http.gate import Gate
 from dragoman.frontends.http.input_items import listed
 from dragoman.frontends.http.openapi import description
@@ -43,7 +44,6 @@ from dragoman.lm.json import encode
 
 __all__ = ["build_app"]
 
-_MEGABYTE = 1_000_000
 # As some proxies log it: the client went before there was an answer.
 _GONE = 499
 _HEADER_LENGTH = 2_000
@@ -64,6 +64,7 @@ def build_app(service: Service, gate: Gate) -> ASGIApp:
         middleware.insert(0, cors)
     return Starlette(
         routes=[
+            Route("/", routes.front_page, methods=["GET"]),
             Route("/v1/responses", routes.create, methods=["POST"]),
             WebSocketRoute("/v1/responses", Socket(service)),
             Route("/v1/responses/compact", routes.compact, methods=["POST"]),
@@ -107,7 +108,7 @@ async def _told_by_router(request: Request, error: Exception) -> Response:
 class _Routes:
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._limit = int(service.serve.max_body_megabytes * _MEGABYTE)
+        self._limit = service.serve.max_body_bytes
 
     # Responses.
 
@@ -115,7 +116,7 @@ class _Routes:
         asked = read_create(await self._body(request), request.headers)
         if not asked.generates:
             raise bad_request("`generate` is for WebSockets.", param="generate")
-        prepared = self._service.prepare(asked, _client(request))
+        prepared = self._service.prepare(asked, client_of(request))
         run = self._answering(prepared.model, prepared.request, request)
         if asked.is_streamed:
             return await self._streamed(prepared, run)
@@ -142,27 +143,27 @@ class _Routes:
 
     async def compact(self, request: Request) -> Response:
         body = read_compact(await self._body(request))
-        return JsonResponse(self._service.compact(body, _client(request)))
+        return JsonResponse(self._service.compact(body, client_of(request)))
 
     async def retrieve(self, request: Request) -> Response:
         if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
             raise bad_request("A stored response is told whole, not as a stream.", param="stream")
-        kept = self._service.histories.find(request.path_params["id"], _client(request).connection)
+        kept = self._service.histories.find(request.path_params["id"], client_of(request).connection)
         return JsonResponse(kept.response)
 
     async def delete(self, request: Request) -> Response:
         id_ = request.path_params["id"]
-        self._service.histories.delete(id_, _client(request).connection)
+        self._service.histories.delete(id_, client_of(request).connection)
         return JsonResponse({"id": id_, "object": "response", "deleted": True})
 
     async def input_items(self, request: Request) -> Response:
         id_ = request.path_params["id"]
-        kept = self._service.histories.find(id_, _client(request).connection)
+        kept = self._service.histories.find(id_, client_of(request).connection)
         return JsonResponse(listed(kept.items, id_, request.query_params))
 
     async def cancel(self, request: Request) -> Response:
         """Only responses in the background can be cancelled by their id, and there are none: a client that goes cancels."""
-        self._service.histories.find(request.path_params["id"], _client(request).connection)
+        self._service.histories.find(request.path_params["id"], client_of(request).connection)
         raise bad_request(
             "This response is over. To cancel one that is under way, close its connection.",
             param="id",
@@ -181,7 +182,7 @@ class _Routes:
             with_proofs(messages, {}, service.models.grants),
             asked,
             # Its dialect has no items.
-            Client(_client(request).connection),
+            Client(client_of(request).connection),
             takes_options=takes_options,
             consumer_id=asked.consumer_id,
         )
@@ -205,6 +206,9 @@ class _Routes:
             return JsonResponse(stream.whole(), headers=_headers(answer, ignored))
 
     # Everything else.
+
+    async def front_page(self, _request: Request) -> Response:
+        return HTMLResponse(FRONT_PAGE, headers={"content-security-policy": "default-src 'none'"})
 
     async def models(self, _request: Request) -> Response:
         await self._service.models.learn()
@@ -278,12 +282,6 @@ async def _streamed_chat(
             await put(DONE)
 
     return EventStream(write, _headers(answer, ignored))
-
-
-def _client(request: Request) -> Client:
-    return Client(
-        request.scope[CONNECTION], request.headers.get("x-dragoman-approvals", "").lower() == "items"
-    )
 
 
 def _headers(answer: Answer, ignored: tuple[str, ...]) -> dict[str, str]:

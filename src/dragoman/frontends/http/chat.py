@@ -10,7 +10,7 @@ import msgspec
 from dragoman.frontends.http.asides import is_said_aside
 from dragoman.frontends.http.asked import Asked, read_form
 from dragoman.frontends.http.errors import ApiError, bad_request
-from dragoman.frontends.http.items import arguments_of, content_of
+from dragoman.frontends.http.items import arguments_of, content_of, refused
 from dragoman.frontends.http.stream import usage_of
 from dragoman.frontends.http.tools import chosen, functions_of
 from dragoman.lm import (
@@ -124,7 +124,9 @@ def _messages(given: list[JsonObject], ignored: list[str]) -> Iterator[Message]:
             case "assistant":
                 calls = tuple(_calls(message.get("tool_calls"), where))
                 called.update(call.call_id for call in calls)
-                yield Message("assistant", (*content, *calls))
+                words = message.get("refusal")
+                stop = (refused(words),) if isinstance(words, str) and words else ()
+                yield Message("assistant", (*content, *calls, *stop))
             case "tool":
                 call_id = message.get("tool_call_id")
                 if not isinstance(call_id, str) or (

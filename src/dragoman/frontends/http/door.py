@@ -5,25 +5,32 @@ from __future__ import annotations
 import logging
 
 from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.frontends.http.errors import ApiError, unexpected
 from dragoman.frontends.http.gate import Gate
 from dragoman.frontends.http.metrics import Metrics
+from dragoman.frontends.http.service import Client
 from dragoman.frontends.http.wire import error_response
 from dragoman.lm.json import encode
 
-__all__ = ["CONNECTION", "HEADER_BYTES", "Door"]
+__all__ = ["HEADER_BYTES", "Door", "client_of"]
 
 _log = logging.getLogger(__name__)
 
 # Where in a scope the gate's name for the client stands.
-CONNECTION = "dragoman.connection"
+_CONNECTION = "dragoman.connection"
 # Of all headers together: a key, an id or two, and what browsers add.
 HEADER_BYTES = 64 * 1024
 # For whoever watches over the process, and for whoever has no key yet.
-_OPEN_TO_ALL = frozenset({"/healthz", "/openapi.json"})
+_OPEN_TO_ALL = frozenset({"/", "/healthz", "/openapi.json"})
+
+
+def client_of(asking: HTTPConnection) -> Client:
+    """Who has come in."""
+    takes_items = asking.headers.get("x-dragoman-approvals", "").lower() == "items"
+    return Client(asking.scope[_CONNECTION], takes_items)
 
 
 class Door:
@@ -42,7 +49,7 @@ class Door:
             headers = Headers(scope=scope)
             self._gate.check_place(headers)
             if scope["path"] not in _OPEN_TO_ALL:
-                scope[CONNECTION] = self._gate.connection(headers)
+                scope[_CONNECTION] = self._gate.connection(headers)
             await self._app(scope, receive, told)
         except ApiError as error:
             await _refuse(error, scope, receive, told)
@@ -55,7 +62,7 @@ class Door:
                 raise
             await _refuse(unexpected(), scope, receive, told)
         finally:
-            path = getattr(scope.get("route"), "path", "")
+            path = getattr(scope.get("route"), "path", None)
             self._metrics.request(path, told.status if told.status is not None else 499)
 
 

@@ -9,23 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from dragoman.frontends.http.errors import ApiError
+from dragoman.loopback import is_loopback
 
-__all__ = ["Gate", "is_loopback"]
+__all__ = ["Gate"]
 
 _CONNECTION_BYTES = 12
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower().rstrip(".") == "localhost"
 
 
 @dataclass(frozen=True, slots=True)

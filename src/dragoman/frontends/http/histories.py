@@ -69,21 +69,20 @@ class Histories:
 
     def chain(self, id_: str | None, connection: str, local: Local | None = None) -> Chain:
         """Everything up to a response and with it. An unknown one is an error: nobody may talk past a gap."""
-        links: list[Kept] = []
-        ids: list[str] = []
+        links: dict[str, Kept] = {}
         size = 0
         while id_ is not None:
             kept = local.get(id_) if local is not None else None
             if kept is None:
                 kept, length = self._find(id_, connection)
                 size += length
-            if kept is None or id_ in ids or len(ids) >= _MOST_RESPONSES or size > _MOST_BYTES:
+            if kept is None or id_ in links or len(links) >= _MOST_RESPONSES or size > _MOST_BYTES:
                 raise _not_found(id_)
-            links.append(kept)
-            ids.append(id_)
+            links[id_] = kept
             id_ = kept.previous
-        items = [item for kept in reversed(links) for item in (*kept.items, *kept.output)]
-        return Chain(items, tuple(ids), links[0].consumer_id if links else None)
+        items = [item for kept in reversed(links.values()) for item in (*kept.items, *kept.output)]
+        last = next(iter(links.values()), None)
+        return Chain(items, tuple(links), None if last is None else last.consumer_id)
 
     def find(self, id_: str, connection: str) -> Kept:
         kept, _ = self._find(id_, connection)

@@ -27,6 +27,7 @@ from dragoman.lm import (
     Message,
     Part,
     Role,
+    Stopped,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -36,7 +37,7 @@ from dragoman.lm.json import decode, encode_text
 from dragoman.lm.parts import STATEFUL_MARKER
 from dragoman.lm.rules import CALL_ID_LIMIT, NAMESPACE
 
-__all__ = ["Told", "arguments_of", "content_of", "data_url", "tell"]
+__all__ = ["Told", "arguments_of", "content_of", "refused", "tell"]
 
 _ROLES: dict[object, Role] = {
     "user": "user",
@@ -188,7 +189,7 @@ def content_of(content: object, where: str, ignored: list[str]) -> Iterator[Cont
             case {"type": "input_text" | "output_text" | "text" | "summary_text", "text": str(text)}:
                 yield TextPart(text)
             case {"type": "refusal", "refusal": str(text)}:
-                yield TextPart(text)
+                yield refused(text)
             case {"type": "input_image" | "image_url", "image_url": str(url)}:
                 yield _file(url, None, place, ignored)
             case {"type": "image_url", "image_url": {"url": str(url)}}:
@@ -210,10 +211,15 @@ def content_of(content: object, where: str, ignored: list[str]) -> Iterator[Cont
                 raise bad_request("A part of the content is an object with a type.", param=place)
 
 
+def refused(words: str) -> DataPart:
+    """What a client calls a refusal: no words of the answer, but why it ended. We tell it to clients in the same way."""
+    return Stopped("content_filter", words).part
+
+
 def _file(url: str, name: str | None, where: str, ignored: list[str]) -> ContentPart:
     """Its bytes, where they are in the request. What is elsewhere is named and not fetched: the address may be anywhere."""
     if url.startswith("data:"):
-        data = data_url(url)
+        data = _data_url(url)
         if data is None:
             raise bad_request(
                 "This is not a data URL that can be read.", param=where, code="invalid_data_url"
@@ -228,7 +234,7 @@ def _file(url: str, name: str | None, where: str, ignored: list[str]) -> Content
         raise bad_request("This is neither an address nor base64.", param=where) from None
 
 
-def data_url(url: str) -> DataPart | None:
+def _data_url(url: str) -> DataPart | None:
     found = _DATA_URL.fullmatch(url)
     if found is None:
         return None

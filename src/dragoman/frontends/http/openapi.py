@@ -28,6 +28,7 @@ def description() -> JsonObject:
         "openapi": "3.1.0",
         "info": {"title": "Dragoman", "version": __version__},
         "paths": {
+            "/": {"get": _operation("What this is, for a person.", form="text/html", is_open=True)},
             "/v1/responses": {"post": _operation("Create a response.", body=create, streams=True)},
             "/v1/responses/compact": {"post": _operation("Pack a history into one item.", body=compact)},
             "/v1/responses/{id}": {

@@ -15,10 +15,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from dragoman.frontends.http.answering import Answer
 from dragoman.frontends.http.asked import Asked, object_of, read_create
-from dragoman.frontends.http.door import CONNECTION
+from dragoman.frontends.http.door import client_of
 from dragoman.frontends.http.errors import ApiError, bad_request, unexpected
 from dragoman.frontends.http.histories import Local
-from dragoman.frontends.http.service import Client, Prepared, Service
+from dragoman.frontends.http.service import Prepared, Service
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode_text
 
@@ -58,9 +58,7 @@ class _Session:
     def __init__(self, service: Service, socket: WebSocket) -> None:
         self._service = service
         self._socket = socket
-        self._client = Client(
-            socket.scope[CONNECTION], socket.headers.get("x-dragoman-approvals", "").lower() == "items"
-        )
+        self._client = client_of(socket)
         self._local = Local()
         self._turns: asyncio.Queue[str | None] = asyncio.Queue(_AHEAD)
         self._answer: Answer | None = None

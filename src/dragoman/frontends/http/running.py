@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import uvicorn
 
@@ -22,10 +21,7 @@ from dragoman.frontends.http.service import Service
 
 __all__ = ["PortTaken", "bound", "serve"]
 
-_log = logging.getLogger(__name__)
-
 _BACKLOG = 1_024
-_MEGABYTE = 1_000_000
 
 
 class PortTaken(Exception):
@@ -44,8 +40,13 @@ def bound(host: str, port: int) -> socket.socket:
     return listening
 
 
-async def serve(service: Service, gate: Gate, listening: socket.socket) -> bool:
-    """Until a signal. Returns whether it was an interrupt."""
+async def serve(
+    service: Service,
+    gate: Gate,
+    listening: socket.socket,
+    on_drain: Callable[[], object] = lambda: None,
+) -> bool:
+    """Until a signal. Returns whether it was an interrupt. `on_drain`: answers are under way, and may finish."""
     settings: Serve = service.serve
     server = _Server(
         uvicorn.Config(
@@ -60,9 +61,10 @@ async def serve(service: Service, gate: Gate, listening: socket.socket) -> bool:
             h11_max_incomplete_event_size=HEADER_BYTES,
             http="h11",
             ws="websockets-sansio",
-            ws_max_size=int(settings.max_body_megabytes * _MEGABYTE),
+            ws_max_size=settings.max_body_bytes,
             timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
-        )
+        ),
+        on_drain,
     )
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
@@ -79,7 +81,10 @@ async def serve(service: Service, gate: Gate, listening: socket.socket) -> bool:
 class _Server(uvicorn.Server):
     """Without signal handlers of its own: it would raise the signal again when it has ended well."""
 
-    was_interrupted = False
+    def __init__(self, config: uvicorn.Config, on_drain: Callable[[], object]) -> None:
+        super().__init__(config)
+        self._on_drain = on_drain
+        self.was_interrupted = False
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -89,6 +94,6 @@ class _Server(uvicorn.Server):
         self.was_interrupted |= number == signal.SIGINT
         if self.should_exit:
             self.force_exit = True
-        else:
-            _log.info("ending: answers that are under way may finish")
+        elif self.server_state.tasks:
+            self._on_drain()
         self.should_exit = True

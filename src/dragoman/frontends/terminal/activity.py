@@ -68,6 +68,12 @@ class Activity:
         """Whether it is an agent's request, and not a tool that does something itself."""
         return _is_permission(self.call)
 
+    @property
+    def about(self) -> str:
+        """What it does, or would have done, in words that stand on one line."""
+        message = self.started.message if self.started is not None else ""
+        return visible_line((message or self._name())[:_LINE])
+
     def is_told(self, result: ToolResultPart) -> bool:
         """Whether the person knows all there is to say: they have just allowed it, and the agent will act."""
         approved = self.started.approved if self.started is not None else ""
@@ -76,7 +82,7 @@ class Activity:
     def running(self, now: float) -> RenderableType | None:
         if self.started is None:
             return None
-        line = self._what()
+        line = Text(self.about)
         line.append(f" · {elapsed(now - self.since)}", _DIM)
         if self.progress:
             line.append(f" · {visible_line(self.progress[:_LINE])}", _DIM)
@@ -96,12 +102,7 @@ class Activity:
             rest.append(f" · {elapsed(seconds)}", _DIM)
         if why := _why(result, outcome):
             rest.append(f" · {visible_line(why[:_LINE])}", _DIM)
-        return marked(mark, self._what(), style, kept=kept, rest=rest)
-
-    def _what(self) -> Text:
-        if self.started is not None and self.started.message:
-            return Text(visible_line(self.started.message[:_LINE]))
-        return Text(visible_line(self._name()[:_LINE]))
+        return marked(mark, Text(self.about), style, kept=kept, rest=rest)
 
     def _name(self) -> str:
         if self.is_permission:

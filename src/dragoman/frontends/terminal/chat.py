@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from typing import Protocol
 
 from dragoman.clock import Clock
@@ -156,6 +156,8 @@ async def live(transcript: Transcript, screen: Screen, clock: Clock) -> AsyncIte
     finally:
         if drawing is not None:
             drawing.cancel()
-            with suppress(asyncio.CancelledError):
-                await drawing
+            # Not by awaiting it: that would not tell its end from our own, when we are cancelled meanwhile.
+            await asyncio.wait({drawing})
+            if not drawing.cancelled():
+                drawing.result()
         screen.show(None)

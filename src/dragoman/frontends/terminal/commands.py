@@ -15,12 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from dragoman.config import ConfigError
-from dragoman.frontends.terminal.layout import column, note
+from dragoman.frontends.terminal.layout import column, note, place
 from dragoman.frontends.terminal.prompt import Suggestion
 from dragoman.frontends.terminal.session import Session
 from dragoman.lm import LanguageModelError
-from dragoman.nearest import did_you_mean
+from dragoman.nearest import nearest
 from dragoman.store import StoreError
+from dragoman.tools.approvals import Approval
 from dragoman.tools.registry import RegistryError, ToolInfo
 from dragoman.visible import visible_line
 
@@ -83,12 +84,9 @@ class Commands:
         name, *words = line[1:].split() or [""]
         command = self._all.get(name)
         if command is None:
-            known = did_you_mean(name, self._all).replace("'", "")
-            return note(
-                "✗",
-                f"There is no /{visible_line(name)}.{known.replace('mean ', 'mean /')} /help lists them.",
-                _ERROR,
-            )
+            meant = nearest(name, self._all)
+            hint = f" Did you mean /{meant}?" if meant else ""
+            return note("✗", f"There is no /{visible_line(name)}.{hint} /help lists them.", _ERROR)
         try:
             return command.run(words)
         except (_Misuse, RegistryError, ConfigError, LanguageModelError, StoreError) as problem:
@@ -184,7 +182,7 @@ class Commands:
                     (
                         Text(approval.id, _BOLD),
                         Text(visible_line(approval.tool)),
-                        Text(approval.level),
+                        Text(self._reach(approval)),
                         Text(visible_line(approval.key), _DIM),
                     )
                     for approval in approvals.list()
@@ -203,6 +201,17 @@ class Commands:
                 return note("○", "All approvals are taken back, here and everywhere.")
             case _:
                 raise _Misuse("Type /approvals, /approvals revoke ID or /approvals reset.")
+
+    def _reach(self, approval: Approval) -> str:
+        """How far it reaches: those for other folders are in the list, too."""
+        here = [str(folder.resolve()) for folder in self._session.workspace[:1]]
+        match approval.level:
+            case "always":
+                return "everywhere"
+            case "workspace" if approval.workspace not in here:
+                return f"in {visible_line(place(approval.workspace or ''))}"
+            case level:
+                return f"this {level}"
 
     def _complete_approvals(self, words: list[str]) -> Iterable[Suggestion]:
         match words:

@@ -28,11 +28,11 @@ from dragoman.lm import CancellationToken
 from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Deny, NobodyToAsk, Question
 from dragoman.visible import visible_exactly, visible_line
 
-__all__ = ["KEYS", "Asker", "Choice", "choose"]
+__all__ = ["Asker", "Choice", "choose"]
 
 Choice: TypeAlias = Decision | Literal["reason", "more", "interrupt", "gone"]
 
-KEYS: dict[ApprovalLevel, str] = {"once": "y", "session": "s", "workspace": "w", "always": "a"}
+_KEYS: dict[ApprovalLevel, str] = {"once": "y", "session": "s", "workspace": "w", "always": "a"}
 
 # What stays where the keys were. A denial is told by what becomes of the call.
 _ALLOWED: dict[ApprovalLevel, str] = {
@@ -56,7 +56,7 @@ _PAUSE_SECONDS = 0.5
 def choose(key: str, levels: tuple[ApprovalLevel, ...]) -> Choice | None:
     """What a key stands for, where these levels are offered."""
     for level in levels:
-        if key == KEYS[level]:
+        if key == _KEYS[level]:
             return Approve(level)
     match key:
         case "n":
@@ -192,7 +192,7 @@ def _lines(block: Block) -> int:
 
 
 def _keys_line(question: Question, left: int, hint: str = "") -> RenderableType:
-    choices = [(KEYS[level], str(level)) for level in question.levels]
+    choices = [(_KEYS[level], str(level)) for level in question.levels]
     choices += [("n", "deny, with a reason"), ("Esc", "deny")]
     if left:
         choices.append(("d", f"{left} more {'line' if left == 1 else 'lines'}"))
@@ -200,7 +200,7 @@ def _keys_line(question: Question, left: int, hint: str = "") -> RenderableType:
         [Text.assemble((key, _KEY), (f" {meaning}", _DIM)) for key, meaning in choices], padding=(0, 3, 0, 0)
     )
     lines = [Text(), column(keys)]
-    if lasting := [KEYS[level] for level in question.levels if level != "once"]:
+    if lasting := [_KEYS[level] for level in question.levels if level != "once"]:
         # What they approve is more than this once, and whoever presses one of them must know how much more.
         covered = f"{', '.join(lasting)}: for {visible_line(question.covers)}"
         lines.append(column(Text(covered, _DIM, overflow="fold")))

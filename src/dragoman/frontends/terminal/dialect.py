@@ -14,12 +14,12 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, table
 from markdown_it.rules_block.table import escapedSplit
 
-__all__ = ["DEEPEST", "parser"]
+__all__ = ["parser"]
 
 # Sixteen lists inside each other, or so many quotes: as deep as a line of eighty columns has any room for.
-DEEPEST = 32
+_DEEPEST = 32
 # Where the parser itself would stop and skip. It must not get there: a list is two levels at once, a paragraph one more.
-_NEVER_REACHED = DEEPEST + 8
+_NEVER_REACHED = _DEEPEST + 8
 
 
 @cache
@@ -37,7 +37,7 @@ def parser() -> MarkdownIt:
 
 def _too_deep(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - markdown-it calls it so
     """Take everything that is left of the container as it is written."""
-    if silent or state.level < DEEPEST:
+    if silent or state.level < _DEEPEST:
         return False
     line = start
     # A line further to the left is no longer part of the list.

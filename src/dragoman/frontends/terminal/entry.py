@@ -22,6 +22,7 @@ from dragoman.frontends.terminal.host import Host, Nobody
 from dragoman.frontends.terminal.images import protocol_of
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.keys import TerminalKeys, quiet
+from dragoman.frontends.terminal.layout import place
 from dragoman.frontends.terminal.lines import Answers, JsonLines, Lines
 from dragoman.frontends.terminal.plain import PlainTranscript
 from dragoman.frontends.terminal.prompt import PromptLine
@@ -124,7 +125,7 @@ async def _once(session: Session, prompt: str, clock: Clock) -> int:
     is_laid_out = sys.stdout.isatty()
     file = sys.stdout if is_laid_out else sys.stderr
     screen = Screen(Console(file=file))
-    transcript = _transcript(session, screen, clock)
+    transcript = _transcript(session, screen, clock, alone=True)
     interrupts = Interrupts(clock)
     turns = Turns(session, interrupts)
     confirmer: Confirmer = Nobody(sys.stderr)
@@ -142,8 +143,14 @@ async def _as_json(session: Session, prompt: str, clock: Clock) -> int:
     return await Turns(session, Interrupts(clock)).run_alone(prompt, host)
 
 
-def _transcript(session: Session, screen: Screen, clock: Clock) -> Transcript:
-    return Transcript(screen, clock, model=lambda: session.model.info.name, pictures=protocol_of(os.environ))
+def _transcript(session: Session, screen: Screen, clock: Clock, *, alone: bool = False) -> Transcript:
+    return Transcript(
+        screen,
+        clock,
+        model=lambda: session.model.info.name,
+        pictures=protocol_of(os.environ),
+        alone=alone,
+    )
 
 
 def _asker(screen: Screen, transcript: Transcript, clock: Clock, line: PromptLine, turns: Turns) -> Asker:
@@ -153,9 +160,7 @@ def _asker(screen: Screen, transcript: Transcript, clock: Clock, line: PromptLin
 
 
 def _toolbar(session: Session) -> tuple[str, str]:
-    home = str(Path.home())
-    folders = [str(folder) for folder in session.workspace] or ["no workspace"]
-    shown = ", ".join(f"~{folder[len(home) :]}" if folder.startswith(home) else folder for folder in folders)
+    shown = ", ".join(map(place, session.workspace)) or "no workspace"
     return visible_line(session.model.info.name), f"{visible_line(shown)} · /help"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from typing import Protocol, TextIO
@@ -10,6 +9,7 @@ from typing import Protocol, TextIO
 from dragoman.lm import CancellationToken
 from dragoman.loop.events import EndReason, Event, ToolFinished
 from dragoman.loop.hooks import Hooks
+from dragoman.output import discard_output, unwritable
 from dragoman.tools.decision import Confirmer, Decision, NobodyToAsk, Question
 from dragoman.visible import visible_line
 
@@ -29,9 +29,9 @@ class Host(Hooks):
         self._watcher = watcher
         self._confirmer = confirmer
         self._was_refused = False
-        # Nobody reads what is printed any more.
+        # What is printed goes nowhere any more.
         self.is_cut = False
-        # Called when what we print to is gone: whoever read it has had enough.
+        # Called when that is so.
         self.on_cut: Callable[[], object] = lambda: None
 
     def on_event(self, event: Event) -> None:
@@ -41,12 +41,11 @@ class Host(Hooks):
             return
         try:
             self._watcher.on_event(event)
-        except BrokenPipeError:
+        except OSError as error:
             self.is_cut = True
-            # Nothing more can be written there, also not what the interpreter writes on its way out.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, sys.stdout.fileno())
-            os.close(nowhere)
+            discard_output()
+            if (problem := unwritable(error)) is not None:
+                print(f"dragoman: {problem}", file=sys.stderr)
             self.on_cut()
 
     async def approve(self, question: Question, token: CancellationToken) -> Decision:

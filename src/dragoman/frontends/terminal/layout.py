@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -15,9 +16,9 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-__all__ = ["MARGIN", "Hanging", "column", "elapsed", "marked", "note", "stacked"]
+__all__ = ["Hanging", "column", "elapsed", "marked", "note", "place", "stacked"]
 
-MARGIN = "  "
+_MARGIN = "  "
 _PLAIN = Style()
 _NOTHING = Text()
 _TENTHS_BELOW = 10
@@ -71,7 +72,7 @@ class _Cut:
 
 def column(body: RenderableType) -> RenderableType:
     """In the text column."""
-    return Hanging(MARGIN, MARGIN, body)
+    return Hanging(_MARGIN, _MARGIN, body)
 
 
 def marked(
@@ -81,12 +82,12 @@ def marked(
 
     What is left of the line is for the `rest`.
     """
-    return Hanging(f"{mark} ", MARGIN, _Cut(body, kept, rest), style)
+    return Hanging(f"{mark} ", _MARGIN, _Cut(body, kept, rest), style)
 
 
 def note(mark: str, text: str, style: Style = _PLAIN) -> RenderableType:
     """A remark of ours, which may take several lines."""
-    return Hanging(f"{mark} ", MARGIN, Text(text, style, overflow="fold"), style)
+    return Hanging(f"{mark} ", _MARGIN, Text(text, style, overflow="fold"), style)
 
 
 def stacked(renderables: Iterable[RenderableType], *, loose: bool = True) -> RenderableType:
@@ -105,3 +106,9 @@ def elapsed(seconds: float) -> str:
     if seconds < _MINUTE:
         return f"{seconds:.0f} s"
     return f"{seconds // _MINUTE:.0f} min {seconds % _MINUTE:02.0f} s"
+
+
+def place(folder: str | Path) -> str:
+    """A folder as people write it."""
+    path, home = Path(folder), Path.home()
+    return str("~" / path.relative_to(home)) if path.is_relative_to(home) else str(path)

@@ -63,7 +63,7 @@ class Answers:
                 continue
             try:
                 answer = msgspec.json.decode(line, type=_Answer)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                 self._complain(f"this line is no answer ({error}); write {_example(question)}")
                 continue
             if answer.call_id != question.call_id:

@@ -49,11 +49,13 @@ _NOTICE = Style(color="yellow")
 _FAILURE = Style(color="red")
 # The end of a thought that stands in its live line; more would not fit in the widest terminal.
 _LAST_WORDS = 300
-# What an agent does by itself comes with its thinking, a line for each step: begun, done, failed.
-_DOING = re.compile(r"^([▸✓✗]) (.+)$", re.MULTILINE)
+# What an agent does by itself comes with its thinking, a line for each step: begun, done, failed. So does its plan: what
+# is to be done, is being done, is done.
+_STEP = re.compile(r"^([▸✓✗☐◐☑]) (.+?) *$", re.MULTILINE)
 # It is Markdown, and what is escaped in it is meant as it stands.
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _DONE = {"✓": Style(color="green"), "✗": Style(color="red")}
+_PLANNED = {"☐": _DIM, "◐": Style(color="cyan"), "☑": Style(color="green")}
 
 
 @dataclass(slots=True)
@@ -63,11 +65,14 @@ class _Thought:
     # Whether any of it was said, and not done.
     is_thinking: bool = False
     done: list[tuple[str, str]] = field(default_factory=list)
+    # Each step of the plan that has changed, and how far it has come.
+    plan: dict[str, str] = field(default_factory=dict)
 
     def hear(self, text: str) -> None:
         self.words = (self.words + text)[-_LAST_WORDS:]
-        steps = _DOING.findall(text)
-        self.done += [(mark, _ESCAPED.sub(r"\1", what)) for mark, what in steps if mark in _DONE]
+        steps = [(mark, _ESCAPED.sub(r"\1", what)) for mark, what in _STEP.findall(text)]
+        self.done += [step for step in steps if step[0] in _DONE]
+        self.plan |= {what: mark for mark, what in steps if mark in _PLANNED}
         # What a step puts out is indented below it.
         if text.strip() and not steps and not text.lstrip("\n").startswith("    "):
             self.is_thinking = True
@@ -87,13 +92,20 @@ class _Speech:
 
 class Transcript:
     def __init__(
-        self, screen: Screen, clock: Clock, *, model: Callable[[], str], pictures: Protocol | None = None
+        self,
+        screen: Screen,
+        clock: Clock,
+        *,
+        model: Callable[[], str],
+        pictures: Protocol | None = None,
+        alone: bool = False,
     ) -> None:
-        """`model` names who is waited for."""
+        """`model` names who is waited for. Where a prompt is `alone`, no other follows it."""
         self._screen = screen
         self._clock = clock
         self._pictures = pictures
         self._model = model
+        self._alone = alone
         self._shows_thinking = False
         # What stands below everything else while a person is asked.
         self._footer: RenderableType | None = None
@@ -103,6 +115,8 @@ class Transcript:
         self._activities: dict[str, Activity] = {}
         # What an agent wanted and may not: that it then fails needs no line of its own.
         self._refused: set[str] = set()
+        # What an agent wanted and may: it hears so when it is asked to go on.
+        self._allowed: list[str] = []
         # The kind of what was printed last: things of one kind stand together, an empty line sets others apart.
         self._last = ""
 
@@ -113,6 +127,7 @@ class Transcript:
     def on_event(self, event: Event) -> None:
         match event:
             case TurnStarted():
+                self._allowed.clear()
                 self._waiting_since = self._clock.now()
             case TextReported(text=text):
                 self._speak(text)
@@ -228,6 +243,8 @@ class Transcript:
                         self._refused.discard(what)
                         continue
                     self.say(marked(mark, Text(visible_line(what)), _DONE[mark]), "activity")
+                for what, mark in thought.plan.items():
+                    self.say(marked(mark, Text(visible_line(what)), _PLANNED[mark]), "activity")
 
     def _settle(self) -> None:
         """What was being said or thought is over."""
@@ -238,8 +255,11 @@ class Transcript:
     def _finish(self, event: ToolFinished) -> None:
         self._settle()
         activity = self._activities.pop(event.result.call_id, None)
-        if activity is not None and activity.is_permission and event.result.outcome != "ok":
-            self._refused.add(str(activity.call.input.get("title")))
+        if activity is not None and activity.is_permission:
+            if event.result.outcome == "ok":
+                self._allowed.append(activity.about)
+            else:
+                self._refused.add(str(activity.call.input.get("title")))
         if activity is not None and not activity.is_told(event.result):
             self.say(activity.finished(event.result, event.seconds), "activity")
         for part in event.result.content:
@@ -274,7 +294,8 @@ class Transcript:
             case "cancelled":
                 self._note("⊘", "Cancelled.", _NOTICE)
             case "tool_denied":
-                self._note("⊘", "Stopped, because a tool was denied. Say how to go on.", _NOTICE)
+                then = "" if self._alone else " Say how to go on."
+                self._note("⊘", f"Stopped, because a tool was denied.{then}", _NOTICE)
             case "turn_limit":
                 self._note("⊘", "Stopped: that was as many turns as one prompt may take.", _NOTICE)
             case "timed_out":
@@ -283,11 +304,22 @@ class Transcript:
                 self._note("⊘", "Put aside until somebody can be asked.", _NOTICE)
             case "failed":
                 self._note("✗", _sentences(event.error or "The model failed.", event.hint), _FAILURE)
+        if self._allowed:
+            self._tell_allowed(goes_on=not self._alone and event.reason != "cancelled")
         self._screen.show(None)
         self._last = ""
         if event.reason != "tool_denied":
             # After a denial the agent is told of it with the next prompt.
             self._refused.clear()
+
+    def _tell_allowed(self, *, goes_on: bool) -> None:
+        """An agent hears what it may when it is asked to go on, and does it then: nothing else would say so."""
+        what = "; ".join(self._allowed)
+        if goes_on:
+            then = "With your next prompt the agent goes on and does it; /new takes it back."
+            self._note("⊘", f"Allowed, and not done yet: {what}. {then}", _NOTICE)
+        else:
+            self._note("⊘", f"Allowed, and not done: {what}.", _NOTICE)
 
     def _note(self, mark: str, text: str, style: Style) -> None:
         self._settle()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from dragoman.lm import JsonObject, LanguageModelError, Message, ModelInfo, RequestOptions
+from dragoman.lm.json import decode
 from dragoman.lm.messages import messages_from
 
 __all__ = [
@@ -81,16 +82,20 @@ class _Loose(_Form, frozen=True):
 
 
 _typed = msgspec.json.Decoder(ChatRequest)
-_loose = msgspec.json.Decoder(_Loose)
 
 
 def decode_chat_request(params: bytes) -> ChatRequest:
     """In one typed pass where everything is as expected; what is not costs that part, never the request."""
     try:
         return _typed.decode(params)
-    except msgspec.ValidationError:
-        loose = _loose.decode(params)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        # Something is not as expected; what exactly, the slower way finds out.
+        pass
+    try:
+        loose = msgspec.convert(decode(params), _Loose)
         return ChatRequest(loose.model_id, messages_from(loose.messages), loose.options)
+    except RecursionError as error:
+        raise LanguageModelError("bad_request", "The messages are nested too deeply.") from error
 
 
 def error_data(error: LanguageModelError) -> JsonObject:

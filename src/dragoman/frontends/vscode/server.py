@@ -54,6 +54,7 @@ from dragoman.lm import (
 from dragoman.lm.gfm import escape
 from dragoman.lm.json import decode
 from dragoman.lm.messages import messages_from
+from dragoman.visible import visible_exactly
 
 __all__ = ["VsCodeServer"]
 
@@ -212,7 +213,7 @@ class VsCodeServer:
                 "confirmationMessages": {"title": "No longer open", "message": _NOT_OPEN},
             }
         return {
-            "invocationMessage": f"Allowing: {escape(pending.action.title)}",
+            "invocationMessage": f"Allowing: {escape(visible_exactly(pending.action.title))}",
             "confirmationMessages": {
                 "title": TITLES[pending.action.risk],
                 "message": _details(pending.action),

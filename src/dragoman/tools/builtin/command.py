@@ -16,10 +16,10 @@ from dragoman.tools.builtin.child import run_child
 from dragoman.tools.builtin.files import FILES_WHEN
 from dragoman.tools.builtin.output import HeadAndTail
 from dragoman.tools.builtin.pace import paced
-from dragoman.tools.builtin.visible import visible
 from dragoman.tools.builtin.workspace import Workspace, WorkspaceError
 from dragoman.tools.definition import DefinedTool, tool
 from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, ToolResult
+from dragoman.visible import visible_exactly
 
 __all__ = [
     "DEFAULT_SECONDS",
@@ -89,11 +89,11 @@ def run_command(clock: Clock | None = None) -> DefinedTool:
     def ask(command: str, timeout_seconds: float, *, invocation: Invocation) -> PreparedInvocation:
         folder = Workspace.of(invocation.workspace).folders[0]
         return PreparedInvocation(
-            invocation_message=f"Running {visible(command)}",
+            invocation_message=f"Running {visible_exactly(command)}",
             confirmation=Confirmation(
                 "Run this command?",
-                f"{gfm.fence(visible(command), 'sh')}\n\n"
-                f"In {gfm.code(visible(str(folder)))}, for at most {timeout_seconds:g} seconds.",
+                f"{gfm.fence(visible_exactly(command), 'sh')}\n\n"
+                f"In {gfm.code(visible_exactly(str(folder)))}, for at most {timeout_seconds:g} seconds.",
             ),
             approval_key=approval_key(folder, command),
             covers="this command in this folder",
@@ -111,7 +111,7 @@ async def _run(command: str, seconds: float, invocation: Invocation, clock: Cloc
             output.receive(data)
             last_line = data[-_PROGRESS_BYTES:].decode(errors="replace").rstrip().rpartition("\n")[2]
             if last_line:
-                progress(visible(last_line))
+                progress(visible_exactly(last_line))
 
         ended = await run_child(
             ["/bin/sh", "-c", command],

@@ -14,7 +14,7 @@ from itertools import takewhile
 
 from dragoman.lm import gfm
 from dragoman.tools.builtin.files import lines_of, text_or_none
-from dragoman.tools.builtin.visible import visible
+from dragoman.visible import visible_exactly
 
 __all__ = [
     "LINE_HEAD",
@@ -69,7 +69,7 @@ def difference(label: str, old: bytes | None, new: str) -> Difference:
     else:
         compared = list(difflib.unified_diff(removed, added))[len(header) :]
         fitted = _fitted([_ended(line) for line in compared], MAX_DIFF_CHARACTERS)
-    notes.append(gfm.fence(visible("".join(header) + fitted.text), "diff"))
+    notes.append(gfm.fence(visible_exactly("".join(header) + fitted.text), "diff"))
     if fitted.hidden:
         notes.append(f"{fitted.hidden:,} of the {fitted.total:,} characters of this are not shown.")
     return Difference("\n\n".join(notes), fitted.hidden + lost)

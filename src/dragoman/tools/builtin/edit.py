@@ -15,10 +15,10 @@ from dragoman.tools.builtin.difference import MAX_HIDDEN, difference
 from dragoman.tools.builtin.files import FILES_WHEN
 from dragoman.tools.builtin.replacing import Seen, content_of, put
 from dragoman.tools.builtin.shown import Shown
-from dragoman.tools.builtin.visible import visible
 from dragoman.tools.builtin.workspace import MAX_PATH_LENGTH, Place, Workspace, WorkspaceError, explained
 from dragoman.tools.definition import DefinedTool, tool
 from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, ToolResult
+from dragoman.visible import visible_exactly
 
 __all__ = ["MAX_CONTENT", "write_file"]
 
@@ -93,7 +93,7 @@ def write_file() -> DefinedTool:
 
 
 def _question(place: Place, old: bytes | None, content: str) -> PreparedInvocation:
-    label = visible(place.label)
+    label = visible_exactly(place.label)
     change = difference(label, old, content)
     return PreparedInvocation(
         invocation_message=f"Writing {label}",

@@ -11,7 +11,6 @@ from msgspec import Meta
 from dragoman.lm import CancellationToken, DataPart, TextPart, until_cancelled
 from dragoman.tools.builtin.globs import MAX_GLOB_LENGTH, Glob, GlobError
 from dragoman.tools.builtin.tree import Walk
-from dragoman.tools.builtin.visible import visible
 from dragoman.tools.builtin.workspace import (
     MAX_PATH_LENGTH,
     Place,
@@ -22,6 +21,7 @@ from dragoman.tools.builtin.workspace import (
 )
 from dragoman.tools.definition import DefinedTool, tool
 from dragoman.tools.tool import Invocation, PreparedInvocation, ToolResult
+from dragoman.visible import visible_exactly
 
 __all__ = [
     "FILES_WHEN",
@@ -103,7 +103,7 @@ def read_file() -> DefinedTool:
 
     @read.prepare
     def ask(path: str) -> PreparedInvocation:
-        return PreparedInvocation(invocation_message=f"Reading {visible(path)}")
+        return PreparedInvocation(invocation_message=f"Reading {visible_exactly(path)}")
 
     return read
 
@@ -143,7 +143,9 @@ def list_files() -> DefinedTool:
 
     @list_.prepare
     def ask(path: str, glob: str) -> PreparedInvocation:
-        return PreparedInvocation(invocation_message=f"Listing {visible(glob)} in {visible(path)}")
+        return PreparedInvocation(
+            invocation_message=f"Listing {visible_exactly(glob)} in {visible_exactly(path)}"
+        )
 
     return list_
 
@@ -231,7 +233,7 @@ def _listing(walk: Walk, limit: int, token: CancellationToken) -> ToolResult:
                 f"There are more than {limit:,}: narrow the glob, or ask for up to {MAX_LISTED:,}."
             )
             break
-        lines.append(visible(entry.label))
+        lines.append(visible_exactly(entry.label))
     notices.extend(walk.notices())
     if not lines:
         lines.append("Nothing matches.")

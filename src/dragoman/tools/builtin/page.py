@@ -93,6 +93,13 @@ class _Reader(HTMLParser):
         if tag in _BLOCKS:
             self._break(tag)
 
+    def parse_marked_section(self, i: int, report: bool = True) -> int:  # noqa: FBT001, FBT002 - the parser's own form
+        """`<![`, and then something that is no section: browsers pass over it, and the parser would fail."""
+        try:
+            return super().parse_marked_section(i, bool(report))
+        except AssertionError:
+            return self.parse_bogus_comment(i)
+
     def handle_data(self, data: str) -> None:
         if self._in_title:
             self._title.append(data)

@@ -13,10 +13,10 @@ from dragoman.tools.builtin.child import run_module
 from dragoman.tools.builtin.files import FILES_WHEN
 from dragoman.tools.builtin.globs import MAX_GLOB_LENGTH
 from dragoman.tools.builtin.output import HeadAndTail
-from dragoman.tools.builtin.visible import visible
 from dragoman.tools.builtin.workspace import MAX_PATH_LENGTH, Workspace, WorkspaceError
 from dragoman.tools.definition import DefinedTool, tool
 from dragoman.tools.tool import Invocation, PreparedInvocation, ToolResult
+from dragoman.visible import visible_exactly
 
 __all__ = ["OUTPUT_BYTES", "SEARCH_SECONDS", "search_files"]
 
@@ -76,7 +76,9 @@ def search_files() -> DefinedTool:
 
     @search.prepare
     def ask(query: str, path: str) -> PreparedInvocation:
-        return PreparedInvocation(invocation_message=f"Searching {visible(path)} for {visible(query)}")
+        return PreparedInvocation(
+            invocation_message=f"Searching {visible_exactly(path)} for {visible_exactly(query)}"
+        )
 
     return search
 

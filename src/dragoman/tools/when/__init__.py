@@ -38,7 +38,6 @@ from dragoman.tools.when.expression import (
     Or,
     Ordering,
     evaluate,
-    keys,
 )
 from dragoman.tools.when.parser import MAX_CLAUSE_LENGTH, MAX_NESTING, WhenError, parse
 from dragoman.tools.when.regex import MAX_REGEX_GROUPS, MAX_REGEX_LENGTH
@@ -62,6 +61,5 @@ __all__ = [
     "Ordering",
     "WhenError",
     "evaluate",
-    "keys",
     "parse",
 ]

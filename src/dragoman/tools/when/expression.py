@@ -30,7 +30,6 @@ __all__ = [
     "Or",
     "Ordering",
     "evaluate",
-    "keys",
 ]
 
 # As long as a path may be; longer values match nothing. So an expression that takes quadratic time takes little.
@@ -222,23 +221,6 @@ def evaluate(expression: Expression, context: Mapping[str, object]) -> bool:
             if not isinstance(searched, str) or len(searched) > MAX_SEARCHED_LENGTH:
                 return False
             return expression.compiled.search(searched) is not None
-
-
-def keys(expression: Expression) -> frozenset[str]:
-    """The context keys that the value of `expression` depends on."""
-    match expression:
-        case Constant():
-            return frozenset()
-        case Key(name):
-            return frozenset({name})
-        case Not(operand):
-            return keys(operand)
-        case And(operands) | Or(operands):
-            return frozenset().union(*map(keys, operands))
-        case In(needle, haystack):
-            return frozenset({needle, haystack})
-        case _:
-            return frozenset({expression.key})
 
 
 _DECIMAL = r"[+-]?(?:Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"

@@ -14,7 +14,7 @@ from dragoman.traces.recording import watch
 
 __all__ = ["RunningAgent", "launch"]
 
-_NEXT_STEP = "Send the message again to start it anew."
+_NEXT_STEP = "Try again to start it anew."
 # The end of what an agent printed to its standard error, as much of it as helps in an error message.
 _LAST_WORDS_CHARACTERS = 600
 # An agent whose connection has ended is about to exit. One that is not by then hangs, and is ended.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -35,6 +34,7 @@ from dragoman.jsonrpc import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     ConnectionClosed,
+    Decoder,
     ErrorResponse,
     Incoming,
     Notification,
@@ -54,7 +54,7 @@ TurnEnd: TypeAlias = PromptResponse | LanguageModelError
 
 _Answer = TypeVar("_Answer")
 
-_NEXT_STEP = "Send the message again; if it stays so, start the agent by hand and see what it says."
+_NEXT_STEP = "Try again; if it stays so, start the agent by hand and see what it says."
 # ACP's own code for it.
 _AUTH_REQUIRED = -32000
 # Updates of a session whose `session/new` has not been answered yet: agents send a few. More is a fault of theirs.
@@ -69,23 +69,6 @@ class SessionListener(Protocol):
     def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None: ...
 
     def on_file(self, request: FileRequest, incoming: Incoming) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a session works, and which tools it has."""
-
-    cwd: str
-    mcp_servers: tuple[ToolServerAddress, ...]
-    additional_directories: tuple[str, ...] = ()
-
-    def params(self, session: str | None, *, directories: bool) -> JsonObject:
-        params: JsonObject = {"cwd": self.cwd, "mcpServers": self.mcp_servers}
-        if session is not None:
-            params["sessionId"] = session
-        if directories and self.additional_directories:
-            params["additionalDirectories"] = self.additional_directories
-        return params
 
 
 class AgentLink:
@@ -217,40 +200,9 @@ class AgentLink:
     async def new_session(
         self, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress], listener: SessionListener
     ) -> SessionCreated:
-        place = _Place(workspace[0], tuple(servers), workspace[1:])
-        return await self._created("session/new", self._params(place, None), listener)
-
-    async def resume_session(
-        self, session: str, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress]
-    ) -> SessionCreated:
-        """Take a session up without being told its history again."""
-        place = _Place(workspace[0], tuple(servers), workspace[1:])
-        return await self._ask("session/resume", self._params(place, session), SessionCreated)
-
-    async def load_session(
-        self, session: str, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress]
-    ) -> SessionCreated:
-        """Take a session up. The agent tells its history first, as updates; nobody listens to them yet."""
-        place = _Place(workspace[0], tuple(servers), workspace[1:])
-        return await self._ask("session/load", self._params(place, session), SessionCreated)
-
-    async def fork_session(
-        self,
-        session: str,
-        workspace: tuple[str, ...],
-        servers: Iterable[ToolServerAddress],
-        listener: SessionListener,
-    ) -> SessionCreated:
-        """A second session that knows all that the first one does: it cannot be made to know less."""
-        place = _Place(workspace[0], tuple(servers), workspace[1:])
-        return await self._created("session/fork", self._params(place, session), listener)
-
-    async def _created(
-        self, method: str, params: Mapping[str, object], listener: SessionListener
-    ) -> SessionCreated:
         self._nameless += 1
         try:
-            created = await self._ask(method, params, SessionCreated)
+            created = await self._ask("session/new", self._place(workspace, servers), SessionCreated)
             self.attach(created.session_id, listener)
         finally:
             self._nameless -= 1
@@ -258,6 +210,20 @@ class AgentLink:
                 self._early.clear()
                 self._early_bytes = 0
         return created
+
+    async def resume_session(
+        self, session: str, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress]
+    ) -> SessionCreated:
+        """Take a session up without being told its history again."""
+        params = {"sessionId": session, **self._place(workspace, servers)}
+        return await self._ask("session/resume", params, SessionCreated)
+
+    async def load_session(
+        self, session: str, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress]
+    ) -> SessionCreated:
+        """Take a session up. The agent tells its history first, as updates; nobody listens to them yet."""
+        params = {"sessionId": session, **self._place(workspace, servers)}
+        return await self._ask("session/load", params, SessionCreated)
 
     def attach(self, session: str, listener: SessionListener) -> None:
         """From here on this listener hears of the session, beginning with what came before its name was known."""
@@ -334,18 +300,22 @@ class AgentLink:
             raise AssertionError("not connected")
         return self._peer
 
-    def _params(self, place: _Place, session: str | None) -> JsonObject:
-        capabilities = self.info.agent_capabilities.session_capabilities
-        return place.params(session, directories=capabilities.additional_directories is not None)
+    def _place(self, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress]) -> JsonObject:
+        """Where a session works, and which tools it has. The other folders only for an agent that knows of such."""
+        first, *others = workspace
+        place: JsonObject = {"cwd": first, "mcpServers": tuple(servers)}
+        if others and self.info.agent_capabilities.session_capabilities.additional_directories is not None:
+            place["additionalDirectories"] = others
+        return place
 
     async def _ask(self, method: str, params: Mapping[str, object], kind: type[_Answer]) -> _Answer:
         try:
             result = await self._connection.request(method, params)
             # Where there is nothing to say, some agents say null.
-            return msgspec.json.decode(b"{}" if result in (b"", b"null") else result, type=kind)
+            return Decoder(kind).decode(b"{}" if result in (b"", b"null") else result)
         except (RemoteError, ConnectionClosed) as error:
             raise self._failure(error, method) from error
-        except msgspec.ValidationError as error:
+        except msgspec.DecodeError as error:
             raise LanguageModelError(
                 "agent_failed",
                 f"{self._name} answered {method} in a way that cannot be read: {error}.",
@@ -356,16 +326,14 @@ class AgentLink:
         match reply:
             case Response(result=result):
                 try:
-                    return msgspec.json.decode(result, type=PromptResponse)
-                except msgspec.ValidationError:
+                    return _prompt_response.decode(result)
+                except msgspec.DecodeError:
                     # The turn is over all the same.
                     return PromptResponse("end_turn")
             case ErrorResponse(error=error):
                 return self._failure(RemoteError(error), "session/prompt")
 
-    def _failure(
-        self, error: RemoteError | ConnectionClosed, method: str | None = None
-    ) -> LanguageModelError:
+    def _failure(self, error: RemoteError | ConnectionClosed, method: str) -> LanguageModelError:
         if isinstance(error, ConnectionClosed):
             return LanguageModelError("agent_failed", f"{self._name} ended: {error.reason}.", hint=_NEXT_STEP)
         if error.code == _AUTH_REQUIRED:
@@ -383,11 +351,15 @@ class _Outcome(msgspec.Struct, frozen=True):
     outcome: str = ""
 
 
+_prompt_response = Decoder(PromptResponse)
+_outcome = Decoder(_Outcome)
+
+
 def _was_taken(result: bytes) -> bool:
     try:
         # The second: the agent began a turn with them after all.
-        return msgspec.json.decode(result, type=_Outcome).outcome in ("injected", "startedNewTurn")
-    except msgspec.MsgspecError:
+        return _outcome.decode(result).outcome in ("injected", "startedNewTurn")
+    except msgspec.DecodeError:
         return False
 
 

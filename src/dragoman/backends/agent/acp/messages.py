@@ -40,7 +40,6 @@ __all__ = [
     "StdioServer",
     "ToolActivity",
     "Update",
-    "UsageUpdate",
     "WriteTextFile",
     "decode_file_request",
     "decode_permission",
@@ -237,19 +236,14 @@ class PlanUpdate(_Message, frozen=True):
     entries: tuple[PlanEntry, ...] = ()
 
 
-class UsageUpdate(_Message, frozen=True):
-    used: int = 0
-    size: int = 0
-
-
 class OtherUpdate(_Message, frozen=True):
-    """Known or not, it says nothing to a user: commands, modes, titles, what newer agents send."""
+    """Known or not, it says nothing to a user: commands, modes, titles, how full a context is, what newer agents send."""
 
     kind: str
     content: JsonObject
 
 
-Update: TypeAlias = ChunkUpdate | ToolActivity | PlanUpdate | UsageUpdate | OtherUpdate
+Update: TypeAlias = ChunkUpdate | ToolActivity | PlanUpdate | OtherUpdate
 
 
 class SessionUpdate(_Message, frozen=True):
@@ -339,8 +333,6 @@ def _update(kind: str, value: JsonObject) -> Update:
                 return activity_from(value)
             case "plan":
                 return PlanUpdate(tuple(_each(value.get("entries"), PlanEntry)))
-            case "usage_update":
-                return msgspec.convert(value, UsageUpdate)
     except msgspec.ValidationError:
         pass
     return OtherUpdate(kind, value)

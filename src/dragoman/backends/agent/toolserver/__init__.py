@@ -11,8 +11,8 @@ conversation's sessions, and `exchange` is HTTP for requests that wait.
 """
 
 from dragoman.backends.agent.toolserver.calls import PendingCall, ToolAnswer
-from dragoman.backends.agent.toolserver.endpoint import Endpoint, Listing
+from dragoman.backends.agent.toolserver.endpoint import Endpoint
 from dragoman.backends.agent.toolserver.naming import SERVER_NAME_LENGTH
 from dragoman.backends.agent.toolserver.server import ToolServer
 
-__all__ = ["SERVER_NAME_LENGTH", "Endpoint", "Listing", "PendingCall", "ToolAnswer", "ToolServer"]
+__all__ = ["SERVER_NAME_LENGTH", "Endpoint", "PendingCall", "ToolAnswer", "ToolServer"]

@@ -52,8 +52,6 @@ class PendingCall:
 class ToolAnswer:
     content: tuple[ContentPart, ...] = ()
     is_error: bool = False
-    # A JSON object that says the same as the content, for agents that prefer one.
-    structured: JsonObject | None = None
 
 
 class CallRefused(Exception):

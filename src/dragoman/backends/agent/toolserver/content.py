@@ -17,6 +17,7 @@ from dragoman.backends.agent.toolserver.calls import ToolAnswer
 from dragoman.backends.tool_shapes import is_deeper_than
 from dragoman.jsonrpc.text import mended
 from dragoman.lm import ContentPart, DataPart, JsonObject, TextPart, json
+from dragoman.lm.parts import is_for_model
 
 __all__ = [
     "MAX_RESULT_BYTES",
@@ -42,13 +43,11 @@ MAX_RESULT_BYTES = 4 * 1024 * 1024
 MAX_RESULT_PARTS = 1_000
 
 _JSON = "application/json"
-# Data that is text; all other is sent in base 64.
-_TEXTUAL = ("application/javascript", "application/json", "application/xml", "application/yaml")
 
 
 def result(answer: ToolAnswer) -> JsonObject:
-    parts = _bounded(tuple(part for part in answer.content if _is_for_model(part)))
-    structured = answer.structured if answer.structured is not None else _only_object(parts)
+    parts = _bounded(tuple(part for part in answer.content if is_for_model(part)))
+    structured = _only_object(parts)
     blocks = [_block(part, number) for number, part in enumerate(parts, 1)]
     sent: JsonObject = {"content": blocks, "isError": answer.is_error}
     if structured is not None and _is_readable(structured):
@@ -63,12 +62,6 @@ def notice(text: str) -> JsonObject:
 
 def failure(text: str) -> JsonObject:
     return {"content": [{"type": "text", "text": mended(text)}], "isError": True}
-
-
-def _is_for_model(part: ContentPart) -> bool:
-    if isinstance(part, DataPart) and part.is_internal:
-        return False
-    return not part.audience or "model" in part.audience
 
 
 def _only_object(parts: tuple[ContentPart, ...]) -> JsonObject | None:
@@ -99,28 +92,23 @@ def _block(part: ContentPart, number: int) -> JsonObject:
             return {"type": "image", "data": _base64(data), "mimeType": mime_type}
         case DataPart(mime_type=mime_type, data=data) if mime_type.startswith("audio/"):
             return {"type": "audio", "data": _base64(data), "mimeType": mime_type}
-        case DataPart(mime_type=mime_type, data=data):
-            return {"type": "resource", "resource": _resource(mime_type, data, number)}
+        case DataPart():
+            return {"type": "resource", "resource": _resource(part, number)}
 
 
-def _resource(mime_type: str, data: bytes, number: int) -> JsonObject:
-    resource: JsonObject = {"uri": f"dragoman://result/{number}", "mimeType": mime_type}
-    text = _text(mime_type, data)
-    return {**resource, "blob": _base64(data)} if text is None else {**resource, "text": text}
+def _resource(part: DataPart, number: int) -> JsonObject:
+    resource: JsonObject = {"uri": f"dragoman://result/{number}", "mimeType": part.mime_type}
+    text = _text(part)
+    return {**resource, "blob": _base64(part.data)} if text is None else {**resource, "text": text}
 
 
-def _text(mime_type: str, data: bytes) -> str | None:
-    if not _is_textual(mime_type):
+def _text(part: DataPart) -> str | None:
+    if not part.is_textual:
         return None
     try:
-        return data.decode()
+        return part.data.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _is_textual(mime_type: str) -> bool:
-    essence = mime_type.partition(";")[0].strip()
-    return essence.startswith("text/") or essence in _TEXTUAL or essence.endswith(("+json", "+xml"))
 
 
 def _base64(data: bytes) -> str:
@@ -132,7 +120,7 @@ def _bounded(parts: tuple[ContentPart, ...]) -> tuple[ContentPart, ...]:
     kept: list[ContentPart] = []
     left, text_left = MAX_RESULT_BYTES, MAX_TEXT_BYTES
     for part in parts[:MAX_RESULT_PARTS]:
-        is_text = isinstance(part, TextPart) or _is_textual(part.mime_type)
+        is_text = isinstance(part, TextPart) or part.is_textual
         fitting = _cut(part, min(left, text_left) if is_text else left)
         if fitting is not None:
             kept.append(fitting)

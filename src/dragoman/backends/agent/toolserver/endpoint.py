@@ -20,7 +20,7 @@ from dragoman.backends.agent.toolserver.shim import TOKEN_VARIABLE
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.lm import ToolDefinition
 
-__all__ = ["Addresses", "Endpoint", "Listing"]
+__all__ = ["Addresses", "Endpoint"]
 
 _SHIM = Path(__file__).with_name("shim.py")
 # Sixteen bytes in the address keep one conversation from finding another's; thirty-two keep anybody from guessing.
@@ -39,28 +39,19 @@ class Addresses:
     socket: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """How often, and when last, the agent has listed the tools as they are now."""
-
-    count: int = 0
-    at: float | None = None
-
-
 @dataclass(eq=False)
 class Endpoint:
     """What the bridge sees of one conversation's tools.
 
     `on_call` is called once for each call, in the order they arrive; `on_withdrawn` when the agent no longer wants the
-    answer; `on_listed` whenever it lists the tools. None of them may block. After `close` none is called.
+    answer; `on_waits` when it comes back with a ticket. None of them may block. After `close` none is called.
     """
 
-    conversation: str
     name: str
     limit_seconds: float | None
     on_call: Callable[[PendingCall], object]
     on_withdrawn: Callable[[str], object]
-    on_listed: Callable[[], object]
+    on_waits: Callable[[], object]
     clock: Clock
     addresses: Addresses
     # Ends what serves this endpoint.
@@ -74,12 +65,8 @@ class Endpoint:
     offer: Offer = field(init=False, repr=False, default_factory=Offer)
     # Counts the changes of what is offered.
     version: int = field(init=False, default=0)
-    listed: Listing = field(init=False, default_factory=Listing)
     # Called after each change.
     on_changed: Callable[[], object] | None = field(init=False, repr=False, default=None)
-    # Called when the agent comes back to wait.
-    on_waits: Callable[[], object] | None = field(init=False, repr=False, default=None)
-    _closed: bool = field(init=False, repr=False, default=False)
     _has_listed: asyncio.Event = field(init=False, repr=False, default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -109,7 +96,6 @@ class Endpoint:
         if self.offer.definitions == before.definitions:
             return False
         self.version += 1
-        self.listed = Listing()
         self._has_listed.clear()
         if self.on_changed is not None:
             self.on_changed()
@@ -125,8 +111,13 @@ class Endpoint:
         """All that the agent is offered here, by the names it has for it: the tools, and the one to wait with."""
         return (*self.offer.by_name, *((WAIT_TOOL,) if self.patience_seconds is not None else ()))
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether the agent has listed the tools as they are now."""
+        return self._has_listed.is_set()
+
     async def wait_listed(self, seconds: float) -> bool:
-        """Whether the agent has listed the tools as they are now, waiting so long for it."""
+        """The same, waiting so long for it."""
         try:
             await within(self._has_listed.wait(), seconds, self.clock)
         except DeadlinePassed:
@@ -139,7 +130,6 @@ class Endpoint:
 
     async def close(self) -> None:
         """End every call and connection. The addresses given out lead nowhere from now on."""
-        self._closed = True
         self.calls.close()
         await self.end(self)
 
@@ -154,8 +144,5 @@ class Endpoint:
 
     def list_tools(self) -> tuple[OfferedTool, ...]:
         """What the agent gets to see, and the fact that it has looked."""
-        self.listed = Listing(self.listed.count + 1, self.clock.now())
         self._has_listed.set()
-        if not self._closed:
-            self.on_listed()
         return self.offer.tools

@@ -216,8 +216,9 @@ class _Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_clogged = False
-        while self._owed and not self._is_clogged:
-            self.announce(self._owed.popitem()[0])
+        owed, self._owed = self._owed, {}
+        for message in owed:
+            self.announce(message)
         self._go_on()
         if not self._is_clogged and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()

@@ -57,24 +57,22 @@ class ToolServer:
 
     def endpoint(
         self,
-        conversation: str,
         *,
         name: str,
         on_call: Callable[[PendingCall], object],
         on_withdrawn: Callable[[str], object],
-        on_listed: Callable[[], object],
+        on_waits: Callable[[], object] = lambda: None,
         limit_seconds: float | None = None,
     ) -> Endpoint:
         """A place for the tools of one conversation. `name` is what the agent calls the server."""
         if self._listeners is None:
             raise RuntimeError("the tool server does not run")
         endpoint = Endpoint(
-            conversation=conversation,
             name=name,
             limit_seconds=limit_seconds,
             on_call=on_call,
             on_withdrawn=on_withdrawn,
-            on_listed=on_listed,
+            on_waits=on_waits,
             clock=self._clock,
             addresses=Addresses(self._listeners.http.url, self._listeners.socket.path),
             end=self._end,

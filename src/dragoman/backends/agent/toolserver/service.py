@@ -123,8 +123,7 @@ class Service:
                 "This call cannot be read: it needs the name of a tool and arguments that are an object."
             )
         if call.name == WAIT_TOOL and self.endpoint.patience_seconds is not None:
-            if self.endpoint.on_waits is not None:
-                self.endpoint.on_waits()
+            self.endpoint.on_waits()
             ticket = _ticket(call.arguments.get("ticket"))
             hold = None if ticket is None else self.endpoint.calls.take_up(ticket)
             return hold or content.failure(

@@ -109,11 +109,7 @@ class StreamableHttp:
 
     def _post(self, exchange: Exchange, body: bytes, session: _Session | None) -> None:
         accepts_json, accepts_events = accepted(exchange)
-        if not (accepts_json or accepts_events):
-            _refuse(exchange, 406, "Client must accept application/json and text/event-stream")
-            return
-        if not is_json(exchange):
-            _refuse(exchange, 415, "Content-Type must be application/json")
+        if _is_refused(exchange, is_accepted=accepts_json or accepts_events):
             return
         read = read_messages(body, takes_batches=session is not None and session.client.session.takes_batches)
         if isinstance(read, Malformed):
@@ -176,12 +172,7 @@ class StreamableHttp:
         if exchange.method != "POST":
             exchange.respond(405, [(b"allow", b"POST")])
             return
-        accepts_json, accepts_events = accepted(exchange)
-        if not (accepts_json and accepts_events):
-            _refuse(exchange, 406, "Client must accept application/json and text/event-stream")
-            return
-        if not is_json(exchange):
-            _refuse(exchange, 415, "Content-Type must be application/json")
+        if _is_refused(exchange, is_accepted=all(accepted(exchange))):
             return
         message = read_messages(body, takes_batches=False)
         match message:
@@ -370,8 +361,9 @@ class _Reply:
             self.begin()
 
     def _drained(self) -> None:
-        while self._owed:
-            self.notify(self._owed.popitem()[0])
+        owed, self._owed = self._owed, {}
+        for message in owed:
+            self.announce(message)
 
     def _ended(self) -> None:
         self._served.replies.discard(self)
@@ -384,6 +376,17 @@ def _event(message: bytes) -> bytes:
     for character, escape in _ODD_BREAKS:
         message = message.replace(character.encode(), escape)
     return b"event: message\ndata: " + message + b"\n"
+
+
+def _is_refused(exchange: Exchange, *, is_accepted: bool) -> bool:
+    """Whether a POST was refused by its headers. `is_accepted`: its client takes what it would be answered with."""
+    if not is_accepted:
+        _refuse(exchange, 406, "Client must accept application/json and text/event-stream")
+    elif not is_json(exchange):
+        _refuse(exchange, 415, "Content-Type must be application/json")
+    else:
+        return False
+    return True
 
 
 def _refuse(

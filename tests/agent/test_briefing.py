@@ -1,0 +1,147 @@
+"""What an agent is told beside the new words: everything once, then what has changed, and again what it may not have kept."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agent.reader import REPLACED, Known, read
+from dragoman.backends.agent.acp.content import TextBlock
+from dragoman.backends.agent.briefing import Briefing
+from dragoman.backends.agent.context import context_of, units
+from dragoman.backends.agent.history import tell
+from dragoman.backends.agent.prompting import Composed, compose, split_prompt
+from dragoman.backends.agent.records import Asked
+from dragoman.lm import Message, Request, ToolCallPart, ToolResultPart, assistant, system, user
+
+_BUDGET = 10_000
+_OPENING = "<client-context>\nFrom the program you are used in, not from the user.\n\n"
+_CLOSING = "\n</client-context>"
+_EARLIER = (user("My name is Ada."), assistant("Hello, Ada."))
+
+
+def _briefing(*, is_known: bool = False) -> Briefing:
+    return Briefing(_BUDGET, is_known=is_known)
+
+
+def _asked(*messages: Message) -> Asked:
+    return Asked.by(Request(messages), tell(messages))
+
+
+def _texts(composed: Composed) -> list[str]:
+    return [block.text for block in composed.blocks if isinstance(block, TextBlock)]
+
+
+def _prompted(briefing: Briefing, context: str, *messages: Message) -> list[str]:
+    """What is told with a request, the words last."""
+    said = messages or (user("hello"),)
+    briefing.update(_asked(*([system(context)] if context else []), *said))
+    return _texts(briefing.prompt([said[-1]], images=False))
+
+
+def _context(told: list[str]) -> str:
+    return next(
+        (text.removeprefix(_OPENING).removesuffix(_CLOSING) for text in told if text.startswith(_OPENING)),
+        "",
+    )
+
+
+_PARTS = st.one_of(
+    st.text(max_size=5),
+    st.builds(ToolCallPart, st.sampled_from("ab"), st.just("look"), st.just({})),
+    st.builds(ToolResultPart, st.sampled_from("ab")),
+)
+_MESSAGES = st.lists(
+    st.builds(
+        lambda speaks, parts: speaks(*parts),
+        st.sampled_from([user, assistant]),
+        st.lists(_PARTS, min_size=1, max_size=3),
+    )
+    | st.builds(system, st.text(max_size=5)),
+    max_size=8,
+).map(tuple)
+
+
+@given(_MESSAGES)
+def test_what_is_kept_of_a_request_tells_as_much_as_the_request(messages: tuple[Message, ...]) -> None:
+    before, words = split_prompt(messages)
+    whole = compose(words, context=context_of(messages), history=before, images=True, budget=_BUDGET)
+    briefing = _briefing()
+    briefing.update(_asked(*messages))
+    assert briefing.words == words
+    assert briefing.prompt(words, images=True) == whole
+
+
+def test_h7_a_new_session_is_told_everything_and_then_what_is_new() -> None:
+    briefing = _briefing()
+    context, transcript, words = _prompted(briefing, "Be brief.", *_EARLIER, user("one"))
+    assert "Be brief." in context
+    assert "Hello, Ada." in transcript
+    assert words == "one"
+    assert _prompted(briefing, "Be brief.", *_EARLIER, user("two")) == ["two"]
+    briefing.begin()
+    assert len(_prompted(briefing, "Be brief.", *_EARLIER, user("three"))) == 3
+
+
+def test_h7_f8_what_is_taken_back_is_told_again() -> None:
+    briefing = _briefing()
+    _prompted(briefing, "Be brief.", *_EARLIER, user("one"))
+    briefing.take_back()
+    assert briefing.is_new
+    told = _prompted(briefing, "Be brief.", *_EARLIER, user("two"))
+    assert "Hello, Ada." in "".join(told)
+    assert _context(told).endswith("Be brief.")
+    # The next prompt told nothing: there is nothing to take back.
+    assert _prompted(briefing, "Be brief.", *_EARLIER, user("three")) == ["three"]
+    briefing.take_back()
+    assert _prompted(briefing, "Be brief.", *_EARLIER, user("four")) == ["four"]
+
+
+@pytest.mark.parametrize("now", ["Be brief.", "Be long.", "Be kind."])
+def test_h7_f8_an_agent_that_may_have_heard_it_is_told_what_holds_instead(now: str) -> None:
+    """Be it what it was told before: that was replaced, or it was not."""
+    briefing = _briefing()
+    _prompted(briefing, "Be brief.")
+    _prompted(briefing, "Be long.")
+    briefing.take_back()
+    assert _context(_prompted(briefing, now)).endswith(f"{REPLACED}{now}")
+    assert _prompted(briefing, now) == ["hello"]
+
+
+def test_h7_h21_a_session_of_another_process_is_told_what_holds_instead_of_what_nobody_knows() -> None:
+    briefing = _briefing(is_known=True)
+    assert not briefing.is_new
+    assert _prompted(briefing, "", *_EARLIER, user("one")) == ["one"]
+    context, words = _prompted(briefing, "Be brief.", *_EARLIER, user("two"))
+    assert _context([context]).endswith(f"{REPLACED}Be brief.")
+    assert words == "two"
+
+
+_SECTIONS = ["<a>\n1\n</a>", "<a>\n2\n</a>", "<b>\n1\n</b>", "Be brief.", "Be kind."]
+_STEPS = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from(_SECTIONS), max_size=4),
+        # What becomes of the prompt: it is answered; or the agent is gone, with or without having kept it; or replaced.
+        st.sampled_from(["answered", "kept", "lost", "new"]),
+    ),
+    max_size=6,
+)
+
+
+@given(_STEPS, st.lists(st.sampled_from(_SECTIONS), min_size=1))
+def test_h7_whatever_became_of_prompts_an_agent_that_answers_knows_what_is_said_now(
+    steps: list[tuple[list[str], str]], last: list[str]
+) -> None:
+    briefing, known = _briefing(), Known()
+    for sections, becomes in [*steps, (last, "answered")]:
+        now = "\n".join(["<long>", "x" * 500, "</long>", *sections])
+        after = read(known, _context(_prompted(briefing, now)))
+        if becomes != "lost":
+            known = after
+        if becomes == "answered":
+            assert known == [*units(now)]
+        elif becomes == "new":
+            briefing.begin()
+            known = Known()
+        else:
+            briefing.take_back()

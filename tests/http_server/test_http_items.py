@@ -1,0 +1,258 @@
+"""What a client says, as messages; and what is wrong with it, by its place."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+
+import pytest
+
+from dragoman.frontends.http.compaction import compacted, expanded
+from dragoman.frontends.http.errors import ApiError
+from dragoman.frontends.http.items import tell
+from dragoman.frontends.http.tools import Offer, chosen, functions_of
+from dragoman.lm import (
+    DataPart,
+    Message,
+    Part,
+    Stopped,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolDefinition,
+    ToolResultPart,
+    assistant,
+    user,
+)
+from dragoman.lm.json import encode
+from dragoman.lm.rules import CALL_ID_LIMIT
+from http_server.kit import Json
+
+_PDF = base64.b64encode(b"%PDF").decode()
+_CALL = {"type": "function_call", "call_id": "c", "name": "look"}
+_RESULT = {"type": "function_call_output", "call_id": "c", "output": "seen"}
+_OURS = "dg_0123"
+
+
+def _told(*items: object) -> tuple[Message, ...]:
+    return tell(items, "m").messages
+
+
+def _wrong(*items: object) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        tell(items, "m")
+    assert (caught.value.status, caught.value.kind) == (400, "invalid_request")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("part", "read"),
+    [
+        ({"type": "text", "text": "x"}, TextPart("x")),
+        ({"type": "summary_text", "text": "x"}, TextPart("x")),
+        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO"}}, b"\x89PN"),
+        ({"type": "image_url", "image_url": "data:image/png;base64,iVBO"}, b"\x89PN"),
+        ({"type": "input_file", "filename": "a.pdf", "file_data": _PDF}, b"%PDF"),
+        (
+            {"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{_PDF}"},
+            b"%PDF",
+        ),
+        ({"type": "file", "file": {"file_data": _PDF}}, b"%PDF"),
+        ({"type": "input_file", "file_data": "data:,a%20b"}, b"a b"),
+        ({"type": "input_file", "file_data": "data:text/x;charset=utf-8,a"}, b"a"),
+        (
+            {"type": "input_file", "file_url": "https://a.test/x.pdf"},
+            TextPart("[A file at https://a.test/x.pdf]"),
+        ),
+    ],
+)
+def test_r7_content_in_every_form_of_the_two_dialects(part: Json, read: Part | bytes) -> None:
+    (message,) = _told({"role": "user", "content": [part]})
+    (said,) = message.content
+    assert (said.data if isinstance(said, DataPart) else said) == read
+
+
+def test_r7_an_answer_is_one_message_with_its_thoughts_its_calls_and_why_it_ended() -> None:
+    refusal = {"type": "refusal", "refusal": "No."}
+    thought = {
+        "type": "reasoning",
+        "summary": [{"text": "a"}, {"no": "text"}, "x"],
+        "content": [{"text": "b"}],
+    }
+    empty = {"type": "reasoning", "content": None}
+    said = {"role": "assistant", "content": [{"type": "output_text", "text": "So:"}, refusal]}
+    assert _told({"role": "user", "content": "x"}, empty, thought, said, _CALL, _RESULT) == (
+        user("x"),
+        assistant(
+            ThinkingPart("ba"), "So:", Stopped("content_filter", "No.").part, ToolCallPart("c", "look", {})
+        ),
+        Message("user", (ToolResultPart("c", (TextPart("seen"),)),)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        (None, ToolCallPart("c", "look", {})),
+        ("", ToolCallPart("c", "look", {})),
+        ('{"a":1}', ToolCallPart("c", "look", {"a": 1})),
+        ({"a": 1}, ToolCallPart("c", "look", {"a": 1})),
+        ('{"a":', ToolCallPart("c", "look", {}, '{"a":')),
+        ("[1]", ToolCallPart("c", "look", {}, "[1]")),
+        ([1], ToolCallPart("c", "look", {}, "[1]")),
+    ],
+)
+def test_r7_arguments_that_are_no_object_are_kept_as_they_were_written(
+    arguments: object, read: ToolCallPart
+) -> None:
+    (message,) = _told({**_CALL, "arguments": arguments})
+    assert message.content == (read,)
+
+
+def test_r7_what_nobody_said_makes_no_message() -> None:
+    assert _told({"role": "user", "content": None}, {"role": "assistant", "content": ""}) == ()
+
+
+@pytest.mark.parametrize(
+    ("items", "param"),
+    [
+        (["x"], "input[0]"),
+        ([{"role": "user", "content": 7}], "input[0].content"),
+        ([{"role": "user", "content": ["x"]}], "input[0].content[0]"),
+        ([{"role": "user", "content": [{"type": "text", "text": 7}]}], "input[0].content[0]"),
+        (
+            [{"role": "user", "content": [{"type": "input_image", "image_url": "data:nonsense"}]}],
+            "input[0].content[0]",
+        ),
+        (
+            [{"role": "user", "content": [{"type": "input_image", "image_url": "data:a/b;base64,!"}]}],
+            "input[0].content[0]",
+        ),
+        ([{"role": "user", "content": [{"type": "input_file", "file_data": "!"}]}], "input[0].content[0]"),
+        ([{**_CALL, "call_id": ""}], "input[0].call_id"),
+        ([{**_CALL, "call_id": "c" * (CALL_ID_LIMIT + 1)}], "input[0].call_id"),
+        ([{**_CALL, "name": None}], "input[0].name"),
+        ([_CALL, {**_RESULT, "call_id": "d"}], "input[1].call_id"),
+        ([{"type": "item_reference", "id": "msg_1"}], "input[0]"),
+        (
+            [{"type": "mcp_approval_response", "approval_request_id": "x", "approve": "yes"}],
+            "input[0].approve",
+        ),
+        ([{}] * 20_001, "input"),
+    ],
+)
+def test_r7_what_cannot_be_read_is_named_by_its_place(items: list[object], param: str) -> None:
+    assert _wrong(*items).param == param
+
+
+def test_r7_an_item_of_a_kind_that_nobody_knows_is_named_and_the_rest_is_told() -> None:
+    told = tell([{"type": "web_search_call"}, {"role": "user", "content": "x"}], "m")
+    assert (told.ignored, told.messages) == (["input[0] (web_search_call)"], (user("x"),))
+
+
+def test_r10_a_result_of_a_call_of_ours_needs_no_call() -> None:
+    (message,) = _told({**_RESULT, "call_id": _OURS})
+    assert message.content == (ToolResultPart(_OURS, (TextPart("seen"),)),)
+
+
+# Compactions.
+
+
+def _packed(value: object) -> str:
+    return "dg1." + base64.urlsafe_b64encode(zlib.compress(encode(value))).decode()
+
+
+def test_r7_a_compaction_is_the_history_it_was_made_of() -> None:
+    items: list[Json] = [{"role": "user", "content": "cobalt"}, {**_CALL, "arguments": "{}"}]
+    assert expanded(compacted(items), "input[0]") == items
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "gAAAA-somebody-elses",
+        "dg1.",
+        "dg1.AAAA",
+        "dg1.\N{SNOWMAN}",
+        _packed([1]),
+        _packed({"role": "user"}),
+        # Cut off.
+        compacted([{"role": "user", "content": "x" * 99}])[:-8],
+        # One in another: ours are unpacked when they are packed.
+        _packed([{"type": "compaction", "encrypted_content": compacted([])}]),
+    ],
+)
+def test_r7_a_compaction_that_is_not_ours_is_refused(content: str) -> None:
+    error = _wrong({"type": "compaction", "encrypted_content": content})
+    assert (error.param, error.code) == ("input[0]", "invalid_compaction")
+
+
+def test_r7_a_small_compaction_that_would_be_a_huge_history_is_refused() -> None:
+    bomb = _packed([{"role": "user", "content": " " * (64 * 1024 * 1024)}])
+    assert len(bomb) < 100_000
+    assert _wrong({"type": "compaction", "encrypted_content": bomb}).code == "invalid_compaction"
+
+
+# Tools.
+
+_LOOK, _COUNT = ToolDefinition("look", "", None), ToolDefinition("count", "", None)
+
+
+def _function(name: str) -> Json:
+    return {"type": "function", "name": name}
+
+
+def test_t14_functions_of_both_dialects_and_the_tools_that_are_not_here() -> None:
+    ignored: list[str] = []
+    nested = {"type": "function", "function": {"name": "count"}}
+    assert functions_of([_function("look"), nested, {"type": "web_search"}], ignored) == (_LOOK, _COUNT)
+    assert ignored == ["tools[2] (web_search)"]
+
+
+@pytest.mark.parametrize(
+    ("tools", "param"),
+    [
+        (["look"], "tools[0]"),
+        ([{"type": None}], "tools[0]"),
+        ([{**_function("look"), "parameters": "none"}], "tools[0].parameters"),
+        ([_function("look")] * 2, "tools[1].name"),
+        ([_function("look")] * 1_281, "tools"),
+    ],
+)
+def test_t14_a_tool_that_is_none_is_named(tools: list[object], param: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        functions_of(tools, [])
+    assert (caught.value.status, caught.value.param) == (400, param)
+
+
+@pytest.mark.parametrize(
+    ("choice", "offer"),
+    [
+        (None, Offer((_LOOK, _COUNT))),
+        ("none", Offer()),
+        ("required", Offer((_LOOK, _COUNT), "required")),
+        ({"type": "function", "function": {"name": "count"}}, Offer((_COUNT,), "required")),
+        (
+            {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [_function("look")]}},
+            Offer((_LOOK,), "required"),
+        ),
+        ({"type": "allowed_tools", "mode": "none", "tools": [_function("look")]}, Offer()),
+    ],
+)
+def test_t14_what_is_offered_is_what_was_chosen(choice: object, offer: Offer) -> None:
+    assert chosen(choice, (_LOOK, _COUNT)) == offer
+
+
+@pytest.mark.parametrize(
+    ("choice", "param"),
+    [
+        ({"type": "allowed_tools", "tools": "look"}, "tool_choice"),
+        ({"type": "allowed_tools", "mode": "never", "tools": []}, "tool_choice"),
+        ({"type": "allowed_tools", "tools": ["look"]}, "tool_choice.tools"),
+        ({"type": "function"}, "tool_choice"),
+    ],
+)
+def test_t14_a_choice_that_is_none_is_refused(choice: object, param: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        chosen(choice, (_LOOK,))
+    assert (caught.value.status, caught.value.param) == (400, param)
