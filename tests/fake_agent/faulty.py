@@ -21,7 +21,7 @@ import sys
 from itertools import count
 from typing import Any
 
-from dragoman.jsonrpc import Incoming, PeerOptions, Response, connect_stdio
+from dragoman.jsonrpc import INTERNAL_ERROR, Incoming, PeerOptions, Response, connect_stdio
 from fake_agent.agent import Agent, Session
 
 # More than a pipe and all buffers on the way hold, in a turn's time.
@@ -56,20 +56,22 @@ class FaultyAgent(Agent):
 
     def on_order(self) -> None:
         order = (self.folder / f"order.{os.getpid()}").read_text()
-        getattr(self, f"order_{order}")()
         self.note("ordered", order)
+        getattr(self, f"order_{order}")()
 
     def order_exits(self) -> None:
         os._exit(0)
 
     def order_floods(self) -> None:
         for session in self.sessions.values():
+            self.note("floods", session.name)
             self.spawn(self._flood(session))
 
     async def _flood(self, session: Session) -> None:
         for _ in range(_FLOOD_WORDS):
             self.say(session, self._said("F"))
             await self.peer.drain()
+        self.note("flooded", session.name)
 
     def order_silent(self) -> None:
         self._speaks.clear()
@@ -96,20 +98,47 @@ class FaultyAgent(Agent):
 
     # What an order has changed.
 
+    async def _waits(self) -> None:
+        """Everything is late, or never comes. That it is so is noted: an order that changes nothing is none."""
+        if self._delay:
+            self.note("is late", None)
+            await asyncio.sleep(self._delay)
+        if not self._speaks.is_set():
+            self.note("is silent", None)
+            await self._speaks.wait()
+
+    async def open(self, incoming: Incoming, params: dict[str, Any]) -> None:
+        if "slow" in self.options:
+            await self.gate(None, self.options["slow"])
+        await self._waits()
+        try:
+            await super().open(incoming, params)
+        except Exception as error:
+            self.note("cannot open", repr(error))
+            incoming.fail(INTERNAL_ERROR, f"the tools cannot be reached: {error}")
+        self._answer_again(incoming, {})
+
     async def do(self, session: Session, step: list[Any]) -> None:
-        await asyncio.sleep(self._delay)
-        await self._speaks.wait()
+        await self._waits()
         await super().do(session, step)
 
     async def stop(self, session: Session) -> None:
+        if self._delay:
+            self.note("is late", None)
         await asyncio.sleep(self._delay)
         await super().stop(session)
+        if session.deaf:
+            self.note("is silent", None)
+
+    def _answer_again(self, incoming: Incoming, result: dict[str, Any]) -> None:
+        if self._twice:
+            self.note("answers twice", incoming.method)
+            again = {"jsonrpc": "2.0", "id": incoming.id, "result": result}
+            self.peer.stream.write(json.dumps(again).encode() + b"\n")
 
     async def take_turn(self, session: Session, blocks: list[dict[str, Any]], incoming: Incoming) -> None:
         await super().take_turn(session, blocks, incoming)
-        if self._twice:
-            again = {"jsonrpc": "2.0", "id": incoming.id, "result": {"stopReason": "end_turn"}}
-            self.peer.stream.write(json.dumps(again).encode() + b"\n")
+        self._answer_again(incoming, {"stopReason": "end_turn"})
 
     async def perform(self, session: Session, blocks: list[dict[str, Any]]) -> None:
         session.deaf = self._stubborn or not self._speaks.is_set()
@@ -117,7 +146,7 @@ class FaultyAgent(Agent):
         if text.startswith("[["):
             await super().perform(session, blocks)
         else:
-            await self._speaks.wait()
+            await self._waits()
             self.say(session, self._said("H"))
 
     # Steps.

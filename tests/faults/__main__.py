@@ -11,12 +11,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from faults.plan import PAIRS, Plan, plan_of, smaller
+from faults.holding import Holding, measured
+from faults.plan import FIRST_OF_TWO, FRONTS, PLACES, TRANSPORTS, Plan, plan_of, smaller
 from faults.report import Report
 from faults.run import Outcome, run_plan
 
 
-async def shrunk(plan: Plan, folder: Path) -> Plan:
+async def shrunk(plan: Plan, folder: Path, holding: Holding | None = None) -> Plan:
     """The smallest plan found that still breaks something."""
     tried = 0
     is_smaller = True
@@ -24,7 +25,7 @@ async def shrunk(plan: Plan, folder: Path) -> Plan:
         is_smaller = False
         for each in smaller(plan):
             tried += 1
-            outcome = await run_plan(each, folder / f"smaller-{tried}")
+            outcome = await run_plan(each, folder / f"smaller-{tried}", holding)
             if outcome.broken:
                 plan, is_smaller = each, True
                 break
@@ -36,22 +37,30 @@ async def _all(
 ) -> Report:
     report = Report()
     waiting = list(reversed(seeds))
+    holdings = {
+        (front, transport): await measured(folder / f"nothing-{front}-{transport}", front, transport)
+        for front in FRONTS
+        for transport in TRANSPORTS
+    }
     limit = time.monotonic() + seconds
 
     async def work() -> None:
         while waiting and time.monotonic() < limit:
             plan = plan_of(waiting.pop())
             place = folder / str(plan.seed)
-            outcome = await run_plan(plan, place)
+            holding = holdings[plan.front, plan.transport]
+            outcome = await run_plan(plan, place, holding)
             report.add(outcome)
             _show(outcome, report)
             if outcome.broken and shrinks:
-                smallest = await shrunk(plan, folder / f"{plan.seed}-smaller")
+                smallest = await shrunk(plan, folder / f"{plan.seed}-smaller", holding)
                 print(f"  the smallest that breaks: {smallest}", flush=True)
             if not (keeps and outcome.broken):
                 shutil.rmtree(place, ignore_errors=True)
 
     await asyncio.gather(*(work() for _ in range(jobs)))
+    if waiting:
+        print(f"There was no time for {len(waiting)} more.", flush=True)
     return report
 
 
@@ -68,10 +77,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make test-faults", description=__doc__)
     parser.add_argument("--seed", type=int, action="append", help="only this one; may be given again")
     parser.add_argument("--first", type=int, default=0, help="the first seed (%(default)s)")
-    parser.add_argument("--runs", type=int, default=2 * len(PAIRS), help="how many seeds (%(default)s)")
+    parser.add_argument("--runs", type=int, default=2 * len(PLACES), help="how many seeds (%(default)s)")
+    parser.add_argument(
+        "--twos",
+        type=int,
+        default=60,
+        help=f"and how many from {FIRST_OF_TWO} on, with two faults (%(default)s)",
+    )
     parser.add_argument("--fault", help="only plans with this fault")
     parser.add_argument("--state", help="only plans in this state")
-    parser.add_argument("--minutes", type=float, default=10.0, help="begin no run after this (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=20.0, help="begin no run after this (%(default)s)")
     parser.add_argument("--jobs", type=int, default=4, help="runs side by side (%(default)s)")
     parser.add_argument("--json", type=Path, help="write the counts there")
     parser.add_argument("--no-shrinking", action="store_true", help="do not look for a smaller plan")
@@ -80,9 +95,16 @@ def main() -> int:
     )
     parser.add_argument("--show", action="store_true", help="print the plans, and run nothing")
     arguments = parser.parse_args()
-    seeds = arguments.seed or list(range(arguments.first, arguments.first + arguments.runs))
+    seeds = arguments.seed or [
+        *range(arguments.first, arguments.first + arguments.runs),
+        *range(FIRST_OF_TWO + arguments.first, FIRST_OF_TWO + arguments.first + arguments.twos),
+    ]
     plans = [plan_of(seed) for seed in seeds]
-    plans = [p for p in plans if arguments.fault in (None, p.fault) and arguments.state in (None, p.state)]
+    plans = [
+        plan
+        for plan in plans
+        if arguments.fault in (None, *plan.faults) and arguments.state in (None, plan.state)
+    ]
     if arguments.show:
         print(*plans, sep="\n")
         return 0
@@ -103,7 +125,7 @@ def main() -> int:
     print(report.table())
     if arguments.json is not None:
         arguments.json.write_text(report.json())
-    return 1 if report.broken else 0
+    return 1 if report.broken or report.hollow else 0
 
 
 if __name__ == "__main__":

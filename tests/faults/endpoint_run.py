@@ -32,7 +32,7 @@ class EndpointRun:
         self._folder = folder
         self.broken: list[str] = []
         self.errors: list[str] = []
-        self.injected = False
+        self.injected: list[str] = []
         self._numbers = count(1)
         # Words of answers that were sent whole.
         self._complete: set[str] = set()
@@ -72,9 +72,9 @@ class EndpointRun:
 
     def _between(self, model: Endpoint) -> None:
         """The connection that was kept for the next request breaks while nobody uses it."""
-        self.injected = True
         for writer in model.open.values():
             writer.transport.abort()
+            self.injected = [*self.plan.faults]
 
     async def _turn(self, number: int, acts: Iterable[str]) -> Answer:
         world = self.world
@@ -149,8 +149,8 @@ class EndpointRun:
         if not self._is_faulty_turn or self.injected or wanted not in (*states, "silent"):
             self._complete.update(words)
             return Reply((sse(*events),))
-        self.injected = True
-        match self.plan.fault:
+        self.injected = [*self.plan.faults]
+        match self.plan.faults[0]:
             case "endpoint talks nonsense":
                 self._complete.update(words)
                 middle = len(events) // 2
@@ -170,7 +170,7 @@ class EndpointRun:
         if doubled:
             self.broken.append(f"I5: said twice: {doubled}")
         lost = sorted(self._complete - set(self._heard))
-        may_end = self.plan.fault == "endpoint talks nonsense" and (self._told or self.errors)
+        may_end = self.plan.has("endpoint talks nonsense") and (self._told or self.errors)
         if lost and not may_end:
             self.broken.append(f"I5: said and lost: {lost}")
         self.broken += [f"I2: {word} ran {times} times" for word, times in self._ran.items() if times > 1]

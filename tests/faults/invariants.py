@@ -12,6 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from faults.chat import WORD, Chat, name_of
+from faults.plan import FAULTS
 
 if TYPE_CHECKING:
     from faults.run import Run
@@ -29,7 +30,8 @@ def broken_by(run: Run) -> list[str]:
     for entry in journal:
         noted.setdefault(entry["method"], []).append(entry)
     chats = (run.chat, run.other)
-    complaints = run.world.complaints(tolerated=_TOLERATED.get(run.plan.fault, ()))
+    tolerated = [words for fault in run.plan.faults for words in _TOLERATED.get(fault, ())]
+    complaints = run.world.complaints(tolerated=tolerated)
     return [
         *(complaint for chat in chats for complaint in _words(run, chat, noted)),
         *_apart(chats),
@@ -45,6 +47,10 @@ def _turn_of(word: str) -> int:
     return int(found[1]) if found else -1
 
 
+def _number_of(word: str) -> int:
+    return int(word.rpartition(".")[2][:-1])
+
+
 def _chat_of(run: Run, word: str) -> Chat:
     return run.other if name_of(word).startswith("B") else run.chat
 
@@ -52,12 +58,18 @@ def _chat_of(run: Run, word: str) -> Chat:
 def _is_excused(run: Run, word: str, pid: int) -> bool:
     """Whether what an agent said may be missing."""
     chat, turn, plan = _chat_of(run, word), _turn_of(word), run.plan
+    if pid in run.spoilt and any(FAULTS[fault].loses for fault in plan.faults):
+        return True
+    if pid in run.spoilt and plan.has("floods", "reads slowly"):
+        # It had more to say than there was room for, and then no more time: what is missing is its last.
+        heard = [_number_of(each) for each in chat.seen if f"@{pid}." in each]
+        if _number_of(word) > max(heard, default=0):
+            return True
     if turn < 0:
         # Outside any turn of ours: with one that was stopped or lost goes what was said meanwhile.
-        return bool(chat.stopped or chat.lost) or plan.state == "anywhere"
+        return bool(chat.stopped or chat.lost) or plan.is_anywhere
     is_cut = turn in chat.stopped or turn in chat.lost or turn + 100 in chat.stopped
-    is_own_fault = run.fault.loses and pid in run.spoilt
-    return is_cut or is_own_fault or (plan.state == "anywhere" and turn == plan.turn)
+    return is_cut or (plan.is_anywhere and turn == plan.turn)
 
 
 def _words(run: Run, chat: Chat, noted: dict[str, list[dict[str, Any]]]) -> list[str]:
@@ -125,7 +137,7 @@ def _calls(run: Run, noted: dict[str, list[dict[str, Any]]]) -> list[str]:
             if answer["isError"] and word in given and not is_cut:
                 found.append(f"I2: {word} ran, and the agent was told {answer['text'][:200]!r}")
         is_cut = turn in chat.stopped or turn in chat.lost or word in given_up or pid in run.spoilt
-        if not answers and not is_cut and run.plan.state != "anywhere":
+        if not answers and not is_cut and not run.plan.is_anywhere:
             found.append(f"I2: {word} never got a result")
         if (
             word in given

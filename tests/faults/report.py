@@ -10,6 +10,8 @@ from faults.run import Outcome
 
 __all__ = ["Report"]
 
+_TWO = "two at a time"
+
 
 class Report:
     def __init__(self) -> None:
@@ -26,7 +28,8 @@ class Report:
         return self._broken.total()
 
     def add(self, outcome: Outcome) -> None:
-        place = (outcome.plan.fault, outcome.plan.state)
+        first, *second = outcome.plan.faults
+        place = (_TWO if second else first, outcome.plan.state)
         self._runs[place] += 1
         self._broken[place] += bool(outcome.broken)
         self._outcomes.append(outcome)
@@ -34,7 +37,7 @@ class Report:
     def table(self) -> str:
         """A row for each fault, a column for each state; how many runs, and behind a slash how many of them broke."""
         states = [state for state in STATES if any(place[1] == state for place in self._runs)]
-        faults = [fault for fault in FAULTS if any(place[0] == fault for place in self._runs)]
+        faults = [fault for fault in (*FAULTS, _TWO) if any(place[0] == fault for place in self._runs)]
         rows = [["", *states, "all"]]
         for fault in faults:
             cells = [self._cell(fault, state) for state in states]
@@ -48,10 +51,22 @@ class Report:
             )
             for row in rows
         ]
-        injected = sum(outcome.injected for outcome in self._outcomes)
-        return "\n".join(
-            [*lines, "", f"{self.runs} runs, {injected} faults injected, {self.broken} runs broken"]
-        )
+        missed = [
+            f"{', '.join(outcome.missed)} did not happen: {outcome.plan}"
+            for outcome in self._outcomes
+            if outcome.missed
+        ]
+        counts = f"{self.runs} runs, {self.injected} faults injected, {self.broken} runs broken, {len(missed)} without their fault"
+        return "\n".join([*lines, "", *missed, counts])
+
+    @property
+    def injected(self) -> int:
+        return sum(len(outcome.injected) for outcome in self._outcomes) - self._runs["nothing", "idle"]
+
+    @property
+    def hollow(self) -> int:
+        """Runs that show nothing, because what they are about did not happen. Nobody promises that of a random moment."""
+        return sum(bool(outcome.missed) and not outcome.plan.is_anywhere for outcome in self._outcomes)
 
     def _cell(self, fault: str, state: str) -> str:
         runs, broken = self._runs[fault, state], self._broken[fault, state]
@@ -61,7 +76,8 @@ class Report:
         return json.dumps(
             {
                 "runs": self.runs,
-                "injected": sum(outcome.injected for outcome in self._outcomes),
+                "injected": self.injected,
+                "hollow": self.hollow,
                 "broken": self.broken,
                 "faults": [
                     {"fault": fault, "state": state, "runs": runs, "broken": self._broken[fault, state]}

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ from typing import Any
 from dragoman.jsonrpc import ConnectionClosed, ErrorResponse
 from faults.chat import Chat, script
 from faults.endpoint_run import EndpointRun
+from faults.holding import Holding, held_by
 from faults.invariants import broken_by
 from faults.plan import FAULTS, Act, Plan
-from faults.world import DEADLINE_SECONDS, World, fds_of, until
-from vscode.editor import Answer
+from faults.world import DEADLINE_SECONDS, World, is_alive, until
+from vscode.editor import Answer, Editor
 
 __all__ = ["Outcome", "Run", "run_plan"]
 
@@ -24,9 +26,15 @@ __all__ = ["Outcome", "Run", "run_plan"]
 _PATIENCE_SECONDS = 1.0
 # However we went, nothing of ours is left after this; on a busy machine a little more.
 _GONE_SECONDS = 6.0
+_AT_REST_SECONDS = 4.0
 _SLOW_SECONDS = 0.7
+_SUSPENDED_SECONDS = 0.3
 _DAY = 86_400
+# What an agent notes when an order that it took has come to anything.
+_EFFECTS = {"late": "is late", "silent": "is silent", "twice": "answers twice", "floods": "floods"}
 _HALF_LINE = b'{"jsonrpc": "2.0", "id": 77, "method": "lm/provideLang'
+# The numbers of turns that no plan has.
+_AFTER_IDLE = 70
 _GATED = ("silent", "speaking", "gathering", "working on", "resumed")
 
 
@@ -34,33 +42,41 @@ _GATED = ("silent", "speaking", "gathering", "working on", "resumed")
 class Outcome:
     plan: Plan
     broken: list[str] = field(default_factory=list)
-    injected: bool = False
+    # Those of the plan that truly happened.
+    injected: tuple[str, ...] = ()
     seconds: float = 0.0
     # What the bridge said, for whoever looks into it.
     stderr: str = ""
     errors: list[str] = field(default_factory=list)
 
+    @property
+    def missed(self) -> list[str]:
+        """Faults that did not come about. A run without its fault shows nothing."""
+        return [fault for fault in self.plan.faults if fault not in (*self.injected, "nothing")]
+
 
 class Run:
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: Plan, folder: Path, holding: Holding | None = None) -> None:
+        """`holding` is what a bridge may hold in the end, if that is to be looked at."""
         self.plan = plan
-        self.fault = FAULTS[plan.fault]
+        self._holding = holding
+        self.stalls = any(FAULTS[fault].stalls for fault in plan.faults)
         options: dict[str, Any] = {"http": plan.transport == "http"}
         if plan.takes_up != "no":
             options[plan.takes_up] = True
         if plan.state == "starting":
             options["slow"] = "go-starting"
-        self.world = World(folder, front=plan.front, small_disk=plan.fault == "disk full", **options)
+        self.world = World(folder, front=plan.front, small_disk=plan.has("disk full"), **options)
         self.chat = Chat("A")
         self.other = Chat("B")
-        self.injected = False
+        self.injected: list[str] = []
         self.broken: list[str] = []
+        # Who waits for the moment of the fault, and who for that of the second.
         self._watching: asyncio.Task[None] | None = None
+        self._second: asyncio.Task[None] | None = None
         self._since = 0.0
         self._current: Answer | None = None
         self._twins: list[tuple[Answer, Answer]] = []
-        self._fds: dict[str, int] = {}
-        self._agents = 0
         # Everything that was killed, stopped or made useless.
         self.spoilt: set[int] = set()
         # Another bridge has been started.
@@ -74,31 +90,32 @@ class Run:
         for number, acts in enumerate(plan.turns):
             if number == plan.turn:
                 await self._faulty_turn(number, acts)
-                world.mend()
             else:
                 await self._turn(self.chat, number, acts)
-                if not number and not self.injected:
-                    self._fds, self._agents = fds_of(world.pid), len(world.remaining())
         await self._twins_agree()
         if plan.bystander:
             await self._turn(self.other, 1, ("call", "ask"))
         # The first may meet what the fault has left, and then says so; the second has its own answer, whatever was.
         await self._turn(self.chat, 90, ("speak",))
-        if plan.fault in ("floods", "reads slowly"):
+        if plan.has("floods", "reads slowly"):
             await self._flood_over()
         await self._probe()
-        await self._look_at_files()
+        await self._nothing_is_left()
 
     async def _faulty_turn(self, number: int, acts: tuple[Act, ...]) -> None:
         await self._turn(self.chat, number, acts, faulty=True)
         if self.plan.state == "idle":
             await self.inject()
+            # Nobody notices anything before the next turn.
+            await self._turn(self.chat, _AFTER_IDLE, ("call", "ask"))
+        if self._second is not None:
+            await asyncio.wait_for(self._second, DEADLINE_SECONDS)
+        self.world.mend()
 
     async def _turn(self, chat: Chat, number: int, acts: tuple[Act, ...], *, faulty: bool = False) -> None:
         state = self.plan.state if faulty else None
         chat.say(script(chat.name, number, acts, state))
-        answer = self._current = chat.send(self.world.editor)
-        self._since = time.monotonic()
+        answer = self._sent(chat.send)
         if state in (*_GATED, "starting", "cancelling", "anywhere"):
             self._watching = asyncio.create_task(self._watch())
         rounds = 0
@@ -114,8 +131,7 @@ class Run:
                 rounds += 1
                 chat.repeated.add(number)
                 chat.hear(answer, kept=False)
-                answer = self._current = chat.again(self.world.editor)
-                self._since = time.monotonic()
+                answer = self._sent(chat.again)
                 continue
             chat.hear(answer)
             if failed or number in chat.stopped or not answer.calls:
@@ -128,6 +144,14 @@ class Run:
         if self._watching is not None:
             await asyncio.wait_for(self._watching, DEADLINE_SECONDS)
             self._watching = None
+
+    def _sent(self, send: Callable[[Editor], Answer]) -> Answer:
+        try:
+            self._current = send(self.world.editor)
+        except ConnectionClosed as closed:
+            self._current = Answer(self.world.editor, reply=closed)
+        self._since = time.monotonic()
+        return self._current
 
     async def _next(self, chat: Chat, answer: Answer, number: int, *, faulty: bool) -> Answer:
         """The calls are served, and the results sent."""
@@ -151,9 +175,7 @@ class Run:
             return await self._stopped_while_waiting(chat, number)
         for result in results:
             chat.history.append({"role": "user", "content": [result]})
-        self._current = chat.send(self.world.editor)
-        self._since = time.monotonic()
-        return self._current
+        return self._sent(chat.send)
 
     async def _stopped_while_waiting(self, chat: Chat, number: int) -> Answer:
         """Whoever stops while a tool runs goes on with the next thing they say."""
@@ -161,16 +183,14 @@ class Run:
         chat.stopped.discard(number)
         chat.stopped.add(number + 100)
         chat.lost.add(number)
-        self._current = chat.send(self.world.editor)
-        self._since = time.monotonic()
-        return self._current
+        return self._sent(chat.send)
 
     async def _settled(self, chat: Chat, answer: Answer, number: int) -> None:
         """I1. The person stops what does not go on."""
         limit = time.monotonic() + DEADLINE_SECONDS
         while answer.reply is None:
             answer.news.clear()
-            stalls = self.injected and self.fault.stalls and number not in chat.stopped
+            stalls = self.injected and self.stalls and number not in chat.stopped
             if stalls and time.monotonic() - self._since > _PATIENCE_SECONDS:
                 chat.stopped.add(number)
                 answer.cancel()
@@ -223,8 +243,25 @@ class Run:
         return pid
 
     async def inject(self) -> None:
-        await self._inject()
-        self.injected = True
+        first, *others = self.plan.faults
+        at_once = [] if self.plan.apart else others
+        if first == "bridge suspended":
+            await self._suspend(at_once)
+        else:
+            for fault in (first, *at_once):
+                await self._inject(fault)
+        await self._go_on()
+        if self.plan.apart:
+            self._second = asyncio.create_task(self._inject_later(others))
+
+    async def _inject_later(self, faults: list[str]) -> None:
+        await asyncio.sleep(self.plan.apart)
+        for fault in faults:
+            await self._inject(fault)
+        await self._go_on()
+
+    async def _go_on(self) -> None:
+        """With another bridge, if that one has gone."""
         if self.world.process.poll() is not None:
             self.chat.lost.add(self.plan.turn)
             self.spoilt.update(entry["pid"] for entry in self.world.journal("started"))
@@ -232,15 +269,32 @@ class Run:
             await self.world.start()
         self._since = time.monotonic()
 
-    async def _inject(self) -> None:
+    async def _suspend(self, others: list[str]) -> None:
+        """For a moment, in which the others happen."""
+        process = self.world.process
+        process.send_signal(signal.SIGSTOP)
+        self.injected.append("bridge suspended")
+        for fault in others:
+            await self._inject(fault)
+        await asyncio.sleep(_SUSPENDED_SECONDS)
+        process.send_signal(signal.SIGCONT)
+
+    async def _inject(self, fault: str) -> None:
+        """And note it, if it is so."""
+        if await self._happens(fault):
+            self.injected.append(fault)
+
+    async def _happens(self, fault: str) -> bool:
+        """Whether there was anything for it to happen to."""
         world, editor, pid = self.world, self.world.editor, self._agent()
-        match self.plan.fault:
+        match fault:
             case "nothing":
                 pass
             case "killed" | "stopped" as how:
-                if pid is not None:
-                    self.spoilt.add(pid)
-                    os.kill(pid, signal.SIGKILL if how == "killed" else signal.SIGSTOP)
+                if pid is None or not is_alive(pid):
+                    return False
+                self.spoilt.add(pid)
+                os.kill(pid, signal.SIGKILL if how == "killed" else signal.SIGSTOP)
             case (
                 "exits"
                 | "silent"
@@ -254,7 +308,7 @@ class Run:
                 assert pid is not None
                 if order in ("exits", "silent", "half_frame", "stubborn"):
                     self.spoilt.add(pid)
-                await world.order(pid, order)
+                return await world.order(pid, order)
             case "vanishes" | "vanishes in a line" as how:
                 if how == "vanishes in a line":
                     editor.peer.stream.write(_HALF_LINE)
@@ -270,7 +324,7 @@ class Run:
                 assert pid is not None
                 editor.peer.pause_reading(self)
                 asyncio.get_running_loop().call_later(_SLOW_SECONDS, editor.peer.resume_reading, self)
-                await world.order(pid, "floods")
+                return await world.order(pid, "floods")
             case "stops it":
                 if self._current is not None and self._current.reply is None:
                     self._current.cancel()
@@ -280,11 +334,10 @@ class Run:
             case "bridge and supervisors killed":
                 await self._kill_supervisors(pid)
             case "bridge suspended":
-                os.kill(world.pid, signal.SIGSTOP)
-                await asyncio.sleep(0.3)
-                os.kill(world.pid, signal.SIGCONT)
+                await self._suspend([])
+                return False
             case "disk full":
-                world.fill_disk()
+                return world.fill_disk()
             case "database locked":
                 world.lock_database()
             case "clock forward":
@@ -293,6 +346,9 @@ class Run:
                 world.clock.write_text(str(-_DAY))
             case "no files":
                 world.exhaust_files()
+            case _:
+                raise AssertionError(f"nobody knows how to make {fault!r} happen")
+        return True
 
     async def _ask_twice(self) -> None:
         chat, first = self.chat, self._current
@@ -327,8 +383,7 @@ class Run:
         status = await self.world.end(how)
         if how in ("shutdown", "end of input") and status != 0:
             self.broken.append(f"the bridge ended with status {status} after {how}")
-        if self.plan.fault != "bridge and supervisors killed":
-            await self._all_gone()
+        await self._all_gone()
 
     async def _all_gone(self) -> None:
         """I7."""
@@ -339,8 +394,11 @@ class Run:
 
     async def _back(self) -> None:
         """The bridge is gone. If that was the fault, there is another one, or will be in a moment."""
-        if self._watching is not None:
-            await asyncio.wait_for(asyncio.shield(self._watching), DEADLINE_SECONDS)
+        for waiting in filter(None, (self._watching, self._second)):
+            await asyncio.wait_for(asyncio.shield(waiting), DEADLINE_SECONDS)
+        if self.plan.has("no files") and self.world.process.poll() is None:
+            # A server that has no file for a connection cannot let anybody in.
+            return
         if not self.is_back:
             raise AssertionError(f"the bridge ended by itself, with {await self.world.ended()}")
 
@@ -348,9 +406,13 @@ class Run:
 
     async def _flood_over(self) -> None:
         """Everything has been said. What comes after it in the pipe has been read when the next turn begins."""
-        spoke = -1
-        while spoke != (spoke := len(self.world.journal("said"))):  # noqa: ASYNC110 - a file of another process
-            await asyncio.sleep(0.3)
+
+        def is_over() -> bool:
+            done = [(entry["pid"], entry["params"]) for entry in self.world.journal("flooded")]
+            begun = [(entry["pid"], entry["params"]) for entry in self.world.journal("floods")]
+            return all(flood in done or not is_alive(flood[0]) for flood in begun)
+
+        await until(is_over, "the flood has no end")
 
     async def _probe(self) -> None:
         """I6."""
@@ -364,25 +426,18 @@ class Run:
                 f"I6: the next prompt has no answer of its own: {answer.text[-500:]!r} {answer.reply}"
             )
 
-    async def _look_at_files(self) -> None:
-        world = self.world
-        if not self._fds or self.is_back:
+    async def _nothing_is_left(self) -> None:
+        """No file, socket, process or task more than its conversations need, within a moment."""
+        if self._holding is None:
             return
-
-        def grown() -> dict[str, int]:
-            now = fds_of(world.pid)
-            more = {
-                kind: now.get(kind, 0) - self._fds.get(kind, 0) for kind in ("pipe", "file", "anon_inode")
-            }
-            sockets = now.get("socket", 0) - self._fds.get("socket", 0)
-            # Connections of the agent's to its tools come and go.
-            return {kind: n for kind, n in {**more, "socket": max(sockets - 3, 0)}.items() if n > 0}
-
-        with_others = len(world.remaining()) > self._agents
-        try:
-            await until(lambda: with_others or not grown(), "", 4.0)
-        except TimeoutError:
-            self.broken.append(f"file descriptors are left: {grown()}")
+        limit = time.monotonic() + _AT_REST_SECONDS
+        agents = len(self.world.living_agents())
+        while left := self._holding.exceeded(await held_by(self.world), agents):
+            if time.monotonic() > limit:
+                self.broken.append(f"left behind, with {agents} agents: {left}")
+                return
+            await asyncio.sleep(0.1)
+            agents = len(self.world.living_agents())
 
     async def finish(self) -> None:
         await self._end(self.plan.ending)
@@ -391,14 +446,16 @@ class Run:
         if left and self.plan.ending != "killed":
             self.broken.append(f"files are left: {left}")
         self.broken += broken_by(self)
+        effects = {entry["method"] for entry in self.world.journal()}
+        self.injected = [each for each in self.injected if _EFFECTS.get(each, "started") in effects]
 
     @property
     def errors(self) -> list[str]:
         return self.chat.errors + self.other.errors
 
     def close(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
+        for waiting in filter(None, (self._watching, self._second)):
+            waiting.cancel()
         self.world.close()
 
 
@@ -412,9 +469,13 @@ def _shown(pids: list[int]) -> list[str]:
     return shown
 
 
-async def run_plan(plan: Plan, folder: Path) -> Outcome:
+async def run_plan(plan: Plan, folder: Path, holding: Holding | None = None) -> Outcome:
     """Never raises: whatever goes wrong is what was found."""
-    run = (EndpointRun if FAULTS[plan.fault].who == "endpoint" else Run)(plan, folder)
+    run: Run | EndpointRun
+    if FAULTS[plan.faults[0]].who == "endpoint":
+        run = EndpointRun(plan, folder)
+    else:
+        run = Run(plan, folder, holding)
     began = time.monotonic()
     outcome = Outcome(plan)
     try:
@@ -425,6 +486,6 @@ async def run_plan(plan: Plan, folder: Path) -> Outcome:
     finally:
         outcome.stderr = run.world.stderr if run.world is not None else ""
         run.close()
-    outcome.broken, outcome.injected, outcome.errors = run.broken, run.injected, run.errors
+    outcome.broken, outcome.injected, outcome.errors = run.broken, tuple(run.injected), run.errors
     outcome.seconds = time.monotonic() - began
     return outcome

@@ -12,8 +12,10 @@ import sqlite3
 import subprocess
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
@@ -21,7 +23,7 @@ from dragoman.jsonrpc import PeerOptions, connect_files
 from faults.http_editor import HttpEditor
 from vscode.editor import Editor
 
-__all__ = ["World", "fds_of", "until"]
+__all__ = ["World", "fds_of", "is_alive", "until"]
 
 _TESTS = Path(__file__).parents[1]
 _MARK = "FAULTS_RUN"
@@ -117,21 +119,23 @@ class World:
             process.stdin.close()
             process.stdout.close()
             await until(lambda: _port_in(self.stderr[said:]), "the server does not say where it is")
-            self.editor = HttpEditor(_port_in(self.stderr[said:]), DEADLINE_SECONDS)
+            editor: Editor = HttpEditor(_port_in(self.stderr[said:]), DEADLINE_SECONDS)
         else:
-            self.editor = Editor(DEADLINE_SECONDS)
+            editor = Editor(DEADLINE_SECONDS)
             streams = cast("tuple[BinaryIO, BinaryIO]", (process.stdout, process.stdin))
-            await connect_files(self.editor, *streams, PeerOptions(name="dragoman"))
-            await self.editor.initialize(self.folder)
-        return self.editor
+            await connect_files(editor, *streams, PeerOptions(name="dragoman"))
+            await editor.initialize(self.folder)
+        self.editor = editor
+        return editor
 
     @property
     def environment(self) -> dict[str, str]:
         return {
             **os.environ,
             _MARK: self._mark,
-            "PYTHONPATH": f"{_TESTS}{os.pathsep}{_TESTS / 'faults' / 'clock'}",
+            "PYTHONPATH": f"{_TESTS}{os.pathsep}{_TESTS / 'faults' / 'inside'}",
             "FAULTS_CLOCK": str(self.clock),
+            "FAULTS_TASKS": str(self.folder),
             "TMPDIR": str(self.temporary),
             "HOME": str(self.folder),
         }
@@ -182,39 +186,51 @@ class World:
         await until(look, f"no agent noted {method} {params}")
         return found[0]
 
-    async def order(self, pid: int, what: str) -> None:
+    async def order(self, pid: int, what: str) -> bool:
+        """Whether the agent was there to take it."""
         (self.agents / f"order.{pid}").write_text(what)
+        if not is_alive(pid):
+            return False
         os.kill(pid, signal.SIGUSR1)
+        note = {"method": "ordered", "params": what, "pid": pid}
         await until(
-            lambda: (
-                not Path(f"/proc/{pid}").exists()
-                or any(entry["pid"] == pid for entry in self.journal("ordered"))
-            ),
+            lambda: not is_alive(pid) or note in self.journal("ordered"),
             f"{pid} does not take the order {what}",
         )
+        return note in self.journal("ordered")
+
+    def living_agents(self) -> list[int]:
+        return [entry["pid"] for entry in self.journal("started") if is_alive(entry["pid"])]
 
     def open_gate(self, name: str) -> None:
         (self.agents / name).touch()
 
     # The machine.
 
-    def fill_disk(self) -> None:
-        """What is there can be changed; nothing can grow. Where mounting is not allowed, a limit on files stands for it."""
+    def fill_disk(self) -> bool:
+        """What is there can be changed; nothing can grow. Where mounting is not allowed, a limit on files stands for it.
+
+        Whether it is so now: a bridge that has ended cannot be limited.
+        """
         if not self._has_disk:
+            if self.process.poll() is not None:
+                return False
             largest = max((file.stat().st_size for file in self.state.iterdir()), default=0)
             resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
-            return
+            return True
         with suppress(OSError), (self.state / "filler").open("wb", buffering=0) as filler:
             while True:
                 filler.write(b"\0" * 1024)
+        return os.statvfs(self.state).f_bavail == 0
 
     def lock_database(self) -> None:
         self._lock = sqlite3.connect(self.state / "dragoman.db", isolation_level=None)
         self._lock.execute("BEGIN EXCLUSIVE")
 
     def exhaust_files(self) -> None:
-        """It has what it has, and gets no more."""
-        limit = max(int(fd.name) for fd in Path(f"/proc/{self.pid}/fd").iterdir()) + 1
+        """It has what it has, and gets no more: a limit is one on the number of the next, which is the lowest free."""
+        taken = {int(fd.name) for fd in Path(f"/proc/{self.pid}/fd").iterdir()}
+        limit = next(number for number in count() if number not in taken)
         resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (limit, _files()[1]))
 
     def mend(self) -> None:
@@ -262,6 +278,14 @@ class World:
             if not each.is_dir() or each.parent == self.temporary
         )
 
+    async def tasks(self) -> Counter[str]:
+        """What the bridge's event loop still has to do, by the names of the coroutines."""
+        told = self.folder / f"tasks.{self.pid}"
+        told.unlink(missing_ok=True)
+        os.kill(self.pid, signal.SIGUSR2)
+        await until(told.exists, "the bridge does not tell its tasks")
+        return Counter(told.read_text().splitlines())
+
     def complaints(self, *, tolerated: Iterable[str] = ()) -> list[str]:
         """What the bridges said that no program should."""
         lines = [
@@ -273,6 +297,13 @@ class World:
     def stderr(self) -> str:
         file = self.folder / "stderr"
         return file.read_text(errors="replace") if file.exists() else ""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return not _is_dead(Path(f"/proc/{pid}"))
+    except OSError:
+        return False
 
 
 def fds_of(pid: int) -> dict[str, int]:
