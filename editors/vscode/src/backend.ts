@@ -1,14 +1,16 @@
 /**
  * The backend: `dragoman vscode`, kept running.
  *
- * It starts when it is first needed. When it dies, or does not start, whatever was asked of it fails with a sentence,
- * and it is started again: after a moment, then after longer and longer ones, until it has stayed. Someone who asks
- * does not wait for that: a request starts it at once.
+ * It starts when it is first needed. When it dies, or does not start, what was asked of it fails with a sentence, and
+ * it is started again: after a moment, then after longer and longer ones, until it has stayed. Someone who asks does
+ * not wait for that: a request starts it at once.
  *
  * There is one at a time. The next one starts when the last one has ended, and what is asked meanwhile is asked of it.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
+import type { Readable } from 'node:stream';
 import { unlessAborted } from './cancellation';
 import { CANCEL_GRACE_MS, ConnectionClosed, Peer, type RequestOptions } from './rpc';
 import { PROTOCOL_VERSION } from './wire';
@@ -22,7 +24,7 @@ export interface Limits {
   readonly startMs: number;
   /** Between the polite end and the other one. Agents get ten seconds to stop. */
   readonly endMs: number;
-  /** Between the end of its output and its own, which brings the reason. */
+  /** Between the end of its output and its own, which brings the reason; and the other way round. */
   readonly lastWordsMs: number;
   /** For an answer, after it was asked to stop. */
   readonly graceMs: number;
@@ -122,6 +124,18 @@ export class Backend {
 
   /** Ask it; start it if need be. Rejects with `BackendError`, `ConnectionClosed`, `RpcError` or the signal's reason. */
   async request(method: string, params: unknown, options: RequestOptions = {}): Promise<unknown> {
+    try {
+      return await this.#ask(method, params, options);
+    } catch (error) {
+      // The next one is asked, once, where the dead one cannot have taken it; what it may have taken is never asked twice.
+      if (error instanceof ConnectionClosed && !error.mayBeTaken) {
+        return this.#ask(method, params, options);
+      }
+      throw error;
+    }
+  }
+
+  async #ask(method: string, params: unknown, options: RequestOptions): Promise<unknown> {
     options.signal?.throwIfAborted();
     const { peer } = await unlessAborted(this.#started(), options.signal);
     return peer.request(method, params, options);
@@ -132,14 +146,12 @@ export class Backend {
     return (await this.#started()).ready;
   }
 
-  /** Tell it, if it runs. One that starts later is introduced to things as they are then. */
+  /** Tell it, if it runs or is about to. One that starts later is introduced to things as they are then. */
   notify(method: string, params: unknown): void {
-    if (this.#state.name === 'ready') {
-      this.#current?.running.then(
-        ({ peer }) => peer.notify(method, params),
-        () => undefined,
-      );
-    }
+    this.#current?.running.then(
+      ({ peer }) => peer.notify(method, params),
+      () => undefined,
+    );
   }
 
   async restart(): Promise<void> {
@@ -184,6 +196,11 @@ export class Backend {
     this.#host.log('info', `starting ${[launch.command, ...launch.args].join(' ')}`);
     const { command, args, cwd, env } = launch;
     const process_ = spawn(command, args, { cwd, env, stdio: 'pipe' });
+    if ((process_.stdout as Readable | undefined) === undefined) {
+      // No descriptor was left for its streams.
+      const [error] = (await once(process_, 'error')) as [Error];
+      throw new Error(cannotStart(launch, error));
+    }
     let lastWords = '';
     process_.stderr.setEncoding('utf8').on('data', (text: string) => {
       lastWords = (lastWords + text).slice(-LAST_WORDS);
@@ -208,19 +225,24 @@ export class Backend {
       this.#limits.graceMs,
     );
     const gone = new Promise<void>((resolve) => {
-      process_.once('error', () => resolve()).once('exit', () => resolve());
+      process_.on('error', () => resolve()).once('exit', () => resolve());
     });
     const exited = new Promise<void>((resolve) => {
       process_.once('error', (error) => {
         peer.close(cannotStart(launch, error));
         resolve();
       });
-      // Its output has been read to the end by then.
-      process_.once('close', (code, signalName) => {
+      const ended = (code: number | null, signalName: NodeJS.Signals | null) => {
         const how = signalName === null ? `with status ${code}` : `by ${signalName}`;
         const words = lastLine(lastWords);
         peer.close(words === '' ? `it ended ${how}` : `it ended ${how}: ${words}`);
         resolve();
+      };
+      // Its output has been read to the end by then; but that of one whose child has inherited it has no end.
+      process_.once('close', ended);
+      process_.once('exit', (...how) => {
+        peer.unread();
+        void pause(this.#limits.lastWordsMs).then(() => ended(...how));
       });
     });
     try {

@@ -1,13 +1,13 @@
 import type * as vscode from 'vscode';
 
-/** A token of VS Code's as a signal. Dispose it with its request. */
-export function signalOf(token: vscode.CancellationToken): { signal: AbortSignal; dispose(): void } {
+/** Tokens of VS Code's as a signal, which any of them gives. Dispose it with its request. */
+export function signalOf(...tokens: vscode.CancellationToken[]): { signal: AbortSignal; dispose(): void } {
   const controller = new AbortController();
-  if (token.isCancellationRequested) {
+  if (tokens.some((token) => token.isCancellationRequested)) {
     controller.abort();
   }
-  const subscription = token.onCancellationRequested(() => controller.abort());
-  return { signal: controller.signal, dispose: () => subscription.dispose() };
+  const subscriptions = tokens.map((token) => token.onCancellationRequested(() => controller.abort()));
+  return { signal: controller.signal, dispose: () => subscriptions.forEach((one) => one.dispose()) };
 }
 
 /** The promise, or the signal's reason if that comes first. */

@@ -6,12 +6,13 @@ import { promisify } from 'node:util';
 import * as vscode from 'vscode';
 import type { Backend } from './backend';
 import { signalOf, unlessAborted, within } from './cancellation';
-import { install, locate, type Places } from './locate';
+import { install } from './install';
+import { locate, type Places } from './locate';
 import { settings } from './settings';
 
 const run = promisify(execFile);
 /** Somebody waits for a list to open. */
-const START_MS = 10_000;
+const LIST_MS = 10_000;
 
 export interface Parts {
   readonly backend: Pick<Backend, 'ready' | 'restart' | 'state'>;
@@ -20,17 +21,19 @@ export interface Parts {
 }
 
 export function registerCommands({ backend, log, places }: Parts): vscode.Disposable {
+  const closing = new vscode.CancellationTokenSource();
   const commands: Record<string, () => Promise<unknown> | unknown> = {
     restart: () => told(() => backend.restart()),
     showLog: () => log.show(),
     doctor: () => told(() => inTerminal(places(), ['doctor'], configured())),
     manage: () => told(() => manage(places(), backend)),
     resetApprovals: () => told(() => resetApprovals(places())),
-    install: () => told(() => installWithProgress(places(), backend)),
+    install: () => told(() => installWithProgress(places(), backend, closing.token)),
     menu: () => menu(backend),
     builtInChat: () => told(useBuiltInChat),
   };
   return vscode.Disposable.from(
+    { dispose: () => closing.cancel() },
     ...Object.entries(commands).map(([name, does]) => vscode.commands.registerCommand(`dragoman.${name}`, does)),
   );
 }
@@ -56,10 +59,14 @@ export async function offerInstall(stopAsking?: () => Thenable<void>): Promise<v
   }
 }
 
-async function installWithProgress(places: Places, backend: Parts['backend']): Promise<void> {
+async function installWithProgress(
+  places: Places,
+  backend: Parts['backend'],
+  closing: vscode.CancellationToken,
+): Promise<void> {
   const options = { location: vscode.ProgressLocation.Notification, title: 'Installing Dragoman', cancellable: true };
   const isDone = await vscode.window.withProgress(options, async (progress, token) => {
-    const { signal, dispose } = signalOf(token);
+    const { signal, dispose } = signalOf(token, closing);
     try {
       await install(places, signal, (message) => progress.report({ message }));
       return true;
@@ -144,7 +151,7 @@ async function resetApprovals(places: Places): Promise<void> {
 /** The configuration is a file: it is opened where it is, or begun where it would be. */
 async function manage(places: Places, backend: Parts['backend']): Promise<void> {
   // The file in use is the backend's to say. One that it cannot read keeps it from starting, and can be opened here.
-  const started = within(START_MS, undefined, (signal) => unlessAborted(backend.ready(), signal));
+  const started = within(LIST_MS, undefined, (signal) => unlessAborted(backend.ready(), signal));
   const ready = await started.catch(() => undefined);
   const file = ready?.configuration ?? likelyConfiguration();
   const options = existsSync(file) ? ['--config', file] : configured();
@@ -195,7 +202,7 @@ async function installable(places: Places, options: readonly string[]): Promise<
     if (program === undefined) {
       return [];
     }
-    const { stdout } = await run(program, [...rest, 'agents', 'list', '--json', ...options]);
+    const { stdout } = await run(program, [...rest, 'agents', 'list', '--json', ...options], { timeout: LIST_MS });
     const entries = stdout.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line) as CatalogueEntry);
     return entries.filter(({ installed, models }) => installed === null && models.length === 0);
   } catch {

@@ -5,6 +5,7 @@ import { PendingApprovals } from './approvals';
 import { Backend, type BackendState, type Launch } from './backend';
 import { configured, offerInstall, registerCommands } from './commands';
 import { features } from './convert';
+import { sweep } from './environments';
 import { locate, type Places } from './locate';
 import { PARTICIPANT, respond } from './participant';
 import { type Memory, Provider } from './provider';
@@ -16,7 +17,8 @@ import { registerPermissionTools } from './tools';
 /** Of what is kept for all windows: that nobody wants to be asked whether to install. */
 const NO_OFFER = 'noOffer';
 
-let backend: Backend | undefined;
+/** What VS Code does not wait for when it disposes of the rest: the backend, which has something to say until its end. */
+let lasting: { readonly backend: Backend; readonly log: vscode.LogOutputChannel } | undefined;
 
 export function activate(context: vscode.ExtensionContext): void {
   const log = vscode.window.createOutputChannel('Dragoman', { log: true });
@@ -69,7 +71,7 @@ export function activate(context: vscode.ExtensionContext): void {
     },
     log: (level, message) => write(log, level, message),
   });
-  backend = running;
+  lasting = { backend: running, log };
   const memory = memoryOf(context.workspaceState, version, running);
   const provider = new Provider(running, memory, settings, approvals, (message) => log.warn(message));
   const failure = () => (running.state.name === 'failed' ? running.state.reason : undefined);
@@ -77,7 +79,6 @@ export function activate(context: vscode.ExtensionContext): void {
   participant.iconPath = new vscode.ThemeIcon('comment-discussion');
 
   context.subscriptions.push(
-    log,
     status,
     provider,
     participant,
@@ -95,13 +96,17 @@ export function activate(context: vscode.ExtensionContext): void {
       }
     }),
   );
+  const { storage, platform } = places();
+  void sweep(storage, platform).catch((error: unknown) => log.warn(`environments are left over: ${String(error)}`));
   // VS Code lists no models that it has not been told of, so this is said in every window. Nothing is started for it
   // but where the models are not known yet, and nobody waits: an extension that is slow to start slows the editor.
   provider.modelsChanged();
 }
 
 export async function deactivate(): Promise<void> {
-  await backend?.dispose();
+  await lasting?.backend.dispose();
+  // A channel that is closed throws at whoever writes to it.
+  lasting?.log.dispose();
 }
 
 /** What decides which models there are: versions, settings and the folder it starts in, and the files it may read. */

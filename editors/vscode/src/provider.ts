@@ -88,7 +88,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
 
   /** A list that nobody has asked for starts nothing, if it is known. */
   async #models(silent: boolean, signal: AbortSignal): Promise<readonly ModelInformation[]> {
-    const remembered = silent && this.#backend.state.name === 'stopped' ? await this.#memory.recall() : undefined;
+    const remembered = silent && this.#backend.state.name === 'stopped' ? await this.#remembered() : undefined;
     if (remembered !== undefined) {
       return remembered;
     }
@@ -97,6 +97,14 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     // One that cannot be remembered is a list all the same.
     await this.#memory.keep(models).catch((error: unknown) => this.#log(`not remembered: ${String(error)}`));
     return models;
+  }
+
+  /** What another version has kept may have another form. */
+  #remembered(): Promise<readonly ModelInformation[] | undefined> {
+    return this.#memory.recall().catch((error: unknown) => {
+      this.#log(`not remembered: ${String(error)}`);
+      return undefined;
+    });
   }
 
   async provideLanguageModelChatResponse(

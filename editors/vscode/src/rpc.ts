@@ -40,7 +40,11 @@ export class RpcError extends Error {
 
 /** There is nobody at the other end any more. */
 export class ConnectionClosed extends Error {
-  constructor(readonly reason: string) {
+  constructor(
+    readonly reason: string,
+    /** False only where it is certain: the request was not written, or the write of it failed. */
+    readonly mayBeTaken = true,
+  ) {
     super(reason);
     this.name = 'ConnectionClosed';
   }
@@ -67,6 +71,7 @@ interface Pending {
   resolve(result: unknown): void;
   reject(error: Error): void;
   onPart: ((part: Part) => void) | undefined;
+  mayBeTaken: boolean;
 }
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -78,6 +83,7 @@ export class Peer {
   #chunks: Buffer[] = [];
   #held = 0;
   #lastId = 0;
+  #isRead = true;
   #closedBecause: string | undefined;
   readonly #graceMs: number;
 
@@ -93,7 +99,7 @@ export class Peer {
 
   request(method: string, params: unknown, options: RequestOptions = {}): Promise<unknown> {
     if (this.#closedBecause !== undefined) {
-      return Promise.reject(new ConnectionClosed(this.#closedBecause));
+      return Promise.reject(new ConnectionClosed(this.#closedBecause, false));
     }
     const id = ++this.#lastId;
     const { signal, onPart } = options;
@@ -104,8 +110,13 @@ export class Peer {
       grace = setTimeout(() => this.#forget(id, signal?.reason as Error), isLate ? 0 : this.#graceMs);
     };
     const settled = new Promise<unknown>((resolve, reject) => {
-      this.#pending.set(id, { resolve, reject, onPart });
-      this.#write({ jsonrpc: '2.0', id, method, params });
+      const pending: Pending = { resolve, reject, onPart, mayBeTaken: this.#isRead };
+      this.#pending.set(id, pending);
+      // What waits behind another goes with it in one write, of which a part may have arrived when it fails.
+      const isAlone = this.#output.writableLength === 0;
+      this.#write({ jsonrpc: '2.0', id, method, params }, (error) => {
+        pending.mayBeTaken = error == null || !isAlone;
+      });
     });
     if (signal?.aborted === true) {
       cancel();
@@ -124,6 +135,11 @@ export class Peer {
     }
   }
 
+  /** Nobody reads there any more: nothing is written from now on. What is asked waits for the reason of it all. */
+  unread(): void {
+    this.#isRead = false;
+  }
+
   /** Settle whatever is open. What comes later is not read. */
   close(reason: string): void {
     if (this.#closedBecause !== undefined) {
@@ -132,13 +148,14 @@ export class Peer {
     this.#closedBecause = reason;
     this.#chunks = [];
     for (const pending of this.#pending.values()) {
-      pending.reject(new ConnectionClosed(reason));
+      pending.reject(new ConnectionClosed(reason, pending.mayBeTaken));
     }
     this.#pending.clear();
     this.#receiver.closed(reason);
   }
 
   async #lost(reason: string): Promise<void> {
+    this.unread();
     await this.#receiver.lost?.();
     this.close(reason);
   }
@@ -148,8 +165,10 @@ export class Peer {
     this.#pending.delete(id);
   }
 
-  #write(message: object): void {
-    this.#output.write(`${JSON.stringify(message)}\n`);
+  #write(message: object, written?: (error: Error | null | undefined) => void): void {
+    if (this.#isRead) {
+      this.#output.write(`${JSON.stringify(message)}\n`, written);
+    }
   }
 
   #take(chunk: Buffer): void {

@@ -11,9 +11,17 @@ const PLAYED = `
   const reply = (id, result) => say({ id, result });
   lines.on('line', (line) => {
     const { id, method, params } = JSON.parse(line);
+    if (method === 'initialize' && process.env.DEAF) require('node:fs').closeSync(0);
     if (method === 'initialize') reply(id, { server: { version: '9.' + params.protocolVersion }, configuration: '/etc/dragoman.toml' });
     else if (method === 'pid') reply(id, process.pid);
     else if (method === 'die') { process.stderr.write('a long story\\nout of rope\\n'); process.exitCode = 3; lines.close(); process.stdin.destroy(); }
+    else if (method === 'leave an heir') {
+      const stdio = ['inherit', 'inherit', 'ignore'];
+      const heir = require('node:child_process').spawn(process.execPath, ['-e', 'setTimeout(() => undefined, 60000)'], { stdio });
+      say({ method: 'heir', params: heir.pid });
+      process.exit(3);
+    }
+    else if (method === 'hear') say({ method: 'heard', params });
     else if (method === 'be mute') require('node:fs').closeSync(1);
     else if (method === 'be deaf') { require('node:fs').closeSync(0); say({ method: 'deaf' }); }
     else if (method === 'shutdown' && process.env.SLOW) say({ method: 'ending' });
@@ -95,10 +103,12 @@ test('when it dies, what was asked fails with its last words, and the next reque
   await backend.dispose();
 });
 
-test('one that is killed is said to be', async () => {
+test('one that is killed is said to be', { timeout: 20_000 }, async () => {
   const { backend } = played();
+  await backend.ready();
+  const asked = backend.request('silence', {});
   process.kill(Number(await backend.request('pid', {})), 'SIGKILL');
-  await assert.rejects(backend.request('silence', {}), new ConnectionClosed('it ended by SIGKILL'));
+  await assert.rejects(asked, new ConnectionClosed('it ended by SIGKILL'));
   await backend.dispose();
 });
 
@@ -141,8 +151,64 @@ test('one that reads no more and lives on is killed before the next one starts',
   const pid = Number(await deaf.backend.request('pid', {}));
   deaf.backend.notify('be deaf', {});
   await deaf.until(() => deaf.told.some(([method]) => method === 'deaf'));
-  await assert.rejects(deaf.backend.request('silence', {}), { name: 'ConnectionClosed', message: /EPIPE/ });
   await isReplaced(deaf, pid);
+});
+
+test('what was asked when it had already ended is asked of the next one', { timeout: 20_000 }, async () => {
+  const { backend, names, told } = played(PLAYED, { lastWordsMs: 200 });
+  const first = Number(await backend.request('pid', {}));
+  const before = assert.rejects(backend.request('leave an heir', {}), new ConnectionClosed('it ended with status 3'));
+  // More than a pipe holds: that nobody reads it is not seen by what is written after it.
+  backend.notify('hear', 'x'.repeat(10_000_000));
+  while (isAlive(first)) {
+    await new Promise(setImmediate);
+  }
+  assert.equal(backend.state.name, 'ready');
+  assert.notEqual(await backend.request('pid', {}), first);
+  await before;
+  assert.deepEqual(names(), ['starting', 'ready', 'failed', 'starting', 'ready']);
+  const [, heir] = told.find(([method]) => method === 'heir') ?? [];
+  process.kill(Number(heir), 'SIGKILL');
+  await backend.dispose();
+});
+
+test('what it may have taken fails with it, and is not asked again', { timeout: 20_000 }, async () => {
+  const { backend } = played();
+  const first = Number(await backend.request('pid', {}));
+  process.kill(first, 'SIGSTOP');
+  const asked = backend.request('pid', {});
+  await new Promise(setImmediate);
+  process.kill(first, 'SIGKILL');
+  await assert.rejects(asked, new ConnectionClosed('it ended by SIGKILL'));
+  await backend.dispose();
+});
+
+test('what none of two could take fails: it is asked again once', { timeout: 20_000 }, async () => {
+  const { backend, names } = played(STUBBORN, { lastWordsMs: 10, endMs: 10 }, { env: { DEAF: 'yes' } });
+  await assert.rejects(backend.request('pid', {}), { name: 'ConnectionClosed', message: /EPIPE/ });
+  assert.equal(names().filter((name) => name === 'ready').length, 2);
+  await backend.dispose();
+});
+
+test('one that ends has ended, although what it started still holds its output', { timeout: 20_000 }, async () => {
+  const { backend, told } = played(PLAYED, { lastWordsMs: 200 });
+  await assert.rejects(backend.request('leave an heir', {}), new ConnectionClosed('it ended with status 3'));
+  const [, heir] = told.find(([method]) => method === 'heir') ?? [];
+  process.kill(Number(heir), 'SIGKILL');
+  await backend.dispose();
+});
+
+test('one that is just starting is told, too; for one that is not there nothing is started', { timeout: 20_000 }, async () => {
+  const { backend, told, until, names } = played();
+  backend.notify('hear', 'nobody');
+  assert.deepEqual(names(), []);
+  const ready = backend.ready();
+  await until(() => names().includes('starting'));
+  backend.notify('hear', 'one');
+  await until(() => told.length > 0);
+  assert.deepEqual(told, [['heard', 'one']]);
+  await ready;
+  await backend.dispose();
 });
 
 test('who shuts down waits for the end of one that was lost', async () => {

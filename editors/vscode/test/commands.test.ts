@@ -5,7 +5,8 @@ import * as path from 'node:path';
 import { test } from 'node:test';
 import type { BackendState, Ready } from '../src/backend';
 import { registerCommands } from '../src/commands';
-import { install, locate, type Places } from '../src/locate';
+import { install } from '../src/install';
+import { locate, type Places } from '../src/locate';
 import * as vscode from './vscode';
 
 const folder = mkdtempSync(path.join(tmpdir(), 'dragoman-commands-'));

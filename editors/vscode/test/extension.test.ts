@@ -1,5 +1,6 @@
 /** The extension as a whole, in an editor that is only played, with a backend that is a real process. */
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { appendFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import * as path from 'node:path';
@@ -10,12 +11,16 @@ import * as vscode from './vscode';
 
 const PLAYED = (starts: string, configuration: string) => `
   require('node:fs').appendFileSync(${JSON.stringify(starts)}, 'started\\n');
-  const reply = (id, result) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', id, result }) + '\\n');
+  const say = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\\n');
+  const reply = (id, result) => say({ id, result });
   require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => {
     const { id, method } = JSON.parse(line);
     if (method === 'initialize') reply(id, { server: { version: '9' }, configuration: ${JSON.stringify(configuration)} });
     else if (method === 'lm/provideLanguageModelChatInformation') reply(id, { models: [{ id: 'demo', name: 'Demo' }] });
-    else if (method === 'shutdown') reply(id, {});
+    else if (method === 'shutdown') {
+      say({ method: 'log', params: { level: 'info', message: 'every agent has ended' } });
+      reply(id, {});
+    }
   });
 `;
 
@@ -41,11 +46,12 @@ function opened({ at, starts, globalState, workspaceState }: Machine, settings: 
   const editor = vscode.anotherEditor();
   const configuration = `${at()}.toml`;
   editor.settings = { command: [process.execPath, '-e', PLAYED(starts, configuration)], ...settings };
+  const subscriptions: { dispose(): void }[] = [];
   activate({
     extension: { packageJSON: { version: '1' } },
     globalStorageUri: vscode.Uri.file(at('storage')),
     asAbsolutePath: at,
-    subscriptions: [],
+    subscriptions,
     globalState,
     workspaceState,
   } as never);
@@ -55,7 +61,13 @@ function opened({ at, starts, globalState, workspaceState }: Machine, settings: 
     return (await provider.provideLanguageModelChatInformation({ silent: true }, token)).map(({ id }) => id);
   };
   const started = () => (existsSync(starts) ? readFileSync(starts, 'utf8').split('\n').length - 1 : 0);
-  return { editor, models, started, configuration };
+  /** As VS Code does it: nothing waits for the end of what was asked to end. */
+  const close = () => {
+    const ended = deactivate();
+    subscriptions.forEach((one) => one.dispose());
+    return ended;
+  };
+  return { editor, models, started, configuration, close };
 }
 
 afterEach(() => deactivate());
@@ -72,6 +84,23 @@ test('the first window asks for the models; the next one knows them, and starts 
   assert.deepEqual(await second.models(), ['demo']);
   assert.equal(second.started(), 1);
   assert.match(second.editor.status.tooltip, /not running\. It starts with your next prompt/);
+});
+
+test('what the backend says at its end is logged, in a window that is closing', { timeout: 20_000 }, async () => {
+  const { editor, models, close } = opened(machine('closing'));
+  await models();
+  await close();
+  assert(editor.logged.includes('every agent has ended'));
+});
+
+test('what a window has left half installed is removed by the next', { timeout: 20_000 }, async () => {
+  const here = machine('left over');
+  const half = here.at('storage', '1', `environment-${spawnSync('true').pid}-00c0ffee`);
+  mkdirSync(half, { recursive: true });
+  opened(here);
+  while (existsSync(half)) {
+    await new Promise(setImmediate);
+  }
 });
 
 test('what decides about the models is another: they are asked for again', async () => {

@@ -17,7 +17,7 @@ function made(answers: Record<string, Answer>, settings: Partial<ProviderSetting
   const counts: number[] = [];
   const approvals = new PendingApprovals((count) => counts.push(count));
   const kept: (readonly ModelInformation[])[] = [];
-  const memory = { recall: async () => remembered, keep: async (models: readonly ModelInformation[]) => void kept.push(models) };
+  const memory = { recall: async () => remembered as readonly ModelInformation[] | undefined, keep: async (models: readonly ModelInformation[]) => void kept.push(models) };
   const state: { name: 'ready' | 'stopped' } = { name: remembered === undefined ? 'ready' : 'stopped' };
   const backend = {
     state: state as BackendState,
@@ -28,7 +28,7 @@ function made(answers: Record<string, Answer>, settings: Partial<ProviderSetting
   };
   const all: ProviderSettings = { models: [], permission: 'ask', thinking: 'show', ...settings };
   const provider = new Provider(backend, memory, () => all, approvals, () => undefined);
-  return { provider, asked, approvals, backend, counts, kept, state };
+  return { provider, asked, approvals, backend, counts, kept, memory, state };
 }
 
 const MODEL = { id: 'demo', name: 'Demo', family: 'demo', version: '1', maxInputTokens: 1, maxOutputTokens: 1, capabilities: {} };
@@ -72,6 +72,15 @@ test('a list that is known starts nothing, until somebody wants it anew or the b
   state.name = 'ready';
   assert.deepEqual(await listed(true), ['new']);
   assert.deepEqual(kept.map((models) => models.map(({ id }) => id)), [['new'], ['new']]);
+});
+
+test('a memory that cannot be read is none', async () => {
+  const list = { 'lm/provideLanguageModelChatInformation': () => ({ models: [MODEL] }) };
+  const { provider, memory } = made(list, {}, []);
+  memory.recall = () => Promise.reject(new TypeError('of another version'));
+  const token = new vscode.CancellationTokenSource().token;
+  const listed = await provider.provideLanguageModelChatInformation({ silent: true }, token);
+  assert.deepEqual(listed.map(({ id }) => id), ['demo']);
 });
 
 test('without a backend there are no models, and no error that nobody could act on', async () => {

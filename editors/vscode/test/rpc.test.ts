@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { PassThrough } from 'node:stream';
+import { once } from 'node:events';
+import { PassThrough, Writable } from 'node:stream';
 import { test } from 'node:test';
 import { ConnectionClosed, Peer, RpcError } from '../src/rpc';
 import type { Part } from '../src/wire';
@@ -113,6 +114,35 @@ test('whoever knows why the streams are gone may say so first', async () => {
   input.end();
   await assert.rejects(open, new ConnectionClosed('it ended with status 3'));
   assert.deepEqual(closed, ['it ended with status 3']);
+});
+
+test('what is asked after the loss is not written, and known not to have been taken', async () => {
+  let say = () => undefined as void;
+  const { peer, input, sent } = pair(() => new Promise((resolve) => (say = resolve)));
+  const before = peer.request('x', {});
+  const isLost = once(input, 'end');
+  input.end();
+  await isLost;
+  const after = peer.request('y', {});
+  say();
+  await assert.rejects(before, new ConnectionClosed('it closed its output', true));
+  await assert.rejects(after, new ConnectionClosed('it closed its output', false));
+  await assert.rejects(peer.request('z', {}), new ConnectionClosed('it closed its output', false));
+  assert.deepEqual(sent().map(({ method }) => method), ['x']);
+});
+
+test('what could not be written was not taken; of what stood behind it nobody knows', async () => {
+  const failing = (whenIsIt: (fail: () => void) => void) => {
+    const write = (_chunk: unknown, _encoding: unknown, done: (error: Error) => void) => whenIsIt(() => done(new Error('EPIPE')));
+    return new Peer(new PassThrough(), new Writable({ write }), { notification: () => undefined, closed: () => undefined });
+  };
+  await assert.rejects(failing((fail) => fail()).request('x', {}), new ConnectionClosed('EPIPE', false));
+  let fail = () => undefined as void;
+  const peer = failing((does) => (fail = does));
+  const open = [peer.request('x', {}), peer.request('y', {})];
+  fail();
+  await assert.rejects(open[0] ?? assert.fail(), new ConnectionClosed('EPIPE', false));
+  await assert.rejects(open[1] ?? assert.fail(), new ConnectionClosed('EPIPE', true));
 });
 
 test('what is no message is told, and the next line is read', async () => {

@@ -216,6 +216,7 @@ export class Editor {
   readonly terminals: string[] = [];
   readonly opened: string[] = [];
   readonly status: StatusItem = { text: '', tooltip: '' };
+  readonly logged: string[] = [];
   provider: unknown;
   isLogShown = false;
   configurationChanged = new EventEmitter<{ affectsConfiguration(name: string): boolean }>();
@@ -250,11 +251,20 @@ export const window = {
   createStatusBarItem: () => Object.assign(editor.status, { show: () => undefined, dispose: () => undefined }),
   createOutputChannel: () => {
     const here = editor;
-    const nothing = () => undefined;
+    let isClosed = false;
+    const write = (text: string) => {
+      if (isClosed) {
+        throw new Error('Channel has been closed');
+      }
+      here.logged.push(text);
+    };
     const show = () => {
       here.isLogShown = true;
     };
-    return { show, error: nothing, warn: nothing, info: nothing, debug: nothing, dispose: nothing };
+    const dispose = () => {
+      isClosed = true;
+    };
+    return { show, error: write, warn: write, info: write, debug: write, dispose };
   },
   withProgress: (_options: object, task: (progress: object, token: object) => Promise<unknown>) =>
     task({ report: () => undefined }, new CancellationTokenSource().token),

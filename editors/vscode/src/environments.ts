@@ -1,0 +1,93 @@
+/**
+ * The environments that this extension has made for Dragoman, and which of them is in use.
+ *
+ *     current                       a link to the one in use
+ *     environment-4711-9f3a61c2/    one of them, made by the window with that process
+ *
+ * One is made at its final place, because an environment of Python cannot be moved. Nobody looks there before `current`
+ * points to it, and that changes in one step: one that could not be completed never was. The one before stays for
+ * whatever runs from it, in any window; a window that starts later removes what nobody needs any more.
+ */
+import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { mkdir, readdir, readFile, readlink, rename, rm, symlink } from 'node:fs/promises';
+import * as path from 'node:path';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+const CURRENT = 'current';
+const NAME = /^environment-(\d+)-[0-9a-f]+$/;
+/** The command lines of a whole machine. */
+const MAX_LISTED_BYTES = 64 * 1024 * 1024;
+
+/** Those that this window makes now. */
+const making = new Set<string>();
+
+export function programIn(environment: string): string {
+  return path.join(environment, 'bin', 'dragoman');
+}
+
+/** The one in use, by its own path: what runs from it stays with it when `current` changes. */
+export async function currentIn(storage: string): Promise<string | undefined> {
+  const name = await readlink(path.join(storage, CURRENT)).catch(() => undefined);
+  return name === undefined ? undefined : path.join(storage, name);
+}
+
+/** Has one made and puts it into use; where that fails, nothing of it is left. */
+export async function replaceIn(storage: string, make: (environment: string) => Promise<void>): Promise<void> {
+  const name = `environment-${process.pid}-${randomBytes(4).toString('hex')}`;
+  const environment = path.join(storage, name);
+  making.add(name);
+  try {
+    await mkdir(environment, { recursive: true });
+    await make(environment);
+    const link = path.join(environment, CURRENT);
+    await symlink(name, link);
+    await rename(link, path.join(storage, CURRENT));
+  } catch (error) {
+    await rm(environment, { recursive: true, force: true });
+    throw error;
+  } finally {
+    making.delete(name);
+  }
+}
+
+/** Remove those that are not in use, that nobody makes and that nothing runs from. */
+export async function sweep(storage: string, platform: NodeJS.Platform): Promise<void> {
+  const names = (await readdir(storage).catch(() => [])).filter((name) => NAME.test(name) && !isBeingMade(name));
+  // Last: who is no longer at it has switched before.
+  const current = await currentIn(storage);
+  const unused = names.filter((name) => path.join(storage, name) !== current);
+  if (unused.length === 0) {
+    return;
+  }
+  const running = await commandLines(platform);
+  for (const name of unused.filter((one) => !running.includes(one))) {
+    await rm(path.join(storage, name), { recursive: true, force: true });
+  }
+}
+
+/** A process may have the number of one that has ended: then this one is removed some other time. */
+function isBeingMade(name: string): boolean {
+  const maker = Number(NAME.exec(name)?.[1]);
+  return maker === process.pid ? making.has(name) : isAlive(maker);
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
+
+/** How everything was called that runs here. A program of an environment is called by its path. */
+async function commandLines(platform: NodeJS.Platform): Promise<string> {
+  if (platform !== 'linux') {
+    return (await run('ps', ['-axww', '-o', 'args='], { maxBuffer: MAX_LISTED_BYTES })).stdout;
+  }
+  // A small container has no `ps`.
+  const processes = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
+  const lines = processes.map((id) => readFile(path.join('/proc', id, 'cmdline'), 'utf8').catch(() => ''));
+  return (await Promise.all(lines)).join('\n');
+}
