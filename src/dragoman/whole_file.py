@@ -12,7 +12,7 @@ __all__ = ["write_whole"]
 
 def write_whole(path: Path, data: bytes) -> None:
     """A link stays a link, and a file as private as it was; a new one is its owner's. `OSError` if it cannot be done."""
-    path = path.resolve()
+    path = Path(os.path.realpath(path))
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -86,15 +86,42 @@ def test_h7_a_new_session_is_told_everything_and_then_what_is_new() -> None:
 def test_h7_f8_what_is_taken_back_is_told_again() -> None:
     briefing = _briefing()
     _prompted(briefing, "Be brief.", *_EARLIER, user("one"))
-    briefing.take_back()
+    briefing.take_back(heard=False)
     assert briefing.is_new
     told = _prompted(briefing, "Be brief.", *_EARLIER, user("two"))
     assert "Hello, Ada." in "".join(told)
     assert _context(told).endswith("Be brief.")
     # The next prompt told nothing: there is nothing to take back.
     assert _prompted(briefing, "Be brief.", *_EARLIER, user("three")) == ["three"]
-    briefing.take_back()
+    briefing.take_back(heard=False)
     assert _prompted(briefing, "Be brief.", *_EARLIER, user("four")) == ["four"]
+
+
+def test_h7_f3_of_what_was_heard_only_what_the_program_says_is_told_again() -> None:
+    """An agent that has spoken knows the conversation: as one that joins it, it would be told what it was part of."""
+    briefing = _briefing()
+    _prompted(briefing, "Be brief.", *_EARLIER, user("one"))
+    assert (briefing.was_new, briefing.is_new) == (True, False)
+    briefing.take_back(heard=True)
+    context, words = _prompted(briefing, "Be brief.", *_EARLIER, user("two"))
+    assert _context([context]).endswith(f"{REPLACED}Be brief.")
+    assert words == "two"
+    # Nor does what becomes of a later prompt bring it back.
+    briefing.take_back(heard=False)
+    assert not briefing.is_new
+
+
+def test_h7_a_prompt_that_could_not_be_made_has_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    briefing = _briefing()
+    _prompted(briefing, "Be brief.", *_EARLIER, user("one"))
+    with monkeypatch.context() as patched:
+        patched.setattr("dragoman.backends.agent.briefing.compose", None)
+        with pytest.raises(TypeError):
+            _prompted(briefing, "Be long.", *_EARLIER, user("two"))
+    briefing.take_back(heard=False)
+    assert not briefing.is_new
+    context, _ = _prompted(briefing, "Be long.", *_EARLIER, user("three"))
+    assert "Be long." in context
 
 
 @pytest.mark.parametrize("now", ["Be brief.", "Be long.", "Be kind."])
@@ -103,9 +130,17 @@ def test_h7_f8_an_agent_that_may_have_heard_it_is_told_what_holds_instead(now: s
     briefing = _briefing()
     _prompted(briefing, "Be brief.")
     _prompted(briefing, "Be long.")
-    briefing.take_back()
+    briefing.take_back(heard=False)
     assert _context(_prompted(briefing, now)).endswith(f"{REPLACED}{now}")
     assert _prompted(briefing, now) == ["hello"]
+
+
+def test_what_is_said_into_a_turn_that_runs_tells_nothing_else() -> None:
+    briefing = _briefing()
+    briefing.update(_asked(system("Be brief."), *_EARLIER, user("one")))
+    assert _texts(briefing.steer([user("one")], images=False)) == ["one"]
+    assert briefing.is_new
+    assert len(_texts(briefing.prompt([user("one")], images=False))) == 3
 
 
 def test_h7_h21_a_session_of_another_process_is_told_what_holds_instead_of_what_nobody_knows() -> None:
@@ -144,4 +179,4 @@ def test_h7_whatever_became_of_prompts_an_agent_that_answers_knows_what_is_said_
             briefing.begin()
             known = Known()
         else:
-            briefing.take_back()
+            briefing.take_back(heard=False)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.backends.agent.acp.messages import Diff
-from dragoman.backends.agent.diffs import unified
+from dragoman.backends.agent.diffs import proposed, unified
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=30)
 
@@ -82,6 +82,13 @@ def test_what_is_changed_all_over_is_not_matched() -> None:
 def test_a_new_file_is_all_new() -> None:
     assert unified(Diff("/a", None, "one\ntwo\n"), 60) == "@@ -0,0 +1,2 @@\n+one\n+two"
     assert unified(Diff("/a", "same", "same"), 60) == ""
+
+
+def test_a_question_says_so_where_there_is_nothing_to_show() -> None:
+    assert proposed(Diff("/a", "one", "two"), 60) == "```diff\n@@ -1 +1 @@\n-one\n+two\n```"
+    assert proposed(Diff("/a", "same", "same"), 60) == "Nothing in it would change."
+    assert proposed(Diff("/a", "", ""), 60) == "Nothing in it would change."
+    assert proposed(Diff("/a", None, ""), 60) == "It would be empty."
 
 
 def test_long_lines_and_many_lines_are_cut() -> None:

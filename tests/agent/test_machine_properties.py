@@ -125,8 +125,9 @@ class World(RuleBasedStateMachine):
                 texts = [_as_said(message.text) for message in prompt]
                 self.prompts_heard += texts
                 self.unheard = texts if self.is_asking else []
-            case TakeBack():
+            case TakeBack(heard=heard):
                 assert not self.taken_back, "taken back twice"
+                assert not (heard and self.silent), "the agent has shown nothing"
                 self.taken_back = True
             case Steer(steering=steering):
                 assert self.steers

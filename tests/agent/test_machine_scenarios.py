@@ -612,12 +612,18 @@ def test_f3_f5_a_crash_fails_the_reply_and_the_next_prompt_starts_anew(words: tu
     assert machine(AgentExited(GONE)) == [
         ClearTimer("gather"),
         ClearTimer("gather_limit"),
-        TakeBack(),
+        TakeBack(heard=True),
         ClearTimer("human"),
         EndReply(1, "failed", GONE),
     ]
     assert machine.state == State(agent="dead")
     assert machine(Requested(2, prompt=says("two"))) == [OpenReply(2), StartAgent()]
+
+
+def test_f3_a_crash_without_a_sign_of_the_first_turn_takes_everything_back() -> None:
+    machine = streaming()
+    machine(Noticed(TextPart("The agent cannot take image/png.")))
+    assert machine(AgentExited(GONE)) == [TakeBack(), ClearTimer("human"), EndReply(1, "failed", GONE)]
 
 
 def test_f4_a_crash_while_idle_is_nobodys_failure() -> None:
@@ -637,7 +643,7 @@ def test_f4_late_words_and_nothing_to_say() -> None:
 def test_f6_a_crash_while_a_result_is_awaited() -> None:
     machine = awaiting(LOOK, TOUCH)
     machine(Called(SMELL))
-    assert machine(AgentExited(GONE)) == [TakeBack(), ClearTimer("human")]
+    assert machine(AgentExited(GONE)) == [TakeBack(heard=True), ClearTimer("human")]
     assert machine.state == State(agent="dead", orphaned=(given(LOOK), given(TOUCH)))
     assert machine(Requested(2, {"dg_1": SEEN})) == [
         Answer(given(LOOK), SEEN),
@@ -677,7 +683,11 @@ def test_f6_results_given_to_an_agent_that_is_gone_by_then_are_told_to_the_next_
     """Nobody sees at once that a process has died: they may come in between."""
     machine = awaiting(LOOK, MAY_I)
     machine(Requested(2, {"dg_1": SEEN, "dg_p1": Granted()}, says("and then?")))
-    assert machine(AgentExited(GONE)) == [TakeBack(), ClearTimer("human"), EndReply(2, "failed", GONE)]
+    assert machine(AgentExited(GONE)) == [
+        TakeBack(heard=True),
+        ClearTimer("human"),
+        EndReply(2, "failed", GONE),
+    ]
     machine(Requested(3, prompt=says("go on")))
     (sent,) = machine(AgentStarted())
     assert isinstance(sent, SendPrompt)

@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from dragoman.backends.agent import diagram
-from dragoman.backends.agent.machine import PHASES, TABLE, IllegalEvent, Phase, State, handle
+from dragoman.backends.agent.machine import PHASES, TABLE, IllegalEvent, Phase, State, give_up, handle
 from dragoman.backends.agent.vocabulary import (
     AgentExited,
     AgentStarted,
@@ -25,6 +25,7 @@ from dragoman.backends.agent.vocabulary import (
     Requested,
     Spoke,
     Steered,
+    StopAgent,
     Timer,
     TimerPassed,
     TurnEnded,
@@ -143,6 +144,22 @@ def test_a_reply_is_open_where_the_prose_says_so() -> None:
         assert not state.silent or state.phase in ("Streaming", "Cancelling")
         assert not state.unproved or state.phase == "Streaming"
         assert state.steering is None or (state.steers and state.phase in ("Streaming", "Awaiting"))
+
+
+def test_i1_what_cannot_be_carried_out_is_given_up_from_every_state_and_the_next_request_starts_anew() -> (
+    None
+):
+    for state in reachable():
+        after, commands = give_up(state)
+        assert StopAgent() in commands
+        assert (after.phase, after.is_busy, after.kept, after.unheard, after.unproved, after.steering) == (
+            *("Dead", False, False),
+            *((), (), None),
+        )
+        assert [call for call in state.pending if call.handed_over] == [
+            *after.orphaned[len(state.orphaned) :]
+        ]
+        assert handle(after, Requested(1, prompt=SAYS))[0].phase == "Starting"
 
 
 def test_a_row_that_led_astray_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,19 @@
 """A conversation on its way to disk and back: recognised as before, and true to what can still be true."""
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given, strategies as st
 
+from agent.bridge import Bridge, Chat, result
 from dragoman.backends.agent.history import Answer, Item, Result, Said, chain
 from dragoman.backends.agent.records import Record, Reply, Scope
 from dragoman.backends.agent.saving import SavedError, load_conversation, save_conversation
+from dragoman.lm import DataPart, ToolCallPart, assistant, user
 
+# As an older version wrote it: never to be made anew. Another form needs another version, and this one is read still.
+_KEPT = (Path(__file__).parent / "data/kept_conversation.json").read_bytes()
 _TEXT = st.text(max_size=20)
 _ITEMS: st.SearchStrategy[Item] = st.one_of(
     st.builds(Said, _TEXT),
@@ -38,6 +45,30 @@ def test_what_was_kept_is_recognised_as_before(items: list[Item], pending: froze
     assert loaded.links == record.links
     [reply] = loaded.replies
     assert (reply.number, reply.turn, reply.call_ids) == (1, 1, ("a",))
+
+
+def test_f13_h21_what_an_older_version_kept_is_recognised() -> None:
+    saved = load_conversation(_KEPT)
+    assert (saved.session, saved.calls) == ("session-1", 2)
+    bridge = Bridge()
+    bridge.records.put(saved.record)
+    calls = tuple(sorted(saved.record.pending))
+    chat = Chat(bridge, keeps_markers=False, consumer_id="chat-1").then(
+        user("what is this?", DataPart.image(b"\x89PNG", "image/png")),
+        assistant("A picture."),
+        "look closer",
+        assistant("Wait.", *(ToolCallPart(id_, "look", {"n": n}) for n, id_ in enumerate(calls, 1))),
+        user(*map(result, calls)),
+    )
+    found = chat.identify()
+    assert (found.kind, found.conversation, found.joins) == ("results", saved.record.id, 2)
+    assert tuple(each.call_id for each in found.results) == calls
+
+
+def test_the_form_is_the_one_that_older_versions_read() -> None:
+    saved = load_conversation(_KEPT)
+    again = save_conversation(saved.record, saved.session, saved.calls)
+    assert again == re.sub(rb'"[^"]{22}=="', b'""', _KEPT)
 
 
 def test_what_was_under_way_is_cut_and_times_no_longer_count() -> None:

@@ -1,6 +1,7 @@
 """A small agent that speaks ACP with nothing but the standard library: what the packages of these tests contain.
 
-Its first argument is a JSON object: `version`; `start`, "exit" for one that is broken; `login`, for one that wants that;
+Its first argument is a JSON object: `version`; `start`, "exit" for one that is broken; `refuses`, a variable that must not
+be in its environment; `login`, for one that wants that;
 `calls`, whether it calls the tool that it is offered, and `wary`, for one that asks about that; `asks`, whether it asks
 before it runs a command; `stubborn`, for one that runs it in any case; `deaf`, for one that cannot be stopped.
 """
@@ -43,7 +44,7 @@ class Tools:
 
 def main() -> None:
     options = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
-    if options.get("start") == "exit":
+    if options.get("start") == "exit" or options.get("refuses", "") in os.environ:
         print("a part of me is missing", file=sys.stderr)
         sys.exit(3)
     waiting: dict[str, Any] = {}

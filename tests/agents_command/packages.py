@@ -47,13 +47,15 @@ def archive(folder: Path, version: str) -> Path:
 
 
 def npm_package(folder: Path, version: str, *, works: bool = True) -> Path:
-    """`scripts` must not run: they would leave a file behind."""
+    """`scripts` must not run: they would leave a file behind, with a secret in it if they get that."""
     program = _JS.replace("VERSION", version) if works else "#!/usr/bin/env node\nprocess.exit(4);\n"
     manifest = {
         "name": "@packaged/agent",
         "version": version,
         "bin": {"agent": "main.js"},
-        "scripts": {"postinstall": "node -e \"require('fs').writeFileSync('script-has-run', '')\""},
+        "scripts": {
+            "postinstall": "node -e \"require('fs').writeFileSync('script-has-run', process.env.SERVER_KEY || '')\""
+        },
     }
     files = {"package/package.json": json.dumps(manifest), "package/main.js": program}
     return _tar(folder / f"packaged-agent-{version}.tgz", files)

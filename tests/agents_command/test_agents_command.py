@@ -103,6 +103,19 @@ def test_an_agent_is_installed_started_and_made_a_model(
     assert (found["installed"]["version"], found["models"]) == ("1.2.3", ["packaged"])
 
 
+@pytest.mark.parametrize(
+    ("keys", "status"), [('["$SERVER_KEY"]', 0), ("[]", 1)], ids=["the server's", "anybody's"]
+)
+def test_the_servers_own_key_is_not_in_the_environment_of_an_agent_that_is_tried(
+    keys: str, status: int, home: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(home, "1.2.3", {"refuses": "SERVER_KEY"})
+    file.parent.mkdir(parents=True)
+    file.write_text(f"[serve]\napi_keys = {keys}\n")
+    monkeypatch.setenv("SERVER_KEY", "sk-of-the-server")
+    assert add() == status
+
+
 @pytest.mark.long
 def test_a_model_without_a_command_starts_what_is_installed(
     home: Path, capsys: pytest.CaptureFixture[str]
@@ -455,7 +468,7 @@ def test_the_doctor_looks_an_agent_over(home: Path, capsys: pytest.CaptureFixtur
             0,
         ),
         ({"deaf": True}, "fail  it has not stopped within 0.2 s of being asked to\n      → ", 1),
-        ({"login": True}, 'It offers: A key, `auth = "key"`.', 1),
+        ({"login": True}, 'Or set `auth = "key"` of this model, and the agent is asked to do it: A key.', 1),
     ],
 )
 def test_the_doctor_says_what_is_the_matter(
@@ -488,10 +501,13 @@ def test_a_download_that_is_broken_off_leaves_the_old_version_in_use(
         _registry(home, "2.0.0", distribution)
         assert main(["agents", "list", "--refresh"]) == 0
         command = (sys.executable, "-m", "dragoman", "agents", "add", "packaged", "--yes")
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
             connection, _ = silent.accept()
             process.send_signal(number)
-            assert process.wait(20) == (130 if number == signal.SIGINT else -number)
+            _, told = process.communicate(timeout=20)
+            is_interrupted = number == signal.SIGINT
+            assert process.returncode == (130 if is_interrupted else -number)
+            assert told.endswith("Nothing was installed; what was there is kept.\n") == is_interrupted
             connection.close()
     assert version(state) == "1.0.0"
     # Who was killed could not clear up; the next one does.

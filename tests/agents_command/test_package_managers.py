@@ -59,7 +59,7 @@ def said_by(home: Path) -> str:
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
 def test_an_npm_package_is_installed_replaced_and_kept_when_the_next_is_broken(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     offer(home, "1.0.0", npx(packages.npm_package(home, "1.0.0")))
     assert add() == 0
@@ -79,9 +79,13 @@ def test_an_npm_package_is_installed_replaced_and_kept_when_the_next_is_broken(
     assert said_by(home) == "1.0.0"
 
     offer(home, "2.0.0", npx(packages.npm_package(home, "2.0.0")), scripts=True)
+    monkeypatch.setenv("SERVER_KEY", "sk-of-the-server")
+    file = home / ".config/dragoman/dragoman.toml"
+    file.write_text(f'{file.read_text()}\n[serve]\napi_keys = ["$SERVER_KEY"]\n')
     assert add() == 0
     assert said_by(home) == "2.0.0"
-    assert list((home / ".local/state/dragoman/agents").rglob("script-has-run"))
+    [left] = (home / ".local/state/dragoman/agents").rglob("script-has-run")
+    assert left.read_text() == ""
 
     offer(home, "3.0.0", npx(packages.npm_package(home, "3.0.0", works=False)))
     assert add() == 1

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bridge.consumer import Bridge, Chat
+from dragoman.backends.agent.saving import load_conversation
 from dragoman.backends.agent.settings import Timing
 from dragoman.frontends.vscode.rendered import spoken
 from dragoman.lm import DataPart, LanguageModelError, Message, assistant, system, user
@@ -160,14 +161,30 @@ async def test_h7_f8_a_session_that_may_know_nothing_is_told_everything_when_it_
     assert len(bridge.noted("session/resume")) == 1
 
 
-async def test_h7_f3_an_agent_that_crashed_in_its_first_turn_is_told_everything_again(bridge: Bridge) -> None:
+async def test_h7_f3_an_agent_that_crashed_in_its_first_turn_without_a_word_is_told_everything_again(
+    bridge: Bridge,
+) -> None:
     """It may take its session up, and has perhaps kept nothing of it."""
     chat = bridge.chat(resume=True)
     chat.history += [system("Be brief."), user("My name is Ada."), assistant("Hello, Ada.")]
-    await chat.do(["say", "half of it"], ["exit", 1])
+    with pytest.raises(LanguageModelError):
+        await chat.do(["exit", 1])
     heard = await chat.echo()
     assert len(_contexts(heard)) == 1
     assert any("Hello, Ada." in text for text in heard)
+    assert await chat.echo() == ["still there?"]
+
+
+async def test_h7_f3_an_agent_that_crashed_in_its_first_turn_after_a_word_is_told_what_holds_and_no_transcript(
+    bridge: Bridge,
+) -> None:
+    """Its session knows the conversation: it did not join it after what it said itself."""
+    chat = bridge.chat(resume=True)
+    chat.history += [system("Be brief."), user("My name is Ada."), assistant("Hello, Ada.")]
+    await chat.do(["say", "half of it"], ["exit", 1])
+    context, words = await chat.echo()
+    assert context.partition("told you before.\n\n")[2].startswith("Be brief.")
+    assert words == "still there?"
     assert len(bridge.noted("session/resume")) == 1
     assert await chat.echo() == ["still there?"]
 
@@ -190,6 +207,27 @@ async def test_h7_h21_what_a_session_was_told_before_a_restart_is_replaced(
         assert context.partition("told you before.\n\n")[2].startswith("Be long.")
         assert words == "still there?"
         assert len(bridge.noted("session/resume")) == 1
+        await bridge.close()
+
+
+async def test_h21_f13_a_session_is_on_disk_as_soon_as_the_agent_shows_that_it_knows_the_conversation(
+    bridge: Bridge, tmp_path: Path
+) -> None:
+    """Before that it may know nothing, and would be taken for one that knows everything."""
+    with Database.open(tmp_path / "state") as database:
+        bridge.store = store = ConversationStore(database)
+        chat = bridge.chat(resume=True)
+        going = chat.begin(user(prompt(["gate", "word"], ["say", "half of it"], ["gate", "end"])))
+        await bridge.until_noted("session/prompt")
+        [kept] = store.all()
+        assert load_conversation(kept.content).session is None
+        bridge.open_gate("word")
+        await going.until(lambda heard: heard.text)
+        [kept] = store.all()
+        assert load_conversation(kept.content).session == bridge.noted("session/prompt")[0]["sessionId"]
+        assert kept.owner
+        bridge.open_gate("end")
+        await going.end()
         await bridge.close()
 
 

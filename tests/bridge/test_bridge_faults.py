@@ -6,11 +6,15 @@ import json
 import pytest
 
 from bridge.consumer import Bridge, Heard, result, soon
+from dragoman.backends.agent.acp.launch import RunningAgent
+from dragoman.backends.agent.briefing import Briefing
+from dragoman.backends.agent.conversation import Conversation
 from dragoman.backends.agent.flow import size_of
+from dragoman.backends.agent.session import Session
 from dragoman.backends.agent.settings import Timing
 from dragoman.backends.agent.toolserver.server import ToolServer
 from dragoman.jsonrpc import MAX_MESSAGE_BYTES
-from dragoman.lm import LanguageModelError, user
+from dragoman.lm import LanguageModelError, ToolDefinition, user
 from fake_agent.steps import prompt, raw
 
 _FIRE = "the disk of this agent is on fire"
@@ -252,3 +256,98 @@ async def test_what_we_send_is_what_the_official_sdk_reads(bridge: Bridge) -> No
             read = model.model_validate(params)
             # Nothing that the SDK would drop.
             assert json.loads(read.model_dump_json(by_alias=True, exclude_unset=True)) == params
+
+
+def _breaks(*_: object, **__: object) -> None:
+    raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+
+_FAULTS = {
+    "opening the reply": (Conversation, "_marker"),
+    "starting the agent": (Conversation, "_start"),
+    "taking its session up": (Briefing, "begin"),
+    "making the prompt": (Briefing, "prompt"),
+    "sending the prompt": (Session, "prompt"),
+    "ending the reply": (Conversation, "_end_reply"),
+    "explaining a crash": (RunningAgent, "explain_exit"),
+}
+
+
+@pytest.mark.parametrize(("where", "name"), _FAULTS.values(), ids=_FAULTS)
+async def test_i1_a_fault_of_our_own_ends_the_reply_and_the_next_request_is_answered(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch, where: type, name: str
+) -> None:
+    chat = bridge.chat()
+    with monkeypatch.context() as patched:
+        patched.setattr(where, name, _breaks)
+        with pytest.raises(LanguageModelError) as failed:
+            await chat.do(*([["exit", 1]] if name == "explain_exit" else []))
+    assert failed.value.kind == "internal"
+    assert "by a fault of its own: UnicodeDecodeError" in failed.value.message
+    assert str(failed.value.hint).startswith("Try again")
+    await chat.echo()
+    await chat.echo()
+
+
+async def test_i1_h14_the_same_request_after_a_fault_is_tried_anew(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = bridge.chat()
+    await chat.do(["say", "a word"])
+    with monkeypatch.context() as patched:
+        patched.setattr(Conversation, "_end_reply", _breaks)
+        with pytest.raises(LanguageModelError, match="by a fault of its own"):
+            await chat.do()
+    again = await chat.begin().end()
+    assert "a word" not in again.text
+    assert len(bridge.noted("session/prompt")) == 3
+
+
+async def test_i1_a_fault_in_a_later_turn_keeps_what_was_said_and_the_session(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = bridge.chat(resume=True)
+    [call] = (await chat.do(["say", "a word"], ["call", "look", {}])).calls
+    with monkeypatch.context() as patched:
+        patched.setattr(Conversation, "_answer", _breaks)
+        with pytest.raises(LanguageModelError, match="by a fault of its own"):
+            await chat.give(result(call, "seen"))
+    # Nobody knows whether the agent had it.
+    assert "".join((await chat.echo())[:-1]).startswith(
+        "You were restarted while you waited. The tool look returned:"
+    )
+    assert len(bridge.noted("session/resume")) == 1
+
+
+async def test_i1_a_fault_while_the_prompt_waits_for_the_tools_to_be_listed_ends_the_reply(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = bridge.chat(resume=True)
+    await chat.do(["say", "a word"])
+    chat.tools = (*chat.tools, ToolDefinition("new"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Session, "prompt", _breaks)
+        with pytest.raises(LanguageModelError, match="by a fault of its own"):
+            await chat.say("hello")
+    await chat.echo()
+
+
+async def test_i1_a_crash_while_idle_that_cannot_be_explained_is_nobodys_failure(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = bridge.chat()
+    monkeypatch.setattr(RunningAgent, "explain_exit", _breaks)
+    await chat.do(["say", "a word"], ["after", [["exit", 9]]])
+    await bridge.until_gone()
+    await chat.echo()
+
+
+async def test_i1_a_fault_with_nobody_listening_is_the_end_of_that_agent_alone(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = bridge.chat(resume=True)
+    with monkeypatch.context() as patched:
+        patched.setattr("dragoman.backends.agent.kept.size_of", _breaks)
+        await chat.do(["say", "a word"], ["after", [["say", "late"]]])
+        await bridge.until_gone()
+    assert await chat.echo() == ["still there?"]

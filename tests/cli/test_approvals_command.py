@@ -46,7 +46,7 @@ def test_the_list_is_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     cells = [[line[at:].split("  ")[0].strip() for at in columns] for line in shown[1:]]
     assert cells == [
         ["make test", "/home/me/project", when],
-        ["https://docs.example/" + "x" * 38 + "…", "everywhere", when],
+        ["https://docs.example/" + "x" * 50 + "…", "everywhere", when],
         # On one line, and with nothing that the terminal would obey.
         ["a\\x1b[2J\\nb.txt", "everywhere", when],
     ]
@@ -91,8 +91,8 @@ def test_what_does_not_exist_cannot_be_taken_back_but_the_rest_is(
     shown = capsys.readouterr()
     assert shown.out == "Approval 2 is taken back.\n"
     assert shown.err.splitlines() == [
-        "dragoman: There is no approval 77. `dragoman approvals` lists them.",
-        "dragoman: There is no approval s1. `dragoman approvals` lists them.",
+        'dragoman: There is no approval "77". `dragoman approvals` lists them.',
+        'dragoman: There is no approval "s1". `dragoman approvals` lists them.',
     ]
     assert _kept(state) == ["run_command", "write_file"]
 

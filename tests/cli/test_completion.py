@@ -30,6 +30,49 @@ while IFS= read -r line; do
 done
 """
 
+# The same in zsh, whose completion works in a terminal only: all that it would offer, whatever it would then insert.
+# A `compadd` with -O, -A or -D only asks what would match.
+_ZSH = """
+zmodload zsh/zpty
+zpty shell zsh -f
+zpty -w shell 'PS1=; unsetopt beep; stty -echo
+autoload -U compinit && compinit -D -u
+source script.zsh
+dragoman() { %s "$@"; }
+compadd() {
+    local -a hits
+    if [[ " $* " != *" -"[OAD]" "* ]]; then
+        builtin compadd -A hits "$@"
+        found+=($hits)
+    fi
+    builtin compadd "$@"
+}
+_found() {
+    local -a found
+    _main_complete
+    print -r -- "<${(u)found}>"
+    compstate[insert]= compstate[list]=
+}
+zle -C found complete-word _found
+bindkey "^I" found
+print -r "read""y"'
+zpty -r -m shell said "*ready*"
+while IFS= read -r line; do
+    zpty -w -n shell "$line"$'\\t\\x15'
+    zpty -r -m shell said "*<*>*"
+    said=${said##*<}
+    print -r -- "${said%%%%>*}"
+done
+"""
+# And in fish, which can be asked. What follows a tab is what it says about a word.
+_FISH = """
+source script.fish
+function dragoman; %s $argv; end
+while read line
+    echo (complete -C "$line" | string split -f 1 \\t)
+end
+"""
+
 
 def _script(shell: str, capsys: pytest.CaptureFixture[str]) -> Path:
     assert main(["completion", shell]) == 0
@@ -64,6 +107,8 @@ def test_bash_completes_what_the_parsers_know(home: Path, capsys: pytest.Capture
         "dragoman conversations show ''": "",
         "dragoman serve --reasoning-events =": "spec openai",
         "dragoman completion ''": "bash zsh fish",
+        "dragoman help ''": " ".join(COMMANDS),
+        "dragoman help --": "",
     }
     done = subprocess.run(
         ["bash", "-c", _BASH % shlex.join([sys.executable, "-m", "dragoman"])],
@@ -75,6 +120,42 @@ def test_bash_completes_what_the_parsers_know(home: Path, capsys: pytest.Capture
     )
     assert done.stderr == ""
     assert dict(zip(expected, done.stdout.splitlines(), strict=True)) == expected
+
+
+@pytest.mark.parametrize(("shell", "program"), [("zsh", _ZSH), ("fish", _FISH)])
+def test_zsh_and_fish_complete_what_the_parsers_know(
+    shell: str, program: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    _script(shell, capsys)
+    Path("dragoman.toml").write_text('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
+    with Database.open(home / ".local/state/dragoman") as database:
+        ApprovalStore(database).add("run_command", "make", None, datetime.now(UTC))
+    expected = {
+        "dragoman ch": {"chat", "check"},
+        "dragoman h": {"help"},
+        "dragoman --log-level de": {"debug"},
+        "dragoman chat ": {"tape", "demo"},
+        "dragoman chat --prompt hello ta": {"tape"},
+        "dragoman agents re": {"remove"},
+        "dragoman agents add claude-": {"claude-node20"},
+        "dragoman approvals revoke ": {"1"},
+        "dragoman serve --reasoning-events ": {"spec", "openai"},
+        "dragoman completion ": {"bash", "zsh", "fish"},
+        "dragoman help ": set(COMMANDS),
+    }
+    done = subprocess.run(
+        [shell, "-c", program % shlex.join([sys.executable, "-m", "dragoman"])],
+        input="\n".join(expected) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=_LIMIT,
+        check=True,
+    )
+    assert done.stderr == ""
+    offered = [set(line.split()) for line in done.stdout.splitlines()]
+    assert dict(zip(expected, offered, strict=True)) == expected
 
 
 @pytest.mark.parametrize("shell", _SHELLS)
@@ -133,4 +214,4 @@ def test_a_shell_that_we_do_not_know(shell: str, hint: str, capsys: pytest.Captu
 
 
 def test_every_command_is_offered() -> None:
-    assert [each.command for each in typed()] == ["", *COMMANDS]
+    assert [each.command for each in typed()] == ["", *COMMANDS, "help"]

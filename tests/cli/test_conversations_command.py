@@ -79,14 +79,14 @@ def test_what_cannot_be_read_and_what_is_not_there_fail(capsys: pytest.CaptureFi
     assert main(["conversations", "show", "broken", "none"]) == 1
     broken, none = capsys.readouterr().err.splitlines()
     assert broken.startswith("dragoman: Conversation broken cannot be read: ")
-    assert none == "dragoman: There is no conversation none. `dragoman conversations` lists them."
+    assert none == 'dragoman: There is no conversation "none". `dragoman conversations` lists them.'
 
 
 def test_one_is_deleted(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conversations", "delete", _ID, _ID]) == 1
     assert capsys.readouterr() == (
         f"Conversation {_ID} is deleted.\n",
-        f"dragoman: There is no conversation {_ID}. `dragoman conversations` lists them.\n",
+        f'dragoman: There is no conversation "{_ID}". `dragoman conversations` lists them.\n',
     )
     with Database.open(state) as database:
         assert [each.id for each in ConversationStore(database).all()] == ["broken"]

@@ -59,6 +59,8 @@ def test_help_of_a_command_has_examples_and_fits_the_screen(
     assert shown.startswith(f"usage: dragoman {name} ")
     assert shown.partition("\n")[0].endswith(" [options]")
     assert f"examples:\n  dragoman {name}" in shown
+    # Unbroken: a command is there to be copied.
+    assert COMMANDS[name].examples in shown
     assert max(map(len, shown.splitlines())) <= 80
 
 
@@ -116,6 +118,10 @@ def test_layout_keeps_lists_and_fills_paragraphs() -> None:
         (
             "serve --port 65536",
             '--port: "65536" is no port: a whole number from 0 to 65535.\nTry: dragoman serve --help',
+        ),
+        (
+            "serve --reasoning-events opena",
+            '--reasoning-events: there is no "opena"; there are spec, openai. Did you mean "openai"?\nTry: dragoman serve --help',
         ),
         ("-x", "unknown option -x.\nTry: dragoman --help"),
         (

@@ -32,6 +32,14 @@ def test_what_does_not_fit_stands_below_by_its_name() -> None:
     assert table(_HEADINGS, _ROWS, width=10).splitlines()[:3] == ["ID", "one", "  name   The"]
 
 
+def test_below_its_row_a_cell_is_cut_much_later() -> None:
+    about = " ".join(["word"] * 30)
+    assert table(_HEADINGS, [("one", "", about)], width=200).endswith(" w…")
+    below = table(_HEADINGS, [("one", "", about)], width=40)
+    assert below.split()[-30:] == about.split()
+    assert table(_HEADINGS, [("one", "", about * 10)], width=40).endswith("…")
+
+
 def test_without_a_terminal_it_is_as_wide_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "10")
     assert not sys.stdout.isatty()
@@ -55,4 +63,6 @@ def test_the_catalogue_fits_the_terminal(columns: int, tmp_path: Path) -> None:
     assert max(map(len, lines)) <= columns
     assert lines[0].startswith("ID             NAME")
     assert any(line.startswith("claude         Claude Code") for line in lines)
-    assert "Anthropic's coding agent, through its ACP adapter." in " ".join(terminal.text.split())
+    assert "Anthropic's coding agent, in the last version that runs on Node 20." in " ".join(
+        terminal.text.split()
+    )

@@ -57,7 +57,7 @@ def test_a_tool_is_refused_with_a_reason() -> None:
 def test_a_scripted_model_reads_a_file() -> None:
     Path("README.md").write_text("# Notes\n")
     done = _run(*_DRAGOMAN, "chat", "tape", "-p", "What is in the readme?")
-    assert (done.returncode, done.stdout) == (0, "Let me look.\n\nIt begins with:\n\n> # Notes\n\n")
+    assert (done.returncode, done.stdout) == (0, "Let me look.\n\nIt says:\n\n> # Notes\n\n")
 
 
 def test_a_scripted_model_fails_on_cue_and_is_asked_again() -> None:

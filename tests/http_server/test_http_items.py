@@ -109,6 +109,14 @@ def test_r7_arguments_that_are_no_object_are_kept_as_they_were_written(
     assert message.content == (read,)
 
 
+def test_r7_a_refusal_that_is_no_answers_is_text() -> None:
+    refusal = {"type": "refusal", "refusal": "No."}
+    (said,) = _told({"role": "user", "content": [refusal]})
+    assert said == user("No.")
+    _, result = _told(_CALL, {**_RESULT, "output": [refusal]})
+    assert result.content == (ToolResultPart("c", (TextPart("No."),)),)
+
+
 def test_r7_what_nobody_said_makes_no_message() -> None:
     assert _told({"role": "user", "content": None}, {"role": "assistant", "content": ""}) == ()
 

@@ -33,8 +33,11 @@ async def test_s9_a_reason_without_a_name_is_told_in_words_to_all(features: Feat
     assert "The moon is full." in part.value
 
 
-async def test_s9_a_reason_that_cannot_be_read_is_one_still() -> None:
-    (part,) = await _shown(DataPart(STOPPED, b"{"))
+@pytest.mark.parametrize(
+    "data", [b"{", b'{"reason":"other","words":"\xff"}', b"[" * 100_000, b'{"reason":"other"}', b'"x"']
+)
+async def test_s9_a_reason_that_cannot_be_read_is_one_still(data: bytes) -> None:
+    (part,) = await _shown(DataPart(STOPPED, data))
     assert isinstance(part, TextPart)
     assert "stopped before the end" in part.value
 

@@ -138,6 +138,27 @@ def test_what_was_typed_before_a_question_does_not_answer_it(folder: Folder) -> 
     assert not (folder.path / "new.txt").exists()
 
 
+def test_what_is_typed_before_the_chat_is_up_is_the_first_prompt(folder: Folder) -> None:
+    folder.script(_ECHO)
+    chat = folder.terminal(*folder.command())
+    # Nothing reads the terminal yet, and it has its usual modes: it makes a line feed of Enter.
+    chat.enter("hello")
+    chat.wait_for("^  You said hello.")
+    chat.enter("again")
+    chat.wait_for("^  You said again.")
+    assert "❯ hello\n\n  You said hello.\n\n❯ again\n\n  You said again." in chat.text
+
+
+def test_all_that_is_typed_before_the_chat_is_up_counts(folder: Folder) -> None:
+    folder.script(_ECHO)
+    chat = folder.terminal(*folder.command())
+    chat.type("one\rtwo\rthr")
+    chat.wait_for("^❯ thr$")
+    chat.enter("ee")
+    chat.wait_for("^  You said three.")
+    assert "  You said one.\n\n❯ two\n\n  You said two.\n\n❯ three\n\n  You said three." in chat.text
+
+
 def test_what_is_typed_during_an_answer_is_the_next_prompt(folder: Folder) -> None:
     folder.script(
         {"when": {"prompt": "first"}, "do": [{"say": "Listen.\n\n"}, {"wait": 0.5}, {"say": "The end."}]},

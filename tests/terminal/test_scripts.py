@@ -108,6 +108,21 @@ def test_one_prompt_in_a_terminal_is_laid_out_and_asks(folder: Folder) -> None:
     assert terminal.text.endswith("→ allowed once\n✓ Writing new.txt\n\n  All done.")
 
 
+def test_nobody_to_ask_is_said_above_the_live_lines(folder: Folder) -> None:
+    folder.script(_REACT, {"do": [{"think": "Let me write a file."}, {"wait": 0.3}, _WRITE]})
+    no_input = (
+        "import os; os.dup2(os.open(os.devnull, os.O_RDONLY), 0); from dragoman.cli import entry; entry()"
+    )
+    terminal = folder.terminal("-c", no_input, "chat", "-p", "write it", "--state-dir", "state", columns=50)
+    assert terminal.wait_end() == 1
+    lines = terminal.text.splitlines()
+    first = next(n for n, line in enumerate(lines) if "not done" in line)
+    assert lines[first] == "dragoman: not done: Make new.txt? (write_file)."
+    said = "\n".join(lines[first:]).partition("⊘")[0]
+    assert "There is no terminal to ask at. To allow it without asking, approve it" in " ".join(said.split())
+    assert "thinking" not in terminal.text
+
+
 def test_interrupting_one_prompt(folder: Folder) -> None:
     folder.script({"do": [{"say": "It began "}, {"wait": "forever"}]})
     terminal = folder.chat("-p", "go")

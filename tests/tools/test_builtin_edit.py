@@ -69,7 +69,7 @@ class TestQuestion:
 
     async def test_no_change(self, writing: Workbench, folder: Path) -> None:
         (folder / "a.txt").write_text("one")
-        assert "stays the same" in _message(await writing.ask(path="a.txt", content="one"))
+        assert "Nothing in it would change" in _message(await writing.ask(path="a.txt", content="one"))
 
     async def test_a_byte_order_mark_is_a_change(self, writing: Workbench, folder: Path) -> None:
         (folder / "a.txt").write_bytes(b"\xef\xbb\xbfone")

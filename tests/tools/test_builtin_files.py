@@ -22,6 +22,8 @@ from dragoman.tools.registry import Registry
 from dragoman.tools.tool import Invocation
 from tool_calls import Workbench, text
 
+# Joiners, blanks, a variation selector, a combined letter, an override, an escape.
+_ODD = "\u200c\u200d\u00a0\u3000\u180b\u0301\u2028\u202e\x1b\t"
 _PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
 
@@ -206,7 +208,25 @@ class TestListing:
 
     async def test_a_name_that_is_not_utf8(self, listing: Workbench, tmp_path: Path) -> None:
         (tmp_path / os.fsdecode(b"\xff")).touch()
-        assert await listing.said() == "<U+DCFF>"
+        assert await listing.said() == "\ufffd"
+
+    async def test_a_name_of_several_lines_stands_on_one(self, listing: Workbench, tmp_path: Path) -> None:
+        (tmp_path / "a\r\nb").mkdir()
+        (tmp_path / "a\r\nb" / ".git").mkdir()
+        assert await listing.said(glob="**") == (
+            "a␍␊b/\na␍␊b/.git/\n[Not entered: a␍␊b/.git. To look inside, name one of them as the path.]"
+        )
+
+    async def test_what_is_listed_can_be_read(
+        self, reading: Workbench, listing: Workbench, tmp_path: Path
+    ) -> None:
+        """Whatever a script needs, or a hostile name has in it: what a model is told is what it can use."""
+        names = [f"a{odd}b" for odd in _ODD]
+        for name in names:
+            (tmp_path / name).write_text(ascii(name))
+        listed = (await listing.said()).split("\n")
+        assert listed == sorted(names)
+        assert [await reading.said(path=line) for line in listed] == list(map(ascii, listed))
 
     @pytest.mark.parametrize(
         ("given", "why"),

@@ -165,9 +165,14 @@ class TestSearching:
         os.mkfifo(folder / "pipe")
         assert _search(folder, "needle") == ["Nothing was found."]
 
-    def test_what_would_hide_is_made_visible(self, tmp_path: Path) -> None:
-        (tmp_path / "a\x1b").write_bytes(b"x\x1b[2J\xff\n")
-        assert _search(tmp_path, "x") == ["a␛:1: x␛[2J\ufffd"]
+    def test_lines_and_names_are_told_as_they_are(self, tmp_path: Path) -> None:
+        """They are for a model, which has to use them; a person is shown neither as it is."""
+        (tmp_path / "a\u200c\x1b\u3000").write_bytes(b"x\x1b[2J\xe2\x80\x8c\xff\r\n")
+        assert _search(tmp_path, "x") == ["a\u200c\x1b\u3000:1: x\x1b[2J\u200c\ufffd"]
+
+    def test_a_name_that_breaks_the_line_or_is_not_utf8_stands_on_one(self, tmp_path: Path) -> None:
+        (tmp_path / os.fsdecode(b"a\nb\xff")).write_text("x")
+        assert _search(tmp_path, "x") == ["a␊b\ufffd:1: x"]
 
     @pytest.mark.parametrize(
         ("given", "why"),

@@ -157,7 +157,7 @@ class _Client:
             frames, "agent", clock=running_clock(), on_awaited=lambda frame: self._do(self._act_on(frame))
         )
         self._work: set[asyncio.Task[None]] = set()
-        self._link = AgentLink("Agent", lambda _reason: None)
+        self._link = AgentLink("Agent", ("agent", "--acp"), lambda _reason: None)
         traits = traits_of(_AGENTS.get(agent, agent))
         settings = AgentSettings("agent", "Agent", ("agent",), {}, Path("/here"), traits)
         clock = running_clock()

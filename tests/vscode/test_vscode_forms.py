@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from dragoman.frontends.vscode.protocol import decode_chat_request
+from dragoman.frontends.vscode.protocol import CountTokens, ToolInput, decode_chat_request, decoded
 from dragoman.lm import (
     DataPart,
     LanguageModelError,
@@ -45,6 +45,23 @@ def test_f16_half_a_character_costs_nothing_of_the_options() -> None:
     definition = ToolDefinition("look", "Looks \ufffd", {"type": "object"})
     assert chat.options == RequestOptions((definition,), "required")
     assert chat.messages == (user("hi"),)
+
+
+def test_f16_half_a_character_costs_no_request_of_another_kind() -> None:
+    text = json.dumps({"modelId": "m", "text": "cut \ud83d"}).encode()
+    assert decoded(text, CountTokens).text == "cut \ufffd"
+    message = json.dumps(
+        {"modelId": "m", "message": {"role": "user", "content": [{"a": "cut \ud83d"}]}}
+    ).encode()
+    assert decoded(message, CountTokens).message == {"role": "user", "content": [{"a": "cut \ufffd"}]}
+    tool = json.dumps({"name": "t", "input": {"title": "cut \ud83d"}}).encode()
+    assert decoded(tool, ToolInput).input == {"title": "cut \ufffd"}
+
+
+@pytest.mark.parametrize("params", [b"{", b"[]", b'{"modelId": 1}', b"[" * 100_000, b'{"modelId":"\xff"}'])
+def test_what_has_another_form_is_said_to_have_it(params: bytes) -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        decoded(params, CountTokens)
 
 
 def test_a_part_that_nobody_knows_is_kept_out_of_the_way() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,8 +85,13 @@ async def plan(entry: Entry, version: str | None, others: Mapping[str, Entry] | 
     return Plan(entry, kind, what, version or entry.version, integrity)
 
 
-async def install(planned: Plan, agents: InstalledAgents, progress: Progress) -> Initialized:
-    """Returns what the agent said of itself when it was started. Whatever fails, what was there before is in use."""
+async def install(
+    planned: Plan, agents: InstalledAgents, env: Mapping[str, str], progress: Progress
+) -> Initialized:
+    """Returns what the agent said of itself when it was started. Whatever fails, what was there before is in use.
+
+    `env` is what the agent and scripts of its own get of our environment.
+    """
     entry = planned.entry
     with agents.alone():
         try:
@@ -96,11 +100,11 @@ async def install(planned: Plan, agents: InstalledAgents, progress: Progress) ->
             raise of_system(error, f"{agents.folder} cannot be used") from error
         try:
             progress.step(f"fetching {planned.source}")
-            installation = await _made(planned, folder, progress.bytes)
+            installation = await _made(planned, folder, env, progress.bytes)
             progress.step("verifying")
             _verify(planned, installation)
             progress.step("starting it once")
-            started = await _started(entry, installation, folder)
+            started = await _started(entry, installation, folder, env)
             progress.step("switching to it")
             agents.switch(installation, folder)
         except OSError as error:
@@ -143,10 +147,12 @@ async def _instead(
     return ""
 
 
-async def _made(planned: Plan, folder: Path, on_bytes: Callable[[int, int | None], object]) -> Installation:
+async def _made(
+    planned: Plan, folder: Path, env: Mapping[str, str], on_bytes: Callable[[int, int | None], object]
+) -> Installation:
     match planned.kind, planned.what:
         case "npx", Package() as package:
-            return await npm.install(planned.entry, package, folder)
+            return await npm.install(planned.entry, package, folder, env)
         case "uvx", Package() as package:
             return await pip.install(planned.entry, package, folder)
         case _, BinaryTarget() as target:
@@ -164,9 +170,11 @@ def _verify(planned: Plan, installation: Installation) -> None:
     )
 
 
-async def _started(entry: Entry, installation: Installation, folder: Path) -> Initialized:
+async def _started(
+    entry: Entry, installation: Installation, folder: Path, env: Mapping[str, str]
+) -> Initialized:
     """That it starts and speaks ACP is what being installed means."""
-    env = {**os.environ, **entry.facts.env, **installation.env, **entry.facts.trial_env}
+    env = {**env, **entry.facts.env, **installation.env, **entry.facts.trial_env}
     try:
         async with asyncio.timeout(_START_SECONDS):
             agent = await launch(

@@ -7,6 +7,7 @@ with, and runs no script of any: those of the agent's own package only, where th
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -66,7 +67,8 @@ async def missing(needs: Needs) -> str | None:
     return None
 
 
-async def install(entry: Entry, package: Package, folder: Path) -> Installation:
+async def install(entry: Entry, package: Package, folder: Path, env: Mapping[str, str]) -> Installation:
+    """`env` is what a script of the package gets of our environment; npm itself gets all of it."""
     npm, node = programs.npm(), programs.node(entry.facts.needs.node)
     (folder / "package.json").write_text('{"private": true}\n')
     await programs.run(
@@ -74,7 +76,7 @@ async def install(entry: Entry, package: Package, folder: Path) -> Installation:
     )
     found = _found(folder)
     if entry.facts.scripts:
-        await programs.run((npm, "rebuild", *_OPTIONS, "--", found.name), folder)
+        await programs.run((npm, "rebuild", *_OPTIONS, "--", found.name), folder, env)
     program = _program(found, folder)
     words = f"./{program.relative_to(folder)}"
     return Installation(

@@ -6,7 +6,8 @@ import re
 import sys
 import tomllib
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +22,20 @@ from dragoman.backends.agent.catalogue import traits_of, warned
 from dragoman.cli.actions import check_action
 from dragoman.cli.asking import agreed_to
 from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError, complain
-from dragoman.cli.layout import laid_out, width_of
+from dragoman.cli.layout import laid_out, say, width_of
 from dragoman.cli.run import Surroundings
 from dragoman.cli.steps import Steps
 from dragoman.cli.table import table
-from dragoman.config import BUILTIN_MODELS, AcpModel, Config, ModelConfig, load, quoted, user_config_file
+from dragoman.config import (
+    BUILTIN_MODELS,
+    AcpModel,
+    Config,
+    ModelConfig,
+    inherited,
+    load,
+    quoted,
+    user_config_file,
+)
 from dragoman.config.editing import model_table, with_model, without_model, write
 from dragoman.config.schema import is_model_id
 from dragoman.interruptible import run_interruptible
@@ -74,7 +84,7 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
             with Steps() as steps:
                 steps.step("reading the catalogue anew")
                 source = run_interruptible(lambda: refresh(agents.folder, wanted))
-            print(f"The catalogue was read from {source}.", file=sys.stderr)
+            say(f"The catalogue was read from {source}.", sys.stderr)
         known = catalogue(agents.folder)
         file = user_config_file()
         if surroundings.is_trusted and surroundings.config_file is not None:
@@ -147,21 +157,34 @@ def _add(desk: _Desk, id_: str, arguments: Namespace) -> int:
     # Before anything is fetched: whether it could be written at all.
     if is_written:
         with_model(desk.file, desk.config.source.text, model_id, table_)
-    planned = run_interruptible(lambda: plan(entry, version, desk.catalogue))
-    _announce(desk, planned, model_id if is_written else None)
-    if not agreed_to("Install it?", is_sure=arguments.yes):
-        return _nothing_done()
-    with Steps() as steps:
-        said = run_interruptible(lambda: install(planned, desk.agents, steps))
+    with _telling_interrupted(desk.agents, entry.id):
+        planned = run_interruptible(lambda: plan(entry, version, desk.catalogue))
+        _announce(desk, planned, model_id if is_written else None)
+        if not agreed_to("Install it?", is_sure=arguments.yes):
+            return _nothing_done()
+        with Steps() as steps:
+            said = run_interruptible(lambda: install(planned, desk.agents, inherited(desk.config), steps))
     found = desk.agents.find(entry.id)
-    print(f"{entry.name} {found.version if found else planned.version} is installed.")
+    say(f"{entry.name} {found.version if found else planned.version} is installed.")
     if is_written:
         _write_table(desk.file, model_id, table_)
     ways = ", ".join(method.name or method.id for method in said.auth_methods)
     if ways:
-        print(f"It may want you to log in: {one_line(ways)}.")
-    print(f"Try it: dragoman doctor {model_id}, dragoman chat {model_id}")
+        say(f"It may want you to log in: {one_line(ways)}.")
+    say(f"Try it: dragoman doctor {model_id}, dragoman chat {model_id}")
     return DONE
+
+
+@contextmanager
+def _telling_interrupted(agents: InstalledAgents, id_: str) -> Iterator[None]:
+    """To whoever breaks off what takes long, and wonders what is left of it."""
+    before = agents.find(id_)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if agents.find(id_) == before:
+            say("Nothing was installed; what was there is kept.", sys.stderr)
+        raise
 
 
 def _is_written(desk: _Desk, model_id: str, agent: str, *, replace: bool) -> bool:
@@ -213,7 +236,7 @@ def _write_table(file: Path, model_id: str, values: dict[str, str | bool]) -> No
         raise CommandError(
             f"{file} cannot be changed: {reason}. Add this to your configuration:\n{model_table(model_id, values)}"
         ) from error
-    print(f"[models.{model_id}] is in {file}.")
+    say(f"[models.{model_id}] is in {file}.")
 
 
 # Remove.
@@ -226,9 +249,9 @@ def _remove(desk: _Desk, id_: str, *, is_sure: bool) -> int:
         complain(f"{one_line(id_)} is not installed, and no model in {desk.file} uses it.")
         return FAILED
     if found:
-        print(f"  {desk.agents.folder / agent}", file=sys.stderr)
+        say(f"  {desk.agents.folder / agent}", sys.stderr)
     for model in models:
-        print(f"  [models.{model}] in {desk.file}", file=sys.stderr)
+        say(f"  [models.{model}] in {desk.file}", sys.stderr)
     if not agreed_to("Remove this?", is_sure=is_sure):
         return _nothing_done()
     text = desk.config.source.text
@@ -242,7 +265,7 @@ def _remove(desk: _Desk, id_: str, *, is_sure: bool) -> int:
     if found:
         with desk.agents.alone():
             desk.agents.remove(agent)
-    print(f"{one_line(id_)} is removed.")
+    say(f"{one_line(id_)} is removed.")
     return DONE
 
 
@@ -265,5 +288,5 @@ def _uses(model: ModelConfig, agent: str) -> bool:
 
 
 def _nothing_done() -> int:
-    print("Nothing was done.", file=sys.stderr)
+    say("Nothing was done.", sys.stderr)
     return FAILED

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from dragoman.cli.actions import check_action
 from dragoman.cli.errors import DONE, FAILED, CommandError, complain
+from dragoman.cli.layout import say
 from dragoman.cli.run import Surroundings
 from dragoman.cli.table import table
 from dragoman.lm.json import JsonObject, encode_text
@@ -45,7 +46,7 @@ def _list(approvals: Approvals, *, as_json: bool) -> int:
     elif granted:
         print(table(_HEADINGS, map(_row, granted)))
     else:
-        print("Nothing is approved beyond the session it was approved in.")
+        say("Nothing is approved beyond the session it was approved in.")
     return DONE
 
 
@@ -64,9 +65,9 @@ def _revoke(approvals: Approvals, ids: Iterable[str]) -> int:
     status = DONE
     for id_ in ids:
         if approvals.revoke(id_):
-            print(f"Approval {id_} is taken back.")
+            say(f"Approval {id_} is taken back.")
         else:
-            complain(f"There is no approval {one_line(id_)}. `dragoman approvals` lists them.")
+            complain(f'There is no approval "{one_line(id_)}". `dragoman approvals` lists them.')
             status = FAILED
     return status
 
@@ -74,7 +75,7 @@ def _revoke(approvals: Approvals, ids: Iterable[str]) -> int:
 def _reset(approvals: Approvals) -> int:
     count = len(approvals.list())
     approvals.reset()
-    print(f"All approvals are taken back: {count} that were kept, and those of running sessions.")
+    say(f"All approvals are taken back: {count} that were kept, and those of running sessions.")
     return DONE
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from dragoman.cli.errors import UsageError
+from dragoman.cli.layout import say
 
 __all__ = ["agreed", "agreed_to", "can_ask", "greet_person"]
 
@@ -12,10 +13,10 @@ __all__ = ["agreed", "agreed_to", "can_ask", "greet_person"]
 def greet_person(program: str) -> None:
     """To somebody who has started by hand what only a program talks to, and would wait for ever."""
     if can_ask():
-        print(
+        say(
             f"This is for {program}, which talks JSON-RPC to it.\n"
             "Ctrl-D ends it. To talk to a model yourself: dragoman chat",
-            file=sys.stderr,
+            sys.stderr,
         )
 
 
@@ -26,7 +27,7 @@ def can_ask() -> bool:
 
 def agreed(question: str) -> bool:
     """Only a yes is a yes; whoever just presses Enter has not agreed."""
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    say(f"{question} [y/N]", sys.stderr, end=" ")
     answer = ""
     try:
         answer = sys.stdin.readline()

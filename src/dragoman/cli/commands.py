@@ -399,8 +399,8 @@ Print a script that lets your shell complete commands, options, files, the
 names of models and agents, and the ids of approvals and conversations. It is
 made from the commands that this version has.""",
             """\
-  dragoman completion bash > ~/.local/share/bash-completion/completions/dragoman
-      bash, in every shell from now on; the folder has to be there
+  dragoman completion bash >> ~/.bash_completion
+      bash, in every shell from now on, where bash-completion is installed
   source <(dragoman completion bash)
       bash, in this shell only
   dragoman completion zsh > "${fpath[1]}/_dragoman"

@@ -10,6 +10,7 @@ from dragoman.backends.agent.owner import is_free
 from dragoman.backends.agent.saving import SavedError, load_conversation
 from dragoman.cli.actions import check_action
 from dragoman.cli.errors import DONE, FAILED, CommandError, complain
+from dragoman.cli.layout import say
 from dragoman.cli.run import Surroundings
 from dragoman.cli.table import cell, table
 from dragoman.lm.json import JsonObject, encode_text
@@ -47,7 +48,10 @@ def _list(store: ConversationStore, *, as_json: bool) -> int:
     elif kept:
         print(table(_HEADINGS, map(_row, kept)))
     else:
-        print("No conversation is kept. Those with agents are, when an editor or `dragoman serve` has them.")
+        say(
+            "No conversation is kept."
+            " Conversations with agents are kept when they come from an editor or through `dragoman serve`."
+        )
     return DONE
 
 
@@ -116,7 +120,7 @@ def _delete(store: ConversationStore, ids: Iterable[str]) -> int:
             complain(f"Conversation {id_} is under way in process {pid}. Try again when it has ended.")
             status = FAILED
         elif store.delete(id_):
-            print(f"Conversation {id_} is deleted.")
+            say(f"Conversation {id_} is deleted.")
         else:
             complain(_unknown(id_))
             status = FAILED
@@ -124,4 +128,4 @@ def _delete(store: ConversationStore, ids: Iterable[str]) -> int:
 
 
 def _unknown(id_: str) -> str:
-    return f"There is no conversation {one_line(id_)}. `dragoman conversations` lists them."
+    return f'There is no conversation "{one_line(id_)}". `dragoman conversations` lists them.'

@@ -26,4 +26,6 @@ class UsageError(CommandError):
 
 def complain(text: str) -> None:
     """Say what did not work, and leave it to the caller to go on."""
-    print(f"dragoman: {text}", file=sys.stderr)
+    from dragoman.cli.layout import say  # noqa: PLC0415 - an interrupt meanwhile has to be caught
+
+    say(f"dragoman: {text}", sys.stderr)

@@ -10,7 +10,7 @@ from argparse import Action, HelpFormatter
 from collections.abc import Iterable
 from typing import TextIO
 
-__all__ = ["Layout", "filled", "laid_out", "width_of"]
+__all__ = ["Layout", "filled", "laid_out", "say", "width_of"]
 
 # What help has always been written for.
 _WIDEST = 80
@@ -85,6 +85,20 @@ def filled(text: str, width: int, below: str = "", first: str = "") -> list[str]
         break_on_hyphens=False,
         break_long_words=False,
     )
+
+
+def say(text: str, output: TextIO | None = None, *, end: str = "\n") -> None:
+    """Print sentences, to standard output if nothing else is named: its lines stay lines, and break between words."""
+    output = output or sys.stdout
+    width = width_of(output)
+    print("\n".join(_fitted(line, width) for line in text.split("\n")), end=end, file=output, flush=True)
+
+
+def _fitted(line: str, width: int) -> str:
+    if len(line) <= width:
+        return line
+    indent = line[: len(line) - len(line.lstrip())]
+    return "\n".join(filled(line.lstrip(), width, indent, indent))
 
 
 def width_of(output: TextIO) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from argparse import REMAINDER, SUPPRESS, ArgumentParser, Namespace
+from argparse import REMAINDER, SUPPRESS, Action, ArgumentError, ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -96,6 +96,14 @@ class _Parser(ArgumentParser):
                 self.error(f"unknown option {word}.{_meant(word.partition('=')[0], options)}")
             self.error(f'"{word}" is one argument too many.')
         return parsed
+
+    def _check_value(self, action: Action, value: str) -> None:
+        choices = tuple(action.choices or ())
+        if choices and value not in choices:
+            there_are = ", ".join(choices)
+            raise ArgumentError(
+                action, f'there is no "{value}"; there are {there_are}.{_meant(value, choices)}'
+            )
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message.removeprefix('argument ')}\nTry: {self.prog} --help")

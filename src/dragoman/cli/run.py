@@ -20,6 +20,7 @@ from dragoman.agents.known import KnownAgents
 from dragoman.cli.asking import agreed, can_ask
 from dragoman.cli.commands import Command
 from dragoman.cli.errors import FAILED, WRONG_USAGE, CommandError, UsageError, complain
+from dragoman.cli.layout import say
 from dragoman.config import (
     Agreed,
     Config,
@@ -62,7 +63,7 @@ class Surroundings:
             return agents.applied(config)
         config, notices = narrowed(config)
         for notice in notices:
-            print(self.redaction.redacted(notice), file=sys.stderr)
+            say(self.redaction.redacted(notice), sys.stderr)
         told = {} if config.source in Agreed(self.state_dir) else config.announcements
         told = {id_: self.redaction.redacted(text) for id_, text in told.items()}
         return agents.applied(msgspec.structs.replace(config, announcements=told))
@@ -74,7 +75,7 @@ class Surroundings:
         """
         told = [config.announcements[model] for model in models if model in config.announcements]
         for line in told:
-            print(line, file=sys.stderr)
+            say(line, sys.stderr)
         if not told or not can_ask():
             return config
         if not agreed(f"{config.source.path} came with this folder. Is this yours to start?"):
@@ -118,7 +119,7 @@ def run(command: Command, arguments: Namespace) -> int:
             return _tell(str(error), error.exit_code)
         except ConfigError as error:
             # Each of its lines begins with a file and a line already.
-            print(redaction.redacted(str(error)), file=sys.stderr)
+            say(redaction.redacted(str(error)), sys.stderr)
             return WRONG_USAGE
         except ModelNotUsable as error:
             return _tell(error.sentence, WRONG_USAGE)

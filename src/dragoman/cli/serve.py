@@ -12,6 +12,7 @@ from socket import socket
 import msgspec
 
 from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
+from dragoman.cli.layout import say
 from dragoman.cli.run import Surroundings
 from dragoman.config import Config, Serve, api_keys, unopened
 from dragoman.frontends.http.gate import Gate
@@ -32,7 +33,7 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
     if not surroundings.is_trusted:
         config, notices = unopened(config)
         for notice in notices:
-            print(surroundings.redaction.redacted(notice), file=sys.stderr)
+            say(surroundings.redaction.redacted(notice), sys.stderr)
     settings = _settings(config.serve, arguments)
     keys = api_keys(config)
     if not keys and not is_loopback(settings.host):
@@ -51,11 +52,7 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
             listening = _bound(settings)
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
             # On standard error: whoever starts it from a program reads the port here when it was 0.
-            print(
-                f"dragoman: serving at http://{host}:{listening.getsockname()[1]}/v1",
-                file=sys.stderr,
-                flush=True,
-            )
+            say(f"dragoman: serving at http://{host}:{listening.getsockname()[1]}/v1", sys.stderr)
             return await serve(service, gate, listening, lambda: _tell_drain(settings))
         finally:
             await models.close()
@@ -76,11 +73,10 @@ def _settings(serve: Serve, arguments: Namespace) -> Serve:
 
 
 def _tell_drain(settings: Serve) -> None:
-    print(
+    say(
         "dragoman: ending as soon as what is under way is done, after "
         f"{settings.drain_seconds:g} seconds at most. Ctrl-C again ends at once.",
-        file=sys.stderr,
-        flush=True,
+        sys.stderr,
     )
 
 

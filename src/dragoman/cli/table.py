@@ -15,28 +15,31 @@ from dragoman.logs import one_line
 __all__ = ["cell", "table"]
 
 # A cell may hold a whole command; this much of it is recognised, and a line stays a line.
-_LONGEST_CELL = 60
+_LONGEST_CELL = 72
+# Below its row it may have some lines.
+_LONGEST_BELOW = 240
 _GAP = "  "
 
 
 def table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, width: int | None = None) -> str:
     """Within `width`; without it, within what standard output has."""
     width = width or width_of(sys.stdout)
-    lines = [tuple(map(cell, row)) for row in rows]
+    whole = list(rows)
+    lines = [tuple(map(cell, row)) for row in whole]
     widths = [max(map(len, column)) for column in zip(headings, *lines, strict=True)]
     ends = accumulate(size + len(_GAP) for size in widths)
     # The first is what a row is called by.
     beside = max(1, sum(end - len(_GAP) <= width for end in ends))
     shown = [_row(headings[:beside], widths)]
-    for line in lines:
+    for line, row in zip(lines, whole, strict=True):
         shown.append(_row(line[:beside], widths))
-        shown += _below(headings[beside:], line[beside:], width)
+        shown += _below(headings[beside:], row[beside:], width)
     return "\n".join(shown)
 
 
-def cell(text: str) -> str:
+def cell(text: str, longest: int = _LONGEST_CELL) -> str:
     line = one_line(text)
-    return line if len(line) <= _LONGEST_CELL else line[: _LONGEST_CELL - 1] + "…"
+    return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def _row(cells: tuple[str, ...], widths: list[int]) -> str:
@@ -48,4 +51,4 @@ def _below(headings: tuple[str, ...], cells: tuple[str, ...], width: int) -> Ite
     for heading, text in zip(headings, cells, strict=True):
         if text:
             name = f"{_GAP}{heading.lower():<{widest}}{_GAP}"
-            yield from filled(text, width, " " * len(name), name)
+            yield from filled(cell(text, _LONGEST_BELOW), width, " " * len(name), name)

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from dragoman.lm.json import encode
+from dragoman.lm.json import decode, encode
 from dragoman.lm.parts import STOPPED, DataPart
 
 __all__ = ["StopReason", "Stopped"]
@@ -31,6 +31,6 @@ class Stopped(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, part: DataPart) -> Stopped:
         try:
-            return msgspec.json.decode(part.data, type=cls)
+            return msgspec.convert(decode(part.data), cls)
         except msgspec.MsgspecError:
             return cls("other", "The model stopped before the end of its answer.")

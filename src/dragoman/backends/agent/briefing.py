@@ -1,8 +1,9 @@
 """What an agent is told beside the words that are new, and how much of it its session has been told before.
 
 An agent that is new to a conversation is told everything: what was said, as a transcript, and what the consumer's program
-says, as context. After that its session remembers, and it is told what is new. What a session was told counts only once
-the agent has shown that it heard it: until then it may be taken back.
+says, as context. After that its session remembers, and it is told what is new. What a session was told may be taken back. The
+conversation only until the agent has shown that it heard of it: then its session knows it, whatever becomes of the agent.
+What the program says also after that: it is short, and told once more it stands in the place of everything before.
 """
 
 from __future__ import annotations
@@ -40,6 +41,11 @@ class Briefing:
         return self._is_new
 
     @property
+    def was_new(self) -> bool:
+        """Whether it knew nothing before the last prompt."""
+        return self._was_new
+
+    @property
     def words(self) -> tuple[Message, ...]:
         """The user's last words."""
         return self._words
@@ -55,6 +61,7 @@ class Briefing:
 
     def prompt(self, prompt: Sequence[Message], *, images: bool) -> Composed:
         """All that is to be told with these words; from now on it has been."""
+        self._was_new, self._told_before = self._is_new, self._told
         composed = compose(
             # An agent that has heard nothing yet gets everything before the last words as the transcript.
             self._words if self._is_new else prompt,
@@ -63,16 +70,19 @@ class Briefing:
             images=images,
             budget=self._budget,
         )
-        self._was_new, self._is_new = self._is_new, False
-        self._told_before, self._told = self._told, self._context or self._told
+        self._is_new, self._told = False, self._context or self._told
         return composed
 
     def steer(self, words: Sequence[Message], *, images: bool) -> Composed:
         """Words for a turn that runs: whatever else there is to tell waits for the next."""
         return compose(words, context="", history=(), images=images, budget=self._budget)
 
-    def take_back(self) -> None:
-        """What the last prompt told is told again. The session may have kept it all the same."""
-        self._is_new = self._was_new
+    def take_back(self, *, heard: bool) -> None:
+        """What the last prompt told is told again. The session may have kept it all the same.
+
+        `heard`: the agent has shown a sign of it, so that it is not told the conversation like one that joins it.
+        """
+        if not heard:
+            self._is_new = self._was_new
         if self._told != self._told_before:
             self._told = self._told_before = None

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -86,6 +87,7 @@ __all__ = ["Conversation", "Save", "Surroundings"]
 _log = logging.getLogger(__name__)
 
 _INTERRUPTED = "Error: The call was interrupted: nobody gave a result for it."
+_TRY_AGAIN = "Try again; if it fails again, please report it with what the log says."
 _TIMED_OUT = "Error: Nobody decided about this call in time."
 # How long a prompt is held for an agent that is to list changed tools. Most do so at once, some never before a prompt.
 _LISTS_AGAIN_SECONDS = 1.0
@@ -149,7 +151,8 @@ class Conversation:
         )
         self._briefing = Briefing(around.settings.replay_tokens, is_known=session is not None)
         self._calls = calls
-        self._is_kept_as_held = False
+        # The session, and whether something was under way, as last kept on disk.
+        self._saved_as: tuple[str | None, bool] = (session, False)
         # Of the latest request.
         self._tools: tuple[ToolDefinition, ...] = ()
         self._permission_tools: frozenset[str] = frozenset()
@@ -270,11 +273,14 @@ class Conversation:
                 self._state, commands = machine.handle(self._state, self._events.popleft())
                 for command in commands:
                     self._carry_out(command)
+            if self._state is not before and self._saved_as != (self._known_session, self.is_held):
+                # It came to rest with nobody listening; or something was said or asked that only we can tell; or the
+                # agent has shown that its session knows the conversation.
+                self._save()
+        except Exception as fault:
+            self._fail(fault)
         finally:
             self._busy = False
-        if self._state is not before and self._is_kept_as_held != self.is_held:
-            # It came to rest with nobody listening; or something was said or asked that only we can tell.
-            self._save()
 
     def _carry_out(self, command: Command) -> None:
         match command:
@@ -298,8 +304,8 @@ class Conversation:
                 self._put(self._record.settled((pending.call_id,)))
             case SendPrompt(prompt=prompt):
                 self._send_prompt(prompt)
-            case TakeBack():
-                self._briefing.take_back()
+            case TakeBack(heard=heard):
+                self._briefing.take_back(heard=heard)
             case Steer(steering=steering):
                 self._steer(steering)
             case SendCancel():
@@ -319,6 +325,42 @@ class Conversation:
                 self._timers.set(timer)
             case ClearTimer(timer=timer):
                 self._timers.clear(timer)
+
+    def _fail(self, fault: Exception) -> None:
+        """A fault of our own. Whoever waits is told, and the agent let go: the next request starts another one."""
+        _log.error("conversation %s failed", self.id, exc_info=fault)
+        self._busy = True
+        cause = (
+            f"Dragoman failed in this conversation, by a fault of its own: {type(fault).__name__}: {fault}."
+        )
+        error = LanguageModelError("internal", cause, hint=_TRY_AGAIN)
+        replies = [*([self._reply] if self._reply is not None else []), *self._replies.values()]
+        self._replies.clear()
+        self._state, commands = machine.give_up(self._state)
+        for command in commands:
+            with self._whatever_comes():
+                self._carry_out(command)
+        for reply in replies:
+            self._reply = reply
+            with self._whatever_comes():
+                self._end_reply(reply.number, "failed", error)
+            self._reply, self._last_reply = None, reply
+            if reply.end is None:
+                reply.finish("failed", error)
+                self._put(self._record.ended("failed", self._around.clock.now()))
+        with self._whatever_comes():
+            self._save()
+        # What it has led to is of an agent that has been given up.
+        self._events.clear()
+        self._busy = False
+
+    @contextmanager
+    def _whatever_comes(self) -> Iterator[None]:
+        """One step after a fault: those that follow it are made even if it fails as well."""
+        try:
+            yield
+        except Exception:
+            _log.exception("conversation %s failed once more", self.id)
 
     def _say(self, part: Part) -> None:
         if self._reply is None:
@@ -347,13 +389,15 @@ class Conversation:
         reply.finish(end, error)
 
     def _save(self, *, is_beginning: bool = False) -> None:
-        self._is_kept_as_held = is_beginning or self.is_held
-        self._around.save(self._record, self._known_session, self._calls, held=self._is_kept_as_held)
+        session, held = self._known_session, is_beginning or self.is_held
+        self._saved_as = (session, held)
+        self._around.save(self._record, session, self._calls, held=held)
 
     @property
     def _known_session(self) -> str | None:
         """The agent's session, if it can be taken up: one that knows nothing would pass for one that knows everything."""
-        return None if self._briefing.is_new else self._session_id
+        is_new = self._briefing.was_new if self._state.silent else self._briefing.is_new
+        return None if is_new else self._session_id
 
     def _put(self, record: Record) -> None:
         self._record = record
@@ -399,7 +443,10 @@ class Conversation:
         """An agent that has been told of other tools looks at them first, and at them only with the next prompt."""
         await session.endpoint.wait_listed(_LISTS_AGAIN_SECONDS)
         if self._held is send:
-            send()
+            try:
+                send()
+            except Exception as fault:
+                self._fail(fault)
 
     def _answer(self, pending: Pending, answer: CallAnswer) -> None:
         self._put(self._record.settled((pending.call_id,)))
@@ -444,10 +491,14 @@ class Conversation:
             return
         ear.is_up = True
         self._session, self._session_id = session, session.id
-        if session.is_new:
-            self._briefing.begin()
-        self._save()
-        session.endpoint.set_tools(self._tools)
+        try:
+            if session.is_new:
+                self._briefing.begin()
+            self._save()
+            session.endpoint.set_tools(self._tools)
+        except Exception as fault:
+            self._fail(fault)
+            return
         self.tasks.wait(self._let_finish(session))
         self.dispatch(AgentStarted(session.steers))
 
@@ -475,12 +526,15 @@ class Conversation:
             _log.warning("%s", error.sentence)
             if epoch == self._epoch:
                 self.dispatch(AgentExited(error))
+        except Exception as fault:
+            if epoch == self._epoch:
+                self._fail(fault)
         finally:
             await session.close()
 
     def _stop(self) -> None:
         self._epoch += 1
-        if self._starting is not None:
+        if self._starting is not None and self._starting is not asyncio.current_task():
             self._starting.cancel()
         session, self._session, self._held = self._session, None, None
         self._asking.close()

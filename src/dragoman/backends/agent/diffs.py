@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 from dragoman.backends.agent.acp.messages import Diff
+from dragoman.lm.gfm import fence
 from dragoman.visible import visible_exactly
 
-__all__ = ["unified"]
+__all__ = ["proposed", "unified"]
 
 # Lines that stay the same, for orientation.
 _CONTEXT = 3
@@ -20,6 +21,13 @@ _CONTEXT = 3
 _MATCHED_LINES = 2_000
 # Minified files have lines of megabytes.
 _LINE_CHARACTERS = 400
+
+
+def proposed(diff: Diff, limit: int) -> str:
+    """As Markdown, for a question. Where there are no lines to show, that is what is shown."""
+    if lines := unified(diff, limit):
+        return fence(lines, "diff")
+    return "It would be empty." if diff.old_text is None else "Nothing in it would change."
 
 
 def unified(diff: Diff, limit: int) -> str:

@@ -49,13 +49,17 @@ told. One that has just been started has no such excuse: it would crash again.
 
 A prompt tells more than the user's words: the transcript, and what the program says. An agent that goes in the middle of
 a turn may not have kept it, and may take its session up again without it; one that answers with nothing but an error may
-not have taken it in. What that prompt told is then *taken back*, and told again with the next: twice does no harm.
+not have taken it in. What that prompt told is then *taken back*, and told again with the next. Not the transcript, if the
+agent has shown a sign of the turn: its session knows the conversation, and would be told it like one that joins it.
 
 Somebody always waits with a limit. The `gather` timers run while siblings are waited for, `grace` while a turn is
 cancelled, `human` while the consumer has calls or the agent works on with nobody listening, `idle` while nothing happens.
 
 Every phase × event is in `TABLE`, with the phases it may lead to. What is not there is illegal: it raises, and changes
 nothing. `docs/machine.md` is drawn from the table.
+
+Whoever carries the commands out may fail at one of them, and then it is not known what was done of the rest. `give_up` is
+the step for that, from any phase: as if the agent were lost.
 """
 
 from __future__ import annotations
@@ -113,7 +117,7 @@ from dragoman.backends.agent.vocabulary import (
 from dragoman.lm import LanguageModelError, TextPart
 from dragoman.lm.gfm import error_text, notice
 
-__all__ = ["PHASES", "TABLE", "IllegalEvent", "Phase", "Row", "State", "Step", "handle"]
+__all__ = ["PHASES", "TABLE", "IllegalEvent", "Phase", "Row", "State", "Step", "give_up", "handle"]
 
 Phase: TypeAlias = Literal["Parked", "Starting", "Idle", "Streaming", "Awaiting", "Cancelling", "Dead"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
@@ -196,6 +200,16 @@ def handle(state: State, event: Event) -> Step:
     return do.state, tuple(do.commands)
 
 
+def give_up(state: State) -> Step:
+    """The step after a command that was not carried out. Replies are ended beside it: which are open, nobody knows here."""
+    do = _Doing(state)
+    do.lose_agent()
+    do.then(
+        StopAgent(), Discard(), ClearTimer("grace"), ClearTimer("idle"), reply=None, unheard=(), kept=False
+    )
+    return do.state, tuple(do.commands)
+
+
 class _Doing:
     """A step under way: the state it has come to, and the commands so far."""
 
@@ -256,7 +270,23 @@ class _Doing:
     def lose_turn(self) -> None:
         """The agent is gone, and with it, it may be, all that it has not kept."""
         if self.state.turn != "none":
-            self.then(TakeBack(), turn="none", silent=False)
+            self.then(TakeBack(heard=not self.state.silent), turn="none", silent=False)
+
+    def lose_agent(self) -> None:
+        """What it waited for is gone with it; what the consumer has of it is orphaned."""
+        self.stop_gathering()
+        self.stop_steering()
+        self.lose_turn()
+        orphaned = tuple(call for call in self.state.pending if call.handed_over)
+        self.then(
+            ClearTimer("human"),
+            agent="dead",
+            pending=(),
+            orphaned=self.state.orphaned + orphaned,
+            announced=frozenset(),
+            queue=self.state.unproved + self.state.queue,
+            unproved=(),
+        )
 
     def deliver(self, answers: Mapping[str, CallAnswer]) -> None:
         """Every call that the consumer has gets its answer; one that came back without is interrupted."""
@@ -409,19 +439,7 @@ def _started(do: _Doing, event: AgentStarted) -> None:
 
 def _exited(do: _Doing, event: AgentExited) -> None:
     """The reply fails. What the agent waited for is gone with it; what the consumer has of it is orphaned."""
-    do.stop_gathering()
-    do.stop_steering()
-    do.lose_turn()
-    orphaned = tuple(call for call in do.state.pending if call.handed_over)
-    do.then(
-        ClearTimer("human"),
-        agent="dead",
-        pending=(),
-        orphaned=do.state.orphaned + orphaned,
-        announced=frozenset(),
-        queue=do.state.unproved + do.state.queue,
-        unproved=(),
-    )
+    do.lose_agent()
     do.end_reply("failed", event.error)
 
 

@@ -20,7 +20,7 @@ from pathlib import PurePath
 from typing import Literal, TypeAlias
 
 from dragoman.backends.agent.acp.messages import Diff, PermissionRequest, ToolActivity
-from dragoman.backends.agent.diffs import unified
+from dragoman.backends.agent.diffs import proposed
 from dragoman.lm import JsonObject, ToolCallPart
 from dragoman.lm.gfm import code, escape, fence
 from dragoman.lm.json import canonical, pretty
@@ -251,7 +251,7 @@ def describe(action: Action) -> str:
     if action.command is not None:
         pieces.append(fence(_shown(action.command, _DETAIL_CHARACTERS), "sh"))
     for diff in action.diffs[:_LISTED]:
-        pieces += [code(visible_exactly(diff.path)), fence(unified(diff, _DIFF_LINES), "diff")]
+        pieces += [code(visible_exactly(diff.path)), proposed(diff, _DIFF_LINES)]
     changed = {diff.path for diff in action.diffs[:_LISTED]}
     places = [place for place in (*action.paths, *action.urls) if place not in changed]
     pieces += [f"- {code(visible_exactly(place))}" for place in places[:_LISTED]]

@@ -50,6 +50,8 @@ class _Reply(msgspec.Struct, frozen=True, array_like=True):
     starts: int
     ends: int
     status: ReplyStatus
+    # A digest of what it answers stood here; its place is kept, so that what older versions kept is read.
+    digest: str
     call_ids: tuple[str, ...]
 
 
@@ -92,6 +94,7 @@ def save_conversation(record: Record, session: str | None, calls: int) -> bytes:
                     reply.starts,
                     reply.ends,
                     "cut" if reply.status == "streaming" else reply.status,
+                    "",
                     reply.call_ids,
                 )
                 for reply in record.replies
@@ -143,8 +146,8 @@ def _written(item: Item) -> _Item:
             return _Said(text, data)
         case Answer(text=text, calls=calls):
             return _Answer(text, calls)
-        case Result(call_id=call_id):
-            return _Result(call_id)
+        case _:
+            return _Result(item.call_id)
 
 
 def _read(item: _Item) -> Item:
@@ -153,5 +156,5 @@ def _read(item: _Item) -> Item:
             return Said(text, data)
         case _Answer(text=text, calls=calls):
             return Answer(text, calls)
-        case _Result(call_id=call_id):
-            return Result(call_id)
+        case _:
+            return Result(item.call_id)

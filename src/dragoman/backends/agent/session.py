@@ -156,9 +156,7 @@ async def started(agent: RunningAgent, step: Awaitable[_T], settings: AgentSetti
         raise LanguageModelError(
             "timeout",
             f"{settings.name} did not start within {settings.timing.start:g} seconds.",
-            hint=" ".join(
-                filter(None, ("Try again; or start it by hand and see what it says.", agent.last_words))
-            ),
+            hint=" ".join(filter(None, (agent.last_words, agent.link.next_step))),
         ) from passed
 
 

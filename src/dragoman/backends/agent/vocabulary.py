@@ -235,7 +235,12 @@ class SendPrompt(_Value, frozen=True):
 
 
 class TakeBack(_Value, frozen=True):
-    """The agent may not have kept what the last prompt told it beside the words: it is told again with the next."""
+    """The agent may not have kept what the last prompt told it beside the words: it is told again with the next.
+
+    `heard`: it has shown a sign of that turn, so its session knows the conversation.
+    """
+
+    heard: bool = False
 
 
 class Steer(_Value, frozen=True):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from dragoman.cli.commands import COMMANDS
 from dragoman.cli.parser import parsers
 from dragoman.logs import LEVELS
 
@@ -72,6 +73,14 @@ def typed() -> Iterator[Typed]:
             tuple(_option(name, action) for action in actions if action.option_strings),
             tuple(_argument(name, action) for action in actions if not action.option_strings),
         )
+
+    # The one word that is no command, and has no parser.
+    yield Typed(
+        "help",
+        "all commands, or more about one",
+        (),
+        (Argument("COMMAND", Choices(tuple(COMMANDS)), repeats=False),),
+    )
 
 
 def _option(command: str, action: Action) -> Option:

@@ -13,9 +13,10 @@ _SCRIPT = """\
 #compdef dragoman
 # Completion of dragoman for zsh. Made by: dragoman completion zsh
 _dragoman_names() {{
+    # What to ask for comes last; before it, what _arguments wants compadd to be told.
     local -a names
-    names=(${{(f)"$(${{dragoman:-dragoman}} completion $1 2>/dev/null)"}})
-    compadd -a names
+    names=(${{(f)"$(${{dragoman:-dragoman}} completion $@[-1] 2>/dev/null)"}})
+    compadd "${{@[1,-2]}}" -a names
 }}
 _dragoman() {{
     local context state state_descr line ret=1 dragoman=$words[1]

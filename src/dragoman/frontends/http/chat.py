@@ -115,8 +115,11 @@ def _messages(given: list[JsonObject], ignored: list[str]) -> Iterator[Message]:
     called: set[str] = set()
     for index, message in enumerate(given):
         where = f"messages[{index}]"
-        content: tuple[Part, ...] = tuple(content_of(message.get("content"), f"{where}.content", ignored))
-        match message.get("role"):
+        role = message.get("role")
+        content: tuple[Part, ...] = tuple(
+            content_of(message.get("content"), f"{where}.content", ignored, of_answer=role == "assistant")
+        )
+        match role:
             case "system" | "developer":
                 yield Message("system", content)
             case "user":

@@ -123,15 +123,18 @@ class _Telling:
             raise bad_request(
                 "The role of a message is user, assistant, system or developer.", param=f"{where}.role"
             )
-        content = tuple(content_of(item.get("content"), f"{where}.content", self._told.ignored))
-        if role != "assistant":
+        is_answer = role == "assistant"
+        content = tuple(
+            content_of(item.get("content"), f"{where}.content", self._told.ignored, of_answer=is_answer)
+        )
+        if not is_answer:
             self._flush()
-        named = _NAMED.fullmatch(str(item.get("id"))) if role == "assistant" else None
+        named = _NAMED.fullmatch(str(item.get("id"))) if is_answer else None
         if named:
             self._add(role, DataPart(STATEFUL_MARKER, f"{self._model}\\{named[1]}".encode()))
         for part in content:
             self._add(role, part)
-        if role != "assistant":
+        if not is_answer:
             self._flush()
 
     def _call(self, call_id: str, name: str, arguments: object, where: str) -> None:
@@ -173,7 +176,9 @@ class _Telling:
         self._role, self._parts = None, []
 
 
-def content_of(content: object, where: str, ignored: list[str]) -> Iterator[ContentPart]:
+def content_of(
+    content: object, where: str, ignored: list[str], *, of_answer: bool = False
+) -> Iterator[ContentPart]:
     """What a message or a result consists of: a text, or parts of the kinds that the two dialects have."""
     if content is None:
         return
@@ -189,7 +194,7 @@ def content_of(content: object, where: str, ignored: list[str]) -> Iterator[Cont
             case {"type": "input_text" | "output_text" | "text" | "summary_text", "text": str(text)}:
                 yield TextPart(text)
             case {"type": "refusal", "refusal": str(text)}:
-                yield refused(text)
+                yield refused(text) if of_answer else TextPart(text)
             case {"type": "input_image" | "image_url", "image_url": str(url)}:
                 yield _file(url, None, place, ignored)
             case {"type": "image_url", "image_url": {"url": str(url)}}:

@@ -194,7 +194,7 @@ class Commands:
                 )
             case ["revoke", id_]:
                 if not approvals.revoke(id_):
-                    raise _Misuse(f"There is no approval {id_!r}. /approvals lists them.")
+                    raise _Misuse(f'There is no approval "{visible_line(id_)}". /approvals lists them.')
                 return note("○", f"Approval {visible_line(id_)} is taken back.")
             case ["reset"]:
                 approvals.reset()

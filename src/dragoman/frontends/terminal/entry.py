@@ -128,7 +128,7 @@ async def _once(session: Session, prompt: str, clock: Clock) -> int:
     transcript = _transcript(session, screen, clock, alone=True)
     interrupts = Interrupts(clock)
     turns = Turns(session, interrupts)
-    confirmer: Confirmer = Nobody(sys.stderr)
+    confirmer: Confirmer = Nobody()
     if sys.stdin.isatty() and file.isatty():
         line = PromptLine(screen, interrupts, output=create_output(stdout=file))
         confirmer = _asker(screen, transcript, clock, line, turns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Protocol, TextIO
+from typing import Protocol
 
 from dragoman.lm import CancellationToken
 from dragoman.loop.events import EndReason, Event, ToolFinished
@@ -79,16 +79,14 @@ def _asked(question: Question) -> str:
 class Nobody:
     """Stands where no person can be asked, and says so: whoever reads the errors later learns how to change that."""
 
-    def __init__(self, problems: TextIO | None = None) -> None:
-        self._problems = problems or sys.stderr
-
     async def confirm(self, question: Question, token: CancellationToken) -> Decision:
         del token
         print(
             f"dragoman: not done: {visible_line(_asked(question))}. There is no terminal to "
             "ask at. To allow it without asking, approve it for the workspace in a chat first, or set "
             "auto_approve = true under [tools] in a configuration that --config names.",
-            file=self._problems,
+            # As it is by now: a screen with live lines has put itself in its place.
+            file=sys.stderr,
             flush=True,
         )
         raise NobodyToAsk("There is no terminal to ask at, and this needs an approval.")

@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from prompt_toolkit.input import Input, create_input
+from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.key_binding import KeyPress
+from prompt_toolkit.keys import Keys
 
-__all__ = ["BURST", "END", "ESCAPE", "INTERRUPT", "KeySource", "TerminalKeys", "quiet"]
+__all__ = ["BURST", "END", "ESCAPE", "INTERRUPT", "KeySource", "TerminalKeys", "keep_typed_ahead", "quiet"]
 
 ESCAPE = "escape"
 INTERRUPT = "c-c"
@@ -128,3 +130,16 @@ def quiet() -> Iterator[None]:
         yield
     finally:
         termios.tcsetattr(fd, termios.TCSANOW, before)
+
+
+def keep_typed_ahead(source: Input) -> None:
+    """Keep for the next prompt what was typed before the terminal was `quiet`.
+
+    Until then the terminal itself makes a line feed of Enter, which would only begin a new line: it is made Enter again.
+    """
+    if not os.isatty(source.fileno()):
+        return
+    while pressed := source.read_keys():
+        store_typeahead(
+            source, [KeyPress(Keys.Enter, "\r") if one.key is Keys.ControlJ else one for one in pressed]
+        )

@@ -19,6 +19,7 @@ from prompt_toolkit.output import Output
 from prompt_toolkit.styles import Style
 
 from dragoman.frontends.terminal.interrupts import Interrupts
+from dragoman.frontends.terminal.keys import keep_typed_ahead
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.store import private_folder
 
@@ -72,6 +73,7 @@ class PromptLine:
         self._suggest = suggest
         self._toolbar = toolbar
         self._hint = ""
+        self._was_read = False
         self._session: PromptSession[str] = PromptSession(
             history=_history(state_dir),
             completer=_Completer(suggest),
@@ -101,6 +103,9 @@ class PromptLine:
     async def read(self) -> str | None:
         """A prompt; None when the person leaves with Ctrl-D. `Interrupted` after Ctrl-C twice."""
         self._hint = ""
+        if not self._was_read:
+            self._was_read = True
+            keep_typed_ahead(self._session.input)
         try:
             with self._screen.lend():
                 return await self._session.prompt_async(

@@ -39,7 +39,7 @@ from dragoman.loop.events import (
     TurnStarted,
     Withdrawn,
 )
-from dragoman.visible import VisibleText, visible, visible_line
+from dragoman.visible import VisibleText, visible, visible_exactly, visible_line
 
 __all__ = ["Transcript"]
 
@@ -239,8 +239,9 @@ class Transcript:
                 self.say(marked("✻", Text(words, _DIM), _DIM), "activity")
             if not self._shows_thinking:
                 for mark, what in thought.done:
-                    if mark == "✗" and what in self._refused:
-                        self._refused.discard(what)
+                    # The question had shown what hides in it.
+                    if mark == "✗" and visible_exactly(what) in self._refused:
+                        self._refused.discard(visible_exactly(what))
                         continue
                     self.say(marked(mark, Text(visible_line(what)), _DONE[mark]), "activity")
                 for what, mark in thought.plan.items():
@@ -327,7 +328,8 @@ class Transcript:
 
 
 def _sentences(cause: str, next_step: str | None) -> str:
-    return visible_line(LanguageModelError("internal", cause.rstrip(), hint=next_step).sentence)
+    told = LanguageModelError("internal", cause.rstrip(), hint=next_step).sentence
+    return "\n".join(filter(None, map(visible_line, told.splitlines())))
 
 
 def _thinking(thought: _Thought, now: float, width: int) -> RenderableType:

@@ -28,6 +28,7 @@ from dragoman.frontends.vscode.protocol import (
     ModelList,
     ToolInput,
     decode_chat_request,
+    decoded,
     error_data,
 )
 from dragoman.frontends.vscode.rendered import spoken
@@ -52,7 +53,6 @@ from dragoman.lm import (
     TextPart,
 )
 from dragoman.lm.gfm import escape
-from dragoman.lm.json import decode
 from dragoman.lm.messages import messages_from
 from dragoman.visible import visible_exactly
 
@@ -96,7 +96,7 @@ class VsCodeServer:
 
     def notification(self, notification: Notification) -> None:
         if notification.method == "workspace/didChangeFolders" and self._consumer is not None:
-            folders = msgspec.json.decode(notification.params, type=ChangeFolders).workspace_folders
+            folders = decoded(notification.params, ChangeFolders).workspace_folders
             self._consumer = msgspec.structs.replace(self._consumer, workspace_folders=folders)
         else:
             _log.debug("the editor told us %s", notification.method)
@@ -140,7 +140,7 @@ class VsCodeServer:
 
     def _initialize(self, incoming: Incoming) -> None:
         try:
-            wanted = msgspec.json.decode(incoming.params, type=Initialize)
+            wanted = decoded(incoming.params, Initialize)
         except msgspec.MsgspecError as error:
             _fail(incoming, INVALID_PARAMS, _unreadable(incoming, error))
             return
@@ -195,17 +195,17 @@ class VsCodeServer:
         return {}
 
     async def _count_tokens(self, incoming: Incoming) -> object:
-        counted = msgspec.json.decode(incoming.params, type=CountTokens)
+        counted = decoded(incoming.params, CountTokens)
         model = self._models.get(counted.model_id)
         if counted.text is not None:
             return model.count_tokens(counted.text)
-        if not bytes(counted.message):
+        if counted.message is None:
             raise LanguageModelError("bad_request", "Nothing to count.", hint="Send `text` or `message`.")
-        return model.count_tokens(messages_from([decode(bytes(counted.message))])[0])
+        return model.count_tokens(messages_from([counted.message])[0])
 
     async def _prepare(self, incoming: Incoming) -> object:
         """The dialog is made from what we hold, never from the input, which may have been edited."""
-        asked = msgspec.json.decode(incoming.params, type=ToolInput)
+        asked = decoded(incoming.params, ToolInput)
         pending = self._models.grants.pending(asked.input.get("nonce"))
         if pending is None or PERMISSION_TOOLS[pending.action.risk] != asked.name:
             return {
@@ -221,7 +221,7 @@ class VsCodeServer:
         }
 
     async def _invoke(self, incoming: Incoming) -> object:
-        asked = msgspec.json.decode(incoming.params, type=ToolInput)
+        asked = decoded(incoming.params, ToolInput)
         token = self._models.grants.issue(asked.input.get("nonce"), asked.name)
         return {"content": [TextPart(token if token is not None else _NOT_OPEN)]}
 

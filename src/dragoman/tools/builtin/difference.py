@@ -48,7 +48,9 @@ class Difference:
 def difference(label: str, old: bytes | None, new: str) -> Difference:
     """From what is there to what is to be; `label` is how the file is called, fit to be shown."""
     if old == new.encode():
-        return Difference("Its content stays the same.")
+        return Difference("Nothing in it would change.")
+    if old is None and not new:
+        return Difference("It would be empty.")
     notes: list[str] = []
     lost = 0
     before = text_or_none(old or b"")

@@ -233,7 +233,7 @@ def _listing(walk: Walk, limit: int, token: CancellationToken) -> ToolResult:
                 f"There are more than {limit:,}: narrow the glob, or ask for up to {MAX_LISTED:,}."
             )
             break
-        lines.append(visible_exactly(entry.label))
+        lines.append(entry.label)
     notices.extend(walk.notices())
     if not lines:
         lines.append("Nothing matches.")

@@ -22,7 +22,6 @@ from dragoman.tools.builtin.workspace import (
     explained,
     is_binary,
 )
-from dragoman.visible import visible_exactly
 
 __all__ = [
     "EXCERPT",
@@ -100,7 +99,7 @@ def _found_in(places: Iterable[Place], pattern: re.Pattern[str], too_large: list
         for number, line in enumerate(data.decode(errors="replace").split("\n"), start=1):
             match = pattern.search(line)
             if match is not None:
-                yield f"{visible_exactly(place.label)}:{number}: {visible_exactly(_excerpt(line, match.start()))}"
+                yield f"{place.label}:{number}: {_excerpt(line, match.start())}"
 
 
 def _excerpt(line: str, position: int) -> str:

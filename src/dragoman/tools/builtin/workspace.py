@@ -23,6 +23,9 @@ MAX_PATH_LENGTH = 4_096
 # A NUL near the beginning is how every tool tells a binary file from text.
 _BINARY_PROBE = 8_192
 
+# The ends of a line, and half characters: what is left of a name that is not UTF-8, and cannot be sent.
+_NOT_OF_A_LINE = {0x0A: "␊", 0x0D: "␍"} | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
+
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Not blocking: opening a named pipe would wait for somebody to write into it.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -51,8 +54,12 @@ class Place:
 
     @property
     def label(self) -> str:
-        """How it is shown: as short as it can be without becoming ambiguous."""
-        return "/".join(self.parts) or "." if self.is_relative else str(self.path)
+        """How a model is told of it: as short as it can be without becoming ambiguous, and a path that can be used.
+
+        Only what is no part of a line is replaced; what may hide otherwise is made visible where a person looks.
+        """
+        label = "/".join(self.parts) or "." if self.is_relative else str(self.path)
+        return label.translate(_NOT_OF_A_LINE)
 
     def below(self, *parts: str) -> Place:
         """Something further down. The parts must be free of links: names that were found by looking."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from dragoman.backends.agent.acp.link import AgentLink
+from dragoman.backends.agent.acp.link import AgentLink, as_sentence
 from dragoman.jsonrpc import Peer, PeerOptions
 from dragoman.lm import CancellationSource, CancellationToken, ErrorKind, LanguageModelError
 from dragoman.process import Ledger, SpawnError, SupervisedProcess
@@ -15,6 +15,8 @@ from dragoman.traces.recording import watch
 __all__ = ["RunningAgent", "launch"]
 
 _NEXT_STEP = "Try again to start it anew."
+# To somebody whose agent has never spoken ACP.
+_IS_IT_COMPLETE = "Is its command complete (for many agents: --acp)? It is:"
 # The end of what an agent printed to its standard error, as much of it as helps in an error message.
 _LAST_WORDS_CHARACTERS = 600
 # An agent whose connection has ended is about to exit. One that is not by then hangs, and is ended.
@@ -40,7 +42,7 @@ class RunningAgent:
 
     @property
     def last_words(self) -> str | None:
-        tail = self._process.stderr_tail.strip()
+        tail = self._process.stderr_tail.strip() or self.link.printed.decode(errors="replace").strip()
         if not tail:
             return None
         cut = tail[-_LAST_WORDS_CHARACTERS:]
@@ -62,11 +64,13 @@ class RunningAgent:
         except TimeoutError:
             how = "closed its connection, and was ended"
             await self._process.stop(0)
-        return LanguageModelError(
-            "agent_failed",
-            f"{self._name} {how}.",
-            hint=f"{_NEXT_STEP} {self.last_words}" if self.last_words else _NEXT_STEP,
-        )
+        return LanguageModelError("agent_failed", f"{self._name} {how}.", hint=self._after_exit())
+
+    def _after_exit(self) -> str:
+        said = f"{as_sentence(self.last_words)} " if self.last_words else ""
+        if self.link.is_introduced:
+            return f"{said}{_NEXT_STEP}"
+        return f"{said}{_IS_IT_COMPLETE} {self.link.command}\n{_NEXT_STEP}"
 
     async def stop(self) -> None:
         await self._process.stop()
@@ -95,7 +99,7 @@ async def launch(
         gone.cancel()
         on_closed()
 
-    link = AgentLink(name, closed)
+    link = AgentLink(name, command, closed)
     try:
         peer = await process.connect(link, PeerOptions(name=name, watch=watch(name, env)))
     except BaseException:

@@ -7,7 +7,8 @@ session, in the order of the wire, together with the ends of turns: a turn's end
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -45,7 +46,7 @@ from dragoman.jsonrpc import (
 )
 from dragoman.lm import JsonObject, LanguageModelError
 
-__all__ = ["AgentLink", "SessionListener", "ToolServerAddress", "TurnEnd"]
+__all__ = ["AgentLink", "SessionListener", "ToolServerAddress", "TurnEnd", "as_sentence"]
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +55,18 @@ TurnEnd: TypeAlias = PromptResponse | LanguageModelError
 
 _Answer = TypeVar("_Answer")
 
-_NEXT_STEP = "Try again; if it stays so, start the agent by hand and see what it says."
+# What an agent has not done that answers a request with an error.
+_FAILED = {
+    "initialize": "could not start",
+    "authenticate": "said",
+    "session/new": "could not begin a conversation",
+    "session/resume": "could not take the conversation up again",
+    "session/load": "could not take the conversation up again",
+    "session/prompt": "could not answer",
+}
+_FAILED_OTHERWISE = "could not do what it was asked to"
+# Of what a command prints that does not speak ACP: enough to know it by.
+_PRINTED_BYTES = 600
 # ACP's own code for it.
 _AUTH_REQUIRED = -32000
 # Updates of a session whose `session/new` has not been answered yet: agents send a few. More is a fault of theirs.
@@ -72,10 +84,14 @@ class SessionListener(Protocol):
 
 
 class AgentLink:
-    """One agent, as a receiver of its connection. `on_closed` is told once, when the connection has ended."""
+    """One agent, as a receiver of its connection. `on_closed` is told once, when the connection has ended.
 
-    def __init__(self, name: str, on_closed: Callable[[str], None]) -> None:
+    `command` is what it was started with: people are told, where they should see for themselves.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], on_closed: Callable[[str], None]) -> None:
         self._name = name
+        self.command = shlex.join(command)
         self._on_closed = on_closed
         self._peer: Peer | None = None
         self._listeners: dict[str, SessionListener] = {}
@@ -86,6 +102,9 @@ class AgentLink:
         # Whether the agent is offered file access.
         self.offers_files = False
         self.info = Initialized(PROTOCOL_VERSION)
+        self.is_introduced = False
+        # What it printed before it was, and what is no message.
+        self.printed = b""
 
     # As a receiver.
 
@@ -97,6 +116,8 @@ class AgentLink:
         update = decode_words(line)
         listener = self._listeners.get(update.session_id) if update is not None else None
         if update is None or listener is None:
+            if not (self.is_introduced or line.startswith(b"{")):
+                self.printed = (self.printed + line + b"\n")[:_PRINTED_BYTES]
             return False
         listener.on_update(update)
         return True
@@ -161,7 +182,14 @@ class AgentLink:
             "clientCapabilities": {"fs": {"readTextFile": files, "writeTextFile": files}, "terminal": False},
             "clientInfo": {"name": "dragoman", "title": "Dragoman", "version": __version__},
         }
-        self.info = await self._ask("initialize", params, Initialized)
+        try:
+            self.info = await self._ask("initialize", params, Initialized)
+        except LanguageModelError as error:
+            if isinstance(error.__cause__, ConnectionClosed):
+                # It may have stopped reading before what it printed has arrived.
+                await self._connection.wait_closed()
+            raise
+        self.is_introduced = True
         if self.info.protocol_version != PROTOCOL_VERSION:
             raise LanguageModelError(
                 "agent_failed",
@@ -180,13 +208,13 @@ class AgentLink:
                 f'{self._name} has no way to log in that is called "{method}".',
                 hint=f"Set `auth` of this model to one of {named}."
                 if named
-                else "It names none: log in with the agent's own command, and leave `auth` out.",
+                else f"It names none: log in with the agent's own program, and leave `auth` out. {self._started_as}",
             )
         if known[method].type == "terminal":
             raise LanguageModelError(
                 "auth_required",
                 f'To log in with "{method}", {self._name} needs a terminal.',
-                hint="Run the agent's own command for it there, then try again.",
+                hint=f"Log in there with the agent's own program, then try again. {self._started_as}",
             )
         try:
             await self._ask("authenticate", {"methodId": method}, dict)
@@ -194,7 +222,7 @@ class AgentLink:
             raise LanguageModelError(
                 "auth_required",
                 f'{self._name} could not log in with "{method}": {error.message}',
-                hint=_how_to_log_in(self.info.auth_methods),
+                hint=self._how_to_log_in(),
             ) from error
 
     async def new_session(
@@ -318,8 +346,8 @@ class AgentLink:
         except msgspec.DecodeError as error:
             raise LanguageModelError(
                 "agent_failed",
-                f"{self._name} answered {method} in a way that cannot be read: {error}.",
-                hint=_NEXT_STEP,
+                as_sentence(f"{self._name} {_failed(method)}: its answer cannot be read: {error}"),
+                hint=self.next_step,
             ) from error
 
     def _turn_end(self, reply: Response | ErrorResponse) -> TurnEnd:
@@ -335,16 +363,38 @@ class AgentLink:
 
     def _failure(self, error: RemoteError | ConnectionClosed, method: str) -> LanguageModelError:
         if isinstance(error, ConnectionClosed):
-            return LanguageModelError("agent_failed", f"{self._name} ended: {error.reason}.", hint=_NEXT_STEP)
+            return LanguageModelError(
+                "agent_failed", f"{self._name} ended: {error.reason}.", hint=self.next_step
+            )
         if error.code == _AUTH_REQUIRED:
             return LanguageModelError(
                 "auth_required",
                 f"{self._name} wants you to log in.",
-                hint=_how_to_log_in(self.info.auth_methods),
+                hint=self._how_to_log_in(),
             )
         return LanguageModelError(
-            "agent_failed", f"{self._name} refused {method}: {error.message}.", hint=_what_next(error.data)
+            "agent_failed",
+            as_sentence(f"{self._name} {_failed(method)}: {error.message}"),
+            hint=self._what_next(error.data),
         )
+
+    @property
+    def next_step(self) -> str:
+        return f"Try again; if it stays so, start it by hand and see what it says: {self.command}"
+
+    @property
+    def _started_as(self) -> str:
+        return f"It is started as: {self.command}"
+
+    def _what_next(self, data: object) -> str:
+        """The agent's own explanation, where it has one, and what can be done in any case."""
+        details = data.get("details") if isinstance(data, dict) else None
+        return f"{as_sentence(details)} {self.next_step}" if isinstance(details, str) else self.next_step
+
+    def _how_to_log_in(self) -> str:
+        """One way on each line."""
+        own = f"Log in with the agent's own program, then try again. {self._started_as}"
+        return "\n".join((own, *map(_way, self.info.auth_methods)))
 
 
 class _Outcome(msgspec.Struct, frozen=True):
@@ -363,20 +413,16 @@ def _was_taken(result: bytes) -> bool:
         return False
 
 
-def _how_to_log_in(methods: tuple[AuthMethod, ...]) -> str:
-    ways = [
-        f'{method.name or method.id}{f" ({method.description})" if method.description else ""}, `auth = "{method.id}"`'
-        for method in methods
-    ]
-    if not ways:
-        return "Log in with the agent's own command, then try again."
-    return (
-        "Log in with the agent's own command, or set `auth` of this model and the agent is asked to do it; then try again. "
-        f"It offers: {'; '.join(ways)}."
-    )
+def _way(method: AuthMethod) -> str:
+    about = f" ({method.description.rstrip('.')})" if method.description else ""
+    return f'Or set `auth = "{method.id}"` of this model, and the agent is asked to do it: {method.name or method.id}{about}.'
 
 
-def _what_next(data: object) -> str:
-    """The agent's own explanation, where it has one, and what can be done in any case."""
-    details = data.get("details") if isinstance(data, dict) else None
-    return f"{details} {_NEXT_STEP}" if isinstance(details, str) else _NEXT_STEP
+def _failed(method: str) -> str:
+    return _FAILED.get(method, _FAILED_OTHERWISE)
+
+
+def as_sentence(text: str) -> str:
+    """With one mark at its end, whatever of that it brings along."""
+    text = text.rstrip(" \n.")
+    return text if text.endswith(("!", "?", "…")) else f"{text}."

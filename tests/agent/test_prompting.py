@@ -1,0 +1,88 @@
+"""What is said to an agent, and what the end of its turn adds to its answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.backends.agent.acp.content import TextBlock
+from dragoman.backends.agent.acp.messages import PromptResponse
+from dragoman.backends.agent.prompting import compose, last_words, split_prompt
+from dragoman.lm import DataPart, Message, Part, TextPart, ToolResultPart, assistant, user
+from dragoman.lm.parts import STOPPED, USAGE
+from dragoman.lm.stops import Stopped
+
+_PICTURE = DataPart.image(b"\x89PNG", "image/png")
+
+
+def _texts(*messages: Message) -> list[str]:
+    composed = compose(messages, context="", history=(), images=False, budget=1_000)
+    return [block.text for block in composed.blocks if isinstance(block, TextBlock)]
+
+
+def test_the_last_words_are_those_behind_the_last_answer() -> None:
+    earlier = (user("one"), assistant("two"))
+    assert split_prompt((*earlier, user("three"), user("four"))) == (earlier, (user("three"), user("four")))
+    assert split_prompt((user("one"),)) == ((), (user("one"),))
+
+
+def test_results_of_calls_that_it_has_not_made_belong_to_what_went_before() -> None:
+    transcript, words = _texts(user(ToolResultPart("a", (TextPart("found"),)), "and now?"))
+    assert "found" in transcript
+    assert words == "and now?"
+
+
+def test_without_new_words_it_is_told_to_go_on() -> None:
+    assert _texts(user(ToolResultPart("a", (TextPart("found"),))))[-1] == (
+        "Go on from where the conversation stopped."
+    )
+
+
+def test_what_it_cannot_take_is_named_once() -> None:
+    composed = compose([user("look", _PICTURE, _PICTURE)], context="", history=(), images=False, budget=1_000)
+    assert composed.notices == ("The agent cannot take image/png; it was left out.",)
+
+
+def test_what_the_transcript_leaves_out_is_told() -> None:
+    history = (user("long " * 1_000), assistant("yes"))
+    composed = compose([user("go")], context="Be brief.", history=history, images=False, budget=100)
+    assert len(composed.notices) == 1
+    assert "Be brief." in str(composed.blocks[0])
+
+
+def _stopped(parts: tuple[Part, ...]) -> Stopped:
+    [part] = parts
+    assert isinstance(part, DataPart)
+    assert part.mime_type == STOPPED
+    return Stopped.of(part)
+
+
+@pytest.mark.parametrize(
+    ("stop", "reason", "words"),
+    [
+        ("max_tokens", "length", "The agent stopped: it reached the limit of tokens for one answer."),
+        ("refusal", "content_filter", "The agent refused to go on."),
+        ("cancelled", "other", "The agent stopped this turn by itself."),
+        ("_tired*", "other", "The agent stopped: \\_tired\\*."),
+    ],
+)
+def test_why_an_answer_is_not_what_it_seems_is_said(stop: str, reason: str, words: str) -> None:
+    said = _stopped(last_words(PromptResponse(stop)))
+    assert (said.reason, said.words) == (reason, words)
+
+
+def test_a_turn_that_ends_as_it_should_adds_what_it_took_or_nothing() -> None:
+    assert last_words(PromptResponse("end_turn")) == ()
+    [part] = last_words(PromptResponse("end_turn", {"inputTokens": 3, "outputTokens": 4}))
+    assert isinstance(part, DataPart)
+    assert part.mime_type == USAGE
+
+
+@pytest.mark.parametrize("stop", ["end_turn", "cancelled"])
+def test_a_turn_that_ends_in_silence_after_a_refusal_says_so(stop: str) -> None:
+    [part] = last_words(PromptResponse(stop), silenced=True)
+    assert isinstance(part, TextPart)
+    assert "The agent ended its turn after the refusal." in part.value
+
+
+def test_silence_after_a_refusal_does_not_hide_another_reason() -> None:
+    assert _stopped(last_words(PromptResponse("max_tokens"), silenced=True)).reason == "length"
