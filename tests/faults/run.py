@@ -32,6 +32,7 @@ _SUSPENDED_SECONDS = 0.3
 _DAY = 86_400
 # What an agent notes when an order that it took has come to anything.
 _EFFECTS = {"late": "is late", "silent": "is silent", "twice": "answers twice", "floods": "floods"}
+_HALF_SECONDS = 0.02
 _HALF_LINE = b'{"jsonrpc": "2.0", "id": 77, "method": "lm/provideLang'
 # The numbers of turns that no plan has.
 _AFTER_IDLE = 70
@@ -223,6 +224,9 @@ class Run:
                 asyncio.get_running_loop().call_later(0.1, self.world.open_gate, "go-stopped")
             case "anywhere":
                 await asyncio.sleep(self.plan.moment)
+                if FAULTS[self.plan.faults[0]].who == "agent":
+                    # On a busy machine there may be none yet for it to happen to.
+                    await self.world.noted("session/prompt")
                 await self.inject()
             case _:
                 await self.world.noted("at", "A-here")
@@ -318,7 +322,8 @@ class Run:
             case "half a line":
                 editor.peer.stream.write(_HALF_LINE + b"\n")
                 editor.peer.stream.write(_HALF_LINE)
-                await asyncio.sleep(0.02)
+                # Nobody else may write in the middle of it: that would be a fault of this editor's.
+                time.sleep(_HALF_SECONDS)  # noqa: ASYNC251
                 editor.peer.stream.write(b'uageModelChatInformation", "params": {"silent": true}}\n')
             case "reads slowly":
                 assert pid is not None
