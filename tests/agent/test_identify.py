@@ -583,6 +583,10 @@ def test_h19_another_models_turns_and_everything_rendered_anew(bridge: Bridge) -
     found = chat.then("two", assistant("B's second."), "three").identify()
     assert (found.kind, found.conversation, found.evidence) == ("prompt", first.conversation, "marker")
     assert (text_of(found.meanwhile), text_of(found.prompt)) == (["two", "B's second."], ["three"])
+    # What only programs say to each other is no turn of anybody's.
+    between = [user("two"), user(CACHE), assistant("B's second."), user("three")]
+    found = replace(chat, history=[*chat.history[:2], *between]).identify()
+    assert (text_of(found.meanwhile), text_of(found.prompt)) == (["two", "B's second."], ["three"])
 
 
 def test_h19_back_and_forth_again(chat: Chat) -> None:

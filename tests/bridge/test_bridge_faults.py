@@ -17,6 +17,8 @@ from dragoman.jsonrpc import MAX_MESSAGE_BYTES
 from dragoman.lm import LanguageModelError, ToolDefinition, user
 from fake_agent.steps import prompt, raw
 
+pytestmark = pytest.mark.long
+
 _FIRE = "the disk of this agent is on fire"
 
 
@@ -183,7 +185,6 @@ class _Slow(Heard):
         await self.lets.wait()
 
 
-@pytest.mark.long
 async def test_f11_a_flood_waits_for_a_slow_consumer_and_arrives_in_order(bridge: Bridge) -> None:
     chat, other = bridge.chat(), bridge.chat()
     slow = _Slow()

@@ -12,6 +12,8 @@ from dragoman.lm import LanguageModelError, user
 from fake_agent.steps import prompt
 from process.living import all_gone
 
+pytestmark = pytest.mark.long
+
 
 async def test_b1_words_between_requests_lead_the_next_response_of_that_conversation(bridge: Bridge) -> None:
     chat, other = bridge.chat(), bridge.chat()

@@ -10,6 +10,8 @@ import pytest
 
 from terminal_screen import Terminal
 
+pytestmark = pytest.mark.long
+
 # Longer than anything here takes on a machine that is busy; nothing waits for it.
 _LIMIT = 60
 

@@ -25,6 +25,8 @@ from dragoman.backends.agent.toolserver import ToolServer
 from process.living import alive, all_gone
 from toolserver.harness import Bridge, text, tool
 
+pytestmark = pytest.mark.long
+
 
 class _SdkClient:
     """A client as one writes it with the official SDK."""
@@ -226,7 +228,6 @@ async def test_it_starts_without_what_takes_long_to_import() -> None:
     assert not {"mcp", "acp", "httpx2", "jsonschema", "rich", "uvicorn"} & set(imported.decode().split())
 
 
-@pytest.mark.long
 async def test_the_doctor_has_nothing_to_say_against_it(tmp_path: Path) -> None:
     command = (sys.executable, "-m", "dragoman", "doctor", "demo", "--state-dir", str(tmp_path))
     process = await asyncio.create_subprocess_exec(

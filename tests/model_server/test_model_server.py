@@ -13,6 +13,8 @@ import pytest
 from dragoman.cli.examination import DO
 from model_server import ModelServer, model_server, play
 
+pytestmark = pytest.mark.long
+
 Json = dict[str, Any]
 _SHELL = {"type": "object", "properties": {"command": {"type": "string"}, "why": {}}, "required": ["why"]}
 _LOOK = {"type": "object", "properties": {"word": {"type": "string"}}}
