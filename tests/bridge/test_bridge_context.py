@@ -19,6 +19,8 @@ from dragoman.lm import DataPart, LanguageModelError, Message, assistant, system
 from dragoman.store import ConversationStore, Database
 from fake_agent.steps import prompt
 
+pytestmark = pytest.mark.long
+
 _RULES = "\n".join(f"Rule {number}: {'avoid repeating existing code, ' * 4}please." for number in range(100))
 _SYSTEM = (
     "You are an expert AI programming assistant, working with a user in the VS Code editor.\n<instructions>\n"

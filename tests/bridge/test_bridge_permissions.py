@@ -11,6 +11,8 @@ from dragoman.backends.agent.settings import Timing
 from dragoman.lm import user
 from fake_agent.steps import prompt
 
+pytestmark = pytest.mark.long
+
 _BOTH = ["allow_once", "reject_once"]
 _ANNOUNCED = (("announced.rawInput.server", "{server}"), ("announced.rawInput.tool", "{tool}"))
 _LIKE_COPILOT = Traits(recognised_by=((*_ANNOUNCED, ("title", "{tool}"), ("kind", "other")),))
