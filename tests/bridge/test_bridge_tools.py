@@ -10,6 +10,8 @@ from dragoman.backends.agent.settings import Timing
 from dragoman.lm import DataPart, user
 from fake_agent.steps import prompt
 
+pytestmark = pytest.mark.long
+
 _THREE = ["all", [["call", "look", {"n": 1}], ["call", "count", {"n": 2}], ["call", "touch", {"n": 3}]]]
 
 
@@ -123,7 +125,6 @@ async def test_t27_the_second_session_that_lists_them_is_used_without_a_word(bri
     assert len(bridge.noted("session/new")) == 2
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("how", ["resume", "load"])
 async def test_t27_a_session_that_is_taken_up_and_lists_no_tools_is_taken_up_once_more(
     bridge: Bridge, how: str
@@ -175,7 +176,6 @@ async def test_t12_a_prompt_waits_until_the_agent_has_looked_at_changed_tools(br
     assert bridge.noted("listed")[-1] == {"tools": ["look", "touch"]}
 
 
-@pytest.mark.long
 async def test_t12_an_agent_that_does_not_look_is_prompted_all_the_same_and_can_be_cancelled(
     bridge: Bridge,
 ) -> None:

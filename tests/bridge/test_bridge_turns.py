@@ -19,6 +19,8 @@ from dragoman.lm import (
 )
 from fake_agent.steps import prompt
 
+pytestmark = pytest.mark.long
+
 
 async def test_t2_text_before_a_call_goes_before_it_and_later_text_leads_the_next_response(
     bridge: Bridge,
