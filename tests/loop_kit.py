@@ -26,8 +26,8 @@ from dragoman.lm import (
 from dragoman.loop import Event, Hooks, LoopSettings, RunState, ToolLoop, begin
 from dragoman.loop.events import Ended, TextReported
 from dragoman.loop.history import gaps
-from dragoman.tools.approvals import Approvals
-from dragoman.tools.autoapproval import AutoApproval
+from dragoman.permissions.approvals import Approvals
+from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.tools.decision import Approve, Decision, Deny, Question
 from dragoman.tools.declaration import Declaration
 from dragoman.tools.registry import Registry

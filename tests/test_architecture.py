@@ -22,7 +22,6 @@ _IO = frozenset(
 _FROM = re.compile(r"^ *from ([\w.]+) import (\([^)]*\)|[^(\n]*?)(?:  #.*)?$", re.MULTILINE)
 _IMPORT = re.compile(r"^ *import ([\w.]+)", re.MULTILINE)
 _WAITS = re.compile(r"^ *async def ", re.MULTILINE)
-_PERMISSION = frozenset(f"backends.agent.{name}" for name in ("permission", "permission_tools", "grants"))
 
 
 def _tree() -> dict[str, str]:
@@ -83,9 +82,7 @@ def _known() -> Iterator[tuple[str, str]]:
 def _table() -> dict[str, frozenset[str]]:
     rows = re.findall(r"^\| (`.*?) \|(.*)\|$", _DOCUMENT, re.MULTILINE)
     return {
-        package: frozenset(
-            (*re.findall(r"`([\w.]+)`", known), *(("a permission",) if "a permission" in known else ()))
-        )
+        package: frozenset(re.findall(r"`([\w.]+)`", known))
         for packages, known in rows
         for package in re.findall(r"`([\w.]+)`", packages)
     }
@@ -112,9 +109,7 @@ def test_nobody_knows_more_than_the_table_allows(package: str) -> None:
     too_much = [
         f"{module} knows {known}"
         for module, known in _known()
-        if _package(module) == package
-        and _package(known) not in allowed
-        and not ("a permission" in allowed and known.startswith(tuple(_PERMISSION)))
+        if _package(module) == package and _package(known) not in allowed
     ]
     assert too_much == []
 

@@ -39,15 +39,18 @@ from dragoman.lm import (
 from dragoman.nearest import nearest
 
 if TYPE_CHECKING:
-    from dragoman.backends.agent.grants import Grants
     from dragoman.backends.agent.model import AgentModel
     from dragoman.backends.responses.model import EndpointModel
+    from dragoman.permissions.pipeline import Permissions
     from dragoman.process import Ledger
     from dragoman.store import ConversationStore, Database
 
 __all__ = ["ModelNotUsable", "Models", "Shared", "build", "build_unguarded", "find"]
 
 _log = logging.getLogger(__name__)
+
+# In the state folder. What agents are installed there is the user's.
+_STATE_FILES = ("dragoman.db", "dragoman.db-wal", "dragoman.db-shm", "run", "agreed", "agents")
 
 _ADDED = "`dragoman agents add {}` installs the agent of that name, and makes it a model."
 
@@ -86,7 +89,7 @@ def find(config: Config, model_id: str) -> ModelConfig:
 class Shared:
     """What the models of one process have in common."""
 
-    grants: Grants | None = None
+    permissions: Permissions | None = None
     store: ConversationStore | None = None
     ledger: Ledger | None = None
 
@@ -103,28 +106,29 @@ class Learning(Protocol):
 class Models:
     """The models of a configuration, under way."""
 
-    def __init__(self, config: Config, state_dir: Path | None = None) -> None:
-        """With a state folder, conversations with agents outlive this process."""
+    def __init__(
+        self, config: Config, state_dir: Path | None = None, permissions: Permissions | None = None
+    ) -> None:
+        """With a state folder, conversations with agents outlive this process, and so do approvals."""
         self._config = config
         self._state_dir = state_dir
         self._database: Database | None = None
         self._made: dict[str, GuardedModel] = {}
-        self._grants: Grants | None = None
+        self._permissions = permissions
         self._learning: list[Learning] = []
+        self._has_forgotten = False
 
     @property
-    def grants(self) -> Grants:
-        """The permissions that agents wait for, of all models."""
-        if self._grants is None:
-            from dragoman.backends.agent.grants import Grants  # noqa: PLC0415 - for models that are agents
-
-            self._grants = Grants()
-        return self._grants
+    def permissions(self) -> Permissions:
+        """Of all models: what is approved, and the requests that wait for a person."""
+        if self._permissions is None:
+            self._permissions = permissions_of(self._config, self._state_dir, self._opened())
+        return self._permissions
 
     def get(self, model_id: str) -> GuardedModel:
         if model_id not in self._made:
             style = find(self._config, model_id).style
-            shared = Shared(self.grants, self._store(), self._ledger())
+            shared = Shared(self.permissions, self._store(), self._ledger())
             model = build_unguarded(self._config, model_id, shared)
             if isinstance(model, Learning):
                 self._learning.append(model)
@@ -175,20 +179,56 @@ class Models:
     def _store(self) -> ConversationStore | None:
         if self._state_dir is None:
             return None
-        from dragoman.store import ConversationStore, Database, StoreError  # noqa: PLC0415 - SQLite, for agents only
+        from dragoman.store import ConversationStore, StoreError  # noqa: PLC0415 - SQLite, for agents only
 
+        database = self._opened()
         try:
-            if self._database is None:
-                self._database = Database.open(self._state_dir)
-                store = ConversationStore(self._database)
+            if database is None:
+                return None
+            if not self._has_forgotten:
+                self._has_forgotten = True
+                store = ConversationStore(database)
                 now = datetime.now(UTC)
                 store.forget_before(
                     now - timedelta(days=self._config.conversation.keep_days), now.timestamp()
                 )
-            return ConversationStore(self._database)
+            return ConversationStore(database)
         except StoreError as error:
             _log.warning("conversations will not survive a restart: %s", error)
             return None
+
+    def _opened(self) -> Database | None:
+        """The database of the state folder, if there is one that can be used."""
+        if self._state_dir is None or self._database is not None:
+            return self._database
+        from dragoman.store import Database, StoreError  # noqa: PLC0415 - SQLite, for agents only
+
+        try:
+            self._database = Database.open(self._state_dir)
+        except StoreError as error:
+            _log.warning("conversations and approvals will not survive a restart: %s", error)
+        return self._database
+
+
+def permissions_of(config: Config, state_dir: Path | None, database: Database | None) -> Permissions:
+    """What approvals and settings say of agents' actions."""
+    from dragoman.permissions.approvals import Approvals  # noqa: PLC0415 - for models that are agents
+    from dragoman.permissions.autoapproval import AutoApproval  # noqa: PLC0415
+    from dragoman.permissions.pipeline import Permissions  # noqa: PLC0415
+    from dragoman.store import ApprovalStore  # noqa: PLC0415
+
+    approvals = Approvals(None if database is None else ApprovalStore(database))
+    tools = config.tools
+    settings = AutoApproval(tools.auto_approve, tools.eligible, tools.urls)
+    return Permissions(approvals, settings, own=own_places(config, state_dir))
+
+
+def own_places(config: Config, state_dir: Path | None) -> tuple[str, ...]:
+    """The files of Dragoman that an agent must not change unasked: its configuration and its state."""
+    files = [user_config_file(), *([config.source.path] if config.source.path is not None else [])]
+    if state_dir is not None:
+        files += [state_dir / name for name in _STATE_FILES]
+    return tuple(str(file.absolute()) for file in files)
 
 
 def build(config: Config, model_id: str) -> GuardedModel:
@@ -269,10 +309,10 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> Ag
         is_user_selectable=True,
     )
     try:
-        return AgentModel(info, settings, grants=shared.grants, store=shared.store)
+        return AgentModel(info, settings, permissions=shared.permissions, store=shared.store)
     except StoreError as error:
         _log.warning("conversations with %s will not survive a restart: %s", quoted(model_id), error)
-        return AgentModel(info, settings, grants=shared.grants)
+        return AgentModel(info, settings, permissions=shared.permissions)
 
 
 def _endpoint(model_id: str, model: ResponsesModel, config: Config) -> EndpointModel:

@@ -9,7 +9,6 @@ from hypothesis import given, strategies as st
 
 from agent.recorded import PERMISSIONS, UPDATES, Recorded
 from dragoman.backends.agent.acp.messages import (
-    Diff,
     Location,
     Option,
     PermissionRequest,
@@ -18,22 +17,17 @@ from dragoman.backends.agent.acp.messages import (
     decode_update,
 )
 from dragoman.backends.agent.narrator import Narrator
-from dragoman.backends.agent.permission import (
-    PERMISSION_TOOLS,
-    Action,
-    Choice,
-    RiskClass,
-    choose,
-    classify,
-    describe,
-    is_permission_tool,
-    permission_call,
-)
-from dragoman.visible import hides, visible_exactly
-from lm.rendering import hostile_text, hrefs, inline_tokens, literal, tokens
+from dragoman.backends.agent.permission import Choice, action_of, choose, permission_call
+from dragoman.permissions.action import PERMISSION_TOOLS, Action, RiskClass, is_permission_tool
+from dragoman.permissions.keys import approval_key
+from dragoman.permissions.sensitive import Places
 
 WORKSPACE = ("/project", "/more/project")
 INSIDE = {"file_path": "/project/a.py"}
+
+
+def classify(activity: ToolActivity, workspace: tuple[str, ...]) -> Action:
+    return action_of(activity, "fake", "Fake Agent", Places(workspace))
 
 
 def risk(kind: str | None, raw: object = None, *locations: str, diff: str | None = None) -> RiskClass:
@@ -224,73 +218,6 @@ def test_p26_what_real_agents_ask_for(recorded: Recorded) -> None:
     elif "write" in scenario:
         assert action.risk == "edit"
     assert action.risk != "read"
-    assert describe(action)
-
-
-# What a person is shown.
-
-
-def test_p9_the_command_the_paths_and_the_diff() -> None:
-    shown = describe(
-        classify(ToolActivity("t", "Run", raw_input={"command": "rm -rf x", "cwd": "/project"}), ())
-    )
-    assert shown == "Run\n\n```sh\nrm -rf x\n```\n\n- `/project`"
-    content = ({"type": "diff", "path": "/project/a", "oldText": "one\ntwo\n", "newText": "one\nthree\n"},)
-    shown = describe(classify(ToolActivity("t", "Edit", kind="edit", content=content), ()))
-    assert shown == "Edit\n\n`/project/a`\n\n```diff\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n```"
-    shown = describe(
-        classify(ToolActivity("t", "Get", kind="fetch", raw_input={"url": "https://e.test"}), ())
-    )
-    assert shown == "Get\n\n- `https://e.test`"
-
-
-def test_p9_everything_in_the_input_is_shown_somewhere() -> None:
-    raw = {
-        "path": "/project/a",
-        "content": "evil",
-        "commands": ["one", "two"],
-        "command": "three",
-        "file": {"x": 1},
-    }
-    shown = describe(classify(ToolActivity("t", "Do", raw_input=raw), ()))
-    for word in ("/project/a", "evil", "one two", "three", '"x": 1'):
-        assert word in shown
-    assert "secret" in describe(classify(ToolActivity("t", "Do", raw_input="secret"), ()))
-    assert "secret" in describe(classify(ToolActivity("t", "Do", raw_input=["secret"]), ()))
-    assert describe(classify(ToolActivity("t", "Do", raw_input={}), ())) == "Do"
-
-
-def test_p9_what_is_too_long_is_cut_and_counted() -> None:
-    raw = {"command": "x" * 5_000, "paths": [f"/project/{n}" for n in range(60)], "note": "y" * 5_000}
-    shown = describe(classify(ToolActivity("t", "z" * 600, raw_input=raw), ()))
-    assert "… 1000 more characters" in shown
-    assert "… 100 more characters" in shown
-    assert "- … 10 more" in shown
-    assert len(shown) < 12_000
-    content = tuple({"type": "diff", "path": f"/{n}", "newText": "a\n" * 500} for n in range(60))
-    shown = describe(classify(ToolActivity("t", "Edit", content=content), ()))
-    assert shown.count("… 301 more lines") == 50
-    assert shown.count("\n- `/") == 10
-
-
-def test_p9_nothing_in_it_leaves_no_mark() -> None:
-    """Whoever shows it, a terminal or an editor: what reads otherwise than it runs is seen to."""
-    hidden = "\u202egnp.\u200bexe\x1b[2K"
-    raw = {
-        "command": f"rm {hidden}",
-        "path": f"/project/{hidden}",
-        "url": f"https://e.test/{hidden}",
-        "x": hidden,
-    }
-    content = ({"type": "diff", "path": f"/{hidden}", "oldText": hidden, "newText": "x"},)
-    for activity in (
-        ToolActivity("t", f"List {hidden}", raw_input=raw),
-        ToolActivity("t", f"Edit {hidden}", content=content),
-    ):
-        call = permission_call(classify(activity, ()), "dg_1", "nonce")
-        for shown in (str(call.input["title"]), str(call.input["details"])):
-            assert "<U+202E>" in shown
-            assert not any(hides(each) for each in shown if each != "\n")
 
 
 def test_an_action_without_a_name_is_called_by_its_kind() -> None:
@@ -299,49 +226,29 @@ def test_an_action_without_a_name_is_called_by_its_kind() -> None:
     assert classify(ToolActivity("t"), ()).title == "other"
 
 
-@pytest.mark.long
-@given(hostile_text, hostile_text, hostile_text, hostile_text)
-def test_p9_what_is_shown_does_nothing_else(title: str, command: str, path: str, value: str) -> None:
-    content = ({"type": "diff", "path": path, "oldText": command, "newText": value},)
-    for activity in (
-        ToolActivity("t", title, raw_input={"command": command, "path": path, "url": value, title: value}),
-        ToolActivity("t", title, content=content),
-    ):
-        shown = describe(classify(activity, ()))
-        assert hrefs(shown) == []
-        assert {token.type for token in inline_tokens(shown)} <= {
-            "text",
-            "code_inline",
-            "softbreak",
-            "hardbreak",
-            "text_special",
-        }
-        assert not any(token.type.startswith(("html", "heading", "table")) for token in tokens(shown))
-    if command.strip() and "\x00" not in command:
-        shown = describe(Action("execute", "execute", "Run", command))
-        assert "".join(visible_exactly(command).split()) in "".join(literal(shown).split())
+def test_a_terminal_with_the_name_of_its_call_is_the_same_each_time() -> None:
+    """As Codex asks: nothing else of the request is different when it asks again."""
 
+    def key(call_id: str, terminal: str) -> str:
+        content = ({"type": "terminal", "terminalId": terminal},)
+        return approval_key(
+            classify(ToolActivity(call_id, "Run", content=content, raw_input={"command": "ls"}), WORKSPACE)
+        )
 
-def test_p9_a_path_cannot_pass_for_a_line_of_the_diff() -> None:
-    diff = Diff("/project/a\n+harmless", "x", "y")
-    fences = [
-        token
-        for token in tokens(describe(Action("edit", "edit", "Edit", diffs=(diff,))))
-        if token.type == "fence"
-    ]
-    assert [token.content for token in fences] == ["@@ -1 +1 @@\n-x\n+y\n"]
+    assert key("call_1", "call_1") == key("call_2", "call_2")
+    assert key("call_1", "elsewhere") != key("call_2", "call_2")
 
 
 def test_the_call_has_what_the_interface_says() -> None:
-    action = classify(ToolActivity("t", "Run", kind="execute", raw_input={"command": "ls"}), ())
+    action = classify(ToolActivity("t", "Run", kind="execute", raw_input={"command": "ls"}), WORKSPACE)
     call = permission_call(action, "dg_1", "nonce")
     assert (call.call_id, call.name) == ("dg_1", "dragoman-agent-action-execute")
-    assert call.input == {"title": "Run", "kind": "execute", "details": describe(action), "nonce": "nonce"}
+    assert call.input == {"nonce": "nonce"}
 
 
 def test_t23_there_is_a_tool_for_each_class_and_all_are_known_by_name() -> None:
-    assert set(PERMISSION_TOOLS) == {"read", "edit", "delete", "execute", "fetch", "other"}
-    assert len(set(PERMISSION_TOOLS.values())) == 6
+    assert set(PERMISSION_TOOLS) == {"read", "edit", "delete", "execute", "fetch", "other", "sensitive"}
+    assert len(set(PERMISSION_TOOLS.values())) == 7
     assert all(map(is_permission_tool, PERMISSION_TOOLS.values()))
     assert not is_permission_tool("look")
 

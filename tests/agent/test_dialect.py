@@ -6,11 +6,11 @@ import pytest
 
 from dragoman.backends.agent.asking import verdict
 from dragoman.backends.agent.dialect import understood
-from dragoman.backends.agent.grants import Grants, PendingPermission
-from dragoman.backends.agent.permission import PERMISSION_TOOLS, Action
 from dragoman.backends.agent.replay import transcript
 from dragoman.backends.agent.vocabulary import Granted, Refused
 from dragoman.lm import DataPart, Message, Outcome, TextPart, ToolCallPart, ToolResultPart, assistant, user
+from dragoman.permissions.action import PERMISSION_TOOLS, Action
+from dragoman.permissions.grants import Grants, PendingPermission
 
 _ADVICE = "\nPlease check your input and try again."
 _SKIP = "The user chose to skip the tool call, they want to proceed without running it"
@@ -108,7 +108,8 @@ def test_i2_what_the_consumer_says_itself_stands() -> None:
 
 def _asked() -> tuple[Grants, str]:
     grants = Grants()
-    nonce = grants.open(PendingPermission("dg_1", Action("execute", "execute", "Do it"), "conversation"))
+    action = Action(agent="a", agent_name="A", risk="execute", kind="execute", title="Do it", folder="/w")
+    nonce = grants.open(PendingPermission("dg_1", action, "conversation"))
     token = grants.issue(nonce, PERMISSION_TOOLS["execute"])
     assert token is not None
     return grants, token

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.backends.agent.acp.messages import Diff
-from dragoman.backends.agent.diffs import proposed, unified
+from dragoman.permissions.diffs import changed_lines, unified
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=30)
 
@@ -39,7 +38,7 @@ def applied(before: list[str], diff: str) -> list[str]:
 
 @given(LINES, LINES)
 def test_it_says_what_changes(before: list[str], after: list[str]) -> None:
-    diff = unified(Diff("/a", "\n".join(before) + "\n", "\n".join(after) + "\n"), 10_000)
+    diff = unified("\n".join(before) + "\n", "\n".join(after) + "\n", 10_000)
     old, new = ("\n".join(before) + "\n").splitlines(), ("\n".join(after) + "\n").splitlines()
     assert applied(old, diff) == new
     headers = [line for line in diff.splitlines() if line.startswith("@@")]
@@ -53,7 +52,7 @@ def test_a_change_in_a_long_file_is_short() -> None:
     before = [f"line {number}" for number in range(100_000)]
     after = [*before]
     after[70_000] = "changed"
-    diff = unified(Diff("/a", "\n".join(before), "\n".join(after)), 60)
+    diff = unified("\n".join(before), "\n".join(after), 60)
     assert diff.splitlines() == [
         "@@ -69998,7 +69998,7 @@",
         " line 69997",
@@ -69,32 +68,22 @@ def test_a_change_in_a_long_file_is_short() -> None:
 
 def test_what_is_changed_all_over_is_not_matched() -> None:
     before, after = (["x" * 10, f"{side} {n}"] * 1 for side, n in (("old", 1), ("new", 1)))
-    many = Diff(
-        "/a",
-        "\n".join(["same", *(f"old {n}" for n in range(1_500))]),
-        "\n".join(["same", *(f"new {n}" for n in range(1_500))]),
-    )
-    diff = unified(many, 3_010).splitlines()
+    old = "\n".join(["same", *(f"old {n}" for n in range(1_500))])
+    new = "\n".join(["same", *(f"new {n}" for n in range(1_500))])
+    diff = changed_lines(old, new)
     assert (diff[0], diff[1], diff[1_501], len(diff)) == ("@@ -2,1500 +2,1500 @@", "-old 0", "+new 0", 3_001)
     assert before != after
 
 
 def test_a_new_file_is_all_new() -> None:
-    assert unified(Diff("/a", None, "one\ntwo\n"), 60) == "@@ -0,0 +1,2 @@\n+one\n+two"
-    assert unified(Diff("/a", "same", "same"), 60) == ""
-
-
-def test_a_question_says_so_where_there_is_nothing_to_show() -> None:
-    assert proposed(Diff("/a", "one", "two"), 60) == "```diff\n@@ -1 +1 @@\n-one\n+two\n```"
-    assert proposed(Diff("/a", "same", "same"), 60) == "Nothing in it would change."
-    assert proposed(Diff("/a", "", ""), 60) == "Nothing in it would change."
-    assert proposed(Diff("/a", None, ""), 60) == "It would be empty."
+    assert unified(None, "one\ntwo\n", 60) == "@@ -0,0 +1,2 @@\n+one\n+two"
+    assert unified("same", "same", 60) == ""
 
 
 def test_long_lines_and_many_lines_are_cut() -> None:
-    diff = unified(Diff("/a", None, "x" * 500), 60).splitlines()
+    diff = unified(None, "x" * 500, 60).splitlines()
     assert diff[1] == f"+{'x' * 399}… 101 more characters"
-    many = unified(Diff("/a", None, "x\n" * 100), 60).splitlines()
+    many = unified(None, "x\n" * 100, 60).splitlines()
     assert (len(many), many[-1]) == (61, "… 41 more lines")
 
 
@@ -111,16 +100,16 @@ def test_long_lines_and_many_lines_are_cut() -> None:
     ],
 )
 def test_p9_no_change_is_out_of_sight(before: str, after: str) -> None:
-    assert unified(Diff("/a", before, after), 60)
-    assert unified(Diff("/a", after, before), 60)
+    assert unified(before, after, 60)
+    assert unified(after, before, 60)
 
 
 @given(st.text("ab\r\n\x0c\u2028", max_size=12), st.text("ab\r\n\x0c\u2028", max_size=12))
 def test_p9_there_is_something_to_see_wherever_something_changes(before: str, after: str) -> None:
-    assert bool(unified(Diff("/a", before, after), 1_000)) == (before != after)
+    assert bool(unified(before, after, 1_000)) == (before != after)
 
 
 def test_p9_what_leaves_no_mark_is_shown() -> None:
-    diff = unified(Diff("/a", "if admin:\n", "if \u202eadmin\u200b:\r\n"), 60)
+    diff = unified("if admin:\n", "if \u202eadmin\u200b:\r\n", 60)
     assert diff == "@@ -1 +1 @@\n-if admin:\n+if <U+202E>admin<U+200B>:␍"
-    assert "␍" not in unified(Diff("/a", "one\r\n", "two\r\n"), 60)
+    assert "␍" not in unified("one\r\n", "two\r\n", 60)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.backends.agent.grants import GRANT_PREFIX, Grants, PendingPermission
-from dragoman.backends.agent.permission import PERMISSION_TOOLS, Action, RiskClass
+from dragoman.permissions.action import PERMISSION_TOOLS, Action, RiskClass
+from dragoman.permissions.grants import GRANT_PREFIX, Grants, PendingPermission
 
 EXECUTE = PERMISSION_TOOLS["execute"]
 
 
 def pending(call_id: str = "dg_1", risk: RiskClass = "execute") -> PendingPermission:
-    return PendingPermission(call_id, Action(risk, risk, "Do it"), "conversation")
+    return PendingPermission(
+        call_id,
+        Action(agent="a", agent_name="Agent", risk=risk, kind=risk, title="Do it", folder="/w"),
+        "conversation",
+    )
 
 
 def approved(grants: Grants, call_id: str = "dg_1") -> str:

@@ -10,7 +10,6 @@ from hypothesis import given, strategies as st
 
 from agent.bridge import result
 from dragoman.backends.agent.acp.content import Block, ImageBlock, TextBlock
-from dragoman.backends.agent.grants import GRANT_PREFIX
 from dragoman.backends.agent.replay import blocks_of, context_block, lost_results, transcript
 from dragoman.backends.agent.vocabulary import Answered, Granted, Pending
 from dragoman.lm import (
@@ -28,6 +27,7 @@ from dragoman.lm import (
     user,
 )
 from dragoman.lm.parts import CACHE_CONTROL, STATEFUL_MARKER
+from dragoman.permissions.grants import GRANT_PREFIX
 from lm.rendering import hostile_text
 
 PICTURE = DataPart("image/png", b"\x89PNG")
@@ -171,7 +171,7 @@ def test_permissions_read_as_what_the_user_decided(text: str, reads: str) -> Non
     ]
     # The call itself may have been cut off.
     alone = ToolResultPart("dg_p", (TextPart(text),), name=MAY_I.name)
-    assert entries(told(user(alone))) == [f"User: [{reads}: ]"]
+    assert entries(told(user(alone))) == [f"User: [{reads}: run a command]"]
 
 
 def test_a_tool_that_says_what_a_grant_looks_like_has_granted_nothing() -> None:

@@ -11,10 +11,8 @@ from typing import Any, TypeVar
 
 from dragoman.backends.agent.catalogue import Traits, traits_of
 from dragoman.backends.agent.conversation import Conversation
-from dragoman.backends.agent.grants import Grants
 from dragoman.backends.agent.kept import HELD_BYTES
 from dragoman.backends.agent.model import AgentModel
-from dragoman.backends.agent.permission import PERMISSION_TOOLS
 from dragoman.backends.agent.settings import AgentSettings, Policy, Timing
 from dragoman.lm import (
     CancellationSource,
@@ -35,6 +33,8 @@ from dragoman.lm import (
     ToolResultPart,
     user,
 )
+from dragoman.permissions.action import PERMISSION_TOOLS
+from dragoman.permissions.pipeline import Permissions
 from dragoman.store import ConversationStore
 from fake_agent.steps import COMMAND, open_gate, prompt
 from process.living import all_gone
@@ -147,7 +147,8 @@ class Bridge:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.grants = Grants()
+        self.permissions = Permissions()
+        self.grants = self.permissions.grants
         self.model: GuardedModel | None = None
         # Where conversations are kept, if anywhere.
         self.store: ConversationStore | None = None
@@ -179,7 +180,9 @@ class Bridge:
                 **(configured or {}),
             )
             info = ModelInfo("fake", "Fake", "fake", "1", 100_000, 10_000)
-            self.model = GuardedModel(AgentModel(info, settings, grants=self.grants, store=self.store))
+            self.model = GuardedModel(
+                AgentModel(info, settings, permissions=self.permissions, store=self.store)
+            )
         chat = Chat(self.model, self.folder)
         if tools is not None:
             chat.tools = tools

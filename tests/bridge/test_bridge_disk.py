@@ -70,7 +70,7 @@ def _keeping(bridge: Bridge, database: Database) -> Chat:
     command = (*COMMAND, json.dumps({"folder": str(bridge.folder)}))
     settings = AgentSettings("fake", "Fake", command, {}, bridge.folder, traits_of("demo"))
     info = ModelInfo("fake", "Fake", "fake", "1", 100_000, 10_000)
-    model = AgentModel(info, settings, store=ConversationStore(database), grants=bridge.grants)
+    model = AgentModel(info, settings, store=ConversationStore(database), permissions=bridge.permissions)
     bridge.model = GuardedModel(model)
     return bridge.chat()
 

@@ -12,9 +12,9 @@ from bridge.consumer import Bridge, result
 from dragoman.backends.agent.catalogue import traits_of
 from dragoman.backends.agent.kept import PROGRESS_BYTES
 from dragoman.backends.agent.model import AgentModel
-from dragoman.backends.agent.permission import PERMISSION_TOOLS
 from dragoman.backends.agent.settings import AgentSettings, Timing
 from dragoman.lm import DataPart, GuardedModel, ModelInfo, user
+from dragoman.permissions.action import PERMISSION_TOOLS
 from fake_agent.steps import COMMAND, open_gate, prompt, raw
 from process.living import alive
 from virtual_clock import VirtualClock
@@ -110,7 +110,7 @@ def _on(clock: VirtualClock, bridge: Bridge, timing: Timing, folder: Path) -> Ag
     command = (*COMMAND, f'{{"folder": "{folder}"}}')
     settings = AgentSettings("fake", "Fake", command, {}, folder, traits_of("demo"), timing)
     info = ModelInfo("fake", "Fake", "fake", "1", 100_000, 10_000)
-    model = AgentModel(info, settings, grants=bridge.grants, clock=clock)
+    model = AgentModel(info, settings, permissions=bridge.permissions, clock=clock)
     bridge.model = GuardedModel(model)
     return model
 

@@ -8,9 +8,9 @@ import pytest
 
 from bridge.consumer import PERMISSIONS, TOOLS, Bridge, result
 from dragoman.backends.agent.catalogue import traits_of
-from dragoman.backends.agent.permission import PERMISSION_TOOLS
 from dragoman.backends.agent.settings import Policy, Timing
 from dragoman.lm import LanguageModelError, ToolCallPart, ToolDefinition, ToolResultPart, user
+from dragoman.permissions.action import PERMISSION_TOOLS
 from fake_agent.steps import prompt
 
 pytestmark = pytest.mark.long

@@ -83,7 +83,7 @@ def test_a_shell_script_denies_a_command() -> None:
 def test_an_editor_asks_before_a_command_runs(answer: str, made: list[str]) -> None:
     done = _python("editor.py", "quick", "run `touch made`", stdin=answer)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Let the agent run a command?\n```sh\ntouch made\n```" in done.stdout
+    assert "Quick demo agent wants to run a command\nCommand:\n```sh\ntouch made\n\n```" in done.stdout
     assert [path.name for path in Path().iterdir()] == made
 
 

@@ -12,9 +12,9 @@ from dragoman.frontends.terminal.markdown import render
 from dragoman.lm import gfm
 from dragoman.lm.links import InertLinks
 from dragoman.logs import Redaction, one_line
+from dragoman.permissions.urls import Url, UrlError, UrlPattern, UrlPatternError
 from dragoman.tools.builtin.difference import MAX_DIFF_CHARACTERS, difference
 from dragoman.tools.builtin.page import page_text
-from dragoman.tools.urls import Url, UrlError, UrlPattern, UrlPatternError
 from dragoman.visible import VisibleText, hides, visible, visible_exactly
 from fuzz.check import obeyed, pieces
 from lm.rendering import hrefs, tokens

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from dragoman.backends.agent.acp.messages import (
-    Diff,
     PermissionRequest,
     ReadTextFile,
     ToolActivity,
@@ -22,9 +21,8 @@ from dragoman.backends.agent.acp.messages import (
     decode_update,
 )
 from dragoman.backends.agent.changes import Change, FileRefused, read_text
-from dragoman.backends.agent.diffs import unified
 from dragoman.backends.agent.narrator import Narrator
-from dragoman.backends.agent.permission import Action, choose, classify, describe, permission_call
+from dragoman.backends.agent.permission import action_of, choose, permission_call
 from dragoman.backends.agent.toolserver.session import Refuse, Respond, Session
 from dragoman.backends.agent.toolserver.wire import read_messages
 from dragoman.frontends.vscode.protocol import decode_chat_request
@@ -47,6 +45,11 @@ from dragoman.jsonrpc.messages import (
 from dragoman.jsonrpc.stream import Stream
 from dragoman.lm import LanguageModelError, TextPart
 from dragoman.lm.json import encode
+from dragoman.permissions.action import Action
+from dragoman.permissions.diffs import unified
+from dragoman.permissions.keys import approval_key
+from dragoman.permissions.question import question_about
+from dragoman.permissions.sensitive import Places
 from dragoman.visible import visible_exactly
 from fuzz.check import Check, json_of, pieces
 from http_server.kit import Held, scripted
@@ -160,7 +163,7 @@ def _told(narrator: Narrator, params: bytes) -> None:
     # Every character may become a code point by its number, and every line be a block of its own.
     assert sum(len(part.value) for part in told if isinstance(part, TextPart)) <= 20 * len(params) + 1_000
     if isinstance(update, ToolActivity):
-        _is_shown(classify(update, (_WORKSPACE,)))
+        _is_shown(action_of(update, "a", "Agent", Places((_WORKSPACE,))))
 
 
 def _asked(params: bytes) -> None:
@@ -172,7 +175,7 @@ def _asked(params: bytes) -> None:
 
 
 def _is_asked_about(request: PermissionRequest) -> None:
-    action = classify(request.tool_call, (_WORKSPACE,))
+    action = action_of(request.tool_call, "a", "Agent", Places((_WORKSPACE,)), request.extra)
     if action.command is not None:
         assert action.risk == "execute"
     if action.risk == "read":
@@ -187,19 +190,21 @@ def _is_asked_about(request: PermissionRequest) -> None:
 
 def _is_shown(action: Action) -> None:
     """A person can read all of the question, and nothing in it leaves no mark."""
-    question = describe(action)
-    assert len(question) < _LONGEST_QUESTION
-    assert visible_exactly(question) == question
+    question = question_about(action)
+    assert len(question.message) < _LONGEST_QUESTION
+    for text in (question.title, question.message, question.whole, question.plain):
+        assert visible_exactly(text) == text
+    assert approval_key(action) == approval_key(msgspec.json.decode(msgspec.json.encode(action), type=Action))
 
 
 def shown_changes(data: bytes) -> None:
     """A change as it is shown: what is there, an empty line, what is to be. All that differs is in it."""
     old, _, new = data.decode("utf-8", "replace").partition("\n\n")
     limit = data[0] if data else 1
-    lines = unified(Diff("/f", old, new), limit).split("\n")
+    lines = unified(old, new, limit).split("\n")
     assert len(lines) <= limit + 1
     assert max(map(len, lines)) < 500
-    everything = unified(Diff("/f", old, new), 1_000_000).split("\n")
+    everything = unified(old, new, 1_000_000).split("\n")
     assert (everything == [""]) == (old == new), everything
     if max(map(len, (old + new).split("\n"))) < 300:
         added = [line[1:] for line in everything if line.startswith("+")]
@@ -235,7 +240,7 @@ def file_requests() -> Iterator[Check]:
                         change = Change.of((str(workspace),), request)
                         assert Path(change.path).is_relative_to(workspace)
                         assert change.old != "SECRET"
-                        _is_shown(change.action)
+                        _is_shown(action_of(change.activity, "a", "Agent", Places((str(workspace),))))
                 except (msgspec.ValidationError, FileRefused) as refused:
                     str(refused)
 

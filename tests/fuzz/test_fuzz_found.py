@@ -18,10 +18,10 @@ from dragoman.jsonrpc.messages import Malformed, parse
 from dragoman.jsonrpc.text import Decoder, encode
 from dragoman.lm import JsonObject
 from dragoman.logs import Redaction
+from dragoman.permissions.urls import Url, UrlError
 from dragoman.process import Ledger
 from dragoman.tools.builtin.page import page_text
 from dragoman.tools.schema import SchemaError, check_schema
-from dragoman.tools.urls import Url, UrlError
 from dragoman.traces.cleaning import Cleaning
 from dragoman.traces.frames import TraceError, parse_trace
 from fuzz.targets import TARGETS

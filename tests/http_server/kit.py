@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dragoman.backends.agent.grants import Grants
 from dragoman.backends.scripted import Reply, ScriptedModel, Step
 from dragoman.config import Serve
 from dragoman.frontends.http.app import build_app
 from dragoman.frontends.http.gate import Gate
 from dragoman.frontends.http.service import Service
 from dragoman.lm import GuardedModel, LanguageModel, LanguageModelError, ModelInfo
+from dragoman.permissions.pipeline import Permissions
 from dragoman.store import Database, ResponseStore
 from http_server.stream_check import check_events, check_resource
 
@@ -56,8 +56,8 @@ TOOL = function("look")
 class Held:
     """Models that are there already."""
 
-    def __init__(self, grants: Grants | None = None, **models: LanguageModel) -> None:
-        self.grants = grants if grants is not None else Grants()
+    def __init__(self, permissions: Permissions | None = None, **models: LanguageModel) -> None:
+        self.permissions = permissions or Permissions()
         self._models = models
 
     async def learn(self) -> None:

@@ -32,7 +32,7 @@ async def agent(tmp_path: Path) -> AsyncIterator[Site]:
 def _models(bridge: Bridge) -> Held:
     bridge.chat()
     assert bridge.model is not None
-    return Held(bridge.grants, m=bridge.model)
+    return Held(bridge.permissions, m=bridge.model)
 
 
 def _said(response: Json) -> str:

@@ -123,7 +123,7 @@ async def test_b6_h11_a_title_for_a_chat_ui_borrows_the_agent_and_leaves_nothing
     bridge = Bridge(tmp_path)
     bridge.chat(close=True)
     assert bridge.model is not None
-    for made in site_of(Held(bridge.grants, m=bridge.model)):
+    for made in site_of(Held(bridge.permissions, m=bridge.model)):
         first = await made.post("/v1/chat/completions", _chat(prompt(["say", "Three files."])))
         title = await made.post("/v1/chat/completions", _chat(_TITLE))
         assert _kind(title) == "-; evidence=none; kind=aside"
@@ -150,7 +150,7 @@ async def test_b6_h11_a_title_while_the_agent_waits_has_a_process_of_its_own_whi
     bridge = Bridge(tmp_path)
     bridge.chat()
     assert bridge.model is not None
-    for made in site_of(Held(bridge.grants, m=bridge.model)):
+    for made in site_of(Held(bridge.permissions, m=bridge.model)):
         asked = await made.create(input=prompt(["call", "look", {}]), tools=[function("look")])
         waiting = set(bridge.pids)
         title = await made.post("/v1/chat/completions", _chat(_TITLE))

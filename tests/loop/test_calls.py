@@ -8,8 +8,8 @@ import pytest
 from dragoman.backends.scripted import Script, ScriptedModel, call, reply
 from dragoman.lm import CancellationError, CancellationToken, Capabilities, JsonObject
 from dragoman.loop.events import Asked, ToolFinished, ToolProgressed, ToolStarted, ToolUsed
-from dragoman.tools.approvals import Approvals
-from dragoman.tools.autoapproval import AutoApproval
+from dragoman.permissions.approvals import Approvals
+from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.tools.decision import Approve, Question
 from dragoman.tools.tool import Invocation, PreparedInvocation, ToolResult
 from loop_kit import (

@@ -8,11 +8,13 @@ import pytest
 from bridge.consumer import TOOLS, Bridge
 from dragoman.backends.agent.acp.messages import decode_permission
 from dragoman.backends.agent.model import AgentModel
-from dragoman.backends.agent.permission import classify, describe
+from dragoman.backends.agent.permission import action_of
 from dragoman.config import AcpModel, Config, Serve
 from dragoman.lm import json
 from dragoman.lm.links import InertLinks
 from dragoman.models import build_unguarded
+from dragoman.permissions.question import question_about
+from dragoman.permissions.sensitive import Places
 from dragoman.visible import visible_exactly
 
 _KINDS = ["allow_once", "reject_once"]
@@ -40,7 +42,8 @@ async def test_reading_through_a_link_that_leads_out_is_not_reading(bridge: Brid
 def test_a_path_that_no_system_takes_is_not_inside(tmp_path: Path) -> None:
     asked = {"toolCall": {"toolCallId": "r1", "kind": "read", "locations": [{"path": f"{tmp_path}/a\0b"}]}}
     activity = decode_permission(json.encode(asked)).tool_call
-    assert classify(activity, (str(tmp_path),), os.path.realpath).risk == "other"
+    places = Places((str(tmp_path),), resolve=os.path.realpath)
+    assert action_of(activity, "a", "Agent", places).risk == "other"
 
 
 def test_a_title_that_imitates_the_question_stays_a_title() -> None:
@@ -50,14 +53,15 @@ def test_a_title_that_imitates_the_question_stays_a_title() -> None:
     asked = {
         "toolCall": {"toolCallId": "c", "title": title, "kind": "read", "rawInput": {"command": command}}
     }
-    action = classify(decode_permission(json.encode(asked)).tool_call, ("/",))
-    shown = describe(action)
+    action = action_of(decode_permission(json.encode(asked)).tool_call, "a", "Agent", Places(("/",)))
+    shown = question_about(action).message
     assert action.risk == "execute"
     assert shown.count("````sh\nrm -rf ~\n```\nAllow `ls`?\n````") == 1
     before = shown.partition("````sh")[0]
-    assert "**Allowed.**" not in before
-    assert "](command:" not in before
-    assert "\n```" not in before
+    assert "Allowed" not in before
+    called = shown.partition("Called:\n")[2]
+    assert called.startswith("````text\nList files␊")
+    assert called.endswith("\n````\n\nKind, says the agent: `read`")
 
 
 def test_words_that_imitate_the_question_have_no_link_and_no_escape_that_acts() -> None:

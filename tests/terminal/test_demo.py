@@ -56,21 +56,21 @@ def test_the_tour_without_a_terminal(tmp_path: Path) -> None:
         "✓ Looking up “",
         "too expensive   market.txt      çok pahalı",
         "❯ Fill them in, and run the check.",
-        "? Agent wants to change files: Write greetings.txt",
+        "? Demo agent wants to change files: Write greetings.txt",
         "+thank you    = teşekkürler",
-        "s, w, a: for any change to",
+        "s, w, a: for exactly this request of Demo agent",
         "Why not?",
-        "⊘ Agent wants to change files: Write greetings.txt · denied",
+        "⊘ Demo agent wants to change files: Write greetings.txt · denied",
         "You would rather have it otherwise: Too familiar for a stranger: teşekkür",
         "+thank you    = teşekkür ederim",
         "→ allowed once",
         "✓ Write greetings.txt",
-        "? Agent wants to run a command",
-        "→ allowed for this session: this very command",
+        "? Demo agent wants to run a command",
+        "→ allowed for this session: exactly this request of",
         "✗ sh check.sh",
-        "? Agent wants to change files: Write market.txt",
+        "? Demo agent wants to change files: Write market.txt",
         "→ allowed once",
-        "✓ Agent may run: sh check.sh · approved for this session",
+        "✓ Demo agent may run: sh check.sh · approved for this session",
         "✓ sh check.sh",
         "Done: every phrase has its translation.",
     ]
@@ -79,7 +79,7 @@ def test_the_tour_without_a_terminal(tmp_path: Path) -> None:
         position = text.find(line, position)
         assert position >= 0, f"{line!r} is missing, or not in its place, in:\n{text}"
         position += len(line)
-    assert text.count("? Agent wants to run a command") == 1
+    assert text.count("? Demo agent wants to run a command") == 1
     assert "dragoman-agent-action" not in text
     assert list(tmp_path.iterdir()) == [], "the demo leaves nothing behind"
 
@@ -135,11 +135,11 @@ def test_p13_what_was_allowed_before_a_denial_is_told_and_done_with_the_next_pro
     chat.enter("two permissions")
     chat.wait_for("Esc deny")
     chat.type("y")
-    chat.wait_for("^[?] Agent wants to run a command")
+    chat.wait_for("^[?] Demo agent wants to run a command")
     chat.wait_for("Esc deny")
     chat.type("\x1b")
     chat.wait_for("/new takes it back")
-    assert "Allowed, and not done yet: Agent may change files: Write demo-agent.txt." in " ".join(
+    assert "Allowed, and not done yet: Demo agent may change files: Write demo-agent.txt." in " ".join(
         chat.text.split()
     )
     assert not (folder.path / "demo-agent.txt").exists()
@@ -154,7 +154,7 @@ def test_what_was_allowed_before_a_denial_is_dropped_with_its_conversation(folde
     chat.enter("two permissions")
     chat.wait_for("Esc deny")
     chat.type("y")
-    chat.wait_for("^[?] Agent wants to run a command")
+    chat.wait_for("^[?] Demo agent wants to run a command")
     chat.wait_for("Esc deny")
     chat.type("\x1b")
     chat.wait_for("/new takes it back")

@@ -1,76 +1,63 @@
-"""An agent's request as a person at a terminal is asked about it: its words, and what an approval would cover."""
+"""An agent's request as a person at a terminal is asked about it."""
 
 import pytest
 
-from dragoman.backends.agent.grants import Grants, PendingPermission
-from dragoman.backends.agent.permission import PERMISSION_TOOLS, Action, permission_call
-from dragoman.backends.agent.permission_tools import PermissionTool, approval_key, wish
-from dragoman.lm import CancellationToken
-from dragoman.tools.tool import Invocation, PreparedInvocation
+from dragoman.backends.agent.permission import permission_call
+from dragoman.frontends.terminal.permission_tools import PermissionTool, permission_tools, request_in_words
+from dragoman.lm import CancellationToken, ToolCallPart
+from dragoman.permissions.action import PERMISSION_TOOLS, Action
+from dragoman.permissions.grants import GRANT_PREFIX, Grants, PendingPermission
+from dragoman.permissions.keys import approval_key
+from dragoman.tools.tool import Invocation
+from permissions.actions import WORKSPACE, action, diff
 
-_RUN = Action(
-    "execute", "execute", "make test", "make test", ("/w",), raw={"command": "make test", "cwd": "/w"}
-)
-_WRITE = Action("edit", "edit", "Write a.txt", paths=("/w/a.txt",))
-_HIDDEN = Action("execute", "execute", "Tidy up", None, ("/w",), raw={"what": "rm -rf .", "cwd": "/w"})
-
-
-async def _prepared(action: Action) -> PreparedInvocation:
-    grants = Grants()
-    nonce = grants.open(PendingPermission("dg_1", action, "c"))
-    call = permission_call(action, "dg_1", nonce)
-    tool = PermissionTool(action.risk, grants)
-    return await tool.prepare_invocation(Invocation(call.input), CancellationToken())
+_RUN = action(title="make test", input={"command": "make test"})
+_GIT = action(kind="edit", content=[diff(f"{WORKSPACE}/.git/config", "a", "b")])
+_BARE = action(title="Bash", kind="execute")
 
 
-@pytest.mark.parametrize(
-    ("action", "title", "covers"),
-    [
-        (_RUN, "Agent wants to run a command", "this very command"),
-        (_WRITE, "Agent wants to change files: Write a.txt", "any change to /w/a.txt"),
-        (_HIDDEN, "Agent wants to run: Tidy up", "exactly this"),
-        (Action("read", "read", "Read", paths=("/w/a",)), "Agent wants to read: Read", "reading /w/a"),
-        (
-            Action("delete", "delete", "Clean", paths=("/w/c", "/w/b", "/w/a")),
-            "Agent wants to delete or move files: Clean",
-            "deleting or moving /w/a, /w/b and 1 more",
-        ),
-        (
-            Action("fetch", "fetch", "Look", urls=("https://a.example/",)),
-            "Agent wants to fetch from the network: Look",
-            "fetching https://a.example/",
-        ),
-        (Action("other", "other", "Dance", paths=("/w",)), "Agent wants to do this: Dance", "exactly this"),
-    ],
-)
-async def test_a_question_says_what_it_is_about_and_what_a_yes_would_cover(
-    action: Action, title: str, covers: str
-) -> None:
-    prepared = await _prepared(action)
+def _asked(grants: Grants, wanted: Action) -> tuple[PermissionTool, Invocation]:
+    nonce = grants.open(PendingPermission("dg_1", wanted, "c"))
+    call = permission_call(wanted, "dg_1", nonce)
+    [tool] = [each for each in permission_tools(grants) if each.declaration.name == call.name]
+    return tool, Invocation(call.input)
+
+
+async def test_the_question_and_the_key_are_made_from_the_action() -> None:
+    tool, invocation = _asked(Grants(), _RUN)
+    prepared = await tool.prepare_invocation(invocation, CancellationToken())
     assert prepared.confirmation is not None
-    assert prepared.confirmation.title == title
-    assert prepared.covers == covers
+    assert prepared.confirmation.title == "Claude Code wants to run a command"
+    assert prepared.confirmation.message.startswith("Command:\n```sh\nmake test\n```")
+    assert prepared.confirmation.summary == "Claude Code wants to run: make test"
+    assert prepared.invocation_message == "Claude Code may run: make test"
+    assert prepared.approval_key == approval_key(_RUN)
+    assert prepared.covers == f"exactly this request of Claude Code: run make test, in {WORKSPACE}"
+    assert not prepared.always_ask
 
 
-async def test_the_command_is_shown_whatever_the_agent_calls_it() -> None:
-    honest = await _prepared(_RUN)
-    assert honest.confirmation is not None
-    assert honest.confirmation.message.startswith("```sh\nmake test\n```")
-    deceptive = await _prepared(Action("execute", "read", "Read a file", "rm -rf .", ("/w",)))
-    assert deceptive.confirmation is not None
-    assert deceptive.confirmation.title == "Agent wants to run a command"
-    assert deceptive.confirmation.message.startswith("Read a file\n\n```sh\nrm -rf .\n```")
+@pytest.mark.parametrize("wanted", [_GIT, _BARE])
+async def test_what_is_sensitive_or_unknown_is_asked_about_every_time(wanted: Action) -> None:
+    tool, invocation = _asked(Grants(), wanted)
+    prepared = await tool.prepare_invocation(invocation, CancellationToken())
+    assert prepared.always_ask
+    assert prepared.covers is None
 
 
-def test_an_approval_of_what_is_not_known_covers_nothing_else() -> None:
-    other = Action("execute", "execute", "Tidy up", None, ("/w",), raw={"what": "rm -rf ..", "cwd": "/w"})
-    assert approval_key(_HIDDEN) != approval_key(other)
-    assert approval_key(_WRITE) == approval_key(Action("edit", "edit", "Another title", paths=("/w/a.txt",)))
+async def test_a_tool_of_another_class_neither_asks_nor_grants() -> None:
+    grants = Grants()
+    tool, invocation = _asked(grants, _GIT)
+    other = PermissionTool("edit", grants)
+    prepared = await other.prepare_invocation(invocation, CancellationToken())
+    assert prepared.confirmation is not None
+    assert prepared.confirmation.title == "No longer open"
+    assert (await other.invoke(invocation, CancellationToken())).is_error
+    granted = await tool.invoke(invocation, CancellationToken())
+    assert GRANT_PREFIX in str(granted.content)
 
 
-@pytest.mark.parametrize("risk", PERMISSION_TOOLS)
-def test_a_request_that_nobody_is_asked_about_has_words_too(risk: str) -> None:
-    [action] = [each for each in (_RUN, _WRITE) if each.risk == risk] or [Action("other", "other", "Dance")]
-    said = wish(permission_call(action, "dg_1", "nonce"))
-    assert said.startswith("Agent wants to ")
-    assert said.endswith(f": {action.title}")
+@pytest.mark.parametrize("tool_class", PERMISSION_TOOLS)
+def test_a_request_that_was_not_prepared_has_words_too(tool_class: str) -> None:
+    assert request_in_words(ToolCallPart("dg_1", f"dragoman-agent-action-{tool_class}", {})).startswith(
+        "Agent wants to "
+    )

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.backends.agent.permission import PERMISSION_TOOLS
 from dragoman.backends.scripted import Script, ScriptedModel, When, call, reply
 from dragoman.clock import SystemClock
 from dragoman.config import Config, Tools
 from dragoman.frontends.terminal.session import Session, context_keys
 from dragoman.lm import CancellationSource, CancellationToken, LanguageModel
 from dragoman.loop.hooks import Hooks
+from dragoman.permissions.action import PERMISSION_TOOLS
 from dragoman.tools.decision import Approve, Decision, Question
 from dragoman.tools.definition import tool
 

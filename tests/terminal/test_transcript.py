@@ -323,8 +323,12 @@ def test_an_agents_request_that_a_person_has_just_allowed_needs_no_line_of_its_o
 @pytest.mark.parametrize(("outcome", "word"), [("denied", "denied"), ("skipped", "skipped")])
 def test_an_agents_request_is_told_in_words_and_its_failure_not_again(outcome: Outcome, word: str) -> None:
     refused = ToolResultPart("1", (TextPart("no"),), is_error=True, outcome=outcome)
+    asked = Asked(
+        "1", _WANTS.call.name, "", summary="Agent wants to run: sh check_all.sh", subject="sh check_all.sh"
+    )
     shown = _Stage().play(
         _WANTS,
+        asked,
         ToolFinished(refused, approved=False),
         ThinkingReported("\n\n✗ sh check\\_all.sh\n"),
         TextReported("As you wish.\n"),

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+from dragoman.permissions import approvals as approvals_module
+from dragoman.permissions.approvals import MAX_KEY_LENGTH, Approvals, _storable
 from dragoman.store import ApprovalStore, Database, StoreError
-from dragoman.tools import approvals as approvals_module
-from dragoman.tools.approvals import MAX_KEY_LENGTH, Approvals, _storable
 from dragoman.tools.decision import LEVELS, ApprovalLevel
 
 _NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

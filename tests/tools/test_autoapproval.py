@@ -1,8 +1,8 @@
 import msgspec
 import pytest
 
-from dragoman.tools.autoapproval import AutoApproval
-from dragoman.tools.urls import UrlPatternError
+from dragoman.permissions.autoapproval import AutoApproval
+from dragoman.permissions.urls import UrlPatternError
 
 _GOOD = "https://good.example/page"
 _OTHER = "https://other.example/page"

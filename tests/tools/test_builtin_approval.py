@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.lm import CancellationError, CancellationSource, CancellationToken
+from dragoman.permissions.approvals import Approvals
+from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.store import ApprovalStore, Database
-from dragoman.tools.approvals import Approvals
-from dragoman.tools.autoapproval import AutoApproval
 from dragoman.tools.builtin import builtin_tools
 from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Deny, Question
 from dragoman.tools.registry import Registry

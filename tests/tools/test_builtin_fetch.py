@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.lm import CancellationError, CancellationSource, CancellationToken, DataPart
+from dragoman.permissions.approvals import Approvals
+from dragoman.permissions.autoapproval import AutoApproval
+from dragoman.permissions.urls import Url, UrlError
 from dragoman.store import ApprovalStore, Database
-from dragoman.tools.approvals import Approvals
-from dragoman.tools.autoapproval import AutoApproval
 from dragoman.tools.builtin import download as download_module, fetch as fetch_module
 from dragoman.tools.builtin.download import (
     FETCH_SECONDS,
@@ -27,7 +28,6 @@ from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Question
 from dragoman.tools.registry import Registry
 from dragoman.tools.runtime import ToolRuntime
 from dragoman.tools.tool import ToolResult
-from dragoman.tools.urls import Url, UrlError
 from tool_calls import DEADLINE, Deadline, Workbench, text
 
 _PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20

@@ -6,7 +6,14 @@ import httpx2
 import pytest
 from hypothesis import assume, example, given, strategies as st
 
-from dragoman.tools.urls import MAX_URL_LENGTH, Url, UrlError, UrlPattern, UrlPatternError, is_local_address
+from dragoman.permissions.urls import (
+    MAX_URL_LENGTH,
+    Url,
+    UrlError,
+    UrlPattern,
+    UrlPatternError,
+    is_local_address,
+)
 
 
 def _matches(pattern: str, address: str) -> bool:

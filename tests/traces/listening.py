@@ -14,6 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import msgspec
+
 import virtual_clock
 from dragoman.backends.agent.acp.content import TextBlock
 from dragoman.backends.agent.acp.launch import RunningAgent
@@ -30,8 +32,6 @@ from dragoman.backends.agent.acp.messages import (
 from dragoman.backends.agent.catalogue import traits_of
 from dragoman.backends.agent.conversation import Conversation, Surroundings
 from dragoman.backends.agent.ear import Ear
-from dragoman.backends.agent.grants import Grants
-from dragoman.backends.agent.permission import PERMISSION_TOOLS
 from dragoman.backends.agent.records import Record, Records, Scope
 from dragoman.backends.agent.session import Session
 from dragoman.backends.agent.settings import AgentSettings
@@ -51,6 +51,7 @@ from dragoman.backends.agent.vocabulary import (
     TurnEnded,
     Withdrawn,
 )
+from dragoman.frontends.http.approvals import spelled_out
 from dragoman.jsonrpc import Incoming, PeerOptions, memory_pair
 from dragoman.lm import (
     CancellationToken,
@@ -59,9 +60,12 @@ from dragoman.lm import (
     Part,
     TextPart,
     ThinkingPart,
+    ToolCallPart,
     ToolDefinition,
 )
 from dragoman.lm.json import canonical, encode_text
+from dragoman.permissions.action import PERMISSION_TOOLS
+from dragoman.permissions.pipeline import Permissions
 from dragoman.process import SupervisedProcess
 from dragoman.traces.frames import Frame, read_trace
 from dragoman.traces.player import OPTIONS, TracePlayer
@@ -142,6 +146,11 @@ class _Listening(Conversation):
     told: Told
 
     def dispatch(self, event: Event) -> None:
+        if isinstance(event, Called) and event.pending.kind == "permission":
+            # As an HTTP client is shown it: with the question.
+            part = spelled_out(event.pending.part, self._around.permissions.grants)
+            assert isinstance(part, ToolCallPart)
+            event = Called(msgspec.structs.replace(event.pending, part=part), event.announced)
         self.told.note(event)
 
     def turn_is(self, turn: Literal["running", "cancelling"]) -> None:
@@ -165,7 +174,7 @@ class _Client:
             settings,
             ToolServer(clock),
             Tokens(b"k" * KEY_BYTES),
-            Grants(),
+            Permissions(),
             Records(),
             clock,
             lambda *_args, **_options: None,

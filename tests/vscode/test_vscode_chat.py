@@ -88,7 +88,10 @@ async def test_p1_p2_p3_p4_p8_permissions(tmp_path: Path) -> None:
         [call] = (await chat.say(f"!run echo x >> {ran}")).calls
         assert call["name"] == "dragoman-agent-action-execute"
         prepared = await editor.ask("tools/prepareInvocation", {"name": call["name"], "input": call["input"]})
-        assert f"echo x >> {ran}" in prepared["confirmationMessages"]["message"]
+        message = prepared["confirmationMessages"]["message"].replace("↩\n", "")
+        assert message.startswith(f"Command:\n```sh\necho x >> {ran}\n\n```")
+        assert str(tmp_path) in message.partition("Folder:")[2]
+        assert list(call["input"]) == ["nonce"]
         granted = await editor.approve(call)
         assert "ok:" in (await chat.say(granted)).text
         assert ran.read_text() == "x\n"
@@ -118,7 +121,7 @@ async def test_p1_p2_p3_p4_p8_permissions(tmp_path: Path) -> None:
         [call] = (await chat.say(f"!run echo w >> {ran}")).calls
         innocent = {**call["input"], "title": "echo hello", "details": "harmless"}
         prepared = await editor.ask("tools/prepareInvocation", {"name": call["name"], "input": innocent})
-        assert f"echo w >> {ran}" in prepared["confirmationMessages"]["message"]
+        assert f"echo w >> {ran}" in prepared["confirmationMessages"]["message"].replace("↩\n", "")
 
         # P4: a new message instead of an answer: the turn is cancelled, then the message prompted.
         answer = await chat.say("!tools")

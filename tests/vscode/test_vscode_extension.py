@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman import __version__
-from dragoman.backends.agent.permission import PERMISSION_TOOLS
+from dragoman.permissions.action import PERMISSION_TOOLS
 
 _EXTENSION = Path(__file__).parents[2] / "editors" / "vscode"
 _MANIFEST = json.loads((_EXTENSION / "package.json").read_text())

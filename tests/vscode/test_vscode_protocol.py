@@ -36,7 +36,7 @@ async def test_the_handshake_and_everything_that_is_wrong_before_and_after_it(tm
         assert hello["protocolVersion"] == 1
         assert hello["server"]["name"] == "dragoman"
         assert "dragoman-agent-action-execute" in hello["permissionTools"]
-        assert len(hello["permissionTools"]) == 6
+        assert len(hello["permissionTools"]) == 7
         assert hello["configuration"] == str(tmp_path / "dragoman.toml")
 
         with pytest.raises(RemoteError) as unknown:

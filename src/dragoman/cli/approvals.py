@@ -12,8 +12,9 @@ from dragoman.cli.run import Surroundings
 from dragoman.cli.table import table
 from dragoman.lm.json import JsonObject, encode_text
 from dragoman.logs import one_line
+from dragoman.permissions.approvals import Approval, Approvals
+from dragoman.permissions.keys import covered
 from dragoman.store import ApprovalStore, Database, StoreError
-from dragoman.tools.approvals import Approval, Approvals
 
 __all__ = ["run"]
 
@@ -56,6 +57,7 @@ def _as_json(approval: Approval) -> JsonObject:
         "level": approval.level,
         "tool": approval.tool,
         "key": approval.key,
+        "covers": covered(approval.key),
         "workspace": approval.workspace,
         "grantedAt": approval.granted_at,
     }
@@ -84,7 +86,7 @@ def _row(approval: Approval) -> tuple[str, ...]:
         approval.id,
         approval.level,
         approval.tool,
-        approval.key,
+        covered(approval.key),
         approval.workspace or "everywhere",
         approval.granted_at.astimezone().strftime("%Y-%m-%d %H:%M"),
     )

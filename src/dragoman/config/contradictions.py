@@ -47,7 +47,7 @@ def _unknown_agent(model_id: str, agent: str) -> Iterator[Complaint]:
 def _unusable_patterns(patterns: Iterable[str]) -> Iterator[Complaint]:
     if not patterns:
         return
-    from dragoman.tools.urls import UrlPattern, UrlPatternError  # noqa: PLC0415 - with it come all the tools
+    from dragoman.permissions.urls import UrlPattern, UrlPatternError  # noqa: PLC0415 - with it come all the tools
 
     for pattern in patterns:
         try:

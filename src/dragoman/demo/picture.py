@@ -30,7 +30,7 @@ __all__ = ["draw"]
 
 _COLUMNS = 84
 # Where the picture ends: when the agent has reacted to the first denial.
-_NEXT_QUESTION = "? Agent wants"
+_NEXT_QUESTION = "? Demo agent wants"
 # The folder that the demo works in has another name every time, and means nothing to whoever looks at the picture.
 _FOLDER = re.compile(r"/\S*dragoman-demo-\w+/")
 _FONTS = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from dragoman.backends.agent.grants import Grants
 from dragoman.lm import LanguageModel, ModelInfo
+from dragoman.permissions.pipeline import Permissions
 
 __all__ = ["Models"]
 
@@ -14,7 +14,7 @@ class Models(Protocol):
     """The models that are configured, and what they share."""
 
     @property
-    def grants(self) -> Grants: ...
+    def permissions(self) -> Permissions: ...
 
     async def learn(self) -> None: ...
 

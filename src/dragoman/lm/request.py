@@ -57,6 +57,8 @@ class Consumer(msgspec.Struct, frozen=True):
     connection: str = ""
     workspace_folders: tuple[str, ...] = ()
     features: Features = Features()
+    # What "for this session" means to the consumer, where it outlasts a conversation: approvals are bound to it.
+    session: str | None = None
 
 
 class Request(msgspec.Struct, frozen=True):

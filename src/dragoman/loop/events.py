@@ -91,6 +91,11 @@ class Asked(_Event, frozen=True, tag="asked"):
     levels: tuple[ApprovalLevel, ...] = ("once",)
     # What an approval that lasts would be for, in plain words.
     covers: str = ""
+    # The whole message, where `message` leaves something out.
+    whole: str = ""
+    # The question on one line, and what an agent calls the action.
+    summary: str = ""
+    subject: str = ""
 
 
 class ToolStarted(_Event, frozen=True, tag="tool_started"):
@@ -155,6 +160,9 @@ def asked(question: Question) -> Asked:
         question.input,
         question.levels,
         question.covers,
+        question.confirmation.whole,
+        question.confirmation.summary or question.confirmation.title,
+        question.confirmation.subject,
     )
 
 

@@ -4,8 +4,8 @@ Everything a front end or a loop needs is importable from here. The tools that t
 `dragoman.tools.builtin`, which is imported by whoever offers them.
 """
 
-from dragoman.tools.approvals import Approval, Approvals
-from dragoman.tools.autoapproval import AutoApproval
+from dragoman.permissions.approvals import Approval, Approvals
+from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.tools.context import ContextKeys, ContextValue
 from dragoman.tools.decision import LEVELS, ApprovalLevel, Approve, Confirmer, Decision, Deny, Question
 from dragoman.tools.declaration import (

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from dragoman.lm import CancellationToken, JsonObject
+from dragoman.permissions.approvals import LEVELS, ApprovalLevel
 from dragoman.tools.tool import Confirmation
 
 __all__ = ["LEVELS", "ApprovalLevel", "Approve", "Confirmer", "Decision", "Deny", "NobodyToAsk", "Question"]
-
-# How far an approval reaches: this call; this session; this workspace, also after a restart; everywhere.
-ApprovalLevel: TypeAlias = Literal["once", "session", "workspace", "always"]
-LEVELS: tuple[ApprovalLevel, ...] = ("once", "session", "workspace", "always")
 
 
 @dataclass(frozen=True, slots=True)

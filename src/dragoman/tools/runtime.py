@@ -25,9 +25,10 @@ from dragoman.lm import (
     ToolDefinition,
     until_cancelled,
 )
+from dragoman.permissions.approvals import Approvals
+from dragoman.permissions.autoapproval import AutoApproval
+from dragoman.permissions.decide import Allowed, decide
 from dragoman.tools import preparation
-from dragoman.tools.approvals import Approvals
-from dragoman.tools.autoapproval import AutoApproval
 from dragoman.tools.containment import contained
 from dragoman.tools.decision import Approve, Confirmer, Deny
 from dragoman.tools.invocation_token import InvocationToken
@@ -44,12 +45,6 @@ _log = logging.getLogger(__name__)
 
 # A line of progress stands beside a spinner.
 _MAX_PROGRESS = 200
-
-_REACH = {
-    "session": "approved for this session",
-    "workspace": "approved for this workspace",
-    "always": "always approved",
-}
 
 
 def _silent(_line: str) -> None:
@@ -90,14 +85,15 @@ class ToolRuntime:
     def standing_approval(self, prepared: PreparedCall) -> str | None:
         """Why nobody need be asked, in a few words; None if somebody must be."""
         name = prepared.call.name
-        if prepared.always_ask or self._auto.must_ask(name):
-            return None
-        if prepared.tool.read_only:
-            return "read-only"
-        approval = self._approvals.covers(self._session, name, prepared.approval_key)
-        if approval is not None:
-            return _REACH[approval.level]
-        return self._auto.covers(name, prepared.urls)
+        decision = decide(
+            name,
+            self._auto,
+            lambda: self._approvals.covers(self._session, name, prepared.approval_key),
+            always_ask=prepared.always_ask,
+            read_only=prepared.tool.read_only,
+            urls=prepared.urls,
+        )
+        return decision.why if isinstance(decision, Allowed) else None
 
     def remember(self, prepared: PreparedCall, approve: Approve) -> None:
         """Keep an approval that reaches further than this call, if the question offered that."""

@@ -55,6 +55,12 @@ class Confirmation:
 
     title: str
     message: str = ""
+    # All of it, where the message leaves something out.
+    whole: str = ""
+    # The same on one line, for where the question stood; empty: the title.
+    summary: str = ""
+    # What an agent calls the action, to the letter; empty: it is not an agent's.
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,20 @@
 """The agent's permission requests on their way to a person and back.
 
-Each waits here between the moment the agent asks and the moment it is answered. A consumer that offers the permission
-tool of a request's class is handed a call; any other gets the configured policy, and is told.
+Each waits here between the moment the agent asks and the moment it is answered. What approvals and settings decide is
+decided here, before the consumer gets a call (`permissions.decide`). A consumer that offers the permission tool of a
+request's class then gets a call; for any other the model's `permission` setting decides, and the user sees that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dragoman.backends.agent.acp.messages import PermissionRequest
 from dragoman.backends.agent.changes import ApprovedEdits
 from dragoman.backends.agent.dialect import UNASKED
-from dragoman.backends.agent.grants import Grants, PendingPermission
-from dragoman.backends.agent.permission import PERMISSION_TOOLS, Action, choose, permission_call
-from dragoman.backends.agent.settings import Policy
+from dragoman.backends.agent.permission import choose, permission_call
+from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.vocabulary import (
     CallAnswer,
     Called,
@@ -26,8 +26,14 @@ from dragoman.backends.agent.vocabulary import (
     Withdrawn,
 )
 from dragoman.jsonrpc import Incoming
-from dragoman.lm import JsonObject, ToolResultPart
-from dragoman.lm.gfm import escape
+from dragoman.lm import JsonObject, Part, TextPart, ThinkingPart, ToolResultPart
+from dragoman.lm.gfm import escape, notice
+from dragoman.permissions.action import Action
+from dragoman.permissions.decide import Allowed, unasked
+from dragoman.permissions.grants import Grants, PendingPermission
+from dragoman.permissions.pipeline import Permissions
+from dragoman.permissions.question import in_one_line
+from dragoman.permissions.record import By
 
 __all__ = ["Asking", "Decided", "Question", "answer_agent", "verdict"]
 
@@ -41,15 +47,19 @@ _WITH_REASON = "Tool use rejected with user message: "
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A request that needs no person: what the agent is told, and what the user is."""
+    """A request that needs no person: what the agent is told, and what the user sees of it."""
 
-    granted: bool
-    notice: str
+    answer: Granted | Refused
+    shown: Part
+
+    @property
+    def granted(self) -> bool:
+        return isinstance(self.answer, Granted)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the agent wants to do. `answer` tells it what became of that, and returns what the user should know."""
+    """What the agent wants to do. `answer` tells it the outcome, and returns what the user should know."""
 
     key: str
     action: Action
@@ -59,55 +69,91 @@ class Question:
     size: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Open:
+    question: Question
+    record_id: str = field(default="")
+
+
 class Asking:
     """The permission requests of one conversation that wait for an answer."""
 
-    def __init__(self, conversation: str, grants: Grants, policy: Policy) -> None:
+    def __init__(
+        self, conversation: str, workspace: tuple[str, ...], permissions: Permissions, settings: AgentSettings
+    ) -> None:
         self._conversation = conversation
-        self._grants = grants
-        self._policy = policy
-        self._open: dict[str, Question] = {}
+        self._workspace = workspace[0]
+        self._permissions = permissions
+        self._settings = settings
+        self._open: dict[str, _Open] = {}
+        # What approvals "for this session" are bound to.
+        self.session = conversation
         # What was approved in the turn under way, and which turn that is: a number, to see that it is another.
         self.edits = ApprovedEdits()
         self.turn = 0
 
     def ask(self, question: Question, offered: frozenset[str]) -> Pending | Decided:
         action, call_id = question.action, question.call_id
-        if PERMISSION_TOOLS[action.risk] not in offered:
-            return self._by_policy(action)
-        held = question.size + sum(each.size for each in self._open.values())
-        if len(self._open) >= _MAX_OPEN or held > _MAX_OPEN_BYTES:
-            return Decided(
-                granted=False,
-                notice=f"The agent asked for permission: {escape(action.title)}. It was refused, because too much that it "
-                "asked for waits already.",
-            )
-        self._open[question.key] = question
-        nonce = self._grants.open(PendingPermission(call_id, action, self._conversation))
+        record = self._permissions.record
+        record_id = record.asked(action, self.session, self._workspace)
+        decided = self._before_asking(question, offered, record_id)
+        if decided is not None:
+            return decided
+        self._open[question.key] = _Open(question, record_id)
+        nonce = self._permissions.grants.open(PendingPermission(call_id, action, self._conversation))
         return Pending(question.key, "permission", permission_call(action, call_id, nonce))
 
-    def _by_policy(self, action: Action) -> Decided:
-        granted = self._policy == "allow" or (self._policy == "allow-reads" and action.risk == "read")
-        done = "allowed" if granted else "refused"
-        return Decided(
-            granted,
-            f"The agent asked for permission: {escape(action.title)}. This client cannot ask you, so it was {done} "
-            f'by the setting `permission = "{self._policy}"`.',
+    def _before_asking(self, question: Question, offered: frozenset[str], record_id: str) -> Decided | None:
+        action, record = question.action, self._permissions.record
+        decision = self._permissions.decide(action, self.session, self._workspace)
+        if isinstance(decision, Allowed):
+            record.decided(record_id, allowed=True, by="approval", why=decision.why)
+            line = f"{in_one_line(action, 'may')} · {decision.why}"
+            return Decided(Granted(), ThinkingPart(f"\n\n✓ {escape(line)}\n"))
+        if action.permission_tool not in offered:
+            decided = self._unasked(action)
+            record.decided(record_id, allowed=decided.granted, by="setting")
+            return decided
+        held = question.size + sum(each.question.size for each in self._open.values())
+        if len(self._open) >= _MAX_OPEN or held > _MAX_OPEN_BYTES:
+            record.decided(record_id, allowed=False, by="end")
+            reason = "Too many requests of this agent wait for a decision already."
+            shown = f"{escape(in_one_line(action))}. It was refused, because too many of its requests wait already."
+            return Decided(Refused(reason, asked=False), TextPart(notice(shown)))
+        return None
+
+    def _unasked(self, action: Action) -> Decided:
+        """No person can be asked: the client offers no permission tool for this."""
+        setting = self._settings.policy
+        is_sensitive = action.sensitive is not None
+        if unasked(setting, sensitive=is_sensitive, read=action.risk == "read"):
+            words = f'This client cannot ask you, so the setting `permission = "{setting}"` allowed it.'
+            return Decided(Granted(), TextPart(notice(f"{escape(in_one_line(action))}. {words}")))
+        why = (
+            "A sensitive action needs a person, whatever the settings say."
+            if is_sensitive
+            else f'The setting permission = "{setting}" of [models.{self._settings.model_id}] refuses it.'
         )
+        reason = f"The client offers no tool {action.permission_tool}. {why}"
+        shown = f"{escape(in_one_line(action))}. You were not asked, so it was refused. {escape(reason)}"
+        return Decided(Refused(reason, asked=False), TextPart(notice(shown)))
 
     def answer(self, pending: Pending, answer: CallAnswer) -> str | None:
         """Tell the agent. Returns what the user should know, if anything."""
-        self._grants.close(pending.call_id)
+        self._permissions.grants.close(pending.call_id)
         waiting = self._open.pop(pending.key, None)
         if waiting is None:
             return None
-        told = waiting.answer(answer)
+        is_asked = isinstance(answer, Granted) or (isinstance(answer, Refused) and answer.asked)
+        by: By = "person" if is_asked else "end"
+        self._permissions.record.decided(waiting.record_id, allowed=isinstance(answer, Granted), by=by)
+        told = waiting.question.answer(answer)
         if isinstance(answer, Refused) and not answer.asked:
-            return _unasked(waiting.action, answer.reason)
+            return _unasked_notice(waiting.question.action, answer.reason)
         return told
 
     def hand_over(self, pending: Pending, incoming: Incoming, tell: Callable[[Event], None]) -> None:
-        """To whoever asks a person. It ends when the agent withdraws its request."""
+        """Give the request to the conversation. It ends when the agent withdraws its request."""
 
         def withdrawn() -> None:
             self._withdraw(pending.key)
@@ -117,11 +163,15 @@ class Asking:
         tell(Called(pending))
 
     def _withdraw(self, key: str) -> None:
-        """The agent does not wait any more; it is answered all the same, if nobody has yet."""
+        """The agent does not wait any more; it is answered all the same, if it was not yet."""
         waiting = self._open.pop(key, None)
         if waiting is not None:
-            self._grants.close(waiting.call_id)
-            waiting.answer(TurnCancelled())
+            self._close(waiting)
+            waiting.question.answer(TurnCancelled())
+
+    def _close(self, waiting: _Open) -> None:
+        self._permissions.grants.close(waiting.question.call_id)
+        self._permissions.record.decided(waiting.record_id, allowed=False, by="end")
 
     def end_turn(self) -> None:
         """What was approved in it is not approved any more."""
@@ -133,14 +183,12 @@ class Asking:
         self.end_turn()
         waiting, self._open = self._open, {}
         for each in waiting.values():
-            self._grants.close(each.call_id)
+            self._close(each)
 
 
-def _unasked(action: Action, reason: str | None) -> str:
+def _unasked_notice(action: Action, reason: str | None) -> str:
     why = f" {escape(reason)}" if reason else ""
-    return (
-        f"The agent asked for permission: {escape(action.title)}. You were not asked, so it was refused.{why}"
-    )
+    return f"{escape(in_one_line(action))}. You were not asked, so it was refused.{why}"
 
 
 def answer_agent(request: PermissionRequest, incoming: Incoming, answer: CallAnswer) -> str | None:

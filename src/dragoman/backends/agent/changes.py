@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from dragoman.backends.agent.acp.messages import Diff, ReadTextFile, ToolActivity, WriteTextFile
-from dragoman.backends.agent.permission import Action
 from dragoman.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from dragoman.tools.builtin.files import MAX_FILE_BYTES, lines_of
 from dragoman.tools.builtin.replacing import Seen, content_of, put
@@ -83,10 +82,11 @@ class Change:
         return str(self.place.path)
 
     @property
-    def action(self) -> Action:
-        """What a person is asked."""
+    def activity(self) -> ToolActivity:
+        """The write as if the agent had asked for it first."""
         title = f"{'Create' if self.old is None else 'Change'} {self.place.label}"
-        return Action("edit", "edit", title, paths=(self.path,), diffs=(Diff(self.path, self.old, self.new),))
+        diff = {"type": "diff", "path": self.path, "oldText": self.old, "newText": self.new}
+        return ToolActivity("", title, kind="edit", content=(diff,))
 
     def make(self) -> None:
         with _refusing(self.path):
@@ -132,7 +132,7 @@ def _refusing(path: str) -> Iterator[None]:
 class ApprovedEdits:
     """Edits that the agent asked for, and a person approved, in the turn under way. Each path is good for one write.
 
-    An approval that showed a diff covers what that diff does; one that only named the file covers any content.
+    An approval covers what its diff does. One that only named the file showed no content, and covers none.
     """
 
     def __init__(self) -> None:
@@ -140,13 +140,10 @@ class ApprovedEdits:
 
     @staticmethod
     def named(activity: ToolActivity) -> dict[str, tuple[Diff, ...]]:
-        """The files that an edit names, by what their paths lead to at this moment, which is what a person is asked."""
-        # Beside a diff a location is only where to look: what was shown is what was approved.
-        paths = [diff.path for diff in activity.diffs]
-        paths = paths or [location.path for location in activity.locations or ()]
+        """The changes of an edit by file: by what their paths lead to at this moment, which is what a person is asked."""
         return {
             os.path.realpath(path): tuple(diff for diff in activity.diffs if diff.path == path)
-            for path in paths
+            for path in (diff.path for diff in activity.diffs)
             if PurePath(path).is_absolute() and "\0" not in path
         }
 
@@ -156,7 +153,7 @@ class ApprovedEdits:
     def spend(self, change: Change) -> bool:
         """Whether this change is approved. Asked once: the approval is used, or was for something else."""
         diffs = self._by_path.pop(change.path, None)
-        return diffs is not None and (not diffs or change.new == _outcome(change.old or "", diffs))
+        return diffs is not None and change.new == _outcome(change.old or "", diffs)
 
     def clear(self) -> None:
         self._by_path.clear()

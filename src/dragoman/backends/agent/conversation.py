@@ -18,13 +18,13 @@ from typing import Protocol
 
 from dragoman.backends.agent import machine
 from dragoman.backends.agent.acp.launch import RunningAgent
+from dragoman.backends.agent.acp.messages import ToolActivity
 from dragoman.backends.agent.asking import Asking, verdict
 from dragoman.backends.agent.briefing import Briefing
 from dragoman.backends.agent.ear import Ear
-from dragoman.backends.agent.grants import Grants
 from dragoman.backends.agent.identify import Identified
 from dragoman.backends.agent.kept import Kept
-from dragoman.backends.agent.permission import is_permission_tool
+from dragoman.backends.agent.permission import action_of
 from dragoman.backends.agent.records import Asked, Record, Records
 from dragoman.backends.agent.reply import Reply
 from dragoman.backends.agent.saving import SavedConversation
@@ -70,6 +70,7 @@ from dragoman.clock import Clock
 from dragoman.lm import (
     CancellationError,
     CancellationToken,
+    JsonObject,
     LanguageModelError,
     Message,
     Part,
@@ -81,6 +82,8 @@ from dragoman.lm import (
     until_cancelled,
 )
 from dragoman.lm.gfm import notice
+from dragoman.permissions.action import Action, is_permission_tool
+from dragoman.permissions.pipeline import Permissions
 
 __all__ = ["Conversation", "Save", "Surroundings"]
 
@@ -105,7 +108,7 @@ class Surroundings:
     settings: AgentSettings
     server: ToolServer
     tokens: Tokens
-    grants: Grants
+    permissions: Permissions
     records: Records
     clock: Clock
     # Keeps a conversation on disk.
@@ -140,7 +143,7 @@ class Conversation:
         self._held: Callable[[], None] | None = None
         # Whether the agent's requests for the consumer's own tools are taken for what they say they are.
         self.recognises = True
-        self._asking = Asking(record.id, around.grants, around.settings.policy)
+        self._asking = Asking(record.id, workspace, around.permissions, around.settings)
         self._kept = Kept(self)
         self._replies: dict[int, Reply] = {}
         self._reply: Reply | None = None
@@ -225,6 +228,7 @@ class Conversation:
         self._briefing.update(asked)
         new = (*found.meanwhile, *found.prompt) if found.conversation == self.id else self._briefing.words
         self._offer(request.options.tools)
+        self._asking.session = request.consumer.session or self.id
         last = self._record.last
         turn = (last.turn if last else 0) + (0 if goes_on and last else 1)
         places = dict(found.places) if found.conversation == self.id else {}
@@ -241,7 +245,7 @@ class Conversation:
     def _answer_of(self, result: ToolResultPart) -> CallAnswer:
         pending = next((call for call in self._state.pending if call.call_id == result.call_id), None)
         if pending is not None and pending.kind == "permission":
-            return verdict(self._around.grants, result)
+            return verdict(self._around.permissions.grants, result)
         return Answered(result.content, is_error=result.is_error)
 
     def _offer(self, tools: tuple[ToolDefinition, ...]) -> None:
@@ -461,6 +465,11 @@ class Conversation:
     def new_call_id(self) -> str:
         self._calls += 1
         return self._around.tokens.call_id(CallName(self.id, self._calls))
+
+    def described(self, activity: ToolActivity, extra: JsonObject | None = None) -> Action:
+        """What a tool call of the agent's would do here."""
+        settings, places = self._settings, self._around.permissions.places(self.workspace)
+        return action_of(activity, settings.model_id, settings.name, places, extra)
 
     @property
     def asking(self) -> Asking:

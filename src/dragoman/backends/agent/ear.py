@@ -6,7 +6,6 @@ An ear belongs to one epoch: when the agent it listens to has been replaced, it 
 from __future__ import annotations
 
 import logging
-import os.path
 from typing import TYPE_CHECKING
 
 from dragoman.backends.agent.acp.link import TurnEnd
@@ -15,7 +14,6 @@ from dragoman.backends.agent.announcements import Announcements
 from dragoman.backends.agent.asking import Decided, Question, answer_agent
 from dragoman.backends.agent.changes import ApprovedEdits
 from dragoman.backends.agent.filing import Filing
-from dragoman.backends.agent.permission import classify
 from dragoman.backends.agent.prompting import last_words
 from dragoman.backends.agent.toolserver import PendingCall
 from dragoman.backends.agent.toolserver.naming import WAIT_TOOL
@@ -117,7 +115,7 @@ class Ear:
         if own is None and self._announced.end(known.tool_call_id):
             # It is not what it was announced as: nobody need wait for that.
             self._tell(Announced(known.tool_call_id, over=True))
-        action = classify(known, conversation.workspace, os.path.realpath)
+        action = conversation.described(known, request.extra)
         may_write = session.agent.link.offers_files and action.risk == "edit"
         named = ApprovedEdits.named(known) if may_write else {}
 
@@ -133,8 +131,8 @@ class Ear:
         )
         asked = conversation.asking.ask(question, conversation.permission_tools)
         if isinstance(asked, Decided):
-            told = answer_agent(request, incoming, Granted() if asked.granted else Refused())
-            self._tell(Spoke(TextPart(notice(asked.notice))))
+            told = answer(asked.answer)
+            self._tell(Spoke(asked.shown))
             if told:
                 self._tell(Spoke(TextPart(notice(told))))
             return

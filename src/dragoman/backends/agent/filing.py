@@ -17,8 +17,8 @@ from dragoman.backends.agent.asking import Decided, Question
 from dragoman.backends.agent.changes import Change, FileRefused, read_text
 from dragoman.backends.agent.vocabulary import CallAnswer, Event, Granted, Refused, Spoke
 from dragoman.jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, Incoming
-from dragoman.lm import TextPart, ThinkingPart
-from dragoman.lm.gfm import code, notice
+from dragoman.lm import ThinkingPart
+from dragoman.lm.gfm import code
 
 if TYPE_CHECKING:
     from dragoman.backends.agent.conversation import Conversation
@@ -79,18 +79,18 @@ class Filing:
         conversation = self._conversation
         question = Question(
             f"permission:{incoming.id!r}",
-            change.action,
+            conversation.described(change.activity),
             conversation.new_call_id(),
             lambda answer: self._answer(change, incoming, answer),
             len(incoming.params),
         )
         asked = conversation.asking.ask(question, conversation.permission_tools)
         if isinstance(asked, Decided):
-            self._tell(Spoke(TextPart(notice(asked.notice))))
+            self._tell(Spoke(asked.shown))
             if asked.granted:
                 await self._make(change, incoming)
             else:
-                incoming.fail(PERMISSION_REFUSED, f"{change.path} was not written: nobody may allow it here.")
+                self._answer(change, incoming, asked.answer)
             return
         conversation.asking.hand_over(asked, incoming, self._tell)
 

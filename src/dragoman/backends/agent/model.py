@@ -14,7 +14,6 @@ from contextlib import suppress
 from dragoman.backends.agent.aside import Aside
 from dragoman.backends.agent.conversation import Surroundings
 from dragoman.backends.agent.directory import Directory
-from dragoman.backends.agent.grants import Grants
 from dragoman.backends.agent.identify import Knowledge
 from dragoman.backends.agent.records import Scope
 from dragoman.backends.agent.settings import AgentSettings
@@ -34,6 +33,7 @@ from dragoman.lm import (
     until_cancelled,
 )
 from dragoman.lm.parts import CONVERSATION
+from dragoman.permissions.pipeline import Permissions
 from dragoman.store import ConversationStore
 
 __all__ = ["AgentModel"]
@@ -53,7 +53,7 @@ class AgentModel:
         settings: AgentSettings,
         *,
         store: ConversationStore | None = None,
-        grants: Grants | None = None,
+        permissions: Permissions | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._info = info
@@ -63,7 +63,7 @@ class AgentModel:
         self._starting: asyncio.Task[None] | None = None
         self._store = store
         self._tokens = Tokens(store.key() if store is not None else secrets.token_bytes(KEY_BYTES))
-        self.grants = grants if grants is not None else Grants()
+        self.permissions = permissions or Permissions()
         self._directory = Directory(info.id, settings.max_agents, store, self._around)
         # Side requests under way.
         self._asides: set[asyncio.Task[None]] = set()
@@ -163,7 +163,7 @@ class AgentModel:
             self._settings,
             self._server,
             self._tokens,
-            self.grants,
+            self.permissions,
             directory.records,
             self._clock,
             directory.save,

@@ -22,11 +22,11 @@ from dragoman.backends.agent.acp.messages import (
     ToolActivity,
     Update,
 )
-from dragoman.backends.agent.diffs import unified
 from dragoman.jsonrpc import SurrogateJoiner
 from dragoman.lm import DataPart, JsonObject, Part, TextPart, ThinkingPart
 from dragoman.lm.gfm import code, escape, fence
 from dragoman.lm.parts import USAGE
+from dragoman.permissions.diffs import unified
 
 __all__ = ["Narrator", "usage_part"]
 
@@ -146,7 +146,10 @@ class Narrator:
         for diff in activity.diffs:
             if diff not in told.diffs:
                 told.diffs.add(diff)
-                yield self._line(told, f"{code(diff.path)}\n\n{fence(unified(diff, _DIFF_LINES), 'diff')}")
+                yield self._line(
+                    told,
+                    f"{code(diff.path)}\n\n{fence(unified(diff.old_text, diff.new_text, _DIFF_LINES), 'diff')}",
+                )
         yield from self._output(told)
         if activity.status in _MARKS and not told.ended:
             told.ended = True

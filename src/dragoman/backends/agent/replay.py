@@ -20,8 +20,6 @@ import msgspec
 
 from dragoman.backends.agent.acp.content import Block, ImageBlock, TextBlock
 from dragoman.backends.agent.dialect import UNASKED, understood
-from dragoman.backends.agent.grants import GRANT_PREFIX
-from dragoman.backends.agent.permission import is_permission_tool
 from dragoman.backends.agent.vocabulary import Answered, CallAnswer, Pending
 from dragoman.lm import (
     DataPart,
@@ -36,6 +34,9 @@ from dragoman.lm import (
 )
 from dragoman.lm.json import canonical, decode
 from dragoman.lm.parts import STOPPED, is_for_model
+from dragoman.permissions.action import PERMISSION_TOOLS, is_permission_tool
+from dragoman.permissions.grants import GRANT_PREFIX
+from dragoman.permissions.question import WANTS
 
 __all__ = ["Transcript", "blocks_of", "context_block", "lost_results", "transcript"]
 
@@ -153,7 +154,7 @@ def _entries(message: Message, calls: Mapping[str, ToolCallPart], *, images: boo
                 said.append(_told(part))
                 pictures += _pictures(part, images=images)
             case ToolCallPart(name=name) if is_permission_tool(name):
-                said.append(f"[asked the user for permission: {part.input.get('title', '')}]")
+                said.append(f"[asked the user for permission{_about(name, part)}]")
             case ToolCallPart(name=name, call_id=call_id):
                 said.append(f"[called {name} as {call_id}: {canonical(part.input)}]")
             case ToolResultPart(call_id=call_id):
@@ -171,7 +172,7 @@ def _result(part: ToolResultPart, call: ToolCallPart | None, *, images: bool) ->
     part = understood(part)
     if is_permission_tool(name):
         decided = _decided(part)
-        return _Entry("User", f"[{decided}: {call.input.get('title', '') if call else ''}]")
+        return _Entry("User", f"[{decided}{_about(name, call)}]")
     content = [inner for inner in part.content if is_for_model(inner)]
     text = "".join(inner.value for inner in content if isinstance(inner, TextPart))
     data = [inner for inner in content if isinstance(inner, DataPart)]
@@ -183,6 +184,13 @@ def _result(part: ToolResultPart, call: ToolCallPart | None, *, images: bool) ->
         tuple(picture for inner in data for picture in _pictures(inner, images=images)),
         is_result=True,
     )
+
+
+def _about(name: str, call: ToolCallPart | None) -> str:
+    """What a permission was asked for: an HTTP client's call says it; of an editor's only the class is known."""
+    title = call.input.get("title") if call else None
+    wanted = next((WANTS[each] for each, tool in PERMISSION_TOOLS.items() if tool == name), "something")
+    return f": {title or wanted}"
 
 
 def _decided(part: ToolResultPart) -> str:

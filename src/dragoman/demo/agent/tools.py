@@ -16,8 +16,8 @@ from pathlib import Path
 from dragoman.demo.mcp import McpClient, RemoteTool, connect
 from dragoman.demo.mcp.client import MAX_TOOLS, ServerAddress
 from dragoman.lm import CancellationToken
-from dragoman.tools.approvals import Approvals
-from dragoman.tools.autoapproval import AutoApproval
+from dragoman.permissions.approvals import Approvals
+from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.tools.builtin.command import run_command
 from dragoman.tools.builtin.edit import write_file
 from dragoman.tools.declaration import Declaration

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Self
 
@@ -42,8 +42,12 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Answer:
-    def __init__(self, model: LanguageModel, request: Request) -> None:
+    def __init__(
+        self, model: LanguageModel, request: Request, spell_out: Callable[[Part], Part] = lambda part: part
+    ) -> None:
+        """`spell_out` puts the question into a permission call: a client has no other way to show it."""
         self._model = model
+        self._spell_out = spell_out
         self._request = request
         self._source = CancellationSource()
         self._parts: deque[Part] = deque()
@@ -80,7 +84,7 @@ class Answer:
             return
         if not isinstance(part, DataPart):
             self._begun = True
-        self._parts.append(part)
+        self._parts.append(self._spell_out(part))
         if len(self._parts) >= _AHEAD:
             self._room.clear()
         self._news.set()

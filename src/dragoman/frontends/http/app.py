@@ -179,7 +179,7 @@ class _Routes:
         takes_options = model.info.takes_options
         ignored = (*asked.ignored, *(() if takes_options else asked.options))
         wanted = service.request(
-            with_proofs(messages, {}, service.models.grants),
+            with_proofs(messages, {}, service.models.permissions.grants),
             asked,
             # Its dialect has no items.
             Client(client_of(request).connection),

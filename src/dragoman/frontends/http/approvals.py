@@ -13,12 +13,21 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dragoman.backends.agent.grants import Grants
-from dragoman.backends.agent.permission import PERMISSION_TOOLS, is_permission_tool
 from dragoman.lm import JsonObject, Message, Part, TextPart, ToolCallPart, ToolDefinition, ToolResultPart
 from dragoman.lm.json import decode, encode_text
+from dragoman.permissions.action import PERMISSION_TOOLS, is_permission_tool
+from dragoman.permissions.grants import Grants
+from dragoman.permissions.question import question_about
 
-__all__ = ["APPROVAL_TOOLS", "Decision", "approval_item", "approved_call", "is_approval", "with_proofs"]
+__all__ = [
+    "APPROVAL_TOOLS",
+    "Decision",
+    "approval_item",
+    "approved_call",
+    "is_approval",
+    "spelled_out",
+    "with_proofs",
+]
 
 _ITEM_ID = "mcpr_"
 _SERVER = "dragoman"
@@ -50,6 +59,28 @@ def approval_item(call: ToolCallPart) -> JsonObject:
         "name": call.name,
         "arguments": encode_text(call.input),
     }
+
+
+def spelled_out(part: Part, grants: Grants) -> Part:
+    """A permission call with the question in its input, made from the action that is pending; any other part as it is."""
+    if not isinstance(part, ToolCallPart) or not is_approval(part):
+        return part
+    pending = grants.pending(part.input.get("nonce"))
+    if pending is None:
+        return part
+    action = pending.action
+    question = question_about(action)
+    shown: JsonObject = {
+        "title": question.title,
+        "kind": action.tool_class,
+        "agent": action.agent,
+        "folder": action.folder,
+        "details": question.message,
+        **part.input,
+    }
+    if question.is_cut:
+        shown["whole"] = question.whole
+    return msgspec.structs.replace(part, input=shown)
 
 
 def approved_call(item_id: str) -> str:
@@ -88,7 +119,7 @@ def _proved(part: Part, decisions: Mapping[str, Decision], grants: Grants) -> Pa
     nonce, permission = pending
     if by_item is None and decision.nonce != nonce:
         return _said(part, _REFUSED)
-    token = grants.issue(nonce, PERMISSION_TOOLS[permission.action.risk])
+    token = grants.issue(nonce, permission.action.permission_tool)
     return _said(part, token or _REFUSED)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dragoman.config import Serve
 from dragoman.frontends.http.answering import Answer
-from dragoman.frontends.http.approvals import APPROVAL_TOOLS, is_approval, with_proofs
+from dragoman.frontends.http.approvals import APPROVAL_TOOLS, is_approval, spelled_out, with_proofs
 from dragoman.frontends.http.asides import is_side_request
 from dragoman.frontends.http.asked import IGNORED, Asked, CompactBody, items_of
 from dragoman.frontends.http.compaction import compacted, expanded
@@ -97,7 +97,7 @@ class Service:
         self._under_way += 1
         self.metrics.under_way = self._under_way
         began = time.monotonic()
-        answer = Answer(model, request)
+        answer = Answer(model, request, lambda part: spelled_out(part, self.models.permissions.grants))
         try:
             async with answer:
                 yield answer
@@ -136,7 +136,7 @@ class Service:
                 code="conflicting_ids",
             )
         told = tell([*chain.items, *asked.items], asked.model)
-        messages = with_proofs(told.messages, told.decisions, self.models.grants)
+        messages = with_proofs(told.messages, told.decisions, self.models.permissions.grants)
         if asked.instructions:
             messages = (system(asked.instructions), *messages)
         takes = model.info.takes_options

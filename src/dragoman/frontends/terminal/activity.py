@@ -59,6 +59,8 @@ class Activity:
     call: ToolCallPart
     # Of the question about it; what it is called until it runs, if it ever does.
     title: str = ""
+    # What an agent calls the action that it asks about.
+    subject: str = ""
     started: ToolStarted | None = None
     since: float = 0.0
     progress: str = ""
@@ -105,15 +107,15 @@ class Activity:
         return marked(mark, Text(self.about), style, kept=kept, rest=rest)
 
     def _name(self) -> str:
-        if self.is_permission:
-            from dragoman.backends.agent.permission_tools import wish  # noqa: PLC0415 - agents only
+        if self.is_permission and not self.title:
+            from dragoman.frontends.terminal.permission_tools import request_in_words  # noqa: PLC0415 - agents only
 
-            return wish(self.call)
+            return request_in_words(self.call)
         return self.title.removesuffix("?") or self.call.name
 
 
 def _is_permission(call: ToolCallPart) -> bool:
-    from dragoman.backends.agent.permission import is_permission_tool  # noqa: PLC0415 - agents only
+    from dragoman.permissions.action import is_permission_tool  # noqa: PLC0415 - agents only
 
     return is_permission_tool(call.name)
 

@@ -20,8 +20,9 @@ from dragoman.frontends.terminal.prompt import Suggestion
 from dragoman.frontends.terminal.session import Session
 from dragoman.lm import LanguageModelError
 from dragoman.nearest import nearest
+from dragoman.permissions.approvals import Approval
+from dragoman.permissions.keys import covered
 from dragoman.store import StoreError
-from dragoman.tools.approvals import Approval
 from dragoman.tools.registry import RegistryError, ToolInfo
 from dragoman.visible import visible_line
 
@@ -159,7 +160,7 @@ class Commands:
 
     def _choosable(self) -> list[ToolInfo]:
         """What a person may take away or give back. How an agent asks for permission is not theirs to switch off."""
-        from dragoman.backends.agent.permission import is_permission_tool  # noqa: PLC0415 - agents only
+        from dragoman.permissions.action import is_permission_tool  # noqa: PLC0415 - agents only
 
         return [info for info in self._session.registry.available() if not is_permission_tool(info.name)]
 
@@ -183,7 +184,7 @@ class Commands:
                         Text(approval.id, _BOLD),
                         Text(visible_line(approval.tool)),
                         Text(self._reach(approval)),
-                        Text(visible_line(approval.key), _DIM),
+                        Text(visible_line(covered(approval.key)), _DIM),
                     )
                     for approval in approvals.list()
                 ]

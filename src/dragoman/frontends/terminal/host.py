@@ -65,15 +65,12 @@ class Host(Hooks):
 
 
 def _asked(question: Question) -> str:
-    from dragoman.backends.agent.permission import is_permission_tool  # noqa: PLC0415 - agents only
+    from dragoman.permissions.action import is_permission_tool  # noqa: PLC0415 - agents only
 
-    title = question.confirmation.title
-    if not is_permission_tool(question.tool):
-        return f"{title} ({question.tool})"
-    # The name of the tool that carries an agent's request means nothing to a person; what it is about is in its words.
-    words = (line.strip() for line in question.confirmation.message.splitlines())
-    about = next((line for line in words if line and not line.startswith("```")), "")
-    return f"{title}: {about}" if about else title
+    # The name of the tool that carries an agent's request means nothing to a person.
+    if is_permission_tool(question.tool):
+        return question.confirmation.summary
+    return f"{question.confirmation.title} ({question.tool})"
 
 
 class Nobody:

@@ -22,11 +22,12 @@ from dragoman.loop.hooks import Hooks
 from dragoman.loop.run import ToolLoop
 from dragoman.loop.settings import LoopSettings
 from dragoman.loop.state import begin
-from dragoman.models import Models
+from dragoman.models import Models, own_places
 from dragoman.nearest import nearest
+from dragoman.permissions.approvals import Approvals
+from dragoman.permissions.autoapproval import AutoApproval
+from dragoman.permissions.pipeline import Permissions
 from dragoman.store import ApprovalStore, Database, StoreError
-from dragoman.tools.approvals import Approvals
-from dragoman.tools.autoapproval import AutoApproval
 from dragoman.tools.declaration import load_declarations
 from dragoman.tools.definition import DefinedTool
 from dragoman.tools.registry import Registry
@@ -69,7 +70,7 @@ def _unknown(names: Iterable[str], known: Collection[str]) -> Iterator[str]:
 
 def _is_there_at_times(name: str) -> bool:
     """Whether a name is of the tools that open a group, or of those that an agent asks through."""
-    from dragoman.backends.agent.permission import is_permission_tool  # noqa: PLC0415 - agents only
+    from dragoman.permissions.action import is_permission_tool  # noqa: PLC0415 - agents only
 
     return name.startswith(GROUP_PREFIX) or is_permission_tool(name)
 
@@ -90,13 +91,18 @@ class Session:
     ) -> None:
         self._config = config
         self._clock = clock
-        self._models = Models(config)
         self._build = build_model
         self._closing = ExitStack()
         self._permission_tools: list[Callable[[], None]] = []
         self.workspace = workspace
         self.messages: tuple[Message, ...] = ()
         self.registry = Registry()
+        settings = config.tools
+        self.approvals = Approvals(self._store(state_dir), workspace[0] if workspace else None)
+        self._auto = AutoApproval(settings.auto_approve, settings.eligible, settings.urls)
+        self._models = Models(
+            config, permissions=Permissions(self.approvals, self._auto, own=own_places(config, state_dir))
+        )
         self.use(model)
         self.registry.context.update(context_keys(workspace))
         declared = [
@@ -110,7 +116,6 @@ class Session:
         known = [*(tool.declaration.name for tool in own), *(declaration.name for declaration in declared)]
         # What the person should know before they rely on it.
         self.warnings = tuple(_unknown(config.tools.eligible, known))
-        self.approvals = Approvals(self._store(state_dir), workspace[0] if workspace else None)
         self._id, self._runtime = self._fresh()
 
     def __enter__(self) -> Self:
@@ -148,10 +153,10 @@ class Session:
                 remove()
             self._permission_tools.clear()
         elif not self._permission_tools:
-            from dragoman.backends.agent.permission_tools import permission_tools  # noqa: PLC0415 - agents only
+            from dragoman.frontends.terminal.permission_tools import permission_tools  # noqa: PLC0415 - agents only
 
             self._permission_tools = [
-                self.registry.add(tool) for tool in permission_tools(self._models.grants)
+                self.registry.add(tool) for tool in permission_tools(self._models.permissions.grants)
             ]
 
     async def close(self) -> None:
@@ -177,7 +182,7 @@ class Session:
                 deadline_seconds=settings.deadline_minutes * 60,
                 cancel_grace_seconds=self._config.conversation.cancel_grace_seconds,
             ),
-            consumer=Consumer("terminal", self._id, tuple(map(str, self.workspace))),
+            consumer=Consumer("terminal", self._id, tuple(map(str, self.workspace)), session=self._id),
             clock=self._clock,
         )
         state = await loop.run(begin((*self.messages, user(prompt))), token)
@@ -190,7 +195,7 @@ class Session:
         runtime = ToolRuntime(
             self.registry,
             self.approvals,
-            AutoApproval(settings.auto_approve, settings.eligible, settings.urls),
+            self._auto,
             session=id_,
             workspace=self.workspace,
             limit=settings.limit,

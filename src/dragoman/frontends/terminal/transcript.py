@@ -144,8 +144,9 @@ class Transcript:
             case ToolUsed(call=call):
                 self._settle()
                 self._activities[call.call_id] = Activity(call)
-            case Asked(call_id=call_id, title=title) if call_id in self._activities:
-                self._activities[call_id].title = title
+            case Asked(call_id=call_id) if call_id in self._activities:
+                self._activities[call_id].title = event.summary or event.title
+                self._activities[call_id].subject = event.subject
             case ToolStarted(call_id=call_id) if call_id in self._activities:
                 activity = self._activities[call_id]
                 activity.started, activity.since = event, self._clock.now()
@@ -260,7 +261,7 @@ class Transcript:
             if event.result.outcome == "ok":
                 self._allowed.append(activity.about)
             else:
-                self._refused.add(str(activity.call.input.get("title")))
+                self._refused.add(visible_exactly(activity.subject))
         if activity is not None and not activity.is_told(event.result):
             self.say(activity.finished(event.result, event.seconds), "activity")
         for part in event.result.content:

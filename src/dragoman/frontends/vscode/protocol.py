@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -14,11 +14,13 @@ __all__ = [
     "NOT_INITIALIZED",
     "PROTOCOL_VERSION",
     "REQUEST_FAILED",
+    "AllowRecent",
     "ChangeFolders",
     "ChatRequest",
     "CountTokens",
     "Initialize",
     "ModelList",
+    "ShowQuestion",
     "ToolInput",
     "decode_chat_request",
     "decoded",
@@ -70,6 +72,19 @@ class CountTokens(_Form, frozen=True):
 class ToolInput(_Form, frozen=True):
     name: str
     input: JsonObject = {}
+    # The extension has asked in a modal dialog of its own.
+    confirmed: bool = False
+
+
+class ShowQuestion(_Form, frozen=True):
+    nonce: str
+
+
+class AllowRecent(_Form, frozen=True):
+    """A recent question, and how long exactly its action is allowed from now on."""
+
+    id: str
+    level: Literal["session", "workspace", "always"]
 
 
 class ChatRequest(_Form, frozen=True):

@@ -15,17 +15,17 @@ from pathlib import Path
 import msgspec
 
 from dragoman import __version__
-from dragoman.backends.agent.permission import PERMISSION_TOOLS, Action, describe
-from dragoman.backends.agent.permission_tools import TITLES
 from dragoman.frontends.models import Models
 from dragoman.frontends.vscode.protocol import (
     NOT_INITIALIZED,
     PROTOCOL_VERSION,
     REQUEST_FAILED,
+    AllowRecent,
     ChangeFolders,
     CountTokens,
     Initialize,
     ModelList,
+    ShowQuestion,
     ToolInput,
     decode_chat_request,
     decoded,
@@ -53,8 +53,12 @@ from dragoman.lm import (
     TextPart,
 )
 from dragoman.lm.gfm import escape
+from dragoman.lm.json import JsonObject
 from dragoman.lm.messages import messages_from
-from dragoman.visible import visible_exactly
+from dragoman.permissions.action import PERMISSION_TOOLS
+from dragoman.permissions.pipeline import Permissions
+from dragoman.permissions.question import in_one_line, question_about
+from dragoman.permissions.record import Recorded
 
 __all__ = ["VsCodeServer"]
 
@@ -62,6 +66,7 @@ _log = logging.getLogger(__name__)
 
 # What the permission tool says when there is nothing to permit any more.
 _NOT_OPEN = "This request is no longer open; nothing was allowed."
+_NOT_CONFIRMED = "This sensitive action was not confirmed in a dialog of its own; nothing was allowed."
 # What helps when the two do not understand each other.
 _SAME_VERSION = (
     "The extension and Dragoman may be of different versions: update both, then run “Dragoman: Restart”."
@@ -86,6 +91,9 @@ class VsCodeServer:
             "lm/provideTokenCount": self._count_tokens,
             "tools/prepareInvocation": self._prepare,
             "tools/invoke": self._invoke,
+            "permissions/show": self._show,
+            "permissions/recent": self._recent,
+            "permissions/allow": self._allow,
             "shutdown": self._shutdown,
         }
 
@@ -206,24 +214,57 @@ class VsCodeServer:
     async def _prepare(self, incoming: Incoming) -> object:
         """The dialog is made from what we hold, never from the input, which may have been edited."""
         asked = decoded(incoming.params, ToolInput)
-        pending = self._models.grants.pending(asked.input.get("nonce"))
-        if pending is None or PERMISSION_TOOLS[pending.action.risk] != asked.name:
+        pending = self._permissions.grants.pending(asked.input.get("nonce"))
+        if pending is None or pending.action.permission_tool != asked.name:
+            title = "No longer open"
             return {
                 "invocationMessage": _NOT_OPEN,
-                "confirmationMessages": {"title": "No longer open", "message": _NOT_OPEN},
+                "confirmationMessages": {"title": title, "message": _NOT_OPEN},
+                "modal": {"message": title, "detail": _NOT_OPEN},
+                "isSensitive": False,
+                "isCut": False,
             }
+        question = question_about(pending.action, spaced=True)
         return {
-            "invocationMessage": f"Allowing: {escape(visible_exactly(pending.action.title))}",
-            "confirmationMessages": {
-                "title": TITLES[pending.action.risk],
-                "message": _details(pending.action),
-            },
+            "invocationMessage": escape(in_one_line(pending.action, "may")),
+            "confirmationMessages": {"title": question.title, "message": question.message},
+            "modal": {"message": question.title, "detail": question.plain},
+            "isSensitive": pending.action.sensitive is not None,
+            "isCut": question.is_cut,
         }
 
     async def _invoke(self, incoming: Incoming) -> object:
+        """The proof. VS Code has modes that skip its dialog: a sensitive action needs the extension's own as well."""
         asked = decoded(incoming.params, ToolInput)
-        token = self._models.grants.issue(asked.input.get("nonce"), asked.name)
+        grants, nonce = self._permissions.grants, asked.input.get("nonce")
+        pending = grants.pending(nonce)
+        if pending is not None and pending.action.sensitive is not None and not asked.confirmed:
+            return {"content": [TextPart(_NOT_CONFIRMED)]}
+        token = grants.issue(nonce, asked.name)
         return {"content": [TextPart(token if token is not None else _NOT_OPEN)]}
+
+    async def _show(self, incoming: Incoming) -> object:
+        """The whole question, for a document."""
+        pending = self._permissions.grants.pending(decoded(incoming.params, ShowQuestion).nonce)
+        if pending is None:
+            return {"title": "No longer open", "text": _NOT_OPEN}
+        question = question_about(pending.action)
+        return {"title": question.title, "text": f"# {escape(question.title)}\n\n{question.whole}\n"}
+
+    async def _recent(self, _incoming: Incoming) -> object:
+        return {"questions": [_recent(each) for each in self._permissions.record.newest_first()]}
+
+    async def _allow(self, incoming: Incoming) -> object:
+        """A lasting approval for exactly the action of a recent question."""
+        wanted = decoded(incoming.params, AllowRecent)
+        recorded = self._permissions.record.allow(wanted.id, wanted.level, self._permissions.approvals)
+        if recorded is None:
+            raise LanguageModelError(
+                "bad_request",
+                "That question cannot be allowed for longer.",
+                hint="Choose another one from the list.",
+            )
+        return {"covers": recorded.covers}
 
     async def _shutdown(self, _incoming: Incoming) -> object:
         """Everything else settles first: nothing that comes behind this can start anything."""
@@ -235,6 +276,10 @@ class VsCodeServer:
             await asyncio.wait(others)
         asyncio.get_running_loop().call_soon(self.ended.set)
         return {}
+
+    @property
+    def _permissions(self) -> Permissions:
+        return self._models.permissions
 
     @property
     def _connection(self) -> Peer:
@@ -264,10 +309,19 @@ def _fault(incoming: Incoming, error: Exception) -> LanguageModelError:
     return LanguageModelError("internal", cause, hint=hint)
 
 
-def _details(action: Action) -> str:
-    """Where the title is the command, the command is enough."""
-    details = describe(action)
-    return details.partition("\n\n")[2] if action.title == action.command else details
+def _recent(recorded: Recorded) -> JsonObject:
+    decision = "waiting" if recorded.allowed is None else "allowed" if recorded.allowed else "refused"
+    return {
+        "id": recorded.id,
+        "title": in_one_line(recorded.action),
+        "agent": recorded.action.agent_name,
+        "detail": question_about(recorded.action).plain,
+        "decision": decision,
+        "by": recorded.by,
+        "at": recorded.at,
+        "covers": recorded.covers,
+        "levels": recorded.levels,
+    }
 
 
 class _Reported(msgspec.Struct, frozen=True, rename="camel"):

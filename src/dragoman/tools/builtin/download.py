@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from urllib.parse import urljoin
 
 from dragoman import __version__
-from dragoman.tools.urls import Url, is_local_address
+from dragoman.permissions.urls import Url, is_local_address
 
 if TYPE_CHECKING:
     import httpx2

@@ -343,14 +343,23 @@ def activity_from(value: JsonObject) -> ToolActivity:
     try:
         return msgspec.convert(value, ToolActivity)
     except msgspec.ValidationError:
-        kept: JsonObject = {}
-        for name, field in value.items():
-            try:
-                msgspec.convert({"toolCallId": "", name: field}, ToolActivity)
-            except msgspec.ValidationError:
-                continue
-            kept[name] = field
+        kept = {name: field for name, field in value.items() if _has_its_form(name, field)}
         return msgspec.convert(kept, ToolActivity)
+
+
+def _has_its_form(name: str, field: object) -> bool:
+    try:
+        msgspec.convert({"toolCallId": "", name: field}, ToolActivity)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _is_of_activity(name: str, field: object) -> bool:
+    return name in _ACTIVITY_FIELDS and name != "rawOutput" and _has_its_form(name, field)
+
+
+_ACTIVITY_FIELDS = frozenset(ToolActivity.__struct_encode_fields__)
 
 
 class Option(_Message, frozen=True):
@@ -363,6 +372,8 @@ class PermissionRequest(_Message, frozen=True):
     session_id: str
     tool_call: ToolActivity
     options: tuple[Option, ...]
+    # Fields of the tool call that ACP does not define, or whose values have another form: a person sees them too.
+    extra: JsonObject = {}
     meta: JsonObject | None = msgspec.field(default=None, name="_meta")
 
     def option(self, kind: OptionKind) -> str | None:
@@ -374,10 +385,16 @@ def decode_permission(params: bytes) -> PermissionRequest:
     """The parameters of `session/request_permission`. Raises `msgspec.ValidationError` if nobody could answer it."""
     value = _object(_readable(decode, params))
     meta = value.get("_meta")
+    call = _object(value.get("toolCall"))
     return PermissionRequest(
         str(value.get("sessionId", "")),
-        activity_from(_object(value.get("toolCall"))),
+        activity_from(call),
         tuple(_each(value.get("options"), Option)),
+        {
+            name: field
+            for name, field in call.items()
+            if field is not None and not _is_of_activity(name, field)
+        },
         meta if isinstance(meta, dict) else None,
     )
 

@@ -1,7 +1,7 @@
-"""What changes in a file, in as many lines as a person reads.
+"""What changes in a file, line by line.
 
-Whoever decides by it must see that something changes wherever something does: so a line ends at a line feed and nowhere
-else, as it does for the programs that will read the file, and what leaves no mark is shown by its number.
+A person must see a change wherever there is one: so a line ends at a line feed and nowhere else, as it does for the
+programs that will read the file.
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
-from dragoman.backends.agent.acp.messages import Diff
-from dragoman.lm.gfm import fence
 from dragoman.visible import visible_exactly
 
-__all__ = ["proposed", "unified"]
+__all__ = ["changed_lines", "unified"]
 
 # Lines that stay the same, for orientation.
 _CONTEXT = 3
@@ -23,16 +21,14 @@ _MATCHED_LINES = 2_000
 _LINE_CHARACTERS = 400
 
 
-def proposed(diff: Diff, limit: int) -> str:
-    """As Markdown, for a question. Where there are no lines to show, that is what is shown."""
-    if lines := unified(diff, limit):
-        return fence(lines, "diff")
-    return "It would be empty." if diff.old_text is None else "Nothing in it would change."
+def changed_lines(old: str | None, new: str) -> list[str]:
+    """The change as a unified diff without file names. No lines: nothing changes, or the new file is empty."""
+    return list(_lines(*_split(old or "", new)))
 
 
-def unified(diff: Diff, limit: int) -> str:
-    """At most so many lines; the rest is counted. No file names: those are shown where they cannot pass for lines."""
-    lines = list(_lines(*_split(diff.old_text or "", diff.new_text)))
+def unified(old: str | None, new: str, limit: int) -> str:
+    """At most so many lines of it, as a person reads them; the rest is counted."""
+    lines = changed_lines(old, new)
     shown = [visible_exactly(_cut(line)) for line in lines[:limit]]
     if len(lines) > limit:
         shown.append(f"… {len(lines) - limit} more lines")

@@ -27,13 +27,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal, TypeAlias
 
+from dragoman.permissions.action import PERMISSION_TOOLS
+from dragoman.permissions.keys import is_agent_key
 from dragoman.store import ApprovalStore, StoredApproval, StoreError
-from dragoman.tools.decision import LEVELS, ApprovalLevel
 
-__all__ = ["MAX_KEY_LENGTH", "MAX_SESSION_APPROVALS", "Approval", "Approvals"]
+__all__ = ["LEVELS", "MAX_KEY_LENGTH", "MAX_SESSION_APPROVALS", "Approval", "ApprovalLevel", "Approvals"]
 
 _log = logging.getLogger(__name__)
+
+# How far an approval reaches: this call; this session; this workspace, also after a restart; everywhere.
+ApprovalLevel: TypeAlias = Literal["once", "session", "workspace", "always"]
+LEVELS: tuple[ApprovalLevel, ...] = ("once", "session", "workspace", "always")
 
 # A key may be a whole input, and that a whole file. Beyond this, its digest stands for it.
 MAX_KEY_LENGTH = 4_096
@@ -92,8 +98,10 @@ class Approvals:
             return ("once", "session")
         return tuple(level for level in LEVELS if level != "workspace" or self._workspace is not None)
 
-    def covers(self, session: str, tool: str, key: str) -> Approval | None:
-        """The approval by which this needs no question, if there is one."""
+    def covers(
+        self, session: str, tool: str, key: str, *, workspace: str | Path | None = None
+    ) -> Approval | None:
+        """The approval by which this needs no question, if there is one. `workspace`: another than usual."""
         key = _storable(key)
         self._notice_resets()
         if (granted := self._granted.get((session, tool, key))) is not None:
@@ -101,22 +109,32 @@ class Approvals:
         if self._store is None:
             return None
         try:
-            stored = self._store.find(tool, key, self._workspace)
+            stored = self._store.find(tool, key, self._folder(workspace))
         except StoreError as problem:
             self._tell(problem)
             return None
         return None if stored is None else _from_store(stored)
 
-    def grant(self, session: str, tool: str, key: str, level: ApprovalLevel) -> Approval | None:
+    def grant(
+        self,
+        session: str,
+        tool: str,
+        key: str,
+        level: ApprovalLevel,
+        *,
+        workspace: str | Path | None = None,
+    ) -> Approval | None:
         """Keeps an approval, and returns it as it was kept: never wider than `level`, narrower if it must be."""
         key = _storable(key)
         self._notice_resets()
         if level == "once":
             return None
-        if level in self.levels and level != "session" and self._store is not None:
-            workspace = self._workspace if level == "workspace" else None
+        folder = self._folder(workspace)
+        can_be_kept = level == "always" or (level == "workspace" and folder is not None)
+        if can_be_kept and self._store is not None:
+            where = folder if level == "workspace" else None
             try:
-                return _from_store(self._store.add(tool, key, workspace, self._clock()))
+                return _from_store(self._store.add(tool, key, where, self._clock()))
             except StoreError as problem:
                 self._tell(problem)
         return self._grant_session(session, tool, key)
@@ -147,6 +165,21 @@ class Approvals:
     def end_session(self, session: str) -> None:
         """Forgets what a session was granted."""
         self._granted = {subject: it for subject, it in self._granted.items() if it.session != session}
+
+    def drop_incomplete(self) -> int:
+        """Take back the stored approvals of agents' actions whose keys are incomplete. Returns how many there were.
+
+        Version 0.1 made keys that left out arguments, folders and agents. Such an approval covers more than the person
+        was shown, so it does not count.
+        """
+        if self._store is None:
+            return 0
+        tools = frozenset(PERMISSION_TOOLS.values())
+        incomplete = [it for it in self._store.list() if it.tool in tools and not is_agent_key(it.key)]
+        return sum(self._store.remove(approval.id) for approval in incomplete)
+
+    def _folder(self, workspace: str | Path | None) -> str | None:
+        return self._workspace if workspace is None else _storable(os.path.realpath(workspace))
 
     def _grant_session(self, session: str, tool: str, key: str) -> Approval:
         subject = (session, tool, key)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.tools.urls import Url, UrlError, UrlPattern
+from dragoman.permissions.urls import Url, UrlError, UrlPattern
 
 __all__ = ["AutoApproval"]
 

@@ -12,7 +12,7 @@ import hmac
 import secrets
 from dataclasses import dataclass, field
 
-from dragoman.backends.agent.permission import PERMISSION_TOOLS, Action
+from dragoman.permissions.action import Action
 
 __all__ = ["GRANT_PREFIX", "Grants", "PendingPermission"]
 
@@ -65,7 +65,7 @@ class Grants:
     def issue(self, nonce: object, tool: str) -> str | None:
         """The person approved the dialog of this request. None when it is no longer, or never was, pending."""
         held = self._by_nonce.get(nonce) if isinstance(nonce, str) else None
-        if held is None or tool != PERMISSION_TOOLS[held.pending.action.risk]:
+        if held is None or tool != held.pending.action.permission_tool:
             return None
         held.token = GRANT_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
         return held.token

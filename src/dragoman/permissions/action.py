@@ -1,0 +1,125 @@
+"""What an agent wants to do, as one value with everything the agent sent.
+
+The question's text, the approval key, the decision and the record are all made from an `Action`. It does no I/O and
+refers to nothing outside itself, so two processes that hold equal actions make equal keys.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from dragoman.lm import JsonObject
+
+__all__ = [
+    "PERMISSION_TOOLS",
+    "Action",
+    "Content",
+    "DiffContent",
+    "OtherContent",
+    "Place",
+    "RiskClass",
+    "TextContent",
+    "ToolClass",
+    "is_permission_tool",
+]
+
+RiskClass: TypeAlias = Literal["read", "edit", "delete", "execute", "fetch", "other"]
+# There is one permission tool per class, because an editor approves by tool.
+ToolClass: TypeAlias = RiskClass | Literal["sensitive"]
+_PREFIX = "dragoman-agent-action-"
+_CLASSES: tuple[ToolClass, ...] = ("read", "edit", "delete", "execute", "fetch", "other", "sensitive")
+PERMISSION_TOOLS: dict[ToolClass, str] = {each: f"{_PREFIX}{each}" for each in _CLASSES}
+
+
+def is_permission_tool(name: str) -> bool:
+    return name.startswith(_PREFIX)
+
+
+class TextContent(msgspec.Struct, frozen=True, tag="text"):
+    text: str
+
+
+class DiffContent(msgspec.Struct, frozen=True, tag="diff"):
+    """`old` is None where the file does not exist yet."""
+
+    path: str
+    old: str | None
+    new: str
+
+
+class OtherContent(msgspec.Struct, frozen=True, tag="other"):
+    """A terminal, a picture, a resource, or a block of an unknown form: as the agent sent it."""
+
+    value: object
+
+
+Content: TypeAlias = TextContent | DiffContent | OtherContent
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A location that the agent named: a path as it was sent, and a line."""
+
+    path: str
+    line: int | None = None
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """A permission request of an agent. `describe` makes it; nothing changes it afterwards."""
+
+    # The model's id in the configuration, and the name that people know it by.
+    agent: str
+    agent_name: str
+    # What it would do, as far as its request shows, and what the agent calls that.
+    risk: RiskClass
+    kind: str
+    title: str
+    tool: str | None = None
+    # The command as it will run: one line for each that the request holds, words quoted where they were separate.
+    command: str | None = None
+    # Variables that the command would run with.
+    environment: object = None
+    # Every path and address in the request, in its order.
+    paths: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
+    content: tuple[Content, ...] = ()
+    locations: tuple[Place, ...] = ()
+    input: object = None
+    # Fields of the request that ACP does not define, or whose values have another form.
+    extra: JsonObject = {}
+    # The absolute path of the folder that it would run in.
+    folder: str
+    # Whether the folder and every path lie inside the workspace.
+    is_inside: bool = False
+    # Why it is sensitive, as part of a sentence; None: it is not.
+    sensitive: str | None = None
+
+    @property
+    def tool_class(self) -> ToolClass:
+        return self.risk if self.sensitive is None else "sensitive"
+
+    @property
+    def permission_tool(self) -> str:
+        """The name of the permission tool that asks about it."""
+        return PERMISSION_TOOLS[self.tool_class]
+
+    @property
+    def diffs(self) -> tuple[DiffContent, ...]:
+        return tuple(block for block in self.content if isinstance(block, DiffContent))
+
+    @property
+    def has_substance(self) -> bool:
+        """Whether the request says what would be done, and not only what it is called.
+
+        A named file says all there is to say about reading it. About a change or a command it says too little.
+        """
+        said = {self.title, self.tool, self.kind, ""}
+        return (
+            self.input not in (None, {}, [], "")
+            or bool(self.extra)
+            or any(
+                not isinstance(block, TextContent) or block.text.strip() not in said for block in self.content
+            )
+            or (self.risk == "read" and bool(self.paths))
+        )

@@ -1,0 +1,74 @@
+"""The order of decision: what happens to an action before a person is asked, the first that applies.
+
+    1. a deny rule                                    refused   (rules are not there yet)
+    2. `eligible = false` for the tool                asked, and allowed once at most
+    3. a sensitive action                             asked, and allowed once at most
+    4. an ask rule                                    asked     (rules are not there yet)
+    5. an allow rule                                  allowed   (rules are not there yet)
+    6. a standing approval with this key, or a read-only tool of ours within the workspace: allowed
+    7. `auto_approve`, `urls`                         allowed
+    8. otherwise                                      asked
+
+It holds for agents' actions and for our own tools, in every front end. What nobody can be asked about is refused by
+whoever asks (`unasked`): a sensitive action always, any other unless the model's `permission` setting allows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from dragoman.permissions.approvals import Approval
+from dragoman.permissions.autoapproval import AutoApproval
+
+__all__ = ["Allowed", "Ask", "PermissionSetting", "decide", "unasked"]
+
+# The model's `permission` setting: what happens to an agent's request when no person can be asked.
+PermissionSetting: TypeAlias = Literal["deny", "allow-reads", "allow"]
+
+_REACH = {
+    "session": "approved for this session",
+    "workspace": "approved for this workspace",
+    "always": "always approved",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """No question is needed. `why` says so in a few words."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A person decides. `once` where no lasting answer counts, or is offered."""
+
+    once: bool = False
+
+
+def decide(
+    tool: str,
+    settings: AutoApproval,
+    approval: Callable[[], Approval | None],
+    *,
+    sensitive: bool = False,
+    always_ask: bool = False,
+    read_only: bool = False,
+    urls: tuple[str, ...] = (),
+) -> Allowed | Ask:
+    """`always_ask`: a request whose substance is not known, or one that no earlier decision can have been meant for."""
+    if settings.must_ask(tool) or sensitive or always_ask:
+        return Ask(once=True)
+    if read_only:
+        return Allowed("read-only")
+    if (standing := approval()) is not None:
+        return Allowed(_REACH[standing.level])
+    by_setting = settings.covers(tool, urls)
+    return Ask() if by_setting is None else Allowed(by_setting)
+
+
+def unasked(setting: PermissionSetting, *, sensitive: bool, read: bool) -> bool:
+    """Whether an action that no person can be asked about is allowed by the model's setting."""
+    return not sensitive and (setting == "allow" or (setting == "allow-reads" and read))

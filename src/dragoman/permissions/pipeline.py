@@ -1,0 +1,43 @@
+"""The permissions of one process: what all its conversations share, and the steps in their order."""
+
+from __future__ import annotations
+
+import os.path
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dragoman.permissions.action import Action
+from dragoman.permissions.approvals import Approvals
+from dragoman.permissions.autoapproval import AutoApproval
+from dragoman.permissions.decide import Allowed, Ask, decide
+from dragoman.permissions.grants import Grants
+from dragoman.permissions.keys import approval_key
+from dragoman.permissions.record import Record
+from dragoman.permissions.sensitive import Places
+
+__all__ = ["Permissions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    approvals: Approvals = field(default_factory=Approvals)
+    settings: AutoApproval = field(default_factory=AutoApproval)
+    grants: Grants = field(default_factory=Grants)
+    record: Record = field(default_factory=Record)
+    # Files and folders of Dragoman: the state folder, the configuration.
+    own: tuple[str, ...] = ()
+
+    def places(self, workspace: tuple[str, ...]) -> Places:
+        return Places(workspace, str(Path("~").expanduser()), self.own, os.path.realpath)
+
+    def decide(self, action: Action, session: str, workspace: str) -> Allowed | Ask:
+        """What happens to an action before a person is asked."""
+        tool = action.permission_tool
+        return decide(
+            tool,
+            self.settings,
+            lambda: self.approvals.covers(session, tool, approval_key(action), workspace=workspace),
+            sensitive=action.sensitive is not None,
+            always_ask=not action.has_substance,
+            urls=action.urls if action.risk == "fetch" else (),
+        )

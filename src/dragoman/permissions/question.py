@@ -1,0 +1,261 @@
+"""The question about an action: everything the agent sent, in labelled sections.
+
+Front ends lay a question out, as Markdown (an editor, a terminal, an HTTP client) or as plain text (a modal dialog).
+They build nothing: both forms come from the same sections. A section that is too long is shown from both ends with the
+number of characters left out; `Question.whole` has all of it. A field of the input is left out only where its value
+stands above already, to the letter.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dragoman.lm import gfm
+from dragoman.lm.json import pretty
+from dragoman.permissions.action import Action, OtherContent, TextContent, ToolClass
+from dragoman.permissions.diffs import changed_lines
+from dragoman.permissions.keys import approval_key, covered
+from dragoman.permissions.layout import (
+    LINE_WIDTH,
+    broken,
+    from_both_ends,
+    in_short,
+    on_one_line,
+    shown_exactly,
+)
+
+__all__ = ["WANTS", "Question", "in_one_line", "question_about"]
+
+# What an agent wants, after its name.
+WANTS: dict[ToolClass, str] = {
+    "read": "read",
+    "edit": "change files",
+    "delete": "delete or move files",
+    "execute": "run a command",
+    "fetch": "fetch from the network",
+    "other": "do this",
+    "sensitive": "do something sensitive",
+}
+# A person reads a screen, not a file: so many characters of a section.
+_SECTION = 4_000
+_CHANGE = 12_000
+# With many files each gets a smaller share, but some of its lines.
+_ALL_CHANGES = 48_000
+_SMALLEST_CHANGE = 400
+_LISTED = 100
+_ONE_LINE = 200
+_NO_SUBSTANCE = (
+    "The request does not say what it would do, only what it is called. So it can be allowed once, or denied."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """`text` is as the agent sent it; `label` and `note` are ours."""
+
+    label: str
+    text: str = ""
+    language: str = ""
+    note: str = ""
+    limit: int = _SECTION
+    # A short text, beside its label.
+    is_inline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked about an action."""
+
+    title: str
+    # Markdown that shows and does nothing else; the same as plain text.
+    message: str
+    plain: str
+    # All of it as Markdown, where the message leaves something out; else the message.
+    whole: str
+    # What a lasting yes would cover, in words; None: there is no lasting yes for this.
+    covers: str | None
+
+    @property
+    def is_cut(self) -> bool:
+        return self.whole is not self.message
+
+
+def question_about(action: Action, *, spaced: bool = False) -> Question:
+    """`spaced` ends each code block with an empty line: VS Code's modal dialog joins what follows to the last one."""
+    sections = tuple(_sections(action))
+    message = _markdown(sections, cut=True, spaced=spaced)
+    is_cut = any(len(section.text) > section.limit for section in sections)
+    is_lasting = action.sensitive is None and action.has_substance
+    return Question(
+        _title(action),
+        message,
+        _plain(sections),
+        _markdown(sections, cut=False, spaced=spaced) if is_cut else message,
+        covered(approval_key(action)) if is_lasting else None,
+    )
+
+
+def in_one_line(action: Action, verb: str = "wants to") -> str:
+    """Who wants what, on one line, for a record of the question."""
+    what = action.title if action.command is None else action.command
+    wants = WANTS[action.risk] if action.command is None else "run"
+    return f"{in_short(action.agent_name, _ONE_LINE)} {verb} {wants}: {in_short(what, _ONE_LINE)}"
+
+
+def _title(action: Action) -> str:
+    name = in_short(action.agent_name, _ONE_LINE)
+    if action.sensitive is not None:
+        return f"{name} wants to {WANTS[action.risk]}: {in_short(action.sensitive, _ONE_LINE)}"
+    if action.command is not None:
+        # The agent's title is not what runs: the command stands below, to the letter.
+        return f"{name} wants to run a command"
+    return f"{name} wants to {WANTS[action.risk]}: {in_short(action.title, _ONE_LINE)}"
+
+
+# Sections.
+
+
+def _sections(action: Action) -> Iterator[_Section]:
+    if action.sensitive is not None:
+        note = "This is asked about every time."
+        yield _Section("Sensitive", action.sensitive, note=note, is_inline=True)
+    if not action.has_substance:
+        yield _Section("Caution", note=_NO_SUBSTANCE)
+    if action.command is not None:
+        yield _Section("Command", action.command, "sh")
+    yield from _changes(action)
+    yield from _words(action)
+    yield from _targets(action)
+    if action.environment is not None:
+        yield _Section("Environment", pretty(action.environment), "json")
+    if rest := _rest(action):
+        yield _Section("Input", pretty(rest), "json")
+    for block in action.content:
+        if isinstance(block, OtherContent):
+            yield _Section("Also shown by the agent", pretty(block.value), "json")
+    if action.extra:
+        yield _Section("Also sent by the agent", pretty(action.extra), "json")
+    is_elsewhere = not action.is_inside and action.risk != "fetch"
+    note = "(not all of this lies inside the workspace)" if is_elsewhere else ""
+    yield _Section("Folder", action.folder, note=note, is_inline=True)
+    yield _Section("Agent", f"{action.agent_name} ({action.agent})", is_inline=True)
+    if action.tool is not None:
+        yield _Section("Tool", action.tool, is_inline=True)
+    if action.title not in (action.command, action.tool):
+        yield _Section("Called", action.title, is_inline=True)
+    if action.kind not in (action.risk, "other"):
+        yield _Section("Kind, says the agent", action.kind, is_inline=True)
+
+
+def _changes(action: Action) -> Iterator[_Section]:
+    diffs = action.diffs
+    limit = max(_SMALLEST_CHANGE, min(_CHANGE, _ALL_CHANGES // len(diffs))) if diffs else 0
+    for diff in diffs:
+        kind = "New file" if diff.old is None else "Change to"
+        if lines := "\n".join(changed_lines(diff.old, diff.new)):
+            yield _Section(kind, diff.path, is_inline=True)
+            yield _Section("", lines, "diff", limit=limit)
+        else:
+            note = "It would be empty." if diff.old is None else "Nothing in it would change."
+            yield _Section(kind, diff.path, note=note, is_inline=True)
+
+
+def _words(action: Action) -> Iterator[_Section]:
+    for block in action.content:
+        if (
+            isinstance(block, TextContent)
+            and block.text.strip()
+            and block.text not in (action.title, action.command)
+        ):
+            yield _Section("The agent says", block.text, "text")
+
+
+def _targets(action: Action) -> Iterator[_Section]:
+    """Files and addresses that stand nowhere else: those of a change and the folder have a place."""
+    has_place = {action.folder, *(diff.path for diff in action.diffs)}
+    lines = {
+        place.path: f"{place.path}, line {place.line}" for place in action.locations if place.line is not None
+    }
+    files = [lines.get(path, path) for path in action.paths if path not in has_place]
+    for label, found in (("File", files), ("Address", list(action.urls))):
+        if len(found) <= _LISTED:
+            yield from (_Section(label, each, is_inline=True) for each in found)
+        else:
+            text = "\n".join(on_one_line(each) for each in found)
+            yield _Section(f"{len(found):,} {label.lower()}s", text, "text")
+
+
+def _rest(action: Action) -> object:
+    """The input without the fields that are shown above, to the letter."""
+    raw = action.input
+    if raw in (None, {}):
+        return None
+    if not isinstance(raw, dict):
+        return {"input": raw}
+    files = [path for path in action.paths if path != action.folder]
+    texts = {diff_text for diff in action.diffs for diff_text in (diff.path, diff.old, diff.new)}
+    texts |= {action.command, action.folder}
+    texts |= {files[0]} if len(files) == 1 else set()
+    texts |= {action.urls[0]} if len(action.urls) == 1 else set()
+    vectors = [
+        value
+        for value in raw.values()
+        if isinstance(value, list) and all(isinstance(word, str) for word in value)
+    ]
+    programs = [value for value in raw.values() if isinstance(value, str)]
+
+    def is_shown(value: object) -> bool:
+        if isinstance(value, str):
+            return value in texts or any(action.command == shlex.join([value, *words]) for words in vectors)
+        if value in vectors:
+            words = [str(word) for word in value]
+            return action.command in (shlex.join(words), *(shlex.join([each, *words]) for each in programs))
+        return value is action.environment
+
+    return {name: value for name, value in raw.items() if not is_shown(value)}
+
+
+# Renderings.
+
+
+def _markdown(sections: tuple[_Section, ...], *, cut: bool, spaced: bool) -> str:
+    return "\n\n".join(_as_markdown(section, cut=cut, spaced=spaced) for section in sections)
+
+
+def _as_markdown(section: _Section, *, cut: bool, spaced: bool) -> str:
+    label = f"{section.label}:" if section.label else ""
+    note = f" {section.note}" if section.note else ""
+    if not section.text:
+        return f"{label}{note}"
+    if section.is_inline and len(section.text) <= LINE_WIDTH:
+        return f"{label} {gfm.code(on_one_line(section.text))}{note}"
+    body = gfm.fence(_shown(section, cut=cut) + ("\n\n" if spaced else ""), section.language or "text")
+    return f"{label}{note}\n{body}" if label else body
+
+
+def _plain(sections: tuple[_Section, ...]) -> str:
+    """For a dialog without Markdown: a label, and below it the text, indented."""
+    return "\n\n".join(_as_plain(section) for section in sections)
+
+
+def _as_plain(section: _Section) -> str:
+    head = " ".join(filter(None, (f"{section.label}:" if section.label else "", section.note)))
+    body = "\n".join(f"    {line}" for line in _shown(section, cut=True).split("\n")) if section.text else ""
+    return "\n".join(filter(None, (head, body)))
+
+
+def _shown(section: _Section, *, cut: bool) -> str:
+    exactly: Callable[[str], str] = (
+        on_one_line if section.is_inline else _code if section.language in ("diff", "json") else shown_exactly
+    )
+    limit = section.limit if cut else len(section.text)
+    head, tail, left_out = from_both_ends(section.text, limit)
+    if not left_out:
+        return broken(exactly(head))
+    return f"{broken(exactly(head))}\n⟨{left_out:,} characters left out⟩\n{broken(exactly(tail))}"
+
+
+def _code(text: str) -> str:
+    return shown_exactly(text, dots=False)

@@ -1,0 +1,94 @@
+"""What was decided lately: each action with the decision and who made it, newest last.
+
+In memory, for the editor's command that turns a recent question into a lasting approval. It keeps complete actions, so
+that such an approval covers exactly what was shown.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+from dragoman.permissions.action import Action
+from dragoman.permissions.approvals import ApprovalLevel, Approvals
+from dragoman.permissions.keys import approval_key, covered
+
+__all__ = ["By", "Record", "Recorded"]
+
+# Who decided: a person, the settings or an approval without a person, or the end of the turn.
+By: TypeAlias = Literal["person", "approval", "setting", "end"]
+
+_MOST = 50
+# Actions hold whole files; so many characters of them are kept.
+_MOST_CHARACTERS = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    id: str
+    action: Action
+    # What a session approval is bound to, and a workspace approval.
+    session: str
+    workspace: str
+    at: datetime
+    # None while the question is open.
+    allowed: bool | None = None
+    by: By = "person"
+    why: str = ""
+
+    @property
+    def levels(self) -> tuple[ApprovalLevel, ...]:
+        """The lasting levels that can be given to it."""
+        is_lasting = self.action.sensitive is None and self.action.has_substance
+        return ("session", "workspace", "always") if is_lasting else ()
+
+    @property
+    def covers(self) -> str:
+        return covered(approval_key(self.action))
+
+
+@dataclass(slots=True)
+class Record:
+    """The decisions of one process. Bounded: the oldest go first."""
+
+    _all: deque[Recorded] = field(default_factory=deque)
+    _made: int = 0
+
+    def asked(self, action: Action, session: str, workspace: str) -> str:
+        """A question is open from now on. Returns the id that its decision is recorded under."""
+        self._made += 1
+        recorded = Recorded(f"q{self._made}", action, session, workspace, datetime.now(UTC))
+        self._all.append(recorded)
+        while len(self._all) > _MOST or (len(self._all) > 1 and self._size() > _MOST_CHARACTERS):
+            self._all.popleft()
+        return recorded.id
+
+    def decided(self, id: str, *, allowed: bool, by: By, why: str = "") -> None:  # noqa: A002 - what it is
+        for place, recorded in enumerate(self._all):
+            if recorded.id == id and recorded.allowed is None:
+                self._all[place] = replace(recorded, allowed=allowed, by=by, why=why)
+
+    def newest_first(self) -> tuple[Recorded, ...]:
+        return tuple(reversed(self._all))
+
+    def allow(self, id: str, level: ApprovalLevel, approvals: Approvals) -> Recorded | None:  # noqa: A002
+        """Approve exactly that action from now on. None: there is no such question, or no such level for it."""
+        for recorded in self._all:
+            if recorded.id == id and level in recorded.levels:
+                action = recorded.action
+                approvals.grant(
+                    recorded.session,
+                    action.permission_tool,
+                    approval_key(action),
+                    level,
+                    workspace=recorded.workspace,
+                )
+                return recorded
+        return None
+
+    def _size(self) -> int:
+        return sum(
+            len(block.new) + len(block.old or "") for recorded in self._all for block in recorded.action.diffs
+        )

@@ -1,0 +1,169 @@
+"""Which actions are sensitive (scenario D3): by path, through links, case and `..`, and by the words of a command."""
+
+from __future__ import annotations
+
+import os.path
+from pathlib import Path
+
+import pytest
+
+from dragoman.permissions.sensitive import Places
+from permissions.actions import HOME, WORKSPACE, action, diff, text
+
+PROTECTED = [
+    ".git",
+    ".git/config",
+    ".git/hooks/pre-commit",
+    "vendor/lib/.git/config",
+    ".githooks/pre-push",
+    ".vscode/settings.json",
+    ".vscode/tasks.json",
+    ".bashrc",
+    ".zshenv",
+    ".profile",
+    ".config/fish/config.fish",
+    ".env",
+    ".env.production",
+    "sub/.env",
+    ".claude/settings.json",
+    ".codex/config.toml",
+    ".gemini/settings.json",
+    ".qwen/settings.json",
+    ".kimi/config.toml",
+    ".kimi-code/config.toml",
+    ".opencode/agent.md",
+    "opencode.json",
+    ".mcp.json",
+    "dragoman.toml",
+    ".ssh/authorized_keys",
+    # Case, dots and characters that leave no mark make no difference.
+    ".GIT/config",
+    "src/../.git/config",
+    "./.Env",
+    "src/.gi\u200bt/config",
+]
+ORDINARY = [
+    "README.md",
+    "src/main.py",
+    ".gitignore",
+    ".github/workflows/ci.yml",
+    ".env.example",
+    "src/environment.py",
+    "git/config",
+    "docs/.hidden.md",
+]
+SECRETS = [
+    ".env",
+    "sub/.env.local",
+    "~/.ssh/id_ed25519",
+    "~/.netrc",
+    "~/.aws/credentials",
+    "server.pem",
+    "~/.npmrc",
+]
+
+
+@pytest.mark.parametrize("path", PROTECTED)
+@pytest.mark.parametrize("kind", ["edit", "delete", "move", "other"])
+def test_d3_a_change_to_a_protected_place_is_sensitive(path: str, kind: str) -> None:
+    described = action(kind=kind, locations=[(f"{WORKSPACE}/{path}", None)])
+    assert described.sensitive is not None
+    assert described.permission_tool == "dragoman-agent-action-sensitive"
+    # As a relative path in the input, and as a diff.
+    assert action(kind=kind, input={"file_path": path, "content": "x"}).sensitive
+    assert action(kind=kind, content=[diff(f"{WORKSPACE}/{path}", "a", "b")]).sensitive
+
+
+@pytest.mark.parametrize("path", ORDINARY)
+def test_an_ordinary_file_is_not_sensitive(path: str) -> None:
+    assert action(kind="edit", content=[diff(f"{WORKSPACE}/{path}", "a", "b")]).sensitive is None
+    assert action(kind="read", locations=[(f"{WORKSPACE}/{path}", None)]).sensitive is None
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/hosts", f"{WORKSPACE}/../other/a", "/work/projector/a", "~/notes", "../a"]
+)
+def test_d3_any_change_outside_the_workspace_is_sensitive(path: str) -> None:
+    described = action(kind="edit", input={"path": path, "content": "x"})
+    assert described.sensitive
+    assert not described.is_inside
+
+
+@pytest.mark.parametrize("path", SECRETS)
+def test_d3_reading_a_secret_is_sensitive(path: str) -> None:
+    absolute = path.replace("~", HOME) if path.startswith("~") else f"{WORKSPACE}/{path}"
+    assert action(kind="read", locations=[(absolute, None)]).sensitive
+    assert action(kind="read", input={"path": path}).sensitive
+    assert action(kind="search", input={"anything": path}).sensitive
+
+
+def test_reading_elsewhere_is_not_sensitive_and_not_reading() -> None:
+    described = action(kind="read", locations=[("/usr/include/stdio.h", None)])
+    assert (described.sensitive, described.risk) == (None, "other")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat .env",
+        "echo x >> ~/.bashrc",
+        "rm -rf .git",
+        "cp a '.vscode/settings.json'",
+        "cat<.env",
+        "A=.env env",
+    ],
+)
+def test_d3_a_command_that_names_a_sensitive_place_is_sensitive(command: str) -> None:
+    assert action(kind="execute", input={"command": command}).sensitive
+    assert action(kind="execute", input={"command": ["sh", "-c", command]}).sensitive
+    # As an agent shows it that puts the command into its content only.
+    assert action(title="Bash", content=[text(f"Running: {command}")]).sensitive
+
+
+@pytest.mark.parametrize("command", ["git status", "make test", "ls /usr/bin", "grep -r environment src"])
+def test_an_ordinary_command_is_not_sensitive(command: str) -> None:
+    assert action(kind="execute", input={"command": command}).sensitive is None
+
+
+def test_d3_a_command_in_a_folder_outside_the_workspace_is_sensitive() -> None:
+    assert action(kind="execute", input={"command": "make", "cwd": "/tmp"}).sensitive
+    assert action(kind="execute", input={"command": "make", "cwd": f"{WORKSPACE}/sub"}).sensitive is None
+
+
+def test_d3_paths_are_resolved_through_links(tmp_path: Path) -> None:
+    (tmp_path / "ws/.git").mkdir(parents=True)
+    (tmp_path / "ws/link").symlink_to(".git")
+    (tmp_path / "ws/out").symlink_to(tmp_path)
+    places = Places((str(tmp_path / "ws"),), HOME, resolve=os.path.realpath)
+    for path in ("link/config", "out/a.txt", "out/ws/.git/config"):
+        assert places.why_changing(str(tmp_path / "ws" / path))
+    assert places.why_changing(str(tmp_path / "ws/a.txt")) is None
+    # The workspace itself may be reached by a link, and the agent may use the other name.
+    (tmp_path / "alias").symlink_to("ws")
+    by_link = Places((str(tmp_path / "alias"),), HOME, resolve=os.path.realpath)
+    assert by_link.why_changing(str(tmp_path / "alias/a.txt")) is None
+
+
+def test_d3_what_belongs_to_dragoman_is_sensitive() -> None:
+    places = Places((HOME,), HOME, (f"{HOME}/.local/state/dragoman/run",))
+    assert "Dragoman" in (places.why_reading(f"{HOME}/.local/state/dragoman/run/x.sock") or "")
+    assert places.why_changing(f"{HOME}/.local/state/other") is None
+
+
+def test_work_in_a_checkout_below_a_protected_folder_is_ordinary_work() -> None:
+    checkout = f"{HOME}/project/.claude/worktrees/one"
+    places = Places((checkout,), HOME)
+    assert places.why_changing(f"{checkout}/src/a.py") is None
+    assert places.why_changing(f"{checkout}/.claude/settings.json")
+    assert places.why_changing(f"{HOME}/project/.claude/settings.json")
+
+
+def test_a_path_that_no_system_takes_is_outside() -> None:
+    places = Places((WORKSPACE,), HOME, resolve=os.path.realpath)
+    assert places.why_changing(f"{WORKSPACE}/a\0b")
+
+
+def test_more_paths_than_can_be_checked_are_sensitive() -> None:
+    assert "too many" in (
+        action(kind="read", input={"paths": [f"{WORKSPACE}/{n}" for n in range(3_000)]}).sensitive or ""
+    )
