@@ -490,14 +490,24 @@ export class Chat {
 
   /** The mode of this chat: `Default permissions`, `Allow all` or `Autopilot (Preview)`. VS Code warns of all but the first. */
   async permissions(name) {
-    await this.within.getByText(/^(Default permissions|Allow all|Autopilot \(Preview\))$/).locator('visible=true').last().click();
-    await this.editor.choose(name);
-    const enable = this.editor.modal.locator('.monaco-button').filter({ hasText: /^Enable$/ });
+    const shown = this.within.getByText(/^(Default permissions|Allow all|Autopilot \(Preview\))$/).locator('visible=true').last();
+    const item = this.page.locator('.action-widget').getByText(name, { exact: true }).locator('visible=true').first();
+    const enable = this.editor.modal.locator('.monaco-button').filter({ hasText: 'Enable' });
+    // A menu that is redrawn closes without a choice.
     await until(`the mode ${name}`, async () => {
       if ((await enable.count()) > 0) {
-        await enable.click();
+        await enable.click({ timeout: 1_000 }).catch(() => undefined);
+      } else if ((await item.count()) > 0) {
+        await this.page.waitForTimeout(400);
+        await item.click({ timeout: 1_000 }).catch(() => undefined);
+        await this.page.waitForTimeout(400);
+      } else if ((await shown.innerText()).trim() === name) {
+        return true;
+      } else {
+        await shown.click({ timeout: 1_000 }).catch(() => undefined);
+        await item.waitFor({ timeout: 2_000 }).catch(() => undefined);
       }
-      return (await this.within.getByText(name, { exact: true }).locator('visible=true').count()) > 0;
+      return false;
     });
   }
 

@@ -15,6 +15,8 @@ export const SHOW_QUESTION = 'dragoman.showQuestion';
 const LANGUAGE = 'dragoman-question';
 const NO_PENDING = 'No agent is waiting for permission. A question can be shown while its dialog is open.';
 const NO_RECENT = 'No agent has asked for permission yet. A question appears here as soon as its dialog is open.';
+/** The list that asks above the document covers its first lines. */
+const HEADER = `An agent asks for permission. This is the whole question.${'\n'.repeat(6)}`;
 /** The backend answers from memory, or from its record on disk; a start may come on top. */
 const ANSWER_MS = 20_000;
 /** A tab has no room for more. */
@@ -38,7 +40,7 @@ function question(backend: Asked, nonce: string): Promise<Question> {
 
 export function registerQuestionDocuments(backend: Asked): vscode.Disposable {
   return vscode.workspace.registerTextDocumentContentProvider(QUESTION_SCHEME, {
-    provideTextDocumentContent: async (uri) => (await question(backend, uri.query)).text,
+    provideTextDocumentContent: async (uri) => HEADER + (await question(backend, uri.query)).text,
   });
 }
 

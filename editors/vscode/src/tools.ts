@@ -120,9 +120,9 @@ function questionOf({ confirmationMessages, isCut }: PreparedInvocation, nonce: 
   if (!isCut && isInSight(message)) {
     return new vscode.MarkdownString(message);
   }
-  // At the top, because the end of a long question is out of sight.
+  // At the top, because the end of a long question is out of sight; with an arrow, because VS Code draws this link as text.
   const values = encodeURIComponent(JSON.stringify([nonce])).replace(/[()]/g, (character) => `%${character.charCodeAt(0).toString(16)}`);
-  const question = new vscode.MarkdownString(`[Show the whole question](command:${SHOW_QUESTION}?${values})\n\n${message}`);
+  const question = new vscode.MarkdownString(`**[↗ Show the whole question](command:${SHOW_QUESTION}?${values})**\n\n${message}`);
   question.isTrusted = { enabledCommands: [SHOW_QUESTION] };
   return question;
 }
