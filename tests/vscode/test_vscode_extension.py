@@ -53,13 +53,16 @@ def test_it_has_the_permission_tools_and_the_version_of_the_backend() -> None:
     assert _MANIFEST["version"] == __version__
 
 
-def test_no_click_approves_every_command_to_come() -> None:
+def test_no_click_approves_more_than_one_action() -> None:
     defaults = _MANIFEST["contributes"]["configurationDefaults"]["chat.tools.eligibleForAutoApproval"]
-    names = {
-        tool["name"].rpartition("-")[2]: tool["toolReferenceName"]
-        for tool in _MANIFEST["contributes"]["languageModelTools"]
-    }
-    assert defaults == {f"dragoman.dragoman/{names[risk]}": False for risk in ("delete", "execute", "other")}
+    names = [tool["toolReferenceName"] for tool in _MANIFEST["contributes"]["languageModelTools"]]
+    assert len(names) == 7
+    assert defaults == {f"dragoman.dragoman/{name}": False for name in names}
+
+
+def test_a_permission_tool_takes_only_the_nonce() -> None:
+    for tool in _MANIFEST["contributes"]["languageModelTools"]:
+        assert tool["inputSchema"]["properties"] == {"nonce": {"type": "string"}}
 
 
 def test_its_lock_file_names_versions_and_no_registry() -> None:

@@ -1,7 +1,7 @@
 // The scenarios, in a real VS Code: through `@dragoman`, and through the built-in agent mode, nobody signed in.
 // They share one editor and run in their order; each begins a chat of its own.
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { before, describe, test } from 'node:test';
 import { DEADLINE, ROOT, dense, until } from './editor.mjs';
@@ -10,6 +10,7 @@ import { withEditor } from './suite.mjs';
 const IMAGES = process.env.DRAGOMAN_IMAGES;
 const EXECUTE = 'dragoman-agent-action-execute';
 const EDIT = 'dragoman-agent-action-edit';
+const SENSITIVE = 'dragoman-agent-action-sensitive';
 // What the demo agent says one by one.
 const SLOW = /1 2 3 4 5( \d+)*/;
 
@@ -105,15 +106,27 @@ for (const door of ['@dragoman', 'agent mode']) {
       assert.equal(await editor.statusText(), 'Dragoman');
     });
 
-    test('a command cannot be approved for longer: it is asked about every time', async () => {
-      // configurationDefaults make it ineligible for auto-approval.
+    test('an action can be allowed once or skipped, and nothing else is offered', async () => {
+      // configurationDefaults make every permission tool ineligible for auto-approval.
       await chat.say(to(`!run echo again | tee -a ${file('again')}`));
       await chat.dialog();
-      assert.doesNotMatch(await chat.dialog(), /Allow in this Session/);
+      assert.deepEqual(await chat.choices(), ['Allow Once', 'Skip']);
       await chat.skip();
       await chat.hears(/denied/);
       await chat.idle();
       assert.equal(times(file('again')), 0);
+    });
+
+    test('the end of a long command is in sight', async () => {
+      await editor.newChat();
+      const end = 'the-end-of-it';
+      await chat.say(to(`!run echo status${' '.repeat(100)}; echo ${'x'.repeat(60)} ${end}`));
+      await chat.dialog();
+      await until('the end of the command', () => chat.showsWhole(end));
+      await picture(`long-${isParticipant ? 'participant' : 'agent-mode'}`);
+      await chat.skip();
+      await chat.hears(/denied/);
+      await chat.idle();
     });
 
     test('skipped: nothing runs, and the agent says so', async () => {
@@ -128,28 +141,67 @@ for (const door of ['@dragoman', 'agent mode']) {
       assert.equal(invoked(EXECUTE, since), 0);
     });
 
-    test('allowed in this session: the next edit is not asked about, a command is', async () => {
+    test('a change is allowed once: the next one is asked about again', async () => {
       await editor.newChat();
       const [hours, sign] = [file('hours'), file('sign')].map((name) => editor.at('workspace', name));
       writeFileSync(hours, 'The harbour opens at six.\n');
+      const since = editor.invocations.length;
       await chat.say(to(`write \`The harbour opens at seven.\` to \`${file('hours')}\``));
       assert.match(await chat.dialog(), /-The harbour opens at six\.\s*\+The harbour opens at seven\./);
+      assert.deepEqual(await chat.choices(), ['Allow Once', 'Skip']);
       await picture(`edit-${isParticipant ? 'participant' : 'agent-mode'}`);
-      await chat.allowInThisSession();
+      await chat.allowOnce();
       await until('the change', () => /seven/.test(readFileSync(hours, 'utf8')));
       await chat.idle();
-      const since = editor.invocations.length;
-      await chat.say(to(`write \`Closed.\` to \`${file('sign')}\``));
-      await until('the other file', () => existsSync(sign));
-      await chat.idle();
       assert.equal(invoked(EDIT, since), 1);
-      await chat.say(to(`!run echo third | tee -a ${file('third')}`));
+      await chat.say(to(`write \`Closed.\` to \`${file('sign')}\``));
       await chat.dialog();
       await chat.skip();
       await chat.hears(/denied/);
       await chat.idle();
-      assert.equal(times(file('third')), 0);
+      assert(!existsSync(sign));
     });
+
+    for (const mode of ['Default permissions', 'Allow all', 'Autopilot (Preview)']) {
+      const isAsked = mode === 'Default permissions';
+
+      test(`${mode}: an ordinary action is ${isAsked ? 'asked about' : 'not asked about'}, a sensitive one in a modal dialog`, async () => {
+        await editor.newChat();
+        if (!isAsked) {
+          await chat.permissions(mode);
+        }
+        const ran = file(`mode-${mode.split(' ', 1)[0].toLowerCase()}`);
+        await chat.say(to(`!run echo ran | tee -a ${ran}`));
+        if (isAsked) {
+          await chat.allowOnce();
+        }
+        await until('the command', () => times(ran) === 1);
+        await chat.idle();
+
+        const secrets = editor.at('workspace', '.env');
+        rmSync(secrets, { force: true });
+        const since = editor.invocations.length;
+        for (const answer of ['Cancel', 'Allow Once']) {
+          await chat.say(to(`write \`KEY=${answer.length}\` to \`.env\``));
+          if (isAsked) {
+            await chat.allowOnce();
+          }
+          assert.match(await editor.modalText(), /\.env/);
+          assert(!existsSync(secrets));
+          assert.equal(invoked(SENSITIVE, since), 0);
+          await editor.answerModal(answer);
+          if (answer === 'Cancel') {
+            await chat.hears(/denied/);
+            await chat.idle();
+            assert(!existsSync(secrets));
+          }
+        }
+        await until('the change', () => existsSync(secrets));
+        await chat.idle();
+        assert.deepEqual(editor.invocations.slice(since).map(({ params }) => params.confirmed), [true]);
+        await chat.permissions('Default permissions');
+      });
+    }
 
     test('stopped while a dialog is open: the next prompt gets its own answer', async () => {
       await editor.newChat();

@@ -329,6 +329,20 @@ export class Editor {
     writeFileSync(this.at('home/.config/dragoman/dragoman.toml'), text);
   }
 
+  get modal() {
+    return this.page.locator('.monaco-dialog-box').locator('visible=true');
+  }
+
+  /** Of a modal dialog, once it is there. */
+  async modalText() {
+    await this.modal.waitFor({ timeout: DEADLINE });
+    return plain(await this.modal.innerText());
+  }
+
+  async answerModal(button) {
+    await this.modal.locator('.monaco-button').filter({ hasText: button }).click({ timeout: DEADLINE });
+  }
+
   /** Of whatever menu is open. */
   async menuText() {
     const menus = this.page.locator('.context-view, .action-widget, .quick-input-widget').locator('visible=true');
@@ -457,8 +471,44 @@ export class Chat {
     await this.editor.choose('Allow Once');
   }
 
-  async allowInThisSession() {
-    await this.button(/^Allow in this Session$/).click({ timeout: DEADLINE });
+  /** What the dialog's buttons say; those of its title bar have no words. */
+  async choices() {
+    await this.button(/^Skip$/).waitFor({ timeout: DEADLINE });
+    const words = await this.dialogs.last().locator('.monaco-button').locator('visible=true').allInnerTexts();
+    return words.map((text) => text.trim()).filter((text) => text !== '');
+  }
+
+  /** Whether the end of the dialog's code block is in sight, which its text alone does not say. */
+  async showsWhole(end) {
+    return this.dialogs.last().evaluate((dialog, words) => {
+      const line = [...dialog.querySelectorAll('.view-line')].find(({ innerText }) => innerText.replaceAll('\u00a0', ' ').includes(words));
+      const frame = dialog.querySelector('.chat-confirmation-widget-message').getBoundingClientRect();
+      const text = line?.querySelector('span').getBoundingClientRect();
+      return text !== undefined && text.right <= frame.right && text.bottom <= frame.bottom;
+    }, end);
+  }
+
+  /** The mode of this chat: `Default permissions`, `Allow all` or `Autopilot (Preview)`. VS Code warns of all but the first. */
+  async permissions(name) {
+    const shown = this.within.getByText(/^(Default permissions|Allow all|Autopilot \(Preview\))$/).locator('visible=true').last();
+    const item = this.page.locator('.action-widget').getByText(name, { exact: true }).locator('visible=true').first();
+    const enable = this.editor.modal.locator('.monaco-button').filter({ hasText: 'Enable' });
+    // A menu that is redrawn closes without a choice.
+    await until(`the mode ${name}`, async () => {
+      if ((await enable.count()) > 0) {
+        await enable.click({ timeout: 1_000 }).catch(() => undefined);
+      } else if ((await item.count()) > 0) {
+        await this.page.waitForTimeout(400);
+        await item.click({ timeout: 1_000 }).catch(() => undefined);
+        await this.page.waitForTimeout(400);
+      } else if ((await shown.innerText()).trim() === name) {
+        return true;
+      } else {
+        await shown.click({ timeout: 1_000 }).catch(() => undefined);
+        await item.waitFor({ timeout: 2_000 }).catch(() => undefined);
+      }
+      return false;
+    });
   }
 
   get picker() {

@@ -18,6 +18,10 @@ export class PendingApprovals {
     return this.#waiting.size;
   }
 
+  get nonces(): string[] {
+    return [...new Set(this.#waiting.values())];
+  }
+
   emitted(part: Part): void {
     if (part.type === 'tool_call' && isPermissionTool(part.name)) {
       this.#waiting.set(part.callId, nonceOf(part.input));
@@ -56,6 +60,6 @@ export class PendingApprovals {
   }
 }
 
-function nonceOf(input: object): string {
+export function nonceOf(input: object): string {
   return String((input as { nonce?: unknown }).nonce ?? '');
 }

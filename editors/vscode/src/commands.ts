@@ -4,10 +4,12 @@ import { existsSync } from 'node:fs';
 import * as path from 'node:path';
 import { promisify } from 'node:util';
 import * as vscode from 'vscode';
+import type { PendingApprovals } from './approvals';
 import type { Backend } from './backend';
 import { signalOf, unlessAborted, within } from './cancellation';
 import { install } from './install';
 import { locate, type Places } from './locate';
+import { allowFromNowOn, showQuestion } from './questions';
 import { settings } from './settings';
 
 const run = promisify(execFile);
@@ -15,18 +17,21 @@ const run = promisify(execFile);
 const LIST_MS = 10_000;
 
 export interface Parts {
-  readonly backend: Pick<Backend, 'ready' | 'restart' | 'state'>;
+  readonly backend: Pick<Backend, 'ready' | 'request' | 'restart' | 'state'>;
+  readonly approvals: PendingApprovals;
   readonly log: Pick<vscode.LogOutputChannel, 'show'>;
   readonly places: () => Places;
 }
 
-export function registerCommands({ backend, log, places }: Parts): vscode.Disposable {
+export function registerCommands({ backend, approvals, log, places }: Parts): vscode.Disposable {
   const closing = new vscode.CancellationTokenSource();
-  const commands: Record<string, () => Promise<unknown> | unknown> = {
+  const commands: Record<string, (value?: unknown) => Promise<unknown> | unknown> = {
     restart: () => told(() => backend.restart()),
     showLog: () => log.show(),
     doctor: () => told(() => inTerminal(places(), ['doctor'], configured())),
     manage: () => told(() => manage(places(), backend)),
+    allowFromNowOn: () => told(() => allowFromNowOn(backend)),
+    showQuestion: (nonce) => told(() => showQuestion(backend, approvals, nonce)),
     resetApprovals: () => told(() => resetApprovals(places())),
     install: () => told(() => installWithProgress(places(), backend, closing.token)),
     menu: () => menu(backend),
@@ -252,6 +257,7 @@ async function menu(backend: Parts['backend']): Promise<void> {
     { label: '$(settings-gear) Manage Agents', command: 'manage' },
     { label: '$(comment-discussion) Use in the Built-in Chat', command: 'builtInChat' },
     { label: '$(pulse) Check the Installation', command: 'doctor' },
+    { label: '$(pass) Allow from Now On…', command: 'allowFromNowOn' },
     { label: '$(discard) Reset Approvals', command: 'resetApprovals' },
     ...(state.name === 'failed' ? [{ label: '$(cloud-download) Install Dragoman', command: 'install' }] : []),
   ];

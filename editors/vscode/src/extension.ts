@@ -9,6 +9,7 @@ import { sweep } from './environments';
 import { locate, type Places } from './locate';
 import { PARTICIPANT, respond } from './participant';
 import { type Memory, Provider } from './provider';
+import { registerQuestionDocuments } from './questions';
 import { RememberedModels } from './remembered';
 import { needsRestart, SECTION, settings } from './settings';
 import { Status } from './status';
@@ -84,7 +85,8 @@ export function activate(context: vscode.ExtensionContext): void {
     participant,
     vscode.lm.registerLanguageModelChatProvider('dragoman', provider),
     registerPermissionTools(running, approvals),
-    registerCommands({ backend: running, log, places }),
+    registerQuestionDocuments(running),
+    registerCommands({ backend: running, approvals, log, places }),
     vscode.workspace.onDidChangeWorkspaceFolders(() =>
       running.notify('workspace/didChangeFolders', { workspaceFolders: folders() }),
     ),

@@ -40,10 +40,41 @@ export interface Tool {
 }
 
 export const PERMISSION_PREFIX = 'dragoman-agent-action-';
-export const RISK_CLASSES = ['read', 'edit', 'delete', 'execute', 'fetch', 'other'] as const;
+export const RISK_CLASSES = ['read', 'edit', 'delete', 'execute', 'fetch', 'other', 'sensitive'] as const;
 
 export function isPermissionTool(name: string): boolean {
   return name.startsWith(PERMISSION_PREFIX);
+}
+
+/** The answer to `tools/prepareInvocation`. The texts of the dialog are Markdown, those of the modal dialog plain text. */
+export interface PreparedInvocation {
+  invocationMessage: string;
+  confirmationMessages: { title: string; message: string };
+  modal: { message: string; detail: string };
+  isSensitive: boolean;
+  /** Whether something of the question was left out of the texts. */
+  isCut: boolean;
+}
+
+/** The answer to `permissions/show`: the whole question as plain text. */
+export interface Question {
+  title: string;
+  text: string;
+}
+
+export type ApprovalLevel = 'session' | 'workspace' | 'always';
+
+/** One of the answer to `permissions/recent`. */
+export interface RecentQuestion {
+  id: string;
+  title: string;
+  agent: string;
+  detail: string;
+  decision: string;
+  at: string | number;
+  /** What a lasting approval would cover, in words. */
+  covers: string;
+  levels: ApprovalLevel[];
 }
 
 /** Our own bytes in a response: where in which conversation it stands. */

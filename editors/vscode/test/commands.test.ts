@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import * as path from 'node:path';
 import { test } from 'node:test';
+import { PendingApprovals } from '../src/approvals';
 import type { BackendState, Ready } from '../src/backend';
 import { registerCommands } from '../src/commands';
 import { install } from '../src/install';
@@ -36,6 +37,7 @@ function registered(command: readonly string[], state: BackendState, platform?: 
   const done: string[] = [];
   const backend = {
     state,
+    request: () => Promise.reject(new Error('it does not start')),
     ready: () => (state.name === 'ready' ? Promise.resolve(state) : Promise.reject(new Error('it does not start'))),
     restart: async () => {
       done.push('restart');
@@ -44,7 +46,9 @@ function registered(command: readonly string[], state: BackendState, platform?: 
       }
     },
   };
-  registerCommands({ backend, log: { show: () => done.push('log') } as never, places: () => places(command, platform) });
+  const approvals = new PendingApprovals(() => undefined);
+  const log = { show: () => done.push('log') } as never;
+  registerCommands({ backend, approvals, log, places: () => places(command, platform) });
   const invoke = async (name: string) => {
     await editor.commands.get(`dragoman.${name}`)?.();
   };

@@ -133,6 +133,7 @@ export class CancellationTokenSource {
   }
 }
 export class MarkdownString {
+  isTrusted?: { enabledCommands: string[] };
   constructor(readonly value: string) {}
 }
 export class ChatRequestTurn {
@@ -152,7 +153,9 @@ export class Uri {
   constructor(
     readonly fsPath: string,
     readonly scheme = 'file',
+    readonly query = '',
   ) {}
+  static from = ({ scheme, path, query }: { scheme: string; path: string; query: string }) => new Uri(path, scheme, query);
   static file = (fsPath: string) => new Uri(fsPath);
   static joinPath = (base: Uri, ...names: string[]) => new Uri([base.fsPath, ...names].join('/'));
   toString(): string {
@@ -207,12 +210,15 @@ export class Editor {
   folders: { uri: Uri }[] = [];
   /** Labels or buttons, in their order; none is Escape. */
   answers: string[] = [];
-  readonly messages: { text: string; buttons: string[] }[] = [];
-  readonly picks: { title: string; items: { label: string; description?: string }[] }[] = [];
+  readonly messages: { text: string; buttons: string[]; detail?: string }[] = [];
+  /** What happens while a message is open. */
+  whileShown: (() => unknown) | undefined;
+  readonly picks: { title: string; items: { label: string; description?: string; detail?: string }[] }[] = [];
   readonly executed: [name: string, ...values: unknown[]][] = [];
   /** Commands that fail, and what they say. */
   readonly refusals = new Map<string, string>();
-  readonly commands = new Map<string, () => unknown>();
+  readonly commands = new Map<string, (...values: unknown[]) => unknown>();
+  readonly documents = new Map<string, { provideTextDocumentContent(uri: Uri): Promise<string> }>();
   readonly terminals: string[] = [];
   readonly opened: string[] = [];
   readonly status: StatusItem = { text: '', tooltip: '' };
@@ -223,7 +229,9 @@ export class Editor {
 
   message = async (text: string, ...rest: (string | object)[]): Promise<string | undefined> => {
     const buttons = rest.filter((one) => typeof one === 'string');
-    this.messages.push({ text, buttons });
+    const { detail } = (rest.find((one) => typeof one === 'object') ?? {}) as { detail?: string };
+    this.messages.push({ text, buttons, ...(detail === undefined ? {} : { detail }) });
+    await this.whileShown?.();
     return buttons.includes(this.answers[0] ?? '') ? this.answers.shift() : undefined;
   };
 }
@@ -238,6 +246,7 @@ export function anotherEditor(): Editor {
 
 export const window = {
   showErrorMessage: (text: string, ...rest: string[]) => editor.message(text, ...rest),
+  showInformationMessage: (text: string, ...rest: string[]) => editor.message(text, ...rest),
   showWarningMessage: (text: string, ...rest: (string | object)[]) => editor.message(text, ...rest),
   showQuickPick: async (items: { label: string }[], { title }: { title: string }) => {
     editor.picks.push({ title, items });
@@ -268,10 +277,10 @@ export const window = {
   },
   withProgress: (_options: object, task: (progress: object, token: object) => Promise<unknown>) =>
     task({ report: () => undefined }, new CancellationTokenSource().token),
-  showTextDocument: async ({ fsPath }: Uri) => editor.opened.push(fsPath),
+  showTextDocument: async (shown: Uri | { text: string }) => editor.opened.push('text' in shown ? shown.text : shown.fsPath),
 };
 export const commands = {
-  registerCommand: (name: string, does: () => unknown) => {
+  registerCommand: (name: string, does: (...values: unknown[]) => unknown) => {
     editor.commands.set(name, does);
     return { dispose: () => undefined };
   },
@@ -284,7 +293,15 @@ export const commands = {
     await editor.commands.get(name)?.();
   },
 };
+export const languages = {
+  setTextDocumentLanguage: async (document: object, language: string) => Object.assign(document, { language }),
+};
 export const workspace = {
+  registerTextDocumentContentProvider: (scheme: string, provider: { provideTextDocumentContent(uri: Uri): Promise<string> }) => {
+    editor.documents.set(scheme, provider);
+    return { dispose: () => undefined };
+  },
+  openTextDocument: async (uri: Uri) => ({ uri, text: await editor.documents.get(uri.scheme)?.provideTextDocumentContent(uri) }),
   get workspaceFolders() {
     return editor.folders;
   },

@@ -1,0 +1,127 @@
+/**
+ * An agent's requests for permission, beyond the chat's dialog: the whole question as a document, and approvals that last.
+ *
+ * Dragoman keeps lasting approvals itself, because VS Code's hold for a whole tool: every action of every agent.
+ */
+import * as vscode from 'vscode';
+import type { PendingApprovals } from './approvals';
+import type { Backend } from './backend';
+import { within } from './cancellation';
+import type { ApprovalLevel, Question, RecentQuestion } from './wire';
+
+export const QUESTION_SCHEME = 'dragoman';
+export const SHOW_QUESTION = 'dragoman.showQuestion';
+/** Contributed in package.json, so that its lines wrap and its white space is visible. */
+const LANGUAGE = 'dragoman-question';
+const NO_PENDING = 'No agent is waiting for permission. A question can be shown while its dialog is open.';
+const NO_RECENT = 'No agent has asked for permission yet. A question appears here as soon as its dialog is open.';
+/** The list that asks above the document covers its first lines. */
+const HEADER = `An agent asks for permission. This is the whole question.${'\n'.repeat(6)}`;
+/** The backend answers from memory, or from its record on disk; a start may come on top. */
+const ANSWER_MS = 20_000;
+/** A tab has no room for more. */
+const TITLE_CHARACTERS = 60;
+
+const LEVELS: Record<ApprovalLevel, { label: string; description: string }> = {
+  session: { label: 'Session', description: 'This chat' },
+  workspace: { label: 'Workspace', description: 'This folder, also after a restart' },
+  always: { label: 'Always', description: 'Everywhere' },
+};
+
+type Asked = Pick<Backend, 'request'>;
+
+function ask(backend: Asked, method: string, params: object): Promise<unknown> {
+  return within(ANSWER_MS, undefined, (signal) => backend.request(method, params, { signal }));
+}
+
+function question(backend: Asked, nonce: string): Promise<Question> {
+  return ask(backend, 'permissions/show', { nonce }) as Promise<Question>;
+}
+
+export function registerQuestionDocuments(backend: Asked): vscode.Disposable {
+  return vscode.workspace.registerTextDocumentContentProvider(QUESTION_SCHEME, {
+    provideTextDocumentContent: async (uri) => HEADER + (await question(backend, uri.query)).text,
+  });
+}
+
+/** Opens the question, uncut, as a read-only document. */
+export async function openQuestion(backend: Asked, nonce: string): Promise<void> {
+  const { title } = await question(backend, nonce);
+  const path = `/${title.slice(0, TITLE_CHARACTERS).replace(/[\s/\\?#]+/g, ' ')}`;
+  const document = await vscode.workspace.openTextDocument(
+    vscode.Uri.from({ scheme: QUESTION_SCHEME, path, query: nonce }),
+  );
+  await vscode.languages.setTextDocumentLanguage(document, LANGUAGE);
+  await vscode.window.showTextDocument(document, { preview: true });
+}
+
+/** With a nonce from a dialog's link; from the command palette, one of those that wait. */
+export async function showQuestion(backend: Asked, approvals: PendingApprovals, nonce: unknown): Promise<void> {
+  const chosen = typeof nonce === 'string' ? nonce : await pendingNonce(backend, approvals);
+  if (chosen !== undefined) {
+    await openQuestion(backend, chosen);
+  }
+}
+
+async function pendingNonce(backend: Asked, { nonces }: PendingApprovals): Promise<string | undefined> {
+  const found = await Promise.all(
+    nonces.map(async (nonce) => {
+      // Answered since, or of a backend that has ended.
+      const shown = await question(backend, nonce).catch(() => undefined);
+      return shown === undefined ? [] : [{ label: withoutIcons(shown.title), nonce }];
+    }),
+  );
+  const items = found.flat();
+  if (items.length === 0) {
+    await vscode.window.showInformationMessage(NO_PENDING);
+    return undefined;
+  }
+  const only = items.length === 1 ? items[0] : undefined;
+  return (only ?? (await vscode.window.showQuickPick(items, { title: 'Questions that wait for an answer' })))?.nonce;
+}
+
+/** Lists recent questions, and stores a lasting approval for one of them once the person has seen what it covers. */
+export async function allowFromNowOn(backend: Asked): Promise<void> {
+  const { questions } = (await ask(backend, 'permissions/recent', {})) as { questions: RecentQuestion[] };
+  if (questions.length === 0) {
+    await vscode.window.showInformationMessage(NO_RECENT);
+    return;
+  }
+  const items = questions.map((asked) => ({
+    label: withoutIcons(asked.title),
+    description: withoutIcons(`${asked.agent} · ${asked.decision}`),
+    detail: withoutIcons(asked.covers.replace(/\s+/g, ' ')),
+    asked,
+  }));
+  const title = 'Allow from now on';
+  const chosen = await vscode.window.showQuickPick(items, { title, matchOnDetail: true });
+  if (chosen === undefined) {
+    return;
+  }
+  const { id, levels, covers, agent } = chosen.asked;
+  if (levels.length === 0) {
+    await vscode.window.showInformationMessage('This action can only be allowed once, each time an agent asks.');
+    return;
+  }
+  const level = await vscode.window.showQuickPick(
+    levels.map((name) => ({ ...LEVELS[name], name })),
+    { title: `${title}: for how long?` },
+  );
+  if (level === undefined) {
+    return;
+  }
+  const allow = 'Allow from Now On';
+  const detail = `${covers}\n\nAgent: ${agent}\nHolds for: ${level.description}`;
+  if ((await vscode.window.showWarningMessage(`${title}, without asking?`, { modal: true, detail }, allow)) !== allow) {
+    return;
+  }
+  await ask(backend, 'permissions/allow', { id, level: level.name });
+  // Without the agent's words: VS Code makes links of what looks like one in a notification, also links to commands.
+  const where = level.description.replace(/^./, (first) => first.toLowerCase());
+  await vscode.window.showInformationMessage(`Allowed from now on: ${where}. “Dragoman: Reset Approvals” takes back every approval.`);
+}
+
+/** `$(name)` in a label would be drawn as an icon. */
+function withoutIcons(text: string): string {
+  return text.replaceAll('$(', '\\$(');
+}
