@@ -8,10 +8,12 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.routing import Route
 
 from dragoman.backends.responses.listing import listed_models
 from dragoman.config import Serve
+from dragoman.frontends.http.errors import ApiError
 from dragoman.frontends.http.gate import Gate
 from http_server.kit import KEY, Held, Site, scripted, site_of
 
@@ -50,16 +52,70 @@ def test_a_connection_is_named_after_its_key_and_does_not_tell_it() -> None:
         ({"host": "127.0.0.1.evil.example"}, 403),
         ({"host": ""}, 403),
         ({"host": "["}, 403),
+        ({"host": "LOCALHOST:8427"}, 200),
+        ({"host": "localhost.:8427"}, 200),
+        ({"host": "127.8.9.1:1"}, 200),
+        ({"host": "[0:0:0:0:0:0:0:1]"}, 200),
+        ({"host": "[::1].evil.example"}, 403),
+        ({"host": "[::1].evil.example:8427"}, 403),
+        ({"host": "[::1]x"}, 403),
+        ({"host": "x[::1]"}, 403),
+        ({"host": "[::1"}, 403),
+        ({"host": "::1"}, 403),
+        ({"host": "[127.0.0.1]"}, 403),
+        ({"host": "[::1%25lo]"}, 403),
+        ({"host": "[localhost]"}, 403),
+        ({"host": "localhost.evil"}, 403),
+        ({"host": "localhost..:8427"}, 403),
+        ({"host": "127.0.0.1."}, 403),
+        ({"host": "127.1"}, 403),
+        ({"host": "2130706433"}, 403),
+        ({"host": "user@localhost"}, 403),
+        ({"host": "evil.example@localhost"}, 403),
+        ({"host": "localhost/evil.example"}, 403),
+        ({"host": "localhost?evil.example"}, 403),
+        ({"host": "localhost#evil.example"}, 403),
+        ({"host": "localhost\\evil.example"}, 403),
+        ({"host": "local%68ost"}, 403),
+        ({"host": "localhost, evil.example"}, 403),
+        ({"host": "localhost evil.example"}, 403),
+        ({"host": "localhost:"}, 403),
+        ({"host": "localhost:0"}, 403),
+        ({"host": "localhost:65536"}, 403),
+        ({"host": "localhost:8427:1"}, 403),
+        ({"host": "localhost:+1"}, 403),
+        ({"host": "localhost:\xb9"}, 403),
+        ({"host": "\xb9\xb2\xb7.0.0.1"}, 403),
         ({"host": "localhost:8427", "origin": "http://localhost:8427"}, 200),
         ({"host": "localhost:8427", "origin": "https://evil.example"}, 403),
         ({"host": "localhost:8427", "origin": "null"}, 403),
         ({"host": "localhost:8427", "origin": "http://localhost:3000"}, 403),
+        ({"host": "localhost:8427", "origin": "https://localhost:8427"}, 200),
+        ({"host": "localhost:8427", "origin": "ftp://localhost:8427"}, 403),
+        ({"host": "localhost:8427", "origin": "http://localhost:8427/x"}, 403),
+        ({"host": "localhost:8427", "origin": "//localhost:8427"}, 403),
+        ({"host": "localhost:8427", "origin": ""}, 403),
     ],
 )
 async def test_without_keys_only_this_machine_is_served_and_no_page_of_another_site(
     site: _Make, headers: dict[str, str], status: int
 ) -> None:
     assert (await site("Yes.").post("/v1/responses", _BODY, **headers)).status == status
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        [],
+        [("host", "localhost"), ("host", "evil.example")],
+        [("host", "localhost"), ("host", "localhost")],
+        [("host", "localhost"), ("origin", "http://localhost"), ("origin", "https://evil.example")],
+    ],
+)
+def test_a_request_with_several_hosts_or_origins_is_refused(raw: list[tuple[str, str]]) -> None:
+    headers = Headers(raw=[(name.encode(), value.encode()) for name, value in raw])
+    with pytest.raises(ApiError, match="this machine|this origin"):
+        Gate().check_place(headers)
 
 
 async def test_a_page_may_ask_where_that_is_configured(site: _Make) -> None:
