@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 
 from dragoman.frontends.http.asides import is_said_aside
+from dragoman.frontends.http.budget import check_values
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.tools import Offer, chosen, functions_of
 from dragoman.lm import JsonObject
@@ -132,6 +133,7 @@ class Asked:
 
 
 def object_of(body: bytes | str) -> JsonObject:
+    check_values(body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass"))
     try:
         value = decode(body)
     except msgspec.DecodeError as error:
