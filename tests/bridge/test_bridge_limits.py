@@ -147,9 +147,9 @@ async def test_b6_a_side_request_while_the_agent_speaks_borrows_it_and_disturbs_
     chat = bridge.chat(close=True)
     going = chat.begin(user(prompt(["say", "one "], ["gate", "on"], ["say", "two"])))
     await going.until(lambda heard: heard.text)
-    title = await bridge.chat(tools=()).do(["say", "A fine title"])
+    title = await bridge.aside().do(["say", "A fine title"])
     assert title.text == "A fine title"
-    cancelled = bridge.chat(tools=()).begin(user(prompt(["say", "Another"], ["hang"])))
+    cancelled = bridge.aside().begin(user(prompt(["say", "Another"], ["hang"])))
     await cancelled.until(lambda heard: heard.text)
     assert (await cancelled.cancel()).text == "Another"
     # Both sessions are closed, also that of the one that was stopped; the conversation's own is not.

@@ -152,8 +152,9 @@ async def test_a_body_has_a_limit_of_values(site: _Make, path: str) -> None:
     tiny = b'{"model": "m", "%s": [%s{}]}' % (given_.encode(), b"{}," * MOST_VALUES)
     refused = await site("Yes.").post(path, tiny)
     assert (refused.status, refused.error["code"]) == (413, "body_too_large")
-    call = {"id": "c", "function": {"name": "f", "arguments": json.dumps({"a": [0] * MOST_VALUES})}}
-    item = {"type": "function_call", "call_id": "c", "name": "f", "arguments": call["function"]["arguments"]}
+    arguments = json.dumps({"a": [0] * MOST_VALUES})
+    call = {"id": "c", "function": {"name": "f", "arguments": arguments}}
+    item = {"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments}
     items = [{"role": "assistant", "tool_calls": [call]}] if given_ == "messages" else [item]
     refused = await site("Yes.").post(path, {"model": "m", given_: items})
     assert (refused.status, refused.error["code"]) == (413, "body_too_large")

@@ -7,8 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from dragoman.frontends.http.asides import is_said_aside
-from dragoman.frontends.http.asked import Asked, read_form
+from dragoman.frontends.http.asked import Asked, read_form, says_aside
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.items import arguments_of, content_of, refused
@@ -86,7 +85,7 @@ def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[Asked, tup
         consumer_id=headers.get("x-conversation-id") or None,
         is_streamed=bool(body.stream),
         is_stored=False,
-        is_aside=is_said_aside(headers),
+        is_aside=says_aside(headers),
         options=_options(body, value),
         ignored=tuple(ignored),
     )

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from dragoman.config import Serve
+from dragoman.frontends.asides import ASIDE, is_side_request
 from dragoman.frontends.http.answering import Answer
 from dragoman.frontends.http.approvals import APPROVAL_TOOLS, is_approval, with_proofs
-from dragoman.frontends.http.asides import is_side_request
 from dragoman.frontends.http.asked import IGNORED, Asked, CompactBody, items_of
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import compacted, expanded
@@ -179,7 +179,7 @@ class Service:
         if consumer_id is not None:
             options["_conversationId"] = consumer_id
         if asked.is_aside or is_side_request(messages, asked.offer.tools):
-            options["_aside"] = True
+            options[ASIDE] = True
         # Only an agent asks for permission; to a model they would be tools like any other.
         approvals = APPROVAL_TOOLS if client.approves_items and not takes_options else ()
         return Request(

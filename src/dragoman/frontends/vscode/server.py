@@ -17,6 +17,7 @@ import msgspec
 from dragoman import __version__
 from dragoman.backends.agent.permission import PERMISSION_TOOLS, Action, describe
 from dragoman.backends.agent.permission_tools import TITLES
+from dragoman.frontends.asides import ASIDE, is_side_request
 from dragoman.frontends.models import Models
 from dragoman.frontends.vscode.protocol import (
     NOT_INITIALIZED,
@@ -190,7 +191,11 @@ class VsCodeServer:
         chat = decode_chat_request(incoming.params)
         model = self._models.get(chat.model_id)
         consumer = self._consumer or Consumer()
-        request = Request(spoken(chat.messages), chat.options, consumer)
+        options = chat.options
+        if is_side_request(chat.messages, options.tools):
+            marked = {**options.model_options, ASIDE: True}
+            options = msgspec.structs.replace(options, model_options=marked)
+        request = Request(spoken(chat.messages), options, consumer)
         await model.respond(request, _PartSink(self._connection, incoming), incoming.token)
         return {}
 
