@@ -70,8 +70,10 @@ def test_h11_the_side_requests_of_chat_uis_are_known(text: str) -> None:
         ),
         (
             "Examples of good contextual progress messages:\n- Polishing your code",
-            "<prompt>\nadd a test\n</prompt>\n<file name='a.py'>\n</file>\n"
-            "Generate a single short progress message that is specific to this request.",
+            (
+                "<prompt>\nadd a test\n</prompt>\n<file name='a.py'>\n</file>\n"
+                "Generate a single short progress message that is specific to this request."
+            ),
         ),
         (
             "You help a developer to come with the best git commit message for their code changes.",
@@ -87,8 +89,10 @@ def test_h11_the_side_requests_of_chat_uis_are_known(text: str) -> None:
         ),
         (
             "You are an evaluator inside an autonomous coding agent loop.\nYou are judging.",
-            "Original user request:\nx\n\nConversation transcript:\ny\n\n"
-            "Has the original request been fully completed?",
+            (
+                "Original user request:\nx\n\nConversation transcript:\ny\n\n"
+                "Has the original request been fully completed?"
+            ),
         ),
         (
             "Write titles.\nHere are some examples of good titles:\n- Git rebase question",
@@ -131,10 +135,14 @@ def test_h11_some_are_known_by_their_instructions_alone(instructions: str) -> No
     [
         "You assess what one terminal command does for a code-editing AI agent, and how risky it is.\n{",
         "You assess what one tool call does for a code-editing AI agent, and how risky it is.\n{",
-        "Analyze these 2 code changes across 1 file and provide a brief explanation for each one.\nThey are one.\n\n"
-        "=== CHANGE 0 (File: a.py, Lines 1-2) ===\nBEFORE:\n\n\nRespond with a JSON array containing exactly 2 objects.",
-        "Summarize the following content in a SINGLE sentence (under 10 words) using past tense. Follow these rules "
-        "strictly:\n\n\t\t\tOUTPUT FORMAT:\n\t\t\t- MUST be a single sentence\n\n\t\t\tContent: Read a.py",
+        (
+            "Analyze these 2 code changes across 1 file and provide a brief explanation for each one.\nThey are one.\n\n"
+            "=== CHANGE 0 (File: a.py, Lines 1-2) ===\nBEFORE:\n\n\nRespond with a JSON array containing exactly 2 objects."
+        ),
+        (
+            "Summarize the following content in a SINGLE sentence (under 10 words) using past tense. Follow these rules "
+            "strictly:\n\n\t\t\tOUTPUT FORMAT:\n\t\t\t- MUST be a single sentence\n\n\t\t\tContent: Read a.py"
+        ),
     ],
 )
 def test_h11_those_of_the_editor_itself_are_known(text: str) -> None:
