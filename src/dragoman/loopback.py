@@ -8,8 +8,11 @@ __all__ = ["is_loopback"]
 
 
 def is_loopback(host: str) -> bool:
-    """As it stands in a setting or an address: a name, or a number with or without brackets."""
+    """As in a setting or an address: a name, an IPv4 address, or an IPv6 address with or without brackets."""
+    is_bracketed = host.startswith("[") and host.endswith("]")
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        address = ipaddress.ip_address(host[1:-1] if is_bracketed else host)
     except ValueError:
-        return host.lower().rstrip(".") == "localhost"
+        # The name with a dot behind it is the same name, written in full.
+        return host.lower() in ("localhost", "localhost.")
+    return address.is_loopback and (address.version == 6 or not is_bracketed)  # noqa: PLR2004 - IPv6

@@ -233,52 +233,79 @@ def test_h10_a_new_chat_beside_a_streaming_one_is_new(bridge: Bridge, consumer_i
     assert other.then("go on").identify().conversation == told.conversation
 
 
-def test_h11_a_title_during_a_tool_turn_is_answered_apart(chat: Chat) -> None:
-    chat.ask("look", "I look.", calls=1)
-    found = chat.bridge.identify(
-        [system("You write titles."), user("Write a title for: look")], tools=False, consumer_id="x"
-    )
-    assert (found.kind, found.conversation, found.places) == ("aside", None, ())
+_UNKNOWN = "dg_aaaaaaaaaaaaaaaa_1"
 
 
-def test_h11_words_that_begin_like_a_pending_chat_do_not_refuse_its_call(bridge: Bridge) -> None:
+@pytest.mark.parametrize("calls", [0, 1])
+@pytest.mark.parametrize("unknown", [_UNKNOWN, "call_of_another"])
+def test_a_result_of_an_unknown_call_alone_is_refused_and_prompts_nothing(
+    chat: Chat, calls: int, unknown: str
+) -> None:
+    chat.ask("look", "I look.", calls=calls)
+    with pytest.raises(LanguageModelError, match=unknown) as caught:
+        chat.then(user(result(unknown))).identify()
+    assert caught.value.kind == "bad_request"
+    with pytest.raises(LanguageModelError, match=unknown):
+        chat.bridge.identify([user(result(unknown))])
+
+
+def test_a_result_of_an_unknown_call_beside_words_is_left_out(chat: Chat) -> None:
+    first = chat.ask("look", "I look.")
+    found = chat.then(user(result(_UNKNOWN, "made up")), "go on").identify()
+    assert (found.kind, found.conversation, found.foreign) == ("prompt", first.conversation, (_UNKNOWN,))
+    assert [message.content for message in found.prompt] == [user("go on").content]
+
+
+def test_a_result_of_an_unknown_call_beside_an_open_one_adds_no_turn(chat: Chat) -> None:
+    first = chat.ask("look", "I look.", calls=1)
+    known = result(first.call_ids[0])
+    found = chat.then(user(known), user(result(_UNKNOWN, "made up"))).identify()
+    assert (found.kind, found.prompt, found.foreign) == ("results", (), (_UNKNOWN,))
+    assert [each.call_id for each in found.results] == list(first.call_ids)
+
+
+def test_results_of_another_models_calls_are_told_with_their_calls(chat: Chat) -> None:
+    first = chat.ask("look", "I look.")
+    called = assistant(ToolCallPart("theirs", "count", {}))
+    found = chat.then("count", called, user(result("theirs", "three"))).identify()
+    assert (found.kind, found.conversation, found.foreign) == ("prompt", first.conversation, ())
+    assert [part.text for message in found.prompt for part in message.results] == ["three"]
+    fresh = chat.bridge.identify([user("count"), called, user(result("theirs", "three"))])
+    assert (fresh.kind, fresh.foreign) == ("fresh", ())
+
+
+@pytest.mark.parametrize("consumer", ["vscode", "http", "terminal"])
+def test_h11_a_request_without_tools_is_a_conversation_like_any_other(bridge: Bridge, consumer: str) -> None:
+    chat = Chat(bridge, consumer=consumer)
+    chat.history.append(user("say hello"))
+    first = bridge.respond(chat.history, "Hello!", tools=False, consumer=consumer)
+    assert first.found.kind == "fresh"
+    chat.hear(first.parts)
+    found = chat.then("and again").identify(tools=False)
+    assert (found.kind, found.conversation) == ("prompt", first.conversation)
+
+
+def test_h11_without_tools_a_second_message_refuses_the_open_call(bridge: Bridge) -> None:
     chat = Chat(bridge, keeps_markers=False)
     chat.ask("tidy up", calls=1)
     request = [user("tidy up"), user("Write a commit message for the changes above.")]
-    assert bridge.identify(request, tools=False).kind == "aside"
-    # A person's second message comes with tools.
-    assert bridge.identify(request).kind == "refusal"
+    assert bridge.identify(request, tools=False).kind == "refusal"
+    assert bridge.identify(request, tools=False, model_options={"_aside": True}).kind == "aside"
 
 
-def test_h11_without_tools_but_going_on_is_no_side_request(chat: Chat) -> None:
+def test_h11_without_tools_results_reach_their_calls(chat: Chat) -> None:
     first = chat.ask("look", "I look.", calls=1)
     found = chat.then(user(result(first.call_ids[0]))).identify(tools=False)
     assert (found.kind, found.conversation) == ("results", first.conversation)
-    # Other consumers have no side requests.
-    assert chat.bridge.identify([user("name it")], tools=False, consumer="http").kind == "fresh"
 
 
 def test_h11_a_front_end_that_knows_says_so(chat: Chat) -> None:
-    chat.ask("look", "I look.")
-    messages = [*chat.history, user("Three follow-up questions, please.")]
-    for said, kind in ((True, "aside"), ("yes", "prompt"), (None, "prompt")):
-        found = chat.bridge.identify(messages, consumer="http", model_options={"_aside": said})
-        assert found.kind == kind
-
-
-@pytest.mark.parametrize("tools", [True, False])
-@pytest.mark.parametrize("place", ["system", "user"])
-def test_h11_a_request_for_a_summary_is_answered_apart(chat: Chat, place: str, tools: bool) -> None:  # noqa: FBT001
     first = chat.ask("look", "I look.", calls=1)
-    told = [*chat.history, user(result(first.call_ids[0]))]
-    task = "\nYour task is to create a comprehensive, detailed summary of the entire conversation."
-    if place == "system":
-        messages = [system(task), *told, user("Summarize the conversation history so far.")]
-    else:
-        messages = [system("You are an editor."), *told, user(task)]
-    found = chat.bridge.identify(messages, tools=tools)
-    assert (found.kind, found.conversation, found.results) == ("aside", None, ())
-    assert chat.bridge.identify(messages, tools=tools, consumer="http").kind != "aside"
+    messages = [*chat.history, user(result(first.call_ids[0])), user("Three follow-up questions, please.")]
+    for said, kind in ((True, "aside"), ("yes", "results_and_prompt"), (None, "results_and_prompt")):
+        found = chat.bridge.identify(messages, model_options={"_aside": said})
+        assert found.kind == kind
+        assert found.conversation == (None if said is True else first.conversation)
 
 
 def test_h12_the_longest_prefix_wins(bridge: Bridge) -> None:

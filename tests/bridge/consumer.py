@@ -112,12 +112,17 @@ class Chat:
     tools: tuple[ToolDefinition, ...] = (*TOOLS, *PERMISSIONS)
     history: list[Message] = field(default_factory=list)
     features: Features = _FEATURES
+    # Whose requests they are: over HTTP, a key.
+    connection: str = "test"
+    # Its front end says that they are side requests.
+    is_aside: bool = False
 
     def begin(self, *messages: Message, heard: Heard | None = None) -> Going:
         self.history += messages
         heard, source = heard or Heard(), CancellationSource()
-        consumer = Consumer("vscode", "test", (str(self.folder),), self.features)
-        request = Request(tuple(self.history), RequestOptions(tools=self.tools), consumer)
+        consumer = Consumer("vscode", self.connection, (str(self.folder),), self.features)
+        options = RequestOptions(tools=self.tools, model_options={"_aside": True} if self.is_aside else {})
+        request = Request(tuple(self.history), options, consumer)
         task = asyncio.create_task(self.model.respond(request, heard, source.token))
         return Going(self, heard, source, task)
 
@@ -186,6 +191,12 @@ class Bridge:
         chat = Chat(self.model, self.folder)
         if tools is not None:
             chat.tools = tools
+        return chat
+
+    def aside(self, connection: str = "test") -> Chat:
+        """Side requests, of the same consumer or of another."""
+        chat = self.chat(tools=())
+        chat.is_aside, chat.connection = True, connection
         return chat
 
     def open_gate(self, name: str) -> None:

@@ -333,7 +333,7 @@ async def test_p27_p6_a_consumer_that_cannot_ask_has_the_policy_and_is_told(
 async def test_p27_a_side_request_may_neither_read_nor_write(bridge: Bridge, notes: Path) -> None:
     chat = bridge.chat(fs=True)
     await chat.do(["say", "hello"])
-    title = bridge.chat(tools=())
+    title = bridge.aside()
     await title.do(["read", str(notes)], ["write", str(notes), "x"])
     assert [each["code"] for each in _answers(bridge)] == [PERMISSION_REFUSED] * 2
     assert len(bridge.pids) == 1

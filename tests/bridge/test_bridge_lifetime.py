@@ -114,7 +114,7 @@ async def test_b3_beyond_its_own_limit_text_holds_the_agent_and_none_is_lost(bri
 async def test_b6_h11_a_side_request_borrows_a_running_agent_and_leaves_nothing(bridge: Bridge) -> None:
     chat = bridge.chat(close=True)
     await chat.do(["say", "hello"])
-    title = bridge.chat(tools=())
+    title = bridge.aside()
     ask = ["ask", {"toolCallId": "p", "title": "Run it", "kind": "execute"}, ["allow_once", "reject_once"]]
     answer = await title.do(["say", "A fine title"], ask)
     assert answer.text == "A fine title<p: the-reject_once>"
@@ -130,7 +130,7 @@ async def test_h11_a_side_request_during_a_tool_turn_is_answered_apart_and_the_t
 ) -> None:
     chat = bridge.chat()
     asked = await chat.do(["call", "look", {}], ["tools"])
-    title = bridge.chat(tools=())
+    title = bridge.aside()
     assert (await title.say("a title, please")).text == 'echo: ["a title, please"]'
     # An agent that waits may answer nobody: this one had a process of its own, which is gone.
     assert len(bridge.pids) == 2
@@ -139,11 +139,11 @@ async def test_h11_a_side_request_during_a_tool_turn_is_answered_apart_and_the_t
 
 
 async def test_b6_a_side_request_can_be_cancelled_and_its_agents_crash_is_told(bridge: Bridge) -> None:
-    title = bridge.chat(tools=())
+    title = bridge.aside()
     going = title.begin(user(prompt(["say", "A "], ["hang"])))
     await going.until(lambda heard: heard.text)
     assert (await going.cancel()).text == "A "
-    crashed = await bridge.chat(tools=()).do(["say", "B "], ["exit", 4])
+    crashed = await bridge.aside().do(["say", "B "], ["exit", 4])
     assert "exited with code 4" in crashed.text
 
 
@@ -151,7 +151,7 @@ async def test_b6_a_side_request_waits_for_the_agent_that_starts_and_borrows_it(
     chat = bridge.chat(close=True, slow="opened")
     going = chat.begin(user("hello"))
     await bridge.until_noted("session/new")
-    title = bridge.chat(tools=()).begin(user("a title, please"))
+    title = bridge.aside().begin(user("a title, please"))
     bridge.open_gate("opened")
     assert (await title.end()).text == 'echo: ["a title, please"]'
     assert (await going.end()).text == 'echo: ["hello"]'
@@ -162,7 +162,7 @@ async def test_b6_a_side_request_whose_agent_does_not_come_up_has_one_of_its_own
     chat = bridge.chat(slow="opened")
     going = chat.begin(user("hello"))
     await bridge.until_noted("session/new")
-    title = bridge.chat(tools=()).begin(user("a title, please"))
+    title = bridge.aside().begin(user("a title, please"))
     [pid] = bridge.pids
     os.kill(pid, signal.SIGKILL)
     bridge.open_gate("opened")

@@ -141,15 +141,31 @@ async def test_b5_waiting_for_a_person_outlives_idleness_and_ends_at_its_own_lim
     assert len(bridge.noted("session/cancel")) == 1
 
 
+async def test_an_agent_that_is_lent_is_not_idle(bridge: Bridge, tmp_path: Path) -> None:
+    clock, timing = VirtualClock(), Timing(idle=30 * 60)
+    _on(clock, bridge, timing, tmp_path)
+    await bridge.chat().say("hello")
+    title = bridge.aside().begin(user(prompt(["say", "A fine "], ["gate", "on"], ["say", "title"])))
+    await title.until(lambda heard: heard.text)
+    clock.advance(timing.idle)
+    await asyncio.sleep(0)
+    assert alive(bridge.pids) == bridge.pids
+    bridge.open_gate("on")
+    assert (await title.end()).text == "A fine title"
+    assert len(bridge.pids) == 1
+    clock.advance(timing.idle)
+    await bridge.until_parked()
+
+
 async def test_b6_a_side_request_while_the_agent_speaks_borrows_it_and_disturbs_nothing(
     bridge: Bridge,
 ) -> None:
     chat = bridge.chat(close=True)
     going = chat.begin(user(prompt(["say", "one "], ["gate", "on"], ["say", "two"])))
     await going.until(lambda heard: heard.text)
-    title = await bridge.chat(tools=()).do(["say", "A fine title"])
+    title = await bridge.aside().do(["say", "A fine title"])
     assert title.text == "A fine title"
-    cancelled = bridge.chat(tools=()).begin(user(prompt(["say", "Another"], ["hang"])))
+    cancelled = bridge.aside().begin(user(prompt(["say", "Another"], ["hang"])))
     await cancelled.until(lambda heard: heard.text)
     assert (await cancelled.cancel()).text == "Another"
     # Both sessions are closed, also that of the one that was stopped; the conversation's own is not.

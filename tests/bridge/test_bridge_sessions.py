@@ -23,7 +23,7 @@ async def test_f9_with_the_method_configured_the_agent_logs_in_once_and_the_user
     assert bridge.noted("authenticate") == [{"methodId": "key"}]
     # Neither the next prompt nor a side request logs in again.
     await chat.echo()
-    await bridge.chat(tools=()).say("a title, please")
+    await bridge.aside().say("a title, please")
     assert len(bridge.noted("authenticate")) == 1
 
 

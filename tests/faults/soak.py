@@ -113,7 +113,7 @@ class Soak:
     async def _title(self) -> None:
         self.counts["titles"] += 1
         asked = [{"role": "user", "content": [{"type": "text", "value": "A title for this, please"}]}]
-        await self.world.editor.respond("fake", asked, []).settled()
+        await self.world.editor.respond("fake", asked, [], modelOptions={"_aside": True}).settled()
 
     async def _kill_now_and_then(self) -> None:
         while True:

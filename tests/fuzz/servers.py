@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolAnswer, ToolServer
 from dragoman.clock import SystemClock
 from dragoman.config import Serve
+from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import compacted, expanded
 from dragoman.frontends.http.errors import ApiError
 from dragoman.lm import TextPart, ToolDefinition
@@ -31,6 +32,7 @@ _App: TypeAlias = Callable[..., Awaitable[None]]
 
 _DEADLINE = 10.0
 _METHODS = ("POST", "GET", "DELETE", "OPTIONS", "PUT")
+_MOST_UNPACKED = 1_000_000
 _SERVER_ERRORS = range(500, 600)
 
 
@@ -148,14 +150,14 @@ async def _converse(app: _App, data: bytes) -> None:
 def compactions(data: bytes) -> None:
     """A history in one item: what was packed comes out, and nothing else can be unpacked."""
     try:
-        expanded(data.decode("utf-8", "replace"), "input")
+        expanded(data.decode("utf-8", "replace"), "input", Budget(_MOST_UNPACKED))
     except ApiError as error:
         str(error)
     items = json_of(data)
     if isinstance(items, list) and all(isinstance(item, dict) for item in items):
-        packed = compacted(items)
+        packed = compacted(items, Budget(_MOST_UNPACKED))
         if not any(item.get("type") == "compaction" for item in items):
-            assert expanded(packed, "input") == items
+            assert expanded(packed, "input", Budget(_MOST_UNPACKED)) == items
 
 
 # --- The tool server. ------------------------------------------------------------------------------------------------

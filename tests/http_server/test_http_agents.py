@@ -207,3 +207,30 @@ async def test_r10_an_agent_that_does_not_start_is_told_by_the_status(tmp_path: 
         assert (answered.status, answered.error["code"]) == (500, "agent_failed")
         assert answered.headers["x-should-retry"] == "false"
     await bridge.close()
+
+
+async def test_r10_a_result_of_a_call_that_nothing_made_prompts_nothing(agent: Site) -> None:
+    first = await agent.create(input=prompt(["say", "hello"]))
+    made_up = {"type": "function_call_output", "call_id": "dg_made_up", "output": "x"}
+    previous = first.response["id"]
+    refused = await agent.create(input=[made_up], previous_response_id=previous)
+    assert (refused.status, refused.error["code"]) == (400, "bad_request")
+    assert "dg_made_up" in refused.error["message"]
+    beside = [made_up, {"role": "user", "content": prompt(["say", "only this"])}]
+    assert _said((await agent.create(input=beside, previous_response_id=previous)).response) == "only this"
+
+
+async def test_h11_a_title_that_opencode_asks_for_starts_no_work(tmp_path: Path) -> None:
+    bridge = Bridge(tmp_path)
+    bridge.chat(policy="allow")
+    for made in site_of(_models(bridge)):
+        ask = ["ask", {"toolCallId": "p", "title": "Run", "kind": "execute"}, ["allow_once", "reject_once"]]
+        messages = [
+            {"role": "system", "content": "You are a title generator. You output ONLY a thread title."},
+            {"role": "user", "content": "Generate a title for this conversation:\n"},
+            {"role": "user", "content": prompt(ask)},
+        ]
+        title = await made.post("/v1/chat/completions", {"model": "m", "messages": messages})
+        assert _place(title) == ("-", "evidence=none", "kind=aside")
+        assert "allow_once>" not in title.json["choices"][0]["message"]["content"]
+    await bridge.close()

@@ -8,10 +8,13 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.routing import Route
 
 from dragoman.backends.responses.listing import listed_models
 from dragoman.config import Serve
+from dragoman.frontends.http.budget import MOST_VALUES
+from dragoman.frontends.http.errors import ApiError
 from dragoman.frontends.http.gate import Gate
 from http_server.kit import KEY, Held, Site, scripted, site_of
 
@@ -50,16 +53,70 @@ def test_a_connection_is_named_after_its_key_and_does_not_tell_it() -> None:
         ({"host": "127.0.0.1.evil.example"}, 403),
         ({"host": ""}, 403),
         ({"host": "["}, 403),
+        ({"host": "LOCALHOST:8427"}, 200),
+        ({"host": "localhost.:8427"}, 200),
+        ({"host": "127.8.9.1:1"}, 200),
+        ({"host": "[0:0:0:0:0:0:0:1]"}, 200),
+        ({"host": "[::1].evil.example"}, 403),
+        ({"host": "[::1].evil.example:8427"}, 403),
+        ({"host": "[::1]x"}, 403),
+        ({"host": "x[::1]"}, 403),
+        ({"host": "[::1"}, 403),
+        ({"host": "::1"}, 403),
+        ({"host": "[127.0.0.1]"}, 403),
+        ({"host": "[::1%25lo]"}, 403),
+        ({"host": "[localhost]"}, 403),
+        ({"host": "localhost.evil"}, 403),
+        ({"host": "localhost..:8427"}, 403),
+        ({"host": "127.0.0.1."}, 403),
+        ({"host": "127.1"}, 403),
+        ({"host": "2130706433"}, 403),
+        ({"host": "user@localhost"}, 403),
+        ({"host": "evil.example@localhost"}, 403),
+        ({"host": "localhost/evil.example"}, 403),
+        ({"host": "localhost?evil.example"}, 403),
+        ({"host": "localhost#evil.example"}, 403),
+        ({"host": "localhost\\evil.example"}, 403),
+        ({"host": "local%68ost"}, 403),
+        ({"host": "localhost, evil.example"}, 403),
+        ({"host": "localhost evil.example"}, 403),
+        ({"host": "localhost:"}, 403),
+        ({"host": "localhost:0"}, 403),
+        ({"host": "localhost:65536"}, 403),
+        ({"host": "localhost:8427:1"}, 403),
+        ({"host": "localhost:+1"}, 403),
+        ({"host": "localhost:\xb9"}, 403),
+        ({"host": "\xb9\xb2\xb7.0.0.1"}, 403),
         ({"host": "localhost:8427", "origin": "http://localhost:8427"}, 200),
         ({"host": "localhost:8427", "origin": "https://evil.example"}, 403),
         ({"host": "localhost:8427", "origin": "null"}, 403),
         ({"host": "localhost:8427", "origin": "http://localhost:3000"}, 403),
+        ({"host": "localhost:8427", "origin": "https://localhost:8427"}, 200),
+        ({"host": "localhost:8427", "origin": "ftp://localhost:8427"}, 403),
+        ({"host": "localhost:8427", "origin": "http://localhost:8427/x"}, 403),
+        ({"host": "localhost:8427", "origin": "//localhost:8427"}, 403),
+        ({"host": "localhost:8427", "origin": ""}, 403),
     ],
 )
 async def test_without_keys_only_this_machine_is_served_and_no_page_of_another_site(
     site: _Make, headers: dict[str, str], status: int
 ) -> None:
     assert (await site("Yes.").post("/v1/responses", _BODY, **headers)).status == status
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        [],
+        [("host", "localhost"), ("host", "evil.example")],
+        [("host", "localhost"), ("host", "localhost")],
+        [("host", "localhost"), ("origin", "http://localhost"), ("origin", "https://evil.example")],
+    ],
+)
+def test_a_request_with_several_hosts_or_origins_is_refused(raw: list[tuple[str, str]]) -> None:
+    headers = Headers(raw=[(name.encode(), value.encode()) for name, value in raw])
+    with pytest.raises(ApiError, match=r"this machine|this origin"):
+        Gate().check_place(headers)
 
 
 async def test_a_page_may_ask_where_that_is_configured(site: _Make) -> None:
@@ -86,6 +143,23 @@ async def test_a_body_has_a_limit_and_is_json(site: _Make) -> None:
         made_ = site("Yes.")
         answered = await made_.post("/v1/responses", broken)
         assert (answered.status, answered.error["code"]) == (400, "invalid_json")
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/responses/compact", "/v1/chat/completions"])
+async def test_a_body_has_a_limit_of_values(site: _Make, path: str) -> None:
+    """A short text can be a large object: 64 MB of empty objects took 3 GB and 18 seconds."""
+    given_ = "messages" if path.endswith("completions") else "input"
+    tiny = b'{"model": "m", "%s": [%s{}]}' % (given_.encode(), b"{}," * MOST_VALUES)
+    refused = await site("Yes.").post(path, tiny)
+    assert (refused.status, refused.error["code"]) == (413, "body_too_large")
+    arguments = json.dumps({"a": [0] * MOST_VALUES})
+    call = {"id": "c", "function": {"name": "f", "arguments": arguments}}
+    item = {"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments}
+    items = [{"role": "assistant", "tool_calls": [call]}] if given_ == "messages" else [item]
+    refused = await site("Yes.").post(path, {"model": "m", given_: items})
+    assert (refused.status, refused.error["code"]) == (413, "body_too_large")
+    said = {"model": "m", given_: [{"role": "user", "content": '[{,\\"' * MOST_VALUES}]}
+    assert (await site("Yes.").post(path, said)).status == 200
 
 
 async def test_what_is_not_there_is_said_in_the_same_form(site: _Make) -> None:

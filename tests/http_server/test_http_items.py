@@ -6,7 +6,10 @@ import base64
 import zlib
 
 import pytest
+from hypothesis import given, strategies as st
 
+from dragoman.frontends.http import compaction
+from dragoman.frontends.http.budget import MOST_VALUES, Budget, values_in
 from dragoman.frontends.http.compaction import compacted, expanded
 from dragoman.frontends.http.errors import ApiError
 from dragoman.frontends.http.items import tell
@@ -24,7 +27,7 @@ from dragoman.lm import (
     assistant,
     user,
 )
-from dragoman.lm.json import encode
+from dragoman.lm.json import decode, encode
 from dragoman.lm.rules import CALL_ID_LIMIT
 from http_server.kit import Json
 
@@ -32,16 +35,19 @@ _PDF = base64.b64encode(b"%PDF").decode()
 _CALL = {"type": "function_call", "call_id": "c", "name": "look"}
 _RESULT = {"type": "function_call_output", "call_id": "c", "output": "seen"}
 _OURS = "dg_0123"
+# Of what a request may hold packed.
+_MOST_BYTES = 8_000_000
 
 
 def _told(*items: object) -> tuple[Message, ...]:
-    return tell(items, "m").messages
+    return tell(items, "m", Budget(_MOST_BYTES)).messages
 
 
 def _wrong(*items: object) -> ApiError:
     with pytest.raises(ApiError) as caught:
-        tell(items, "m")
-    assert (caught.value.status, caught.value.kind) == (400, "invalid_request")
+        tell(items, "m", Budget(_MOST_BYTES))
+    assert caught.value.kind == "invalid_request"
+    assert caught.value.status == (413 if caught.value.code == "body_too_large" else 400)
     return caught.value
 
 
@@ -154,7 +160,7 @@ def test_r7_what_cannot_be_read_is_named_by_its_place(items: list[object], param
 
 
 def test_r7_an_item_of_a_kind_that_nobody_knows_is_named_and_the_rest_is_told() -> None:
-    told = tell([{"type": "web_search_call"}, {"role": "user", "content": "x"}], "m")
+    told = tell([{"type": "web_search_call"}, {"role": "user", "content": "x"}], "m", Budget(_MOST_BYTES))
     assert (told.ignored, told.messages) == (["input[0] (web_search_call)"], (user("x"),))
 
 
@@ -172,7 +178,13 @@ def _packed(value: object) -> str:
 
 def test_r7_a_compaction_is_the_history_it_was_made_of() -> None:
     items: list[Json] = [{"role": "user", "content": "cobalt"}, {**_CALL, "arguments": "{}"}]
-    assert expanded(compacted(items), "input[0]") == items
+    packed = compacted(items, Budget(_MOST_BYTES))
+    assert expanded(packed, "input[0]", Budget(_MOST_BYTES)) == items
+
+
+def test_a_compaction_that_could_not_be_unpacked_is_not_made() -> None:
+    with pytest.raises(ApiError, match="hold at most 8,000,000 bytes"):
+        compacted([{"role": "user", "content": "x" * _MOST_BYTES}], Budget(_MOST_BYTES))
 
 
 @pytest.mark.parametrize(
@@ -185,9 +197,9 @@ def test_r7_a_compaction_is_the_history_it_was_made_of() -> None:
         _packed([1]),
         _packed({"role": "user"}),
         # Cut off.
-        compacted([{"role": "user", "content": "x" * 99}])[:-8],
+        _packed([{"role": "user", "content": "x" * 99}])[:-8],
         # One in another: ours are unpacked when they are packed.
-        _packed([{"type": "compaction", "encrypted_content": compacted([])}]),
+        _packed([{"type": "compaction", "encrypted_content": _packed([])}]),
     ],
 )
 def test_r7_a_compaction_that_is_not_ours_is_refused(content: str) -> None:
@@ -195,10 +207,85 @@ def test_r7_a_compaction_that_is_not_ours_is_refused(content: str) -> None:
     assert (error.param, error.code) == ("input[0]", "invalid_compaction")
 
 
+def _compaction(value: object) -> Json:
+    return {"type": "compaction", "encrypted_content": _packed(value)}
+
+
 def test_r7_a_small_compaction_that_would_be_a_huge_history_is_refused() -> None:
-    bomb = _packed([{"role": "user", "content": " " * (64 * 1024 * 1024)}])
-    assert len(bomb) < 100_000
-    assert _wrong({"type": "compaction", "encrypted_content": bomb}).code == "invalid_compaction"
+    bomb = _compaction([{"role": "user", "content": " " * _MOST_BYTES}])
+    assert len(bomb["encrypted_content"]) < 20_000
+    error = _wrong(bomb)
+    assert (error.status, error.code, error.param) == (413, "body_too_large", "input[0]")
+
+
+def test_all_compactions_of_a_request_share_one_budget_of_bytes() -> None:
+    half = _compaction([{"role": "user", "content": " " * (_MOST_BYTES // 2 - 100)}])
+    assert len(_told(half, half)) == 2
+    assert _wrong(half, half, half).param == "input[2]"
+
+
+def test_all_compactions_of_a_request_share_one_budget_of_values() -> None:
+    parts = [{"type": "input_text", "text": "a, b, [c] {d}"}] * (MOST_VALUES // 8)
+    half = _compaction([{"role": "user", "content": parts}])
+    assert len(_told(half, half)) == 2
+    error = _wrong(half, half, half)
+    assert (error.status, error.code, error.param) == (413, "body_too_large", "input[2]")
+
+
+def test_arguments_that_are_json_texts_count_as_what_they_hold() -> None:
+    half = {**_CALL, "arguments": encode({"list": [0] * (MOST_VALUES // 2 - 10)}).decode()}
+    assert len(_told(half, half)[0].calls) == 2
+    assert _wrong(half, half, half).code == "body_too_large"
+    # Text with such characters in it is one value.
+    text = encode({"text": '[{,\\"' * MOST_VALUES}).decode()
+    assert len(_told({**_CALL, "arguments": text})[0].calls) == 1
+
+
+def test_the_items_in_compactions_count_as_items() -> None:
+    many = _compaction([{"type": "reasoning"}] * 10_000)
+    assert _told(many) == ()
+    assert _wrong(many, many).message == "There are more than 20,000 items."
+
+
+def test_what_is_too_much_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[bytes] = []
+
+    def seen(data: bytes) -> object:
+        decoded.append(data)
+        return decode(data)
+
+    monkeypatch.setattr(compaction, "decode", seen)
+    assert _wrong(_compaction([{}] * (MOST_VALUES + 1))).code == "body_too_large"
+    assert _wrong(_compaction([{"content": " " * _MOST_BYTES}])).code == "body_too_large"
+    assert decoded == []
+    assert len(_told(_compaction([{"role": "user", "content": "x"}]))) == len(decoded) == 1
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text('ab,[]{}:"\\\n'),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text('ab,[{"\\'), inner),
+    max_leaves=30,
+)
+
+
+@given(_JSON)
+def test_values_are_counted_as_they_would_be_decoded(value: object) -> None:
+    def count(inner: object) -> int:
+        match inner:
+            case list():
+                return 1 + sum(map(count, inner))
+            case dict():
+                return 1 + sum(map(count, inner.values()))
+        return 1
+
+    # An empty list or object counts as if it had one value, and the end of the text as one.
+    assert count(value) <= values_in(encode(value), 10_000) <= 2 * count(value) + 2
+
+
+@pytest.mark.parametrize("broken", [b'"', b"\\", b'"a\\', b'["a\\"', b"", b"[[[["])
+def test_what_is_no_json_can_be_counted_too(broken: bytes) -> None:
+    assert values_in(broken, 10) <= 6
+    assert values_in(broken * 1_000_000, 10) <= 11
 
 
 # Tools.

@@ -1,13 +1,16 @@
 """R7: the compliance suite's seven cases over a WebSocket, and what else may happen on one."""
 
 import asyncio
+import base64
 import json
+import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from dragoman.backends.scripted import call, fail, forever, reply, say
 from dragoman.config import Serve
+from dragoman.frontends.http.budget import MOST_VALUES
 from http_server.kit import KEY, TOOL, Json, Site, soon
 from http_server.stream_check import check_events
 
@@ -207,3 +210,15 @@ async def test_r7_there_are_only_so_many_sockets(site: _Make) -> None:
         opened = [await stack.enter_async_context(_connected(made)) for _ in range(9)]
         assert [socket.opened["type"] for socket in opened[:-1]] == ["websocket.accept"] * 8
         assert opened[-1].opened["status"] == 429
+
+
+async def test_what_a_turn_holds_packed_is_limited(site: _Make) -> None:
+    packed = zlib.compress(json.dumps([{"role": "user", "content": " " * 700}]).encode())
+    item = {"type": "compaction", "encrypted_content": "dg1." + base64.urlsafe_b64encode(packed).decode()}
+    async with _connected(site("Yes.", serve=Serve(max_body_megabytes=0.0015))) as socket:
+        assert (await socket.create(input=[item, item]))["status"] == "completed"
+        refused = await socket.create(input=[item, item, item])
+        assert (refused["status"], refused["error"]["code"]) == (413, "body_too_large")
+    async with _connected(site("Yes.")) as socket:
+        refused = await socket.create(input=[{}] * MOST_VALUES)
+        assert (refused["status"], refused["error"]["code"]) == (413, "body_too_large")

@@ -227,3 +227,24 @@ async def test_t12_tools_that_change_are_known_before_the_agent_goes_on(tmp_path
         chat.tools = [*chat.tools, tool("unlocked")]
         answer = await chat.say(returned(call, "opened"))
         assert [call["name"] for call in answer.calls] == ["unlocked"]
+
+
+async def test_h11_a_participant_without_tools_has_a_conversation_and_only_known_forms_are_side_requests(
+    tmp_path: Path,
+) -> None:
+    async with editor_in(tmp_path) as (editor, _):
+        chat = Chat(editor, tools=[])
+        await chat.say("my word is cobalt")
+        # Refused by the setting, and the answer says so.
+        answer = await chat.say(f"!run touch {tmp_path / 'ran'}")
+        assert 'permission = "deny"' in answer.text
+        history = (await chat.say("!history")).text
+        assert "my word is cobalt" in history
+        assert "conversation-so-far" not in history, "it is one session"
+        # What VS Code's own chat asks for beside it is no conversation.
+        system = {"type": "text", "value": "Here are some examples of good titles:\n- Tree view"}
+        wish = "Please write a brief title for the following request:\n\n!run touch x"
+        title = Chat(editor, tools=[], history=[{"role": "system", "content": [system]}])
+        answer = await title.say(wish)
+        assert not any(part.get("mimeType") == "stateful_marker" for part in answer.parts)
+        assert not (tmp_path / "ran").exists()

@@ -1,7 +1,7 @@
 """Side requests: a title, a commit message, a summary.
 
-Each has a short session of its own, in a process that already runs where there is one that waits for nobody, else in one
-that is started for it. It has no tools, may do nothing, and leaves nothing behind.
+Each has a short session of its own: in an agent of the same scope (model, folder, connection) that already runs and does
+not wait, else in a process that is started for it. It has no tools, may do nothing, and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from dragoman.jsonrpc import Incoming
 from dragoman.lm import LanguageModelError, Request, Sink
 
 __all__ = ["Aside"]
+
+# Why everything is refused, for the agent.
+_NOTHING_RUNS = "This is a side request: nothing may run in it."
 
 
 class Aside:
@@ -54,7 +57,7 @@ class Aside:
                 self._pace.given(part)
 
     def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
-        answer_agent(request, incoming, Refused())
+        answer_agent(request, incoming, Refused(_NOTHING_RUNS, asked=False))
 
     def on_file(self, request: FileRequest, incoming: Incoming) -> None:
         incoming.fail(PERMISSION_REFUSED, f"{request.path} is not for this session, which may do nothing.")

@@ -25,7 +25,7 @@ from dragoman.backends.agent.ear import Ear
 from dragoman.backends.agent.identify import Identified
 from dragoman.backends.agent.kept import Kept
 from dragoman.backends.agent.permission import action_of
-from dragoman.backends.agent.records import Asked, Record, Records
+from dragoman.backends.agent.records import Asked, Record, Records, Scope
 from dragoman.backends.agent.reply import Reply
 from dragoman.backends.agent.saving import SavedConversation
 from dragoman.backends.agent.session import Session, SessionPlan, open_session
@@ -64,6 +64,7 @@ from dragoman.backends.agent.vocabulary import (
     StopAgent,
     TakeBack,
     TimedOut,
+    Timer,
     TimerPassed,
 )
 from dragoman.clock import Clock
@@ -138,6 +139,8 @@ class Conversation:
         # The agent's own name for the session, which outlives the process.
         self._session_id = session
         self._epoch = 0
+        # Side requests that its agent serves now.
+        self._lent = 0
         self._starting: asyncio.Task[None] | None = None
         # Sends the prompt that waits until the agent has looked at the tools.
         self._held: Callable[[], None] | None = None
@@ -149,9 +152,7 @@ class Conversation:
         self._reply: Reply | None = None
         self._last_reply: Reply | None = None
         self.tasks = Tasks(record.id, around.clock)
-        self._timers = Timers(
-            around.settings.timing, around.clock, lambda timer: self.dispatch(TimerPassed(timer))
-        )
+        self._timers = Timers(around.settings.timing, around.clock, self._timer_passed)
         self._briefing = Briefing(around.settings.replay_tokens, is_known=session is not None)
         self._calls = calls
         # The session, and whether something was under way, as last kept on disk.
@@ -159,6 +160,10 @@ class Conversation:
         # Of the latest request.
         self._tools: tuple[ToolDefinition, ...] = ()
         self._permission_tools: frozenset[str] = frozenset()
+
+    @property
+    def scope(self) -> Scope:
+        return self._record.scope
 
     @property
     def state(self) -> machine.State:
@@ -187,9 +192,33 @@ class Conversation:
 
     @property
     def lendable(self) -> RunningAgent | None:
-        """Its agent, for a session of somebody else's. Not while it waits: some agents then answer nobody."""
+        """Its agent, for the session of a side request. Not while it waits: some agents then answer nothing else.
+
+        Nor an agent that sees new tools only in a new process: the next request may have to end it.
+        """
         waits = self._state.pending or self._state.turn == "cancelling" or self._kept.is_full
-        return self._session.agent if self._session is not None and not waits else None
+        if self._session is None or waits or not self._settings.traits.lists_again:
+            return None
+        return self._session.agent
+
+    @contextmanager
+    def lending(self) -> Iterator[None]:
+        """While its agent serves a side request. The agent is not idle then, and is not parked."""
+        self._lent += 1
+        try:
+            yield
+        finally:
+            self._lent -= 1
+
+    @property
+    def is_lent(self) -> bool:
+        return self._lent > 0
+
+    def _timer_passed(self, timer: Timer) -> None:
+        if timer == "idle" and self.is_lent:
+            self._timers.set(timer)
+        else:
+            self.dispatch(TimerPassed(timer))
 
     async def wait_started(self) -> None:
         """Until its agent is up, or is known not to come; at once where none starts."""

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Literal, NamedTuple
@@ -32,7 +32,7 @@ from dragoman.backends.agent.acp.launch import RunningAgent
 from dragoman.backends.agent.conversation import Conversation, Surroundings
 from dragoman.backends.agent.history import Said
 from dragoman.backends.agent.identify import Identified, Knowledge, identify
-from dragoman.backends.agent.records import Away, Record, Records
+from dragoman.backends.agent.records import Away, Record, Records, Scope
 from dragoman.backends.agent.saving import SavedConversation, SavedError, load_conversation, save_conversation
 from dragoman.backends.agent.tellings import Tellings
 from dragoman.backends.agent.tokens import new_conversation_id
@@ -109,15 +109,23 @@ class Directory:
                     # By now we know how.
                     pass
 
-    async def lend(self, workspace: tuple[str, ...]) -> RunningAgent | None:
-        """An agent that runs there, for a session of somebody else's. One that starts is waited for."""
-        here = [each for each in self._here.values() if each.workspace == workspace]
-        lent = next((each.lendable for each in here if each.lendable is not None), None)
-        for each in here if lent is None else ():
+    @asynccontextmanager
+    async def lend(self, scope: Scope) -> AsyncIterator[RunningAgent | None]:
+        """An agent that runs in this scope, for the session of a side request. One that starts is waited for.
+
+        An agent of another scope is never lent: it was started for another model, folder or connection, and what it may
+        do and knows is theirs.
+        """
+        here = [each for each in self._here.values() if each.scope == scope]
+        # Those that run come first: there is nothing to wait for.
+        for each in sorted(here, key=lambda each: each.lendable is None):
             await each.wait_started()
-            if each.lendable is not None:
-                return each.lendable
-        return lent
+            agent = each.lendable
+            if agent is not None:
+                with each.lending():
+                    yield agent
+                return
+        yield None
 
     async def close(self) -> None:
         """End every agent. What is under way is cut, and belongs to nobody."""
@@ -299,7 +307,7 @@ class Directory:
         """Another agent is about to start. Looks at all that is here, which is why it is not done for every request."""
         others = [each for each in self._here.values() if each is not conversation]
         too_many = 1 + sum(each.has_agent for each in others) - self._max_agents
-        idle = (each for each in others if each.has_agent and not each.is_held)
+        idle = (each for each in others if each.has_agent and not each.is_held and not each.is_lent)
         for each in islice(idle, max(too_many, 0)):
             each.park()
         for each in others:

@@ -51,9 +51,7 @@ Kind: TypeAlias = Literal[
     "prompt", "results", "results_and_prompt", "refusal", "retry", "fork", "aside", "fresh"
 ]
 
-# How VS Code's chat asks for a summary, in the system message or the last one: such a request carries the whole history,
-# and is nothing that was said in it. What comes of it replaces the history from then on, in this tag.
-_SUMMARISE = "Your task is to create a comprehensive, detailed summary"
+# A consumer's summary of a history stands in this tag, and replaces the history from then on.
 _SUMMARY = "<conversation-summary>"
 
 
@@ -118,13 +116,15 @@ def identify(request: Request, telling: Telling, known: Knowledge) -> Identified
 
 
 class _Identification:
-    __slots__ = ("_foreign", "_known", "_request", "_telling")
+    __slots__ = ("_foreign", "_known", "_request", "_telling", "_unknown")
 
     def __init__(self, request: Request, telling: Telling, known: Knowledge) -> None:
         self._request = request
         self._known = known
         self._telling = telling
         self._foreign: list[str] = []
+        # Calls of which the request brings results, and which nothing in it or in the conversation made.
+        self._unknown: frozenset[str] = frozenset()
 
     def decide(self) -> Identified:
         items = self._telling.items
@@ -134,12 +134,42 @@ class _Identification:
                 "The history ends with an assistant message." if items else "The request says nothing.",
                 hint="End it with a user message or with tool results.",
             )
+        if self._request.options.model_options.get("_aside") is True:
+            return self._found("aside", None, "its front end says that it is a side request")
         join = self._joined()
-        if self._is_aside(join):
-            return self._found("aside", None, "a side request")
+        self._set_aside_unknown_results(join)
         if join is None:
             return self._summarised() or self._found("fresh", None, "nothing in it is known")
         return self._goes_on(join) if join.reply is join.record.last else self._goes_back(join)
+
+    def _set_aside_unknown_results(self, join: _Join | None) -> None:
+        """Find new results whose call nothing made. They prompt nothing; a request that brings nothing else is refused.
+
+        The calls of other models are in the history with their results, and are known by that.
+        """
+        messages = self._telling.messages
+        last = max((place for place, message in enumerate(messages) if _answers(message)), default=-1)
+        new = [part for message in messages[last + 1 :] for part in message.content]
+        results = [part.call_id for part in new if isinstance(part, ToolResultPart)]
+        if not results:
+            return
+        made = {part.call_id for _, part in self._telling.named if isinstance(part, ToolCallPart)}
+        unknown = [
+            call_id
+            for call_id in dict.fromkeys(results)
+            if call_id not in made and not (join is not None and self._is_call_of(join.record, call_id))
+        ]
+        self._unknown = frozenset(unknown)
+        rest = (
+            part for part in new if not isinstance(part, ToolResultPart) or part.call_id not in self._unknown
+        )
+        if unknown and not _say_something(rest):
+            raise LanguageModelError(
+                "bad_request",
+                f"There is no call {unknown[0]!r} in this conversation, so there is nothing that its result could answer.",
+                hint="Send the call before its result, or end the request with a user message.",
+            )
+        self._foreign += [call_id for call_id in unknown if call_id not in self._foreign]
 
     # Which conversation.
 
@@ -318,13 +348,14 @@ class _Identification:
         return self._telling.messages[bisect_right(self._telling.counts, told) :]
 
     def _words(self, messages: Iterable[Message], record: Record) -> tuple[Message, ...]:
-        """What they say, without the results of the record's own calls: those are delivered, or came too late."""
+        """What they say, without results of the record's own calls, which are delivered or late, and of unknown calls."""
         words: list[Message] = []
         for message in messages:
             kept = tuple(
                 part
                 for part in message.content
-                if not isinstance(part, ToolResultPart) or not self._is_call_of(record, part.call_id)
+                if not isinstance(part, ToolResultPart)
+                or not (part.call_id in self._unknown or self._is_call_of(record, part.call_id))
             )
             if _say_something(kept):
                 words.append(Message(message.role, kept, message.name))
@@ -356,22 +387,6 @@ class _Identification:
             return True
         name = self._known.tokens.read_call_id(call_id)
         return name is not None and name.conversation == record.id
-
-    def _is_aside(self, join: _Join | None) -> bool:
-        if self._request.options.model_options.get("_aside") is True:
-            # Its front end knows.
-            return True
-        if self._request.consumer.name != "vscode":
-            return False
-        messages = self._request.messages
-        if _asks_for_summary(messages[-1]):
-            return True
-        if len(messages) > len(self._telling.messages) and any(
-            message.role == "system" and _asks_for_summary(message) for message in messages
-        ):
-            return True
-        # Words alone join nothing here: a chat that has a conversation offered tools when it began.
-        return not self._request.options.tools and (join is None or join.reply is None)
 
     def _summarised(self) -> Identified | None:
         """A summary has neither markers nor answers; but the consumer's id may say whose it is."""
@@ -469,10 +484,6 @@ def _may_be_left_out(record: Record, place: int) -> bool:
         and any(reply.starts == place for reply in record.replies if place >= record.opening)
         and not any(isinstance(item, Said) for item in record.items[place:])
     )
-
-
-def _asks_for_summary(message: Message) -> bool:
-    return message.text.lstrip().startswith(_SUMMARISE)
 
 
 def _answers(message: Message) -> bool:

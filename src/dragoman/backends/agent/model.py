@@ -132,7 +132,7 @@ class AgentModel:
 
     async def _aside(self, request: Request, scope: Scope, sink: Sink, token: CancellationToken) -> None:
         """Whoever cancels does not wait until the agent has stopped; `close` does."""
-        task = asyncio.create_task(self._answer_aside(request, scope.workspace, sink))
+        task = asyncio.create_task(self._answer_aside(request, scope, sink))
         self._asides.add(task)
         task.add_done_callback(self._asides.discard)
         try:
@@ -143,19 +143,21 @@ class AgentModel:
         finally:
             task.cancel()
 
-    async def _answer_aside(self, request: Request, workspace: tuple[str, ...], sink: Sink) -> None:
+    async def _answer_aside(self, request: Request, scope: Scope, sink: Sink) -> None:
         aside = Aside(self._settings, self._clock, request, sink)
-        agent = await self._directory.lend(workspace)
-        if agent is not None:
-            try:
-                await aside.borrow(agent, workspace)
-            except LanguageModelError as error:
-                if aside.has_spoken:
-                    raise
-                _log.info("a side request had no luck with a borrowed agent: %s", error.sentence)
-            else:
-                return
-        await aside.start(workspace)
+        async with self._directory.lend(scope) as agent:
+            if agent is not None:
+                try:
+                    await aside.borrow(agent, scope.workspace)
+                except LanguageModelError as error:
+                    if aside.has_spoken:
+                        raise
+                    _log.info(
+                        "a side request failed in a borrowed agent, and gets its own: %s", error.sentence
+                    )
+                else:
+                    return
+        await aside.start(scope.workspace)
 
     def _around(self) -> Surroundings:
         directory = self._directory

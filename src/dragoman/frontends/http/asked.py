@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
-from dragoman.frontends.http.asides import is_said_aside
+from dragoman.frontends.http.budget import check_values
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.tools import Offer, chosen, functions_of
 from dragoman.lm import JsonObject
@@ -29,6 +29,7 @@ __all__ = [
     "read_compact",
     "read_create",
     "read_form",
+    "says_aside",
 ]
 
 # Under this key of the metadata a response names what could not be honoured.
@@ -132,6 +133,7 @@ class Asked:
 
 
 def object_of(body: bytes | str) -> JsonObject:
+    check_values(body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass"))
     try:
         value = decode(body)
     except msgspec.DecodeError as error:
@@ -172,12 +174,17 @@ def read_create(value: JsonObject, headers: Mapping[str, str], *, over_websocket
         is_streamed=bool(body.stream) or over_websocket,
         is_stored=body.store is not False,
         generates=body.generate is not False,
-        is_aside=is_said_aside(headers),
+        is_aside=says_aside(headers),
         metadata=dict(body.metadata or {}),
         echoed=_echoed(body, value),
         options=_options(value),
         ignored=tuple(ignored),
     )
+
+
+def says_aside(headers: Mapping[str, str]) -> bool:
+    """Whether the client says that this is a side request."""
+    return headers.get("x-dragoman-aside", "").strip().lower() in ("true", "1")
 
 
 def read_compact(value: JsonObject) -> CompactBody:

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from dragoman.frontends.http.asides import is_said_aside
-from dragoman.frontends.http.asked import Asked, read_form
+from dragoman.frontends.http.asked import Asked, read_form, says_aside
+from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.items import arguments_of, content_of, refused
 from dragoman.frontends.http.stream import usage_of
@@ -85,7 +85,7 @@ def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[Asked, tup
         consumer_id=headers.get("x-conversation-id") or None,
         is_streamed=bool(body.stream),
         is_stored=False,
-        is_aside=is_said_aside(headers),
+        is_aside=says_aside(headers),
         options=_options(body, value),
         ignored=tuple(ignored),
     )
@@ -113,6 +113,8 @@ def _options(body: ChatBody, value: JsonObject) -> JsonObject:
 
 def _messages(given: list[JsonObject], ignored: list[str]) -> Iterator[Message]:
     called: set[str] = set()
+    # For the arguments of all calls: nothing is packed in this dialect.
+    budget = Budget(0)
     for index, message in enumerate(given):
         where = f"messages[{index}]"
         role = message.get("role")
@@ -125,7 +127,7 @@ def _messages(given: list[JsonObject], ignored: list[str]) -> Iterator[Message]:
             case "user":
                 yield Message("user", content)
             case "assistant":
-                calls = tuple(_calls(message.get("tool_calls"), where))
+                calls = tuple(_calls(message.get("tool_calls"), where, budget))
                 called.update(call.call_id for call in calls)
                 words = message.get("refusal")
                 stop = (refused(words),) if isinstance(words, str) and words else ()
@@ -149,13 +151,13 @@ def _content(parts: tuple[Part, ...]) -> Iterator[TextPart | DataPart]:
     return (part for part in parts if isinstance(part, TextPart | DataPart))
 
 
-def _calls(calls: object, where: str) -> Iterator[ToolCallPart]:
+def _calls(calls: object, where: str, budget: Budget) -> Iterator[ToolCallPart]:
     for index, call in enumerate(calls if isinstance(calls, list) else ()):
         match call:
             case {"id": str(call_id), "function": {"name": str(name), **function}} if (
                 0 < len(call_id) <= CALL_ID_LIMIT
             ):
-                yield arguments_of(call_id, name, function.get("arguments"))
+                yield arguments_of(call_id, name, function.get("arguments"), where, budget)
             case _:
                 raise bad_request("A call has an id and a function.", param=f"{where}.tool_calls[{index}]")
 

@@ -2,6 +2,10 @@
 
 An agent keeps its own context, and an endpoint has its own compaction; what is made short here is what travels. So nothing
 is summarised and nothing is lost: the item holds the history packed, and is unpacked when it comes back.
+
+It is not signed. A client can send the same items unpacked, so a forged compaction gains nothing. A signature would need
+a key that every server shares which the client uses, and a compaction would not survive a new state folder. What a small
+item may unpack to is limited by the request's budget.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.lm import JsonObject
 from dragoman.lm.json import decode, encode
@@ -20,23 +25,22 @@ from dragoman.lm.json import decode, encode
 __all__ = ["compacted", "expanded"]
 
 _FORM = "dg1."
-# As much as a request may bring unpacked: a small item may be a large history, but not any.
-_UNPACKED_LIMIT = 64 * 1024 * 1024
 
 
-def compacted(items: Sequence[JsonObject]) -> str:
-    return _FORM + base64.urlsafe_b64encode(zlib.compress(encode(list(items)), 9)).decode()
+def compacted(items: Sequence[JsonObject], budget: Budget) -> str:
+    """One item of these. Raises `ApiError` for more than a request could bring back."""
+    data = encode(list(items))
+    budget.spend(data, "input")
+    return _FORM + base64.urlsafe_b64encode(zlib.compress(data, 9)).decode()
 
 
-def expanded(content: str, where: str) -> list[JsonObject]:
+def expanded(content: str, where: str, budget: Budget) -> list[JsonObject]:
+    """The items in it. All compactions of a request share its budget."""
     form, packed = content[: len(_FORM)], content[len(_FORM) :]
     if form != _FORM:
         raise _unreadable(where)
     try:
-        unpacking = zlib.decompressobj()
-        data = unpacking.decompress(base64.urlsafe_b64decode(packed), _UNPACKED_LIMIT)
-        if not unpacking.eof:
-            raise _unreadable(where)
+        data = budget.unpack(base64.urlsafe_b64decode(packed), where)
         items = msgspec.convert(decode(data), list[JsonObject])
     except (zlib.error, binascii.Error, ValueError, msgspec.MsgspecError):
         raise _unreadable(where) from None

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from dragoman.frontends.http.errors import ApiError
 from dragoman.loopback import is_loopback
@@ -19,6 +19,9 @@ from dragoman.loopback import is_loopback
 __all__ = ["Gate"]
 
 _CONNECTION_BYTES = 12
+# A host, and perhaps a port. URL parsers accept much more: a user, a path, anything behind a bracket.
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z.-]+)(?::(?P<port>[0-9]{1,5}))?")
+_LAST_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +30,20 @@ class Gate:
     origins: Sequence[str] = ()
 
     def check_place(self, headers: Mapping[str, str]) -> None:
-        """That the request was meant for this server. A key says so by itself."""
+        """Check that the request was addressed to this server. A key proves that as well."""
         if self.keys:
             return
-        host = _host(headers.get("host", ""))
-        if host is None or not is_loopback(host):
+        hosts = _values(headers, "host")
+        if len(hosts) != 1 or not _is_this_machine(hosts[0]):
             raise ApiError(
                 403,
                 "invalid_request",
                 "Without API keys only names of this machine are served: localhost, 127.0.0.1 or [::1].",
                 code="forbidden_host",
             )
-        origin = headers.get("origin")
-        if origin is None or origin in self.origins:
-            return
-        if _authority(origin) != headers.get("host"):
+        own = (f"http://{hosts[0]}", f"https://{hosts[0]}")
+        origins = _values(headers, "origin")
+        if len(origins) > 1 or any(each not in self.origins and each not in own for each in origins):
             raise ApiError(
                 403,
                 "invalid_request",
@@ -67,15 +69,14 @@ class Gate:
         return f"http:{name.hexdigest()}"
 
 
-def _authority(origin: str) -> str | None:
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return None
+def _values(headers: Mapping[str, str], name: str) -> list[str]:
+    """Every value of a header. A request may repeat it, and `get` returns one of them."""
+    return [value for each, value in headers.items() if each == name]
 
 
-def _host(header: str) -> str | None:
-    try:
-        return urlsplit(f"//{header}").hostname
-    except ValueError:
-        return None
+def _is_this_machine(host: str) -> bool:
+    """Whether a `Host` header is exactly a loopback name or address, with or without a port."""
+    found = _HOST.fullmatch(host)
+    if found is None or not 0 < int(found["port"] or 1) <= _LAST_PORT:
+        return False
+    return is_loopback(found["name"])

@@ -17,6 +17,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from dragoman.frontends.http.approvals import Decision, approved_call
+from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import expanded
 from dragoman.frontends.http.errors import bad_request
 from dragoman.frontends.http.stream import MESSAGE_ID
@@ -59,14 +60,17 @@ class Told:
     ignored: list[str] = field(default_factory=list)
 
 
-def tell(items: Sequence[object], model: str) -> Told:
-    """The story of these items. `model` is whom the markers in it were given to."""
-    return _Telling(model).told(items)
+def tell(items: Sequence[object], model: str, budget: Budget) -> Told:
+    """The story of these items. `model` is whom the markers in it were given to; `budget` limits what is packed in them."""
+    return _Telling(model, budget).told(items)
 
 
 class _Telling:
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, budget: Budget) -> None:
         self._model = model
+        self._budget = budget
+        # Those in compactions included.
+        self._items = 0
         self._told = Told()
         self._messages: list[Message] = []
         # Of the message that is being put together.
@@ -75,8 +79,7 @@ class _Telling:
         self._called: set[str] = set()
 
     def told(self, items: Sequence[object]) -> Told:
-        if len(items) > _ITEMS_LIMIT:
-            raise bad_request(f"There are more than {_ITEMS_LIMIT:,} items.", param="input")
+        self._count(len(items))
         for index, item in enumerate(items):
             if not isinstance(item, dict):
                 raise bad_request("An item is an object.", param=f"input[{index}]")
@@ -84,6 +87,11 @@ class _Telling:
         self._flush()
         self._told.messages = tuple(self._messages)
         return self._told
+
+    def _count(self, more: int) -> None:
+        self._items += more
+        if self._items > _ITEMS_LIMIT:
+            raise bad_request(f"There are more than {_ITEMS_LIMIT:,} items.", param="input")
 
     def _take(self, item: JsonObject, where: str) -> None:
         match item.get("type", "message"):
@@ -106,7 +114,9 @@ class _Telling:
                 self._approval(item, where)
             case "compaction":
                 self._flush()
-                for inner in expanded(_text(item, "encrypted_content", where), where):
+                packed = expanded(_text(item, "encrypted_content", where), where, self._budget)
+                self._count(len(packed))
+                for inner in packed:
                     self._take(inner, where)
             case "item_reference":
                 raise bad_request(
@@ -145,7 +155,7 @@ class _Telling:
                 code="invalid_call_id",
             )
         self._called.add(call_id)
-        self._add("assistant", arguments_of(call_id, name, arguments))
+        self._add("assistant", arguments_of(call_id, name, arguments, where, self._budget))
 
     def _approval(self, item: JsonObject, where: str) -> None:
         call_id = approved_call(_text(item, "approval_request_id", where))
@@ -250,10 +260,12 @@ def _data_url(url: str) -> DataPart | None:
     return DataPart(found[1] or "text/plain", data)
 
 
-def arguments_of(call_id: str, name: str, arguments: object) -> ToolCallPart:
+def arguments_of(call_id: str, name: str, arguments: object, where: str, budget: Budget) -> ToolCallPart:
     """A call of the history. Arguments that are no object are kept as they were written."""
     if arguments is None or arguments == "":
         return ToolCallPart(call_id, name, {})
+    if isinstance(arguments, str):
+        budget.count(arguments.encode("utf-8", "surrogatepass"), where)
     try:
         value = decode(arguments) if isinstance(arguments, str) else arguments
     except msgspec.DecodeError:

@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from dragoman.config import Serve
+from dragoman.frontends.asides import ASIDE, is_side_request
 from dragoman.frontends.http.answering import Answer
 from dragoman.frontends.http.approvals import APPROVAL_TOOLS, is_approval, spelled_out, with_proofs
-from dragoman.frontends.http.asides import is_side_request
 from dragoman.frontends.http.asked import IGNORED, Asked, CompactBody, items_of
+from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import compacted, expanded
 from dragoman.frontends.http.errors import ApiError, bad_request, of_model
 from dragoman.frontends.http.histories import Chain, Histories, Kept, Local
@@ -135,7 +136,7 @@ class Service:
                 param="previous_response_id",
                 code="conflicting_ids",
             )
-        told = tell([*chain.items, *asked.items], asked.model)
+        told = tell([*chain.items, *asked.items], asked.model, self._budget())
         messages = with_proofs(told.messages, told.decisions, self.models.permissions.grants)
         if asked.instructions:
             messages = (system(asked.instructions), *messages)
@@ -178,7 +179,7 @@ class Service:
         if consumer_id is not None:
             options["_conversationId"] = consumer_id
         if asked.is_aside or is_side_request(messages, asked.offer.tools):
-            options["_aside"] = True
+            options[ASIDE] = True
         # Only an agent asks for permission; to a model they would be tools like any other.
         approvals = APPROVAL_TOOLS if client.approves_items and not takes_options else ()
         return Request(
@@ -206,24 +207,29 @@ class Service:
             local.keep(resource.id, kept)
         return iter(events)
 
+    def _budget(self) -> Budget:
+        """For what is packed in a request: as much as it may bring unpacked."""
+        return Budget(self.serve.max_body_bytes)
+
     def compact(self, body: CompactBody, client: Client) -> JsonObject:
         model = self.model(body.model)
         chain = self.histories.chain(body.previous_response_id, client.connection)
+        budget = self._budget()
         items = [
             inner
             for item in (*chain.items, *items_of(body.input))
             for inner in (
-                expanded(str(item.get("encrypted_content")), "input")
+                expanded(str(item.get("encrypted_content")), "input", budget)
                 if item.get("type") == "compaction"
                 else [item]
             )
         ]
         if not items:
             raise bad_request("There is nothing to compact.", param="input")
-        told = tell(items, body.model)
+        told = tell(items, body.model, budget)
         if body.instructions:
             items.insert(0, {"type": "message", "role": "system", "content": body.instructions})
-        packed = compacted(items)
+        packed = compacted(items, self._budget())
         before = sum(model.count_tokens(message) for message in told.messages)
         after = estimate_tokens(packed)
         return {

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from dragoman import __version__
+from dragoman.frontends.asides import ASIDE, is_side_request
 from dragoman.frontends.models import Models
 from dragoman.frontends.vscode.protocol import (
     NOT_INITIALIZED,
@@ -198,7 +199,11 @@ class VsCodeServer:
         chat = decode_chat_request(incoming.params)
         model = self._models.get(chat.model_id)
         consumer = self._consumer or Consumer()
-        request = Request(spoken(chat.messages), chat.options, consumer)
+        options = chat.options
+        if is_side_request(chat.messages, options.tools):
+            marked = {**options.model_options, ASIDE: True}
+            options = msgspec.structs.replace(options, model_options=marked)
+        request = Request(spoken(chat.messages), options, consumer)
         await model.respond(request, _PartSink(self._connection, incoming), incoming.token)
         return {}
 

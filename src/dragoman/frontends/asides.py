@@ -1,0 +1,137 @@
+"""Side requests: a title, a commit message, follow-up questions, which a program asks for beside the chat.
+
+They go to the model of the chat. An agent would begin a conversation for each, and might set to work. So the front end
+marks them, and they are answered apart, by a session that may do nothing.
+
+A request is a side request only with proof: the client says so, or the whole request has a form that a known program
+gives it. The form is what the program wrote around what it quotes. A request that has no known form is a conversation,
+also when it offers no tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dragoman.lm import Message, ToolDefinition
+
+__all__ = ["ASIDE", "is_side_request"]
+
+# The model option by which a front end marks a side request.
+ASIDE = "_aside"
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What a program writes: the first words of the user message, words that follow, and words of the system message."""
+
+    head: str
+    marks: tuple[str, ...] = ()
+    system: str = ""
+    # User messages in the request. A program may put the words it quotes into a message of their own.
+    messages: int = 1
+
+    def fits(self, texts: Sequence[str], system: str) -> bool:
+        text = texts[0]
+        if len(texts) != self.messages or not text.startswith(self.head) or self.system not in system:
+            return False
+        # Two marks may share a line break.
+        place = max(0, len(self.head) - 1)
+        for mark in self.marks:
+            place = text.find(mark, place)
+            if place < 0:
+                return False
+            place += len(mark) - 1
+        return True
+
+
+_FORMS = (
+    # Open WebUI: titles, tags, follow-ups, searches, and what the person may be about to type.
+    _Form("### Task:\n", ("\n<chat_history>\n", "\n</chat_history>")),
+    # LibreChat, in its two ways of asking for a title.
+    _Form(
+        "Provide a concise, 5-word-or-less title for the conversation, ",
+        ("\n\nConversation:\nUser: ", "\nAI: "),
+    ),
+    _Form("Analyze this conversation and provide:\n1. The detected language of ", ("\n\nUser: ", "\nAI: ")),
+    # opencode: a title. What the person said is a message of its own.
+    _Form("Generate a title for this conversation:", system="You are a title generator.", messages=2),
+    # VS Code's chat, where its utility model is the chat's own: titles, branches, progress, commits, pull requests.
+    _Form(
+        "Please write a brief title for the following request:\n\n",
+        system="Here are some examples of good titles:",
+    ),
+    _Form(
+        "Please write a brief branch name for the following request:\n\n",
+        system="Here are some examples of good branch names:",
+    ),
+    _Form(
+        "Please generate exactly ",
+        (" unique progress messages for the ", "\nReturn only a JSON array of strings, no other text."),
+        "Examples of good progress messages:",
+    ),
+    _Form(
+        "<prompt>",
+        ("</prompt>", "Generate a single short progress message"),
+        "Examples of good contextual progress messages:",
+    ),
+    _Form("", ("# CODE CHANGES:",), "come with the best git commit message for their code changes"),
+    _Form("", system="Pull requests have a short and concise title that describes the changes in the code"),
+    # VS Code: names for a symbol, which kind of question it is, a failed command or patch, and groups of tools.
+    _Form(
+        "",
+        ("Reply with a JSON array of strings of at least four new names",),
+        "You must reply with a JSON array of strings of at least four new names",
+    ),
+    _Form(
+        "A software developer is using an AI chatbot in a code editor",
+        system="When asked for your name, you must respond with",
+    ),
+    _Form("", system="help the user fix a command that was run in the terminal by providing a list of"),
+    _Form("", system="The user has provided a patch that failed to apply because it references context"),
+    _Form("", system="You are given multiple groups of tools that have been clustered together"),
+    _Form(
+        "Original user request:\n",
+        ("\n\nConversation transcript:\n", "\n\nHas the original request been fully completed?"),
+        "You are an evaluator inside an autonomous coding agent loop.",
+    ),
+    # VS Code itself: how risky a call is, what changes mean, what was done, a badge, a dictation.
+    _Form("You assess what one terminal command does for a code-editing AI agent, and how risky"),
+    _Form("You assess what one tool call does for a code-editing AI agent, and how risky"),
+    _Form(
+        "Analyze these ",
+        (
+            " code changes across ",
+            "\n\n=== CHANGE 0 (File: ",
+            "\n\nRespond with a JSON array containing exactly ",
+        ),
+    ),
+    _Form(
+        "Summarize the following content in a SINGLE sentence (under 10 words) using past tense.",
+        ("OUTPUT FORMAT:", "Content: "),
+    ),
+    _Form("", system="You summarize a user's coding request into a single short phrase suitable for a"),
+    _Form("", system="You clean up raw speech-to-text (dictation) output."),
+)
+
+# How VS Code's chat asks for a summary, in the system message or in the last one. The request carries the whole history,
+# and may offer tools. The person's own words never stand there: VS Code puts them between tags.
+_SUMMARISE = "Your task is to create a comprehensive, detailed summary of the entire conversation"
+
+
+def is_side_request(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> bool:
+    """Whether the request has the form of one. `messages` are as the program sent them."""
+    if any(_asks_for_summary(message) for message in messages if message.role == "system"):
+        return True
+    spoken = [message for message in messages if message.role != "system"]
+    if spoken and spoken[-1].role == "user" and _asks_for_summary(spoken[-1]):
+        return True
+    if tools or not spoken or any(message.role != "user" for message in spoken):
+        return False
+    texts = [message.text.strip() for message in spoken]
+    system = "\n".join(message.text for message in messages if message.role == "system")
+    return any(form.fits(texts, system) for form in _FORMS)
+
+
+def _asks_for_summary(message: Message) -> bool:
+    return message.text.lstrip().startswith(_SUMMARISE)
