@@ -63,6 +63,13 @@ def find(config: Config, model_id: str) -> ModelConfig:
     """The model of that name, as it is configured."""
     if model_id in config.models:
         return config.models[model_id]
+    if model_id in config.untrusted:
+        # Clients of the HTTP front end see this, so it does not say where the file is.
+        raise ModelNotUsable(
+            "no_permissions",
+            f"The model {quoted(model_id)} is defined by a dragoman.toml that came with the folder and is not trusted.",
+            hint="Run `dragoman trust` in that folder. Or name the file: --config, in VS Code dragoman.configuration.",
+        )
     from dragoman.agents.catalogue import shipped  # noqa: PLC0415 - only for whoever has mistaken a name
 
     catalogue = shipped()

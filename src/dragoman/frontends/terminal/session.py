@@ -125,10 +125,6 @@ class Session:
     def models(self) -> tuple[str, ...]:
         return tuple(self._config.models)
 
-    def announcement(self, model: str) -> str | None:
-        """What to agree to before that model is started, if there is anything."""
-        return self._config.announcements.get(model)
-
     def use(self, model: str) -> None:
         """Go on with another model, which gets the whole history."""
         self.model = self._build(self._config, model) if self._build else self._models.get(model)
@@ -190,7 +186,7 @@ class Session:
         runtime = ToolRuntime(
             self.registry,
             self.approvals,
-            AutoApproval(settings.auto_approve, settings.eligible, settings.urls),
+            AutoApproval(settings.auto_approve, settings.eligible, settings.urls, self._config.refused_urls),
             session=id_,
             workspace=self.workspace,
             limit=settings.limit,
