@@ -184,7 +184,8 @@ class Folder:
         )
 
     def command(self, *arguments: str) -> list[str]:
-        return ["-m", "dragoman", "chat", "--state-dir", str(self.path / "state"), *arguments]
+        named = ["--config", "dragoman.toml"] if (self.path / "dragoman.toml").exists() else []
+        return ["-m", "dragoman", "chat", "--state-dir", str(self.path / "state"), *named, *arguments]
 
     def terminal(self, *arguments: str, columns: int = 80, rows: int = 30, **environment: str) -> Terminal:
         """Python with these arguments in a terminal."""

@@ -41,6 +41,7 @@ from dragoman.nearest import nearest
 if TYPE_CHECKING:
     from dragoman.backends.agent.model import AgentModel
     from dragoman.backends.responses.model import EndpointModel
+    from dragoman.permissions.autoapproval import AutoApproval
     from dragoman.permissions.pipeline import Permissions
     from dragoman.process import Ledger
     from dragoman.store import ConversationStore, Database
@@ -66,6 +67,13 @@ def find(config: Config, model_id: str) -> ModelConfig:
     """The model of that name, as it is configured."""
     if model_id in config.models:
         return config.models[model_id]
+    if model_id in config.untrusted:
+        # Clients of the HTTP front end see this, so it does not say where the file is.
+        raise ModelNotUsable(
+            "no_permissions",
+            f"The model {quoted(model_id)} is defined by a dragoman.toml that came with the folder and is not trusted.",
+            hint="Run `dragoman trust` in that folder. Or name the file: --config, in VS Code dragoman.configuration.",
+        )
     from dragoman.agents.catalogue import shipped  # noqa: PLC0415 - only for whoever has mistaken a name
 
     catalogue = shipped()
@@ -213,14 +221,19 @@ class Models:
 def permissions_of(config: Config, state_dir: Path | None, database: Database | None) -> Permissions:
     """What approvals and settings say of agents' actions."""
     from dragoman.permissions.approvals import Approvals  # noqa: PLC0415 - for models that are agents
-    from dragoman.permissions.autoapproval import AutoApproval  # noqa: PLC0415
     from dragoman.permissions.pipeline import Permissions  # noqa: PLC0415
     from dragoman.store import ApprovalStore  # noqa: PLC0415
 
     approvals = Approvals(None if database is None else ApprovalStore(database))
+    return Permissions(approvals, auto_approval(config), own=own_places(config, state_dir))
+
+
+def auto_approval(config: Config) -> AutoApproval:
+    """What the settings allow without a question, and what they never allow."""
+    from dragoman.permissions.autoapproval import AutoApproval  # noqa: PLC0415 - for whoever asks a person
+
     tools = config.tools
-    settings = AutoApproval(tools.auto_approve, tools.eligible, tools.urls)
-    return Permissions(approvals, settings, own=own_places(config, state_dir))
+    return AutoApproval(tools.auto_approve, tools.eligible, tools.urls, config.refused_urls)
 
 
 def own_places(config: Config, state_dir: Path | None) -> tuple[str, ...]:

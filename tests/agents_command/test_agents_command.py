@@ -20,6 +20,7 @@ from agents_command import packages
 from dragoman.agents.failure import of_system
 from dragoman.agents.installed import InstalledAgents
 from dragoman.cli import main
+from own_home import configure
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def listed(capsys: pytest.CaptureFixture[str], id_: str) -> dict[str, Any]:
 
 
 def test_the_list_has_what_came_with_us_without_a_network(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("dragoman.toml").write_text('[models.mine]\nkind = "acp"\nagent = "claude"\n')
+    configure('[models.mine]\nkind = "acp"\nagent = "claude"\n')
     assert main(["agents"]) == 0
     headings, *rows = capsys.readouterr().out.splitlines()
     assert headings.split() == ["ID", "NAME", "VERSION", "INSTALLED", "MODELS", "ABOUT"]
@@ -128,7 +129,7 @@ def test_a_model_without_a_command_starts_what_is_installed(
 
 
 def test_a_model_whose_agent_is_not_installed_says_how(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("dragoman.toml").write_text('[models.mine]\nkind = "acp"\nagent = "claude"\n')
+    configure('[models.mine]\nkind = "acp"\nagent = "claude"\n')
     assert main(["chat", "mine", "-p", "Hello"]) == 2
     assert "Install it: dragoman agents add claude." in capsys.readouterr().err
 

@@ -8,11 +8,12 @@ import pytest
 
 from dragoman.cli import main
 from dragoman.lm import RULES
+from own_home import configure
 
 
 def _script(*lines: str) -> None:
     Path("tape.jsonl").write_text('{"pace": 100000}\n' + "\n".join(lines) + "\n")
-    Path("dragoman.toml").write_text('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
+    configure('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
 
 
 def test_a_model_that_keeps_the_rules(capsys: pytest.CaptureFixture[str]) -> None:

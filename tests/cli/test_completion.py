@@ -13,6 +13,7 @@ from dragoman.cli import main
 from dragoman.cli.commands import COMMANDS
 from dragoman.cli.shells.words import typed
 from dragoman.store import ApprovalStore, ConversationStore, Database, StoredConversation
+from own_home import configure
 
 _LIMIT = 60
 _SHELLS = ("bash", "zsh", "fish")
@@ -84,7 +85,7 @@ def _script(shell: str, capsys: pytest.CaptureFixture[str]) -> Path:
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes_what_the_parsers_know(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _script("bash", capsys)
-    Path("dragoman.toml").write_text('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
+    configure('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
     with Database.open(home / ".local/state/dragoman") as database:
         ApprovalStore(database).add("run_command", "make", None, datetime.now(UTC))
     expected = {
@@ -130,7 +131,7 @@ def test_zsh_and_fish_complete_what_the_parsers_know(
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     _script(shell, capsys)
-    Path("dragoman.toml").write_text('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
+    configure('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
     with Database.open(home / ".local/state/dragoman") as database:
         ApprovalStore(database).add("run_command", "make", None, datetime.now(UTC))
     expected = {
@@ -183,7 +184,7 @@ def test_the_shell_can_read_it(shell: str, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_names_that_a_script_asks_for(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("dragoman.toml").write_text('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
+    configure('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
     assert main(["completion", "models"]) == 0
     assert capsys.readouterr() == ("tape\ndemo\n", "")
     assert main(["completion", "agents"]) == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli import doctor, main
+from own_home import configure
 
 
 def _lines(shown: str) -> dict[str, str]:
@@ -66,7 +67,7 @@ def test_models_are_listed_with_what_they_lack(
 ) -> None:
     monkeypatch.delenv("NOT_SET", raising=False)
     Path("tape.jsonl").write_text('{"do": [{"say": "Hello."}]}\n')
-    Path("dragoman.toml").write_text(
+    configure(
         '[models.tape]\nkind = "script"\npath = "tape.jsonl"\nname = "The Tape"\n'
         '[models.agent]\nkind = "acp"\ncommand = ["no-such-program-anywhere"]\n'
         '[models.self]\nkind = "acp"\ncommand = ["dragoman", "demo-agent"]\n'
@@ -93,9 +94,7 @@ def test_i4_an_agent_that_is_started_so_that_it_does_not_ask_is_warned_of(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     entry = 'kind = "acp"\nagent = "fast-agent"\ncommand = ["dragoman", "demo-agent"'
-    Path("dragoman.toml").write_text(
-        f'[models.bold]\n{entry}]\n[models.careful]\n{entry}, "--no-shell"]\nfs = true\n'
-    )
+    configure(f'[models.bold]\n{entry}]\n[models.careful]\n{entry}, "--no-shell"]\nfs = true\n')
     assert main(["doctor"]) == 0
     found = _lines(capsys.readouterr().out)
     assert found["model careful (kind acp): careful"] == "ok"
@@ -105,13 +104,13 @@ def test_i4_an_agent_that_is_started_so_that_it_does_not_ask_is_warned_of(
 
 
 def test_a_file_without_problems_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("dragoman.toml").write_text("[loop]\nturns = 3\n")
+    configure("[loop]\nturns = 3\n")
     assert main(["doctor"]) == 0
     assert _lines(capsys.readouterr().out)["configuration in dragoman.toml"] == "ok"
 
 
 def test_a_wrong_configuration_fails_with_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("dragoman.toml").write_text("[loop]\nturn = 3\n[x]\n")
+    configure("[loop]\nturn = 3\n[x]\n")
     assert main(["doctor"]) == 1
     shown = capsys.readouterr()
     assert shown.err == ""
@@ -159,7 +158,7 @@ def test_platforms() -> None:
 
 def _script(*steps: str) -> None:
     Path("tape.jsonl").write_text('{"do": [' + ", ".join(steps) + "]}\n")
-    Path("dragoman.toml").write_text('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
+    configure('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
 
 
 def test_a_model_that_answers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,7 +195,7 @@ def test_a_model_that_says_nothing(
 
 
 def test_a_model_that_cannot_be_started(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("dragoman.toml").write_text('[models.tape]\nkind = "script"\npath = "none.jsonl"\n')
+    configure('[models.tape]\nkind = "script"\npath = "none.jsonl"\n')
     assert main(["doctor", "tape"]) == 1
     assert "fail  tape does not answer: " in capsys.readouterr().out
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from own_home import configure
 from terminal_screen import Terminal
 
 pytestmark = pytest.mark.long
@@ -33,7 +34,7 @@ def _run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def tape() -> None:
     Path("tape.jsonl").write_text(_SCRIPT)
-    Path("dragoman.toml").write_text('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
+    configure('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
 
 
 @pytest.mark.usefixtures("tape")
@@ -161,7 +162,7 @@ def test_characters_that_the_terminal_cannot_show_are_replaced(monkeypatch: pyte
 
 def test_an_interrupt_ends_quietly_with_130() -> None:
     Path("silent.jsonl").write_text(_SILENT)
-    Path("dragoman.toml").write_text('[models.silent]\nkind = "script"\npath = "silent.jsonl"\n')
+    configure('[models.silent]\nkind = "script"\npath = "silent.jsonl"\n')
     with subprocess.Popen(
         [sys.executable, "-m", "dragoman", "doctor", "silent"],
         stdin=subprocess.DEVNULL,

@@ -19,13 +19,14 @@ def _write(path: Path) -> Path:
     return path
 
 
-def test_the_option_comes_first_then_the_variable_then_the_folder_then_the_user(tmp_path: Path) -> None:
+def test_the_option_comes_first_then_the_variable_then_the_user(tmp_path: Path) -> None:
     home = {"HOME": str(tmp_path / "home")}
     assert config_file(None, home) is None
     users = _write(tmp_path / "home/.config/dragoman/dragoman.toml")
     assert config_file(None, home) == users
+    # The one in the current folder is another layer.
     _write(tmp_path / "dragoman.toml")
-    assert config_file(None, home) == Path("dragoman.toml")
+    assert config_file(None, home) == users
     # What is named is used, also when it is not there: reading it then says so.
     assert config_file(None, home | {"DRAGOMAN_CONFIG": "named.toml"}) == Path("named.toml")
     assert config_file(Path("option.toml"), home | {"DRAGOMAN_CONFIG": "named.toml"}) == Path("option.toml")

@@ -11,10 +11,12 @@ from dragoman.config import (
     ConfigError,
     ResponsesModel,
     ScriptModel,
+    Serve,
+    api_keys,
+    key_problems,
     load,
     resolved,
     secrets,
-    unset,
 )
 
 _TEXT = """\
@@ -118,10 +120,40 @@ def test_a_variable_that_is_not_set_for_one_model_does_not_break_another(config:
     assert demo.command == (sys.executable, "-m", "dragoman", "demo-agent")
 
 
-def test_the_variables_of_a_table(config: Config) -> None:
-    [problem] = unset(config, ("serve",), {})
+def test_a_key_of_the_server_whose_variable_is_not_set_is_told(config: Config) -> None:
+    [problem] = key_problems(config, {})
     assert "SERVE_KEY is not set" in problem.text
-    assert not unset(config, ("serve",), _ENVIRON)
+    with pytest.raises(ConfigError, match="SERVE_KEY is not set"):
+        api_keys(config, {})
+    assert api_keys(config, _ENVIRON) == ("serve-value", "literal-key")
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        ("", "is empty or blank."),
+        (" \t\u2003", "is empty or blank."),
+        (" padded", "begins or ends with white space."),
+        ("padded\n", "begins or ends with white space."),
+        ("kéy", "has a character that cannot be sent"),
+        ("k\x00ey", "has a character that cannot be sent"),
+        ("k\tey", "has a character that cannot be sent"),
+    ],
+)
+def test_a_key_that_no_client_can_send_is_refused_and_not_shown(
+    config: Config, tmp_path: Path, key: str, problem: str
+) -> None:
+    [told] = key_problems(config, _ENVIRON | {"SERVE_KEY": key})
+    assert str(told).startswith(f"{tmp_path}/dragoman.toml:29: the environment variable SERVE_KEY {problem}")
+    assert not key.strip() or key not in told.text
+    written = Config(serve=Serve(api_keys=("good", key)))
+    [told] = key_problems(written, {})
+    assert told.text.startswith(f"this API key {problem}")
+
+
+@pytest.mark.parametrize("key", ["a", "two words", "=/+~._-", "$5"])
+def test_a_key_that_a_client_can_send_is_taken_as_it_is(key: str) -> None:
+    assert api_keys(Config(serve=Serve(api_keys=(key,))), {}) == (key,)
 
 
 def test_our_own_name_means_our_own_interpreter(config: Config) -> None:

@@ -21,7 +21,17 @@ from dragoman.backends.agent.saving import SavedError, load_conversation, save_c
 from dragoman.backends.agent.tokens import CallName, MarkerName, Tokens
 from dragoman.backends.scripted.load import ScriptError, parse_script
 from dragoman.backends.tool_shapes import MAX_SCHEMA_DEPTH, is_deeper_than, legal_schema
-from dragoman.config import ConfigError, load, narrowed, unopened
+from dragoman.config import (
+    BUILTIN_MODELS,
+    DEMO,
+    Config,
+    ConfigError,
+    effects,
+    ignored,
+    layered,
+    load,
+    trusted,
+)
 from dragoman.config.editing import with_model, without_model
 from dragoman.config.references import resolved, secrets
 from dragoman.lm import DataPart, JsonObject
@@ -78,14 +88,16 @@ def configuration() -> Iterator[Check]:
             except ConfigError as error:
                 _shows_all_of_itself(str(error).split("\n"))
                 return
-            narrow, told = narrowed(config)
-            assert not narrow.tools.auto_approve
-            assert not any(narrow.tools.urls.values())
-            assert {getattr(model, "permission", "deny") for model in narrow.models.values()} == {"deny"}
-            closed, told_more = unopened(narrow)
-            assert not closed.serve.api_keys
-            assert not closed.serve.cors_origins
-            _shows_all_of_itself((*told, *told_more, *narrow.announcements.values()))
+            own = Config()
+            layers = trusted(layered(own, config))
+            assert layers.found is not None
+            tables = ("conversation", "loop", "serve")
+            assert [getattr(layers, name) for name in tables] == [getattr(own, name) for name in tables]
+            assert layers.tools == msgspec.structs.replace(own.tools, eligible=layers.tools.eligible)
+            assert not any(layers.tools.eligible.values())
+            assert layers.models[DEMO] is BUILTIN_MODELS[DEMO]
+            assert {getattr(model, "permission", "deny") for model in layers.models.values()} == {"deny"}
+            _shows_all_of_itself((ignored(own, config) or "", *effects(layers.found).values()))
             for model_id in config.models:
                 try:
                     resolved(config, model_id, {})

@@ -43,6 +43,12 @@ def test_a_connection_is_named_after_its_key_and_does_not_tell_it() -> None:
     assert first == gate.connection({"authorization": f"Bearer  {KEY} "})
 
 
+@pytest.mark.parametrize("keys", [("",), (KEY, " "), ("\t",)])
+def test_a_gate_with_a_blank_key_cannot_be_made(keys: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="blank"):
+        Gate(keys)
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

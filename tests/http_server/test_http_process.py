@@ -16,7 +16,6 @@ import pytest
 import websockets
 from websockets.asyncio.client import connect
 
-from dragoman.config import load, unopened
 from http_server.kit import DEADLINE, soon
 from http_server.stream_check import check_events
 
@@ -224,16 +223,6 @@ def test_off_this_machine_a_key_is_required(tmp_path: Path) -> None:
     status, words = _refused(*_arguments(tmp_path, "--host", "0.0.0.0", "--port", "0"), cwd=tmp_path)  # noqa: S104
     assert status == 2
     assert "api_keys" in words
-
-
-def test_a_file_that_only_lies_there_opens_no_door(tmp_path: Path) -> None:
-    file = tmp_path / "dragoman.toml"
-    file.write_text(
-        '[serve]\nhost = "0.0.0.0"\napi_keys = ["theirs"]\ncors_origins = ["https://evil.example"]\n'
-    )
-    config, told = unopened(load(file))
-    assert (config.serve.host, config.serve.api_keys, config.serve.cors_origins) == ("127.0.0.1", (), ())
-    assert all(any(name in line for line in told) for name in ("host", "api_keys", "cors_origins"))
 
 
 def test_r7_our_own_checker_finds_no_fault_with_our_server(running: Running, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.backends.agent.toolserver.folder import socket_folder
-from dragoman.config import Agreed
+from dragoman.config import Agreed, Found
 from dragoman.config.source import Source
 from dragoman.logs import open_private
 from dragoman.process import Ledger, ProcessIdentity, SupervisedProcess
@@ -50,7 +50,7 @@ def test_everything_in_the_state_folder_is_private(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with Database.open(state):
         Ledger(state / "run").record(ProcessIdentity.own(), ["agent", "--key", "secret"])
-        Agreed(state).add(Source(tmp_path / "dragoman.toml", ""))
+        Agreed(state).add(Found(Source(tmp_path / "dragoman.toml", ""), {}))
         assert _open_to_others(state) == []
         assert stat.S_IMODE((state / "run").stat().st_mode) == 0o700
         assert {stat.S_IMODE(path.stat().st_mode) for path in (state / "run").iterdir()} == {0o600}

@@ -318,7 +318,7 @@ def test_the_width_may_change_while_something_is_live(folder: Folder) -> None:
         settings="[tools]\nauto_approve = true",
     )
     # The screen of the test cuts lines off instead of breaking them, as xterm does.
-    chat = folder.chat("--config", "dragoman.toml", columns=60, XTERM_VERSION="test")
+    chat = folder.chat(columns=60, XTERM_VERSION="test")
     chat.enter("go")
     chat.wait_for(r"^\S Running while .* done · [\d.]+ s$")
     chat.resize(40, 30)

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from dragoman.backends.scripted import ScriptedModel
 from dragoman.clock import SystemClock
-from dragoman.config import Config, ScriptModel
+from dragoman.config import AcpModel, Config, Found, ScriptModel
+from dragoman.config.source import Source
 from dragoman.frontends.terminal.commands import Commands, Leave
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.session import Session
@@ -38,7 +39,8 @@ class _Stage:
         script.write_text('{"model": {"name": "The second"}}\n{"do": [{"say": "hi"}]}\n')
         first = folder / "first.jsonl"
         first.write_text('{"do": [{"say": "hi"}]}\n')
-        config = Config(models={"demo": ScriptModel(path=first)}, announcements={"third": "It starts: make"})
+        untrusted = Found(Source(), {"third": AcpModel(command=("make",))})
+        config = Config(models={"demo": ScriptModel(path=first)}, found=untrusted)
         config.models["second"] = ScriptModel(path=script)
         self.session = Session(
             config,
@@ -97,8 +99,7 @@ def test_models_are_listed_and_switched_with_the_history_kept(stage: _Stage) -> 
 
 
 def test_a_model_that_nobody_has_agreed_to_is_not_gone_on_with(stage: _Stage) -> None:
-    told = "✗ It starts: make. Agree to that first, outside: dragoman trust\n"
-    assert stage.run("/model third") == told
+    assert "dragoman trust" in stage.run("/model third")
     assert stage.session.model_name == "demo"
 
 

@@ -45,18 +45,9 @@ def test_nobody_to_ask_is_no_persons_denial_and_says_how_to_allow(folder: Folder
 
 def test_auto_approval_needs_nobody(folder: Folder) -> None:
     folder.script(_REACT, {"do": [_WRITE]}, settings="[tools]\nauto_approve = true")
-    result = folder.run("-p", "write it", "--config", "dragoman.toml")
+    result = folder.run("-p", "write it")
     assert result.returncode == 0, result.stderr
     assert (folder.path / "new.txt").read_text() == "hello\n"
-
-
-def test_a_folder_does_not_approve_what_is_done_in_it(folder: Folder) -> None:
-    folder.script(_REACT, {"do": [_WRITE]}, settings="[tools]\nauto_approve = true")
-    result = folder.run("-p", "write it")
-    assert result.returncode == 1
-    assert not (folder.path / "new.txt").exists()
-    assert 'dragoman.toml:2: "auto_approve" in [tools] is not honoured' in result.stderr
-    assert "dragoman --config dragoman.toml" in result.stderr
 
 
 def test_a_failure_is_an_exit_code_and_a_sentence(folder: Folder) -> None:

@@ -109,3 +109,14 @@ class TestReading:
     def test_from_configuration(self) -> None:
         auto = msgspec.convert({"all": True, "eligible": {"run": False}}, AutoApproval)
         assert auto == AutoApproval(all=True, eligible={"run": False})
+
+    def test_a_refused_address_is_covered_by_no_setting(self) -> None:
+        for auto in (
+            AutoApproval(all=True, refused=("https://*.example",)),
+            AutoApproval(urls={"https://good.example/a/b": True}, refused=("*://good.example/*",)),
+        ):
+            assert auto.covers("fetch", ("https://good.example/a/b",)) is None
+            assert auto.covers("fetch", ("no address",)) is None
+        assert AutoApproval(all=True, refused=("https://bad.example",)).covers("fetch", (_GOOD,)) is not None
+        with pytest.raises(UrlPatternError):
+            AutoApproval(refused=("good.example",))

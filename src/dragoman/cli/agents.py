@@ -86,9 +86,7 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
                 source = run_interruptible(lambda: refresh(agents.folder, wanted))
             say(f"The catalogue was read from {source}.", sys.stderr)
         known = catalogue(agents.folder)
-        file = user_config_file()
-        if surroundings.is_trusted and surroundings.config_file is not None:
-            file = surroundings.config_file
+        file = surroundings.config_file or user_config_file()
         if action == "list":
             return _list(agents, known, surroundings.config(), as_json=arguments.json)
         desk = _Desk(agents, known, file, load(file if file.exists() else None, known.keys()))

@@ -39,8 +39,8 @@ def start(
 ) -> int:
     """A chat with a model in the folder we are in."""
     # Before anything appears on the screen.
-    find(config, model)
     config = surroundings.agreed(config, model)
+    find(config, model)
     options = ChatOptions(
         model=model,
         config=config,

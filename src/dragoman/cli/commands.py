@@ -372,16 +372,16 @@ Exits with 1 when a rule is broken.""",
         ),
         Command(
             "trust",
-            "agree to what a dragoman.toml that came with this folder starts",
+            "trust a dragoman.toml that came with this folder, so that its models can be used",
             """\
-Show which programs the dragoman.toml in this folder starts, and where it sends
-what is said, and agree to that. Such a file comes with the folder, and whoever
-wrote it may be anybody; so in a terminal you are asked before its models are
-used, once, and again when the file has changed. Where nobody can be asked, what
-is started is only said, on standard error.
+Show which programs the dragoman.toml in this folder starts, where it sends what
+is said and which environment variables it gets, and trust the file with that.
+Such a file comes with the folder, and its author can be anybody. Before you
+trust it, none of its models is used. In a terminal, dragoman chat MODEL asks the
+same question. When the file changes, you are asked again.
 
-Agreeing spares none of the questions that are asked later: a file that may do
-that is one you name with --config, or your own.""",
+The other settings of the file are ignored, except those that tighten. To honour
+the whole file, name it with --config.""",
             """\
   dragoman trust
       look at it, and agree or not

@@ -36,7 +36,8 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
 
 
 def _models(surroundings: Surroundings) -> Iterable[str]:
-    return surroundings.config().models
+    config = surroundings.config()
+    return (*config.models, *config.untrusted)
 
 
 def _agents(surroundings: Surroundings) -> Iterable[str]:

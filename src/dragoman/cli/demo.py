@@ -17,6 +17,4 @@ def run(_arguments: Namespace, surroundings: Surroundings) -> int:
     config = surroundings.config()
     # A configuration may have another model of that name; the tour needs its own.
     models = config.models | {DEMO: BUILTIN_MODELS[DEMO]}
-    told = {id_: text for id_, text in config.announcements.items() if id_ != DEMO}
-    config = msgspec.structs.replace(config, models=models, announcements=told)
-    return start(config, DEMO, surroundings, demo=True)
+    return start(msgspec.structs.replace(config, models=models), DEMO, surroundings, demo=True)

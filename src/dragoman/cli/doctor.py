@@ -20,7 +20,15 @@ from dragoman.cli.finding import Finding
 from dragoman.cli.layout import width_of
 from dragoman.cli.run import Surroundings
 from dragoman.cli.steps import Steps
-from dragoman.config import AcpModel, Config, ConfigError, resolved, unset, user_config_file
+from dragoman.config import (
+    AcpModel,
+    Config,
+    ConfigError,
+    ModelConfig,
+    key_problems,
+    resolved,
+    user_config_file,
+)
 from dragoman.interruptible import run_interruptible
 from dragoman.lm import CancellationSource, GuardedModel, LanguageModelError, Request, Response, user
 from dragoman.models import ModelNotUsable, build, build_unguarded, find
@@ -65,15 +73,18 @@ def _look(model: str | None, surroundings: Surroundings, tell: Callable[[Finding
     except ConfigError as error:
         tell(Finding("fail", "the configuration cannot be used", str(error)))
         return
-    tell(_configuration(config))
+    for finding in _configuration(config):
+        tell(finding)
     if model is not None:
+        config = surroundings.agreed(config, model)
         # Before the others: a name that does not exist is a mistake in the command line.
         find(config, model)
     for model_id in config.models:
         if model in (None, model_id):
             tell(_model(config, model_id))
+    for model_id, untrusted in config.untrusted.items():
+        tell(_untrusted(model_id, untrusted))
     if model is not None:
-        config = surroundings.agreed(config, model)
         _start(config, model, tell)
 
 
@@ -132,14 +143,23 @@ def _state(folder: Path) -> Finding:
         return Finding("fail", f"{error.path}: {error.problem}", error.hint)
 
 
-def _configuration(config: Config) -> Finding:
+def _configuration(config: Config) -> Iterator[Finding]:
+    yield _own_file(config)
+    if config.found is not None:
+        state = (
+            "trusted" if config.found.is_trusted else "not trusted" if config.untrusted else "adds no models"
+        )
+        yield Finding("ok", f"configuration of this folder in {config.found.source.path} ({state})")
+
+
+def _own_file(config: Config) -> Finding:
     if config.source.path is None:
         steps = (
             "For an agent that is known: dragoman agents",
             f"For any other, or an endpoint: write {user_config_file()}",
         )
         return Finding("ok", "no configuration file: everything as it comes", "\n".join(steps))
-    if problems := unset(config, ("serve",)):
+    if problems := key_problems(config):
         return Finding("warn", f"configuration in {config.source.path}", "\n".join(map(str, problems)))
     return Finding("ok", f"configuration in {config.source.path}")
 
@@ -162,6 +182,14 @@ def _model(config: Config, model_id: str) -> Finding:
     except ModelNotUsable as error:
         steps.append(error.sentence)
     return Finding("warn" if steps else "ok", what, "\n".join(steps))
+
+
+def _untrusted(model_id: str, model: ModelConfig) -> Finding:
+    """Nothing of it is read, looked for or started."""
+    what = f"model {model_id} (kind {model.__struct_config__.tag})"
+    return Finding(
+        "warn", what, "It is not trusted. To look at what it starts and to trust it: dragoman trust"
+    )
 
 
 def _start(config: Config, model_id: str, tell: Callable[[Finding], None]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from dragoman.cli.run import Surroundings
-from dragoman.config import ConfigError, user_config_file
+from dragoman.config import Agreed, ConfigError, user_config_file
+from dragoman.config.folders import FILE_NAME
 from dragoman.models import Models
 
 __all__ = ["follow", "followed_file"]
@@ -20,38 +20,41 @@ _LOOK_EVERY_SECONDS = 1.0
 
 
 def followed_file(surroundings: Surroundings) -> Path:
-    """The file in use, or the one that would be if it were there."""
+    """The user's configuration file, or the one that would be if it were there."""
     return surroundings.config_file or user_config_file()
 
 
 async def follow(surroundings: Surroundings, models: Models, changed: Callable[[], None]) -> None:
-    """Look at the file again and again; tell when there are other models. Ends when it is cancelled.
+    """Look at both layers again and again; tell when there are other models. Ends when it is cancelled.
 
-    A file that appears is read, too: the first agent that is added brings it.
+    A file that appears is read, too: the first agent that is added brings it. Models of a found file appear when the
+    user trusts the file, and go when it changes.
     """
-    file = followed_file(surroundings)
-    seen = _state(file)
+    places = (followed_file(surroundings), Path(FILE_NAME), Agreed(surroundings.state_dir).folder)
+    seen = tuple(map(_state, places))
     while True:
         await asyncio.sleep(_LOOK_EVERY_SECONDS)
-        now = _state(file)
+        now = tuple(map(_state, places))
         if now == seen:
             continue
         seen = now
         try:
-            config = replace(surroundings, config_file=file if now is not None else None).config()
+            config = surroundings.config()
         except ConfigError as error:
             _log.warning("the configuration is used as it was before: %s", error)
             continue
-        if config.announcements:
-            _log.warning("%s came with this folder and was changed: restart to use it as it is now", file)
-        elif models.adopt(config):
+        if config.untrusted and config.found is not None:
+            _log.warning(
+                "%s is not trusted, so its models are not offered: dragoman trust", config.found.source.path
+            )
+        if models.adopt(config):
             changed()
 
 
-def _state(file: Path) -> tuple[int, int, int] | None:
+def _state(place: Path) -> tuple[int, int, int] | None:
     """What is different when a file was written, or another put in its place."""
     try:
-        stat = file.stat()
+        stat = place.stat()
     except OSError:
         return None
     return stat.st_ino, stat.st_mtime_ns, stat.st_size

@@ -43,7 +43,7 @@ commands:
 
 _EPILOG = f"""\
 configuration:
-  A TOML file: --config FILE, else $DRAGOMAN_CONFIG, else ./dragoman.toml, else dragoman.toml in your configuration folder (on Linux ~/.config/dragoman).
+  A TOML file: --config FILE, else $DRAGOMAN_CONFIG, else dragoman.toml in your configuration folder (on Linux ~/.config/dragoman). Without the first two, ./dragoman.toml may add models and tighten settings; its models are used once you trust it (dragoman trust).
 
 environment:
 {listed(ALWAYS)}

@@ -14,8 +14,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias, cast
 
-import msgspec
-
 from dragoman.agents.known import KnownAgents
 from dragoman.cli.asking import agreed, can_ask
 from dragoman.cli.commands import Command
@@ -26,15 +24,19 @@ from dragoman.config import (
     Config,
     ConfigError,
     config_file,
-    is_only_found,
+    effects,
+    found_file,
+    ignored,
+    layered,
     load,
-    narrowed,
+    quoted,
     secrets,
     state_folder,
+    trusted,
 )
 from dragoman.lm import LanguageModelError
-from dragoman.logs import Redaction, logging_to
-from dragoman.models import ModelNotUsable
+from dragoman.logs import Redaction, logging_to, one_line
+from dragoman.models import ModelNotUsable, find
 
 __all__ = ["Surroundings", "run"]
 
@@ -48,45 +50,82 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 class Surroundings:
     """What the global options say. A command asks for what it needs of it."""
 
-    config_file: Path | None
+    # The file that `--config` names.
+    option: Path | None
     state_dir: Path
     redaction: Redaction
-    # Whether the person has named the file, or it is their own.
-    is_trusted: bool = True
+
+    @property
+    def config_file(self) -> Path | None:
+        """The user's configuration file: the one that they have named, or their own. None if there is none."""
+        return config_file(self.option)
+
+    @property
+    def found_file(self) -> Path | None:
+        """The second layer: a file in the current folder that the user has not named."""
+        return found_file(self.option)
 
     def config(self) -> Config:
-        """The configuration, as far as its file is to be trusted; from here on nothing secret of it gets into the logs."""
+        """The configuration as it is now. Says on standard error which keys of a found file are ignored."""
         agents = KnownAgents(self.state_dir)
         config = load(self.config_file, agents.ids)
-        self.redaction.add(secrets(config))
-        if self.is_trusted:
-            return agents.applied(config)
-        config, notices = narrowed(config)
-        for notice in notices:
-            say(self.redaction.redacted(notice), sys.stderr)
-        told = {} if config.source in Agreed(self.state_dir) else config.announcements
-        told = {id_: self.redaction.redacted(text) for id_, text in told.items()}
-        return agents.applied(msgspec.structs.replace(config, announcements=told))
+        if (file := self.found_file) is not None:
+            config = self._layered(config, load(file, agents.ids))
+        return self._ready(config)
 
-    def agreed(self, config: Config, *models: str) -> Config:
-        """Say what is about to be started, where somebody else may have written that down; and ask, where one can.
-
-        Without a terminal it is only said: whoever starts us from a program has chosen the folder.
-        """
-        told = [config.announcements[model] for model in models if model in config.announcements]
-        for line in told:
+    def _layered(self, own: Config, found: Config) -> Config:
+        if (line := ignored(own, found)) is not None:
             say(line, sys.stderr)
-        if not told or not can_ask():
+        config = layered(own, found)
+        is_trusted = config.found is not None and config.found in Agreed(self.state_dir)
+        return trusted(config) if is_trusted else config
+
+    def _ready(self, config: Config) -> Config:
+        """With the commands of installed agents; from here on no secret of the configuration gets into the logs."""
+        self.redaction.add(secrets(config))
+        return KnownAgents(self.state_dir).applied(config)
+
+    def agreed(self, config: Config, model: str) -> Config:
+        """Ask the user to trust the found file, if it defines this model. Without their yes, `CommandError`."""
+        if model not in config.untrusted:
             return config
-        if not agreed(f"{config.source.path} came with this folder. Is this yours to start?"):
+        if not can_ask():
+            # Says why it cannot be used, and what to do.
+            find(config, model)
+        if (answer := self._asked(config)) is None:
             raise UsageError(
-                "Nothing was started. To agree to it later: dragoman trust. To use another file: --config FILE."
+                "Nothing was started. To trust the file later: dragoman trust. To use another file: --config FILE."
             )
+        return answer
+
+    def offered(self, config: Config) -> Config:
+        """For a command that offers all models: those of the found file only with the user's yes."""
+        if not config.untrusted:
+            return config
+        answer = self._asked(config) if can_ask() else None
+        if answer is None and config.found is not None:
+            models = ", ".join(map(quoted, config.untrusted))
+            say(
+                f"{one_line(str(config.found.source.path))}: not offered: {models}. The file came with this folder and "
+                "is not trusted. To look at what it starts and to trust it: dragoman trust",
+                sys.stderr,
+            )
+        return answer or config
+
+    def _asked(self, config: Config) -> Config | None:
+        """The configuration with the found file trusted; None if the answer was no."""
+        found = config.found
+        if found is None:
+            return config
+        for line in effects(found).values():
+            say(self.redaction.redacted(line), sys.stderr)
+        if not agreed(f"{found.source.path} came with this folder. Do you trust it with this?"):
+            return None
         try:
-            Agreed(self.state_dir).add(config.source)
+            Agreed(self.state_dir).add(found)
         except OSError as error:
-            _log.warning("it will be asked again: %s cannot be written: %s", error.filename, error.strerror)
-        return msgspec.structs.replace(config, announcements={})
+            _log.warning("you will be asked again: %s cannot be written: %s", error.filename, error.strerror)
+        return self._ready(trusted(config))
 
 
 _Run: TypeAlias = Callable[[Namespace, Surroundings], int]
@@ -105,13 +144,7 @@ def run(command: Command, arguments: Namespace) -> int:
             return _tell(
                 f"the recording {arguments.record} cannot be written: {error.strerror}.", WRONG_USAGE
             )
-        file = config_file(arguments.config)
-        surroundings = Surroundings(
-            file,
-            state_folder(arguments.state_dir),
-            redaction,
-            is_trusted=not is_only_found(file, arguments.config),
-        )
+        surroundings = Surroundings(arguments.config, state_folder(arguments.state_dir), redaction)
         try:
             chosen = cast("_Run", import_module(command.module).run)
             return chosen(arguments, surroundings)

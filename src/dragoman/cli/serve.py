@@ -14,7 +14,7 @@ import msgspec
 from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
 from dragoman.cli.layout import say
 from dragoman.cli.run import Surroundings
-from dragoman.config import Config, Serve, api_keys, unopened
+from dragoman.config import Config, Serve, api_keys
 from dragoman.frontends.http.gate import Gate
 from dragoman.frontends.http.running import PortTaken, bound, serve
 from dragoman.frontends.http.service import Service
@@ -30,17 +30,13 @@ _log = logging.getLogger(__name__)
 
 def run(arguments: Namespace, surroundings: Surroundings) -> int:
     config = surroundings.config()
-    if not surroundings.is_trusted:
-        config, notices = unopened(config)
-        for notice in notices:
-            say(surroundings.redaction.redacted(notice), sys.stderr)
     settings = _settings(config.serve, arguments)
     keys = api_keys(config)
     if not keys and not is_loopback(settings.host):
         raise UsageError(
             f"on {settings.host} other machines can connect: add `api_keys` to [serve] in the configuration."
         )
-    config = surroundings.agreed(config, *config.announcements)
+    config = surroundings.offered(config)
     gate = Gate(keys, settings.cors_origins)
 
     async def work() -> bool:

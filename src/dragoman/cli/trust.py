@@ -1,4 +1,4 @@
-"""`dragoman trust`: agree to what the configuration in this folder starts, or take that back."""
+"""`dragoman trust`: trust the configuration in this folder with what it starts, reads and sends, or take that back."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from dragoman.cli.asking import agreed_to
 from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError
 from dragoman.cli.layout import say
 from dragoman.cli.run import Surroundings
-from dragoman.config import Agreed
+from dragoman.config import Agreed, effects
 
 __all__ = ["run"]
 
 
 def run(arguments: Namespace, surroundings: Surroundings) -> int:
-    if surroundings.config_file is None:
-        raise UsageError("There is no dragoman.toml in this folder.")
-    if surroundings.is_trusted:
+    if surroundings.found_file is None:
+        if surroundings.config_file is None:
+            raise UsageError("There is no dragoman.toml in this folder.")
         say(f"{surroundings.config_file} is trusted: it is your own, or you have named it.")
         return DONE
+    found = surroundings.config().found
+    if found is None:
+        # It was there a moment ago.
+        raise UsageError("There is no dragoman.toml in this folder.")
     agreements = Agreed(surroundings.state_dir)
-    config = surroundings.config()
+    path = found.source.path
     try:
         if arguments.forget:
-            was_there = agreements.remove(config.source)
-            say(
-                f"{config.source.path} is asked about again."
-                if was_there
-                else "There is nothing to take back."
-            )
+            was_there = agreements.remove(found)
+            say(f"{path} is no longer trusted." if was_there else "There is nothing to take back.")
             return DONE
-        if not config.announcements:
-            say(f"{config.source.path} starts nothing that has not been agreed to.")
+        if found.is_trusted or not found.models:
+            say(f"{path} is trusted already." if found.is_trusted else f"{path} starts nothing.")
             return DONE
-        for line in config.announcements.values():
-            say(line, sys.stderr)
-        if not agreed_to("Agree to this?", is_sure=arguments.yes):
-            say("Nothing was agreed to.", sys.stderr)
+        for line in effects(found).values():
+            say(surroundings.redaction.redacted(line), sys.stderr)
+        if not agreed_to("Trust the file with this?", is_sure=arguments.yes):
+            say("The file is not trusted.", sys.stderr)
             return FAILED
-        agreements.add(config.source)
+        agreements.add(found)
     except OSError as error:
         raise CommandError(f"{error.filename} cannot be written: {error.strerror}.") from error
-    say(f"Agreed, until {config.source.path} changes.")
+    say(f"{path} is trusted until it changes.")
     return DONE

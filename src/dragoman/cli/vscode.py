@@ -22,9 +22,7 @@ _OPTIONS = PeerOptions(name="editor", answers_malformed=True, cancel_methods=(CA
 
 
 def run(_arguments: Namespace, surroundings: Surroundings) -> int:
-    config = surroundings.config()
-    # The editor will start those that are asked, without a word to a terminal.
-    config = surroundings.agreed(config, *config.announcements)
+    config = surroundings.offered(surroundings.config())
     greet_person("an editor")
 
     async def serve() -> None:

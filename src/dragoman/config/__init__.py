@@ -1,10 +1,11 @@
 """Configuration: what a file may say, reading it, and where it and the state folder are."""
 
 from dragoman.config.agreed import Agreed
-from dragoman.config.folders import config_file, is_only_found, state_folder, user_config_file
-from dragoman.config.loading import BUILTIN_MODELS, DEMO, Config, load
+from dragoman.config.folders import config_file, found_file, state_folder, user_config_file
+from dragoman.config.layers import effects, ignored, layered, trusted
+from dragoman.config.loading import BUILTIN_MODELS, DEMO, Config, Found, load
 from dragoman.config.problem import ConfigError, Problem, quoted
-from dragoman.config.references import api_keys, inherited, resolved, secrets, unset
+from dragoman.config.references import api_keys, inherited, key_problems, resolved, secrets
 from dragoman.config.schema import (
     AcpModel,
     Conversation,
@@ -15,7 +16,6 @@ from dragoman.config.schema import (
     Serve,
     Tools,
 )
-from dragoman.config.trust import narrowed, unopened
 
 __all__ = [
     "BUILTIN_MODELS",
@@ -25,6 +25,7 @@ __all__ = [
     "Config",
     "ConfigError",
     "Conversation",
+    "Found",
     "Loop",
     "ModelConfig",
     "Problem",
@@ -34,15 +35,17 @@ __all__ = [
     "Tools",
     "api_keys",
     "config_file",
+    "effects",
+    "found_file",
+    "ignored",
     "inherited",
-    "is_only_found",
+    "key_problems",
+    "layered",
     "load",
-    "narrowed",
     "quoted",
     "resolved",
     "secrets",
     "state_folder",
-    "unopened",
-    "unset",
+    "trusted",
     "user_config_file",
 ]

@@ -1,7 +1,8 @@
-"""Files that were only found, and whose programs a person has agreed to: kept in the state folder.
+"""Found files that the user trusts, kept in the state folder.
 
-An agreement is for a place and for what stands there, to the letter: a file that has changed is a new one, and the same
-words in another folder may name another program.
+An agreement is for a place, for the exact text of the file there, and for the models that the user was shown. A file
+that has changed needs a new agreement, and so does the same text in another folder. A model that the user's own file
+also defined at that time was not shown; if the user removes theirs, the found one needs a new agreement.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from dragoman.config.loading import Found
 from dragoman.config.source import Source
 
 __all__ = ["Agreed"]
@@ -18,26 +20,28 @@ _PRIVATE_FOLDER = 0o700
 
 class Agreed:
     def __init__(self, state_dir: Path) -> None:
-        self._folder = state_dir / "agreed"
+        # Its modification time changes with every agreement.
+        self.folder = state_dir / "agreed"
 
-    def __contains__(self, source: Source) -> bool:
-        return self._mark(source).exists()
+    def __contains__(self, found: Found) -> bool:
+        return self._mark(found).exists()
 
-    def add(self, source: Source) -> None:
+    def add(self, found: Found) -> None:
         """`OSError` if it cannot be kept."""
-        self._folder.mkdir(_PRIVATE_FOLDER, parents=True, exist_ok=True)
-        # For whoever looks into the folder; the name alone counts.
-        self._mark(source).write_text(f"{_place(source)}\n", "utf-8", "surrogateescape")
+        self.folder.mkdir(_PRIVATE_FOLDER, parents=True, exist_ok=True)
+        # The name alone counts. The text helps a person who looks into the folder.
+        self._mark(found).write_text(f"{_place(found.source)}\n", "utf-8", "surrogateescape")
 
-    def remove(self, source: Source) -> bool:
+    def remove(self, found: Found) -> bool:
         """Whether there was an agreement to take back."""
-        was_there = source in self
-        self._mark(source).unlink(missing_ok=True)
+        was_there = found in self
+        self._mark(found).unlink(missing_ok=True)
         return was_there
 
-    def _mark(self, source: Source) -> Path:
-        said = f"{_place(source)}\0{source.text}".encode("utf-8", "surrogateescape")
-        return self._folder / hashlib.sha256(said).hexdigest()
+    def _mark(self, found: Found) -> Path:
+        parts = (_place(found.source), found.source.text, *sorted(found.models))
+        said = "\0".join(parts).encode("utf-8", "surrogateescape")
+        return self.folder / hashlib.sha256(said).hexdigest()
 
 
 def _place(source: Source) -> str:

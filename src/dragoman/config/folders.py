@@ -16,7 +16,7 @@ __all__ = [
     "FILE_NAME",
     "STATE_VARIABLE",
     "config_file",
-    "is_only_found",
+    "found_file",
     "state_folder",
     "user_config_file",
 ]
@@ -29,20 +29,22 @@ _NAME = "dragoman"
 
 
 def config_file(option: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The file to read: the one that was named, even if it is not there; else the first that is there, if any."""
-    if option is not None:
-        return option
-    if named := environ.get(CONFIG_VARIABLE):
-        return Path(named)
-    places = (Path(FILE_NAME), user_config_file(environ))
-    return next((place for place in places if place.is_file()), None)
+    """The user's file: the one that was named, even if it is not there; else their own, if it is there."""
+    own = user_config_file(environ)
+    return _named(option, environ) or (own if own.is_file() else None)
 
 
-def is_only_found(file: Path | None, option: Path | None, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether that file was not named by the person, nor is their own: it lies in the folder they happen to be in."""
-    if file is None or option is not None or environ.get(CONFIG_VARIABLE):
-        return False
-    return file.resolve() != user_config_file(environ).resolve()
+def found_file(option: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The file in the current folder, if there is one, no file was named, and it is not the user's own."""
+    here = Path(FILE_NAME)
+    if _named(option, environ) is not None or not here.is_file():
+        return None
+    return None if here.resolve() == user_config_file(environ).resolve() else here
+
+
+def _named(option: Path | None, environ: Mapping[str, str]) -> Path | None:
+    named = environ.get(CONFIG_VARIABLE)
+    return option or (Path(named) if named else None)
 
 
 def user_config_file(environ: Mapping[str, str] = os.environ) -> Path:

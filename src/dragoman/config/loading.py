@@ -12,11 +12,12 @@ import msgspec
 
 from dragoman.agents.entry import Facts
 from dragoman.config.contradictions import contradictions
+from dragoman.config.positions import KeyPath
 from dragoman.config.problem import Complaint, ConfigError, Problem
 from dragoman.config.schema import AcpModel, ModelConfig, Tables, is_path
 from dragoman.config.source import Source
 
-__all__ = ["BUILTIN_MODELS", "DEMO", "MAX_FILE_BYTES", "Config", "load"]
+__all__ = ["BUILTIN_MODELS", "DEMO", "MAX_FILE_BYTES", "Config", "Found", "load"]
 
 # A configuration is written by hand; what is larger is some other file.
 MAX_FILE_BYTES = 1024 * 1024
@@ -32,20 +33,54 @@ _SYNTAX_ERROR = re.compile(
 )
 
 
+class Found(msgspec.Struct, frozen=True):
+    """A file that was only found in the current folder, and the models that it adds."""
+
+    source: Source
+    models: dict[str, ModelConfig]
+    is_trusted: bool = False
+
+
 class Config(Tables, frozen=True, kw_only=True):
-    """What holds for this run. `models` has those of the file first, in its order, then the built-in ones."""
+    """What holds for this run.
+
+    `models` has those that may be used: the user's first, in the order of the file, then those of a found file that is
+    trusted, then the built-in ones.
+    """
 
     models: dict[str, ModelConfig] = msgspec.field(default_factory=BUILTIN_MODELS.copy)
     source: Source = Source()
-    # What to tell the person before a model is started, by its id: where the file that says how was only found.
-    announcements: dict[str, str] = msgspec.field(default_factory=dict)
+    # The second layer, if there is one. `layers` says what it may add.
+    found: Found | None = None
+    # Patterns of the second layer: no setting approves an address that one of them matches.
+    refused_urls: tuple[str, ...] = ()
     # What is known of agents beyond what came with us, by their ids in the catalogue.
     facts: dict[str, Facts] = msgspec.field(default_factory=dict)
 
     @property
     def default_model(self) -> str:
-        """The first in the file; the demo when there is none."""
-        return next(iter(self.models))
+        """The first model of the user's file, else of the found file, trusted or not; the demo when there is none."""
+        first = next(iter(self.models))
+        is_own = self.models[first] is not BUILTIN_MODELS.get(first)
+        return first if is_own else next(iter(self.untrusted), first)
+
+    @property
+    def untrusted(self) -> dict[str, ModelConfig]:
+        """The models of a found file that the user has not trusted. Nothing of them may be read, sent or started."""
+        return {} if self.found is None or self.found.is_trusted else self.found.models
+
+    def source_of(self, model_id: str) -> Source:
+        """The file that defines a model."""
+        found = self.found
+        return self.source if found is None or model_id not in found.models else found.source
+
+    def at(self, keys: KeyPath) -> str:
+        """File and line of a key."""
+        match keys:
+            case ("models", str() as model_id, *_):
+                return self.source_of(model_id).at(keys)
+            case _:
+                return self.source.at(keys)
 
 
 def load(path: Path | None, agents: Collection[str] = ()) -> Config:

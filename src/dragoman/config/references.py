@@ -19,7 +19,7 @@ from dragoman.config.positions import KeyPath
 from dragoman.config.problem import ConfigError, Problem
 from dragoman.config.schema import AcpModel, ModelConfig, ResponsesModel
 
-__all__ = ["api_keys", "inherited", "resolved", "secrets", "unset"]
+__all__ = ["api_keys", "inherited", "key_problems", "resolved", "secrets", "variables"]
 
 _REFERENCE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _SECRET_NAME = re.compile(r"key|token|secret|password|authorization|headers", re.IGNORECASE)
@@ -29,13 +29,13 @@ _OURSELVES = "dragoman"
 
 def resolved(config: Config, model_id: str, environ: Mapping[str, str] = os.environ) -> ModelConfig:
     """A model of `config` ready to be started: with the values of its variables, and a command that can be run."""
-    if problems := unset(config, ("models", model_id), environ):
+    if problems := _unset(config, ("models", model_id), environ):
         raise ConfigError(problems)
     model = config.models[model_id]
     match model:
         case AcpModel():
             env = {name: _value(value, environ) for name, value in model.env.items()}
-            command = _command(model.command, config.source.folder)
+            command = _command(model.command, config.source_of(model_id).folder)
             return msgspec.structs.replace(model, env=env, command=command)
         case ResponsesModel(api_key=key):
             headers = {name: _value(value, environ) for name, value in model.headers.items()}
@@ -46,10 +46,36 @@ def resolved(config: Config, model_id: str, environ: Mapping[str, str] = os.envi
 
 
 def api_keys(config: Config, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """The keys of `[serve]`, each with its value."""
-    if problems := unset(config, ("serve",), environ):
+    """The keys of `[serve]`, each with its value. `ConfigError` if a client cannot send one of them."""
+    if problems := key_problems(config, environ):
         raise ConfigError(problems)
     return tuple(_value(key, environ) for key in config.serve.api_keys)
+
+
+def key_problems(config: Config, environ: Mapping[str, str] = os.environ) -> tuple[Problem, ...]:
+    """What is wrong with the keys of `[serve]`, without the keys."""
+    found = list(_unset(config, ("serve",), environ))
+    for number, key in enumerate(config.serve.api_keys):
+        variable = _variable(key)
+        value = environ.get(variable) if variable is not None else key
+        if value is not None and (wrong := _unusable_key(value)):
+            subject = f"the environment variable {variable}" if variable is not None else "this API key"
+            found.append(Problem(config.at(("serve", "api_keys", number)), f"{subject} {wrong}"))
+    return tuple(found)
+
+
+def _unusable_key(key: str) -> str | None:
+    """Why no client can send this key as `Authorization: Bearer KEY`."""
+    if not key.strip():
+        return "is empty or blank. Anybody could send that: set a key, for example the output of `openssl rand -hex 32`."
+    if key != key.strip():
+        return "begins or ends with white space. HTTP removes that from a header, so no client can send this key."
+    if not (key.isascii() and key.isprintable()):
+        return (
+            "has a character that cannot be sent in an Authorization header."
+            " Use ASCII letters, digits and punctuation."
+        )
+    return None
 
 
 def inherited(config: Config, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -58,11 +84,11 @@ def inherited(config: Config, environ: Mapping[str, str] = os.environ) -> dict[s
     return {name: value for name, value in environ.items() if name not in keys}
 
 
-def unset(config: Config, within: KeyPath, environ: Mapping[str, str] = os.environ) -> tuple[Problem, ...]:
+def _unset(config: Config, within: KeyPath, environ: Mapping[str, str] = os.environ) -> tuple[Problem, ...]:
     """The variables that this part of the configuration needs and does not find."""
     return tuple(
         Problem(
-            config.source.at(keys),
+            config.at(keys),
             f"the environment variable {variable} is not set. Set it first, or write the value here.",
         )
         for keys, value in _values(config)
@@ -87,16 +113,26 @@ def secrets(config: Config, environ: Mapping[str, str] = os.environ) -> frozense
 def _values(config: Config) -> Iterator[tuple[KeyPath, str]]:
     """Every value that may name a variable, and where it stands."""
     for model_id, model in config.models.items():
-        match model:
-            case AcpModel(env=env):
-                yield from ((("models", model_id, "env", name), value) for name, value in env.items())
-            case ResponsesModel(api_key=key, headers=headers):
-                if key is not None:
-                    yield ("models", model_id, "api_key"), key
-                yield from ((("models", model_id, "headers", name), value) for name, value in headers.items())
-            case _:
-                pass
+        yield from ((("models", model_id, *keys), value) for keys, value in _values_of(model))
     yield from ((("serve", "api_keys", number), key) for number, key in enumerate(config.serve.api_keys))
+
+
+def _values_of(model: ModelConfig) -> Iterator[tuple[KeyPath, str]]:
+    match model:
+        case AcpModel(env=env):
+            yield from ((("env", name), value) for name, value in env.items())
+        case ResponsesModel(api_key=key, headers=headers):
+            if key is not None:
+                yield ("api_key",), key
+            yield from ((("headers", name), value) for name, value in headers.items())
+        case _:
+            pass
+
+
+def variables(model: ModelConfig) -> tuple[str, ...]:
+    """The environment variables that a model reads, as they are written: `$NAME`."""
+    found = (value for _, value in _values_of(model) if _variable(value) is not None)
+    return tuple(dict.fromkeys(found))
 
 
 def _variable(value: str) -> str | None:

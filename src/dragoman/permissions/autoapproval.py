@@ -7,6 +7,9 @@ said; true is what every tool has anyway.
 The addresses count only for a call that names them. It is covered when each of its addresses is, and an address is
 covered when the most specific pattern that matches it (`urls` says which that is) has the value true; where two are
 equally specific, false wins.
+
+`refused` are patterns of a file that may only tighten, such as one that was found in the workspace. They win over
+everything: no setting approves a call with an address that one of them matches, however specific another pattern is.
 """
 
 from __future__ import annotations
@@ -22,10 +25,12 @@ class AutoApproval(msgspec.Struct, frozen=True):
     all: bool = False
     eligible: dict[str, bool] = {}
     urls: dict[str, bool] = {}
+    # Patterns of a layer that may only tighten.
+    refused: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # A pattern that is none must not wait for the call it was meant to hold back.
-        for pattern in self.urls:
+        for pattern in (*self.urls, *self.refused):
             UrlPattern.parse(pattern)
 
     def must_ask(self, tool: str) -> bool:
@@ -34,13 +39,22 @@ class AutoApproval(msgspec.Struct, frozen=True):
 
     def covers(self, tool: str, urls: tuple[str, ...] = ()) -> str | None:
         """Why nobody need be asked about this call, in a word or two; None if somebody must be."""
-        if self.must_ask(tool):
+        if self.must_ask(tool) or any(map(self._refuses, urls)):
             return None
         if self.all:
             return "auto-approved"
         if urls and all(map(self._allows, urls)):
             return "auto-approved address"
         return None
+
+    def _refuses(self, address: str) -> bool:
+        if not self.refused:
+            return False
+        try:
+            url = Url.parse(address)
+        except UrlError:
+            return True
+        return any(UrlPattern.parse(text).matches(url) for text in self.refused)
 
     def _allows(self, address: str) -> bool:
         try:

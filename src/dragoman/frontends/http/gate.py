@@ -29,6 +29,11 @@ class Gate:
     keys: tuple[str, ...] = ()
     origins: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        # A blank key would turn the host check off and let everybody in. The configuration refuses it; so does this.
+        if not all(key.strip() for key in self.keys):
+            raise ValueError("an API key is blank")
+
     def check_place(self, headers: Mapping[str, str]) -> None:
         """Check that the request was addressed to this server. A key proves that as well."""
         if self.keys:
@@ -56,7 +61,9 @@ class Gate:
         if not self.keys:
             return "http:"
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        digest = hashlib.sha256(given.strip().encode("utf-8", "surrogatepass")).digest()
+        # What HTTP allows around the value, and nothing else.
+        given = given.strip(" \t")
+        digest = hashlib.sha256(given.encode("utf-8", "surrogatepass")).digest()
         matches = [hmac.compare_digest(digest, hashlib.sha256(key.encode()).digest()) for key in self.keys]
         if scheme.lower() != "bearer" or not any(matches):
             raise ApiError(
@@ -65,7 +72,7 @@ class Gate:
                 "Send one of the server's API keys: `Authorization: Bearer KEY`.",
                 code="invalid_api_key",
             )
-        name = hashlib.blake2b(given.strip().encode(), digest_size=_CONNECTION_BYTES, person=b"dragoman-http")
+        name = hashlib.blake2b(given.encode(), digest_size=_CONNECTION_BYTES, person=b"dragoman-http")
         return f"http:{name.hexdigest()}"
 
 

@@ -120,10 +120,6 @@ class Commands:
                 rows = [(_on(name == self._session.model_name), Text(name)) for name in self._session.models]
                 return _table(rows)
             case [name]:
-                if (announcement := self._session.announcement(name)) is not None:
-                    raise _Misuse(
-                        f"{visible_line(announcement)}. Agree to that first, outside: dragoman trust"
-                    )
                 self._session.use(name)
                 return note("●", f"Going on with {visible_line(self._session.model.info.name)}.")
             case _:

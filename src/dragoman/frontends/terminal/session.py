@@ -22,10 +22,9 @@ from dragoman.loop.hooks import Hooks
 from dragoman.loop.run import ToolLoop
 from dragoman.loop.settings import LoopSettings
 from dragoman.loop.state import begin
-from dragoman.models import Models, own_places
+from dragoman.models import Models, auto_approval, own_places
 from dragoman.nearest import nearest
 from dragoman.permissions.approvals import Approvals
-from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.permissions.pipeline import Permissions
 from dragoman.store import ApprovalStore, Database, StoreError
 from dragoman.tools.declaration import load_declarations
@@ -97,9 +96,8 @@ class Session:
         self.workspace = workspace
         self.messages: tuple[Message, ...] = ()
         self.registry = Registry()
-        settings = config.tools
         self.approvals = Approvals(self._store(state_dir), workspace[0] if workspace else None)
-        self._auto = AutoApproval(settings.auto_approve, settings.eligible, settings.urls)
+        self._auto = auto_approval(config)
         self._models = Models(
             config, permissions=Permissions(self.approvals, self._auto, own=own_places(config, state_dir))
         )
@@ -129,10 +127,6 @@ class Session:
     @property
     def models(self) -> tuple[str, ...]:
         return tuple(self._config.models)
-
-    def announcement(self, model: str) -> str | None:
-        """What to agree to before that model is started, if there is anything."""
-        return self._config.announcements.get(model)
 
     def use(self, model: str) -> None:
         """Go on with another model, which gets the whole history."""
