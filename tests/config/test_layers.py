@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from dragoman.tools.autoapproval import AutoApproval
 
 from dragoman.config import (
     BUILTIN_MODELS,
@@ -26,6 +25,7 @@ from dragoman.config import (
     trusted,
 )
 from dragoman.config.source import Source
+from dragoman.permissions.autoapproval import AutoApproval
 
 _FOUND = """\
 [tools]
