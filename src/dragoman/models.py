@@ -225,6 +225,8 @@ def permissions_of(config: Config, state_dir: Path | None, database: Database | 
     from dragoman.store import ApprovalStore  # noqa: PLC0415
 
     approvals = Approvals(None if database is None else ApprovalStore(database))
+    if (notice := approvals.drop_incomplete()) is not None:
+        _log.warning("%s", notice)
     return Permissions(approvals, auto_approval(config), own=own_places(config, state_dir))
 
 

@@ -35,6 +35,7 @@ from dragoman.lm import (
 )
 from dragoman.permissions.action import PERMISSION_TOOLS
 from dragoman.permissions.pipeline import Permissions
+from dragoman.permissions.question import question_about
 from dragoman.store import ConversationStore
 from fake_agent.steps import COMMAND, open_gate, prompt
 from process.living import all_gone
@@ -201,6 +202,12 @@ class Bridge:
 
     def open_gate(self, name: str) -> None:
         open_gate(self.folder, name)
+
+    def question(self, call: ToolCallPart) -> str:
+        """What a person is asked by this call, with its broken lines joined."""
+        pending = self.grants.pending(call.input.get("nonce"))
+        assert pending is not None
+        return question_about(pending.action).message.replace("↩\n", "")
 
     def approve(self, call: ToolCallPart) -> ToolResultPart:
         """What the extension does when the person has allowed it."""

@@ -94,7 +94,7 @@ async def test_i4_what_an_agent_may_ask_for_at_once_is_limited(bridge: Bridge) -
     chat = bridge.chat()
     asked = await chat.do(["all", many], ["say", "on"])
     assert len(asked.calls) == 64
-    assert asked.text.count("too much that it asked for waits already") == 6
+    assert asked.text.count("too many of its requests wait already") == 6
     outcomes = [str(outcome) for outcome in bridge.noted("outcome")]
     assert len(outcomes) == 6
     assert all("reject_once" in outcome for outcome in outcomes)

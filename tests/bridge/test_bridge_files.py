@@ -143,7 +143,7 @@ async def test_p27_a_write_that_nobody_approved_is_asked_as_an_edit_with_its_dif
     asked = await chat.do(["write", str(notes), "one\n2\nthree\n"], ["say", "on"])
     [call] = asked.calls
     assert call.name == "dragoman-agent-action-edit"
-    details = str(call.input["details"])
+    details = bridge.question(call)
     assert str(notes) in details
     assert "-two\n+2\n" in details
     assert _text(notes) == _OLD
@@ -163,7 +163,7 @@ async def test_p27_a_new_file_is_made_with_its_folders_and_the_link_to_it_is_not
     (bridge.folder / "link").symlink_to(bridge.folder / "new" / "folder" / "file")
     asked = await chat.do(["write", str(bridge.folder / "link"), "hello\n"])
     # The person is told where it leads.
-    assert str(bridge.folder / "new/folder/file") in str(asked.calls[0].input["details"])
+    assert str(bridge.folder / "new/folder/file") in bridge.question(asked.calls[0])
     await chat.give(bridge.approve(asked.calls[0]))
     assert (bridge.folder / "new/folder/file").read_text() == "hello\n"
     assert (bridge.folder / "link").is_symlink()
@@ -258,11 +258,9 @@ async def _allowed(bridge: Bridge, chat: Chat, ask: list[object], *steps: object
     return len(answer.calls), answer.text
 
 
-@pytest.mark.parametrize(
-    "diff", [None, (None, "one\n2\nthree\n"), ("two\n", "2\n"), (_OLD, "one\n2\nthree\n")]
-)
+@pytest.mark.parametrize("diff", [(None, "one\n2\nthree\n"), ("two\n", "2\n"), (_OLD, "one\n2\nthree\n")])
 async def test_p27_an_edit_that_was_approved_in_this_turn_covers_one_write(
-    bridge: Bridge, notes: Path, diff: tuple[str | None, str] | None
+    bridge: Bridge, notes: Path, diff: tuple[str | None, str]
 ) -> None:
     chat = bridge.chat(fs=True)
     write = ["write", str(notes), "one\n2\nthree\n"]
@@ -368,3 +366,28 @@ async def test_p27_only_so_many_wait_at_once_and_each_has_its_answer(bridge: Bri
     # And there is room again.
     again = await chat.do(["write", str(bridge.folder / "more.txt"), "x"])
     assert len(again.calls) == 1
+
+
+async def test_d3_a_file_that_may_hold_secrets_is_asked_about_before_it_is_read(
+    bridge: Bridge, tmp_path: Path
+) -> None:
+    secret = tmp_path / ".env"
+    secret.write_text("TOKEN=1")
+    chat = bridge.chat(fs=True)
+    asked = await chat.do(["read", str(secret), {}])
+    [call] = asked.calls
+    assert call.name == "dragoman-agent-action-sensitive"
+    await chat.give(bridge.approve(call))
+    assert _answers(bridge)[-1] == {"content": "TOKEN=1"}
+    asked = await chat.do(["read", str(secret), {}])
+    await chat.give(result(asked.calls[0], "no"))
+    assert "the user refused it" in str(_answers(bridge)[-1])
+
+
+async def test_q2_an_approval_that_showed_no_content_covers_no_write(bridge: Bridge, notes: Path) -> None:
+    """The person saw a file's name. What is written into it is asked about with its diff."""
+    chat = bridge.chat(fs=True)
+    asked = await chat.do(_edit(notes), ["write", str(notes), "unseen"])
+    again = await chat.give(bridge.approve(asked.calls[0]))
+    assert len(again.calls) == 1
+    assert _text(notes) == _OLD

@@ -7,7 +7,7 @@ import pytest
 
 from bridge.consumer import TOOLS, Bridge, result
 from dragoman.backends.agent.catalogue import Traits, traits_of
-from dragoman.backends.agent.settings import Timing
+from dragoman.backends.agent.settings import Policy, Timing
 from dragoman.lm import user
 from fake_agent.steps import prompt
 
@@ -217,3 +217,51 @@ async def test_p2_p3_i2_what_says_that_nothing_ran_is_an_error_and_nobody_refuse
         {"dragoman": {"reason": f"The user was not asked. ERROR while calling tool: {why}"}}
     ]
     assert await chat.echo() == ["still there?"]
+
+
+# Approvals and settings: decided before the consumer gets a call.
+
+
+@pytest.mark.parametrize("policy", ["deny", "allow-reads", "allow"])
+async def test_d5_a_sensitive_action_that_nobody_can_be_asked_about_is_refused(
+    bridge: Bridge, policy: Policy
+) -> None:
+    chat = bridge.chat(tools=TOOLS, policy=policy)
+    answer = await chat.do(_ask(kind="execute", rawInput={"command": "cat .env"}), ["say", "on"])
+    assert "<p: the-reject_once>" in answer.text
+    assert "You were not asked, so it was refused" in answer.text
+    assert (
+        "dragoman\\-agent\\-action\\-sensitive" in answer.text
+        or "dragoman-agent-action-sensitive" in answer.text
+    )
+    # The agent hears why, and not that a person refused it.
+    [remark] = bridge.noted("remark")
+    assert "The user was not asked" in str(remark)
+    assert (await chat.do(_ask(kind="execute", rawInput={"command": "ls"}))).text.count("allow_once") == (
+        policy == "allow"
+    )
+
+
+async def test_d4_a_standing_approval_counts_in_every_front_end_and_is_told(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    asked = await chat.do(_ask(rawInput={"command": "make"}))
+    assert len(asked.calls) == 1
+    await chat.give(result(asked.calls[0], "no"))
+    [recorded] = bridge.permissions.record.newest_first()
+    assert (recorded.allowed, recorded.by) == (False, "person")
+    bridge.permissions.record.allow(recorded.id, "session", bridge.permissions.approvals)
+    answer = await chat.do(_ask(rawInput={"command": "make"}))
+    assert answer.calls == ()
+    assert "<p: the-allow_once>" in answer.text
+    newest = bridge.permissions.record.newest_first()[0]
+    assert (newest.allowed, newest.by, newest.why) == (True, "approval", "approved for this session")
+    # Another conversation is another session.
+    other = await bridge.chat().do(_ask(rawInput={"command": "make"}))
+    assert len(other.calls) == 1
+
+
+async def test_what_the_end_of_a_turn_decided_is_recorded_as_that(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    await chat.do(_ask(rawInput={"command": "make"}))
+    await chat.echo()
+    assert [(each.allowed, each.by) for each in bridge.permissions.record.newest_first()] == [(False, "end")]

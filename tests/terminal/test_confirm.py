@@ -64,6 +64,7 @@ def asked(
     levels: tuple[ApprovalLevel, ...] = LEVELS,
     covers: str = "exactly this input",
     height: int = 40,
+    whole: str = "",
 ) -> _Asked:
     """What comes of a question to which somebody presses these keys, a second apart unless said otherwise."""
     output = io.StringIO()
@@ -87,7 +88,7 @@ def asked(
 
         transcript = Transcript(screen, loop.clock, model=lambda: "Demo")
         asker = Asker(screen, transcript, keys, loop.clock, read_reason=read_reason, interrupt=interrupt)
-        confirmation = Confirmation("Write it?", message)
+        confirmation = Confirmation("Write it?", message, whole)
         question = Question("1", "write_file", "Write file", {}, confirmation, levels, covers)
         return await asker.confirm(question, CancellationToken())
 
@@ -107,6 +108,27 @@ def test_a_level_that_is_not_offered_has_no_key() -> None:
     assert "session" not in result.printed
     assert "always" not in result.printed
     assert "exactly this input" not in result.printed
+
+
+def test_show_prints_the_whole_question_and_its_letters_answer_nothing() -> None:
+    """`s`, `w` and `a` are keys of the question: typed as part of `/show` they are letters."""
+    result = asked(*"/show", "c-m", "y", message="Cut.", whole="All of it, to the end.")
+    assert result.decision == Approve("once")
+    assert "All of it, to the end." in result.printed
+    assert "/show all of it" in result.printed
+    other = asked(*"/was", "c-h", BURST, "c-m", "y", message="Cut.", whole="All of it.")
+    assert other.decision == Approve("once")
+    assert "All of it." not in other.printed
+
+
+@pytest.mark.parametrize("leaving", [("c-h",), (ESCAPE,), (*"sa", "c-c"), (END,)])
+def test_a_command_can_be_left_and_the_question_is_still_open(leaving: tuple[str, ...]) -> None:
+    assert asked("/", *leaving, "y").decision == Approve("once")
+
+
+def test_nothing_is_approved_right_after_a_command() -> None:
+    result = asked(*"/show", "c-m", (0.1, "a"), "n", reason="no", whole="All.")
+    assert result.decision == Deny("no")
 
 
 def test_denying_asks_for_a_reason() -> None:

@@ -61,7 +61,7 @@ class TestQuestion:
         assert prepared.confirmation is not None
         assert prepared.confirmation.title == "Run this command?"
         assert prepared.confirmation.message == (
-            f"````sh\nmake test\n```\necho `x`\n````\n\nIn `{tmp_path}`, for at most 5 seconds."
+            f"Command:\n````sh\nmake test\n```\necho `x`\n````\n\nFolder: `{tmp_path}`, for at most 5 seconds."
         )
 
     async def test_what_would_hide_is_made_visible(self, running: Workbench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from collections.abc import Iterable
 
@@ -28,6 +29,8 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
     try:
         with Database.open(surroundings.state_dir) as database:
             approvals = Approvals(ApprovalStore(database))
+            if (notice := approvals.drop_incomplete()) is not None:
+                say(notice, sys.stderr)
             match action:
                 case "revoke":
                     return _revoke(approvals, ids)

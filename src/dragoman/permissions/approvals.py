@@ -166,17 +166,28 @@ class Approvals:
         """Forgets what a session was granted."""
         self._granted = {subject: it for subject, it in self._granted.items() if it.session != session}
 
-    def drop_incomplete(self) -> int:
-        """Take back the stored approvals of agents' actions whose keys are incomplete. Returns how many there were.
+    def drop_incomplete(self) -> str | None:
+        """Take back the stored approvals of agents' actions whose keys are incomplete. Returns a sentence about them.
 
         Version 0.1 made keys that left out arguments, folders and agents. Such an approval covers more than the person
         was shown, so it does not count.
         """
         if self._store is None:
-            return 0
+            return None
         tools = frozenset(PERMISSION_TOOLS.values())
-        incomplete = [it for it in self._store.list() if it.tool in tools and not is_agent_key(it.key)]
-        return sum(self._store.remove(approval.id) for approval in incomplete)
+        try:
+            incomplete = [it for it in self._store.list() if it.tool in tools and not is_agent_key(it.key)]
+            count = sum(self._store.remove(approval.id) for approval in incomplete)
+        except StoreError as problem:
+            self._tell(problem)
+            return None
+        if not count:
+            return None
+        are = "approval of an agent's action is" if count == 1 else "approvals of agents' actions are"
+        return (
+            f"{count} {are} no longer valid and was removed: an earlier version did not keep which agent, folder and "
+            "arguments were approved. You will be asked again."
+        )
 
     def _folder(self, workspace: str | Path | None) -> str | None:
         return self._workspace if workspace is None else _storable(os.path.realpath(workspace))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os.path
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from dragoman.permissions.action import Action
 from dragoman.permissions.approvals import Approvals
@@ -28,7 +26,7 @@ class Permissions:
     own: tuple[str, ...] = ()
 
     def places(self, workspace: tuple[str, ...]) -> Places:
-        return Places(workspace, str(Path("~").expanduser()), self.own, os.path.realpath)
+        return Places.around(workspace, self.own)
 
     def decide(self, action: Action, session: str, workspace: str) -> Allowed | Ask:
         """What happens to an action before a person is asked."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os.path
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -65,6 +65,12 @@ class Places:
     # Folders and files of Dragoman: its state and the user's configuration.
     own: tuple[str, ...] = ()
     resolve: Callable[[str], str] = os.path.normpath
+
+    @classmethod
+    def around(cls, workspace: Iterable[object], own: tuple[str, ...] = ()) -> Places:
+        """The workspace on this machine, with paths looked up on its disk."""
+        home = os.path.expanduser("~")  # noqa: PTH111 - Path's own fails without a home
+        return cls(tuple(map(str, workspace)), home, own, os.path.realpath)
 
     def absolute(self, path: str, folder: str) -> str:
         """The path as a program in `folder` takes it."""

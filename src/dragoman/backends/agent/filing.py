@@ -1,6 +1,6 @@
 """`fs/read_text_file` and `fs/write_text_file`, where the agent is offered them.
 
-Reading is free inside the workspace. An agent that writes through us has not asked anybody: its write becomes a request
+Reading is free inside the workspace, but for files that may hold secrets. An agent that writes through us has not asked anybody: its write becomes a request
 for permission like any other, with a diff, unless an edit that a person approved in this turn covers it.
 https://agentclientprotocol.com/protocol/file-system
 """
@@ -10,15 +10,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from dragoman.backends.agent.acp.messages import FileRequest, ReadTextFile, WriteTextFile
+from dragoman.backends.agent.acp.messages import (
+    FileRequest,
+    Location,
+    ReadTextFile,
+    ToolActivity,
+    WriteTextFile,
+)
 from dragoman.backends.agent.asking import Decided, Question
 from dragoman.backends.agent.changes import Change, FileRefused, read_text
 from dragoman.backends.agent.vocabulary import CallAnswer, Event, Granted, Refused, Spoke
 from dragoman.jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, Incoming
 from dragoman.lm import ThinkingPart
 from dragoman.lm.gfm import code
+from dragoman.permissions.action import Action
 
 if TYPE_CHECKING:
     from dragoman.backends.agent.conversation import Conversation
@@ -57,6 +64,16 @@ class Filing:
         self._conversation.tasks.work(_answering(work, incoming))
 
     async def _read(self, request: ReadTextFile, incoming: Incoming) -> None:
+        place = Location(request.path, request.line)
+        action = self._conversation.described(
+            ToolActivity("", f"Read {request.path}", kind="read", locations=(place,))
+        )
+        if action.sensitive is None:
+            await self._give(request, incoming)
+        else:
+            await self._ask(action, request.path, "read", lambda: self._give(request, incoming), incoming)
+
+    async def _give(self, request: ReadTextFile, incoming: Incoming) -> None:
         text = await asyncio.to_thread(read_text, self._conversation.workspace, request)
         self._did(f"Read {code(request.path)}")
         incoming.reply({"content": text})
@@ -73,40 +90,42 @@ class Filing:
         elif asking.edits.spend(change):
             await self._make(change, incoming)
         else:
-            await self._ask(change, incoming)
+            action = self._conversation.described(change.activity)
+            await self._ask(action, change.path, "written", lambda: self._make(change, incoming), incoming)
 
-    async def _ask(self, change: Change, incoming: Incoming) -> None:
+    async def _ask(
+        self,
+        action: Action,
+        path: str,
+        done: Literal["read", "written"],
+        do: Callable[[], Coroutine[object, object, None]],
+        incoming: Incoming,
+    ) -> None:
+        """Ask a person, and do it when they allow it."""
         conversation = self._conversation
+
+        def answer(given: CallAnswer) -> None:
+            match given:
+                case Granted():
+                    self._run(do(), incoming)
+                case Refused(reason=reason, asked=False):
+                    why = f"{path} was not {done}: the user was not asked. {reason}"
+                    incoming.fail(PERMISSION_REFUSED, why)
+                case Refused(reason=reason):
+                    why = f" They say: {reason}" if reason else ""
+                    incoming.fail(PERMISSION_REFUSED, f"{path} was not {done}: the user refused it.{why}")
+                case _:
+                    _cancel(incoming)
+
         question = Question(
-            f"permission:{incoming.id!r}",
-            conversation.described(change.activity),
-            conversation.new_call_id(),
-            lambda answer: self._answer(change, incoming, answer),
-            len(incoming.params),
+            f"permission:{incoming.id!r}", action, conversation.new_call_id(), answer, len(incoming.params)
         )
         asked = conversation.asking.ask(question, conversation.permission_tools)
         if isinstance(asked, Decided):
             self._tell(Spoke(asked.shown))
-            if asked.granted:
-                await self._make(change, incoming)
-            else:
-                self._answer(change, incoming, asked.answer)
+            answer(asked.answer)
             return
         conversation.asking.hand_over(asked, incoming, self._tell)
-
-    def _answer(self, change: Change, incoming: Incoming, answer: CallAnswer) -> None:
-        match answer:
-            case Granted():
-                self._run(self._make(change, incoming), incoming)
-            case Refused(reason=reason, asked=False):
-                incoming.fail(
-                    PERMISSION_REFUSED, f"{change.path} was not written: the user was not asked. {reason}"
-                )
-            case Refused(reason=reason):
-                why = f" They say: {reason}" if reason else ""
-                incoming.fail(PERMISSION_REFUSED, f"{change.path} was not written: the user refused it.{why}")
-            case _:
-                _cancel(incoming)
 
     async def _make(self, change: Change, incoming: Incoming) -> None:
         await asyncio.to_thread(change.make)

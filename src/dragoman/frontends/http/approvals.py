@@ -17,6 +17,7 @@ from dragoman.lm import JsonObject, Message, Part, TextPart, ToolCallPart, ToolD
 from dragoman.lm.json import decode, encode_text
 from dragoman.permissions.action import PERMISSION_TOOLS, is_permission_tool
 from dragoman.permissions.grants import Grants
+from dragoman.permissions.layout import on_one_line
 from dragoman.permissions.question import question_about
 
 __all__ = [
@@ -71,8 +72,9 @@ def spelled_out(part: Part, grants: Grants) -> Part:
     action = pending.action
     question = question_about(action)
     shown: JsonObject = {
-        "title": question.title,
-        "kind": action.tool_class,
+        "title": on_one_line(action.title),
+        "kind": action.kind,
+        "question": question.title,
         "agent": action.agent,
         "folder": action.folder,
         "details": question.message,

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from dragoman.clock import Clock
 from dragoman.frontends.terminal.blocks import Block, Blocks, Code
-from dragoman.frontends.terminal.keys import END, ESCAPE, INTERRUPT, KeySource
+from dragoman.frontends.terminal.keys import END, ESCAPE, INTERRUPT, SHOW, KeySource
 from dragoman.frontends.terminal.layout import column, note, stacked
 from dragoman.frontends.terminal.markdown import render
 from dragoman.frontends.terminal.prompt import Interrupted
@@ -30,7 +30,7 @@ from dragoman.visible import visible_exactly, visible_line
 
 __all__ = ["Asker", "Choice", "choose"]
 
-Choice: TypeAlias = Decision | Literal["reason", "more", "interrupt", "gone"]
+Choice: TypeAlias = Decision | Literal["reason", "more", "command", "interrupt", "gone"]
 
 _KEYS: dict[ApprovalLevel, str] = {"once": "y", "session": "s", "workspace": "w", "always": "a"}
 
@@ -63,6 +63,8 @@ def choose(key: str, levels: tuple[ApprovalLevel, ...]) -> Choice | None:
             return "reason"
         case "d":
             return "more"
+        case "/":
+            return "command"
         case _ if key == INTERRUPT:
             return "interrupt"
         case _ if key == ESCAPE:
@@ -135,6 +137,16 @@ class Asker:
                         self._interrupt()
                     case "more":
                         self._print(details)
+                    case "command":
+                        # The letters of `/show` are keys of this question, too: so the line is read to its end first.
+                        if await self._command_line(question, details.left) == SHOW:
+                            details = Details(
+                                question.confirmation.whole or question.confirmation.message, self._screen
+                            )
+                            self._print(details)
+                        else:
+                            hint = f"{SHOW} shows all of the question; there is no other command here."
+                        quiet_from = self._clock.now() + _PAUSE_SECONDS
                     case _:
                         quiet_from = now + _PAUSE_SECONDS
                         hint = "Take a moment, then press it again." if choice else "Press one of these keys."
@@ -143,6 +155,26 @@ class Asker:
         if self._screen.is_live:
             self._screen.print()
         return Deny(await self._reason())
+
+    async def _command_line(self, question: Question, left: int) -> str:
+        """What is typed after a slash, up to Enter; nothing after Escape."""
+        typed = "/"
+        while True:
+            self._transcript.ask(_keys_line(question, left, typed))
+            match await self._keys.key():
+                case "c-m" | "c-j" | "enter":
+                    return typed.strip()
+                case "c-h":
+                    typed = typed[:-1]
+                case key if len(key) == 1:
+                    typed += key
+                case "c-c" | "escape" | "end":
+                    return ""
+                case _:
+                    # A paste, an arrow: not part of a command.
+                    pass
+            if not typed:
+                return ""
 
     async def _reason(self) -> str | None:
         try:
@@ -194,6 +226,8 @@ def _lines(block: Block) -> int:
 def _keys_line(question: Question, left: int, hint: str = "") -> RenderableType:
     choices = [(_KEYS[level], str(level)) for level in question.levels]
     choices += [("n", "deny, with a reason"), ("Esc", "deny")]
+    if question.confirmation.whole:
+        choices.append((SHOW, "all of it"))
     if left:
         choices.append(("d", f"{left} more {'line' if left == 1 else 'lines'}"))
     keys = Columns(

@@ -16,7 +16,17 @@ from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.key_binding import KeyPress
 from prompt_toolkit.keys import Keys
 
-__all__ = ["BURST", "END", "ESCAPE", "INTERRUPT", "KeySource", "TerminalKeys", "keep_typed_ahead", "quiet"]
+__all__ = [
+    "BURST",
+    "END",
+    "ESCAPE",
+    "INTERRUPT",
+    "SHOW",
+    "KeySource",
+    "TerminalKeys",
+    "keep_typed_ahead",
+    "quiet",
+]
 
 ESCAPE = "escape"
 INTERRUPT = "c-c"
@@ -24,6 +34,8 @@ INTERRUPT = "c-c"
 BURST = "burst"
 # The terminal is gone.
 END = "end"
+# Typed as a word while a question is open: it shows the whole question.
+SHOW = "/show"
 
 # The keys with arrows and the like begin as Escape does. What follows it follows at once; after this it stands alone.
 _ESCAPE_SECONDS = 0.1
@@ -102,6 +114,10 @@ class TerminalKeys:
                 pass
             case [one]:
                 self._put(str(getattr(one.key, "value", one.key)))
+            case _ if (typed := "".join(one.data for one in pressed)).rstrip("\r\n") == SHOW:
+                # Typed so fast that it comes in one piece: the one burst that is a command.
+                for one in pressed[: len(typed)]:
+                    self._put(str(getattr(one.key, "value", one.key)))
             case _:
                 self._put(BURST)
 

@@ -113,7 +113,8 @@ class Session:
             self.registry.add(tool)
         known = [*(tool.declaration.name for tool in own), *(declaration.name for declaration in declared)]
         # What the person should know before they rely on it.
-        self.warnings = tuple(_unknown(config.tools.eligible, known))
+        incomplete = self.approvals.drop_incomplete()
+        self.warnings = (*_unknown(config.tools.eligible, known), *([incomplete] if incomplete else []))
         self._id, self._runtime = self._fresh()
 
     def __enter__(self) -> Self:

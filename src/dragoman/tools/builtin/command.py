@@ -11,6 +11,8 @@ from msgspec import Meta
 
 from dragoman.clock import Clock, SystemClock
 from dragoman.lm import CancellationToken, gfm, until_cancelled
+from dragoman.permissions.layout import broken, on_one_line, shown_exactly
+from dragoman.permissions.sensitive import Places
 from dragoman.process import Exit, SpawnError
 from dragoman.tools.builtin.child import run_child
 from dragoman.tools.builtin.files import FILES_WHEN
@@ -88,15 +90,22 @@ def run_command(clock: Clock | None = None) -> DefinedTool:
     @run.prepare
     def ask(command: str, timeout_seconds: float, *, invocation: Invocation) -> PreparedInvocation:
         folder = Workspace.of(invocation.workspace).folders[0]
+        why = Places.around(invocation.workspace).why_mentioning(command, str(folder))
+        sensitive = (
+            ""
+            if why is None
+            else f"\n\nSensitive: {gfm.code(on_one_line(why))} This is asked about every time."
+        )
         return PreparedInvocation(
             invocation_message=f"Running {visible_exactly(command)}",
             confirmation=Confirmation(
                 "Run this command?",
-                f"{gfm.fence(visible_exactly(command), 'sh')}\n\n"
-                f"In {gfm.code(visible_exactly(str(folder)))}, for at most {timeout_seconds:g} seconds.",
+                f"Command:\n{gfm.fence(broken(shown_exactly(command)), 'sh')}\n\n"
+                f"Folder: {gfm.code(on_one_line(str(folder)))}, for at most {timeout_seconds:g} seconds.{sensitive}",
             ),
             approval_key=approval_key(folder, command),
             covers="this command in this folder",
+            always_ask=why is not None,
         )
 
     return run

@@ -11,6 +11,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from dragoman.lm import CancellationToken, gfm, until_cancelled
+from dragoman.permissions.layout import on_one_line
+from dragoman.permissions.sensitive import Places
 from dragoman.tools.builtin.difference import MAX_HIDDEN, difference
 from dragoman.tools.builtin.files import FILES_WHEN
 from dragoman.tools.builtin.replacing import Seen, content_of, put
@@ -95,15 +97,19 @@ def write_file() -> DefinedTool:
 def _question(place: Place, old: bytes | None, content: str) -> PreparedInvocation:
     label = visible_exactly(place.label)
     change = difference(label, old, content)
+    why = Places.around([place.folder]).why_changing(str(place.path))
+    sensitive = (
+        () if why is None else (f"Sensitive: {gfm.code(on_one_line(why))} This is asked about every time.",)
+    )
     return PreparedInvocation(
         invocation_message=f"Writing {label}",
         confirmation=Confirmation(
             f"Make {label}?" if old is None else f"Change {label}?",
-            "\n\n".join((gfm.code(label), *_surprises(place), change.message)),
+            "\n\n".join((gfm.code(label), *sensitive, *_surprises(place), change.message)),
         ),
         approval_key=str(place.path),
         covers=f"any change to {label}",
-        always_ask=change.hidden > MAX_HIDDEN,
+        always_ask=why is not None or change.hidden > MAX_HIDDEN,
     )
 
 

@@ -1,4 +1,4 @@
-"""Reading a file and listing files: nobody is asked, because nothing changes and nothing leaves the workspace."""
+"""Reading a file and listing files: not asked about, because nothing changes and nothing leaves the workspace."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from dragoman.lm import CancellationToken, DataPart, TextPart, until_cancelled
+from dragoman.lm import CancellationToken, DataPart, TextPart, gfm, until_cancelled
+from dragoman.permissions.layout import broken, shown_exactly
+from dragoman.permissions.sensitive import Places
 from dragoman.tools.builtin.globs import MAX_GLOB_LENGTH, Glob, GlobError
 from dragoman.tools.builtin.tree import Walk
 from dragoman.tools.builtin.workspace import (
@@ -20,7 +22,7 @@ from dragoman.tools.builtin.workspace import (
     is_binary,
 )
 from dragoman.tools.definition import DefinedTool, tool
-from dragoman.tools.tool import Invocation, PreparedInvocation, ToolResult
+from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, ToolResult
 from dragoman.visible import visible_exactly
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "MAX_LISTED",
     "MAX_READ_CHARACTERS",
     "MAX_READ_LINES",
+    "asked_about_secrets",
     "image_type",
     "lines_of",
     "list_files",
@@ -102,10 +105,27 @@ def read_file() -> DefinedTool:
         return await until_cancelled(asyncio.to_thread(work), token)
 
     @read.prepare
-    def ask(path: str) -> PreparedInvocation:
-        return PreparedInvocation(invocation_message=f"Reading {visible_exactly(path)}")
+    def ask(path: str, *, invocation: Invocation) -> PreparedInvocation:
+        return asked_about_secrets(f"Reading {visible_exactly(path)}", path, invocation)
 
     return read
+
+
+def asked_about_secrets(message: str, path: str, invocation: Invocation) -> PreparedInvocation:
+    """A call that reads `path`. Reading is not asked about, but for files that may hold secrets: those every time."""
+    places = Places.around(invocation.workspace)
+    folder = str(invocation.workspace[0]) if invocation.workspace else "/"
+    why = places.why_reading(places.absolute(path, folder))
+    if why is None:
+        return PreparedInvocation(invocation_message=message)
+    shown = broken(shown_exactly(why))
+    return PreparedInvocation(
+        invocation_message=message,
+        confirmation=Confirmation(
+            f"{message}?", f"{gfm.fence(shown, 'text')}\n\nSuch files are asked about every time."
+        ),
+        always_ask=True,
+    )
 
 
 def list_files() -> DefinedTool:

@@ -10,7 +10,7 @@ from msgspec import Meta
 from dragoman.lm import CancellationToken, until_cancelled
 from dragoman.tools.builtin import searcher
 from dragoman.tools.builtin.child import run_module
-from dragoman.tools.builtin.files import FILES_WHEN
+from dragoman.tools.builtin.files import FILES_WHEN, asked_about_secrets
 from dragoman.tools.builtin.globs import MAX_GLOB_LENGTH
 from dragoman.tools.builtin.output import HeadAndTail
 from dragoman.tools.builtin.workspace import MAX_PATH_LENGTH, Workspace, WorkspaceError
@@ -75,10 +75,9 @@ def search_files() -> DefinedTool:
         return await until_cancelled(_search(order), token)
 
     @search.prepare
-    def ask(query: str, path: str) -> PreparedInvocation:
-        return PreparedInvocation(
-            invocation_message=f"Searching {visible_exactly(path)} for {visible_exactly(query)}"
-        )
+    def ask(query: str, path: str, *, invocation: Invocation) -> PreparedInvocation:
+        message = f"Searching {visible_exactly(path)} for {visible_exactly(query)}"
+        return asked_about_secrets(message, path, invocation)
 
     return search
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from dragoman.permissions.sensitive import Places
 from dragoman.tools.builtin.globs import Glob, GlobError
 from dragoman.tools.builtin.tree import Walk, few
 from dragoman.tools.builtin.workspace import (
@@ -69,7 +70,8 @@ def search(order: Order) -> Iterator[str]:
     )
     found, shown = 0, 0
     too_large: list[str] = []
-    places = [top] if top.path.is_file() else (entry.place for entry in walk if not entry.is_folder)
+    secret: list[str] = []
+    places = [top] if top.path.is_file() else _open(walk, Places(tuple(order.folders)), secret)
     for line in _found_in(places, pattern, too_large):
         if found == order.max_results or shown + len(line) > MAX_OUTPUT:
             yield f"[There are more. Narrow the search, or ask for up to {MAX_MATCHES:,} results.]"
@@ -79,9 +81,22 @@ def search(order: Order) -> Iterator[str]:
         yield line
     if not found:
         yield "Nothing was found."
+    if secret:
+        yield f"[Not searched, because they may hold secrets: {few(secret)}. Name one as the path to search it.]"
     if too_large:
         yield f"[Left out, being larger than {MAX_FILE_BYTES:,} bytes: {few(too_large)}.]"
     yield from (f"[{notice}]" for notice in walk.notices())
+
+
+def _open(walk: Walk, around: Places, secret: list[str]) -> Iterator[Place]:
+    """The files of a walk, but for those that may hold secrets: a person is asked about each of them by name."""
+    for entry in walk:
+        if entry.is_folder:
+            continue
+        if around.why_reading(str(entry.place.path)) is None:
+            yield entry.place
+        else:
+            secret.append(entry.place.label)
 
 
 def _found_in(places: Iterable[Place], pattern: re.Pattern[str], too_large: list[str]) -> Iterator[str]:
