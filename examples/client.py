@@ -16,7 +16,7 @@ from openai import OpenAI
 from openai.types.responses import FunctionToolParam, ResponseFunctionToolCall, ResponseInputParam
 
 # Who offers these functions is asked; who does not leaves it to the model's `permission` setting.
-KINDS = ("read", "edit", "delete", "execute", "fetch", "other")
+KINDS = ("read", "edit", "delete", "execute", "fetch", "other", "sensitive")
 PERMISSIONS: list[FunctionToolParam] = [
     {
         "type": "function",

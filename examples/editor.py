@@ -91,7 +91,8 @@ def decided(dragoman: Dragoman, call: Json) -> Json:
     question = dragoman.request("tools/prepareInvocation", asked)["confirmationMessages"]
     print(f"\n{question['title']}\n{question['message']}\n")
     if input("Allow this once? [y/N] ").strip().lower() == "y":
-        content = dragoman.request("tools/invoke", asked)["content"]
+        # A sensitive action needs a dialog that no mode of an editor skips. This one is never skipped.
+        content = dragoman.request("tools/invoke", {**asked, "confirmed": True})["content"]
         return {"type": "tool_result", "callId": call["callId"], "content": content}
     refusal = [{"type": "text", "value": "Tool use rejected with user message: not today"}]
     return {"type": "tool_result", "callId": call["callId"], "content": refusal, "isError": True}

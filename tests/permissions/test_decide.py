@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -130,3 +131,12 @@ def test_a_decision_is_recorded_once_and_the_record_is_bounded() -> None:
     for _ in range(5):
         record.asked(action(content=[diff(f"{WORKSPACE}/a", None, "x" * 1_500_000)]), "c", WORKSPACE)
     assert len(record.newest_first()) == 2
+
+
+def test_the_places_of_a_process_are_its_disk_and_its_own_files(tmp_path: Path) -> None:
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "ws/out").symlink_to(tmp_path)
+    places = Permissions(own=(str(tmp_path / "ws/state.db"),)).places((str(tmp_path / "ws"),))
+    assert places.why_changing(str(tmp_path / "ws/out/a"))
+    assert places.why_reading(str(tmp_path / "ws/state.db"))
+    assert places.why_changing(str(tmp_path / "ws/a")) is None

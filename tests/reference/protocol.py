@@ -94,7 +94,8 @@ REQUESTS = (
     Method(
         "tools/prepareInvocation",
         forms.ToolInput,
-        '`{"invocationMessage", "confirmationMessages": {"title", "message"}}`',
+        '`{"invocationMessage", "confirmationMessages": {"title", "message"}, "modal": {"message", "detail"}, '
+        '"isSensitive", "isCut"}`',
         "What to ask a person before a permission tool is invoked. Made from the agent's request, whatever the input says.",
     ),
     Method(
@@ -102,6 +103,24 @@ REQUESTS = (
         forms.ToolInput,
         '`{"content": [TextPart]}`',
         "A person has approved that dialog. The text is the proof: send it back as the call's result.",
+    ),
+    Method(
+        "permissions/show",
+        forms.ShowQuestion,
+        '`{"title", "text"}`',
+        "The whole of a question that is open, as Markdown: for one that `isCut`.",
+    ),
+    Method(
+        "permissions/recent",
+        None,
+        '`{"questions": [{"id", "title", "agent", "detail", "decision", "by", "at", "covers", "levels"}]}`',
+        "What was asked lately, newest first, and what a lasting yes to each would cover.",
+    ),
+    Method(
+        "permissions/allow",
+        forms.AllowRecent,
+        '`{"covers"}`',
+        "Allow exactly the action of a recent question from now on.",
     ),
     Method("shutdown", None, "`{}`", "Settles everything, ends every agent, then the process."),
 )
@@ -141,6 +160,8 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
         forms.ToolInput,
         "`name` is one of `permissionTools`; `input` is that of the call, of which only `nonce` matters.",
     ),
+    (forms.ShowQuestion, ""),
+    (forms.AllowRecent, ""),
     (_Reported, "`requestId` is the id of the JSON-RPC request."),
 )
 _PARTS = (TextPart, ThinkingPart, ToolCallPart, ToolResultPart, DataPart)
@@ -167,7 +188,8 @@ once. Standard output has nothing else in it.""",
         """An agent's wish is a `tool_call` of a permission tool, if the request offered that one (`permissionTools` has their names). Ask
 `tools/prepareInvocation` what to show, and a person whether they agree. If they do, `tools/invoke` gives a text that starts with
 `dragoman-grant-`: return it as the content of the `tool_result`. Any other result is a refusal; one that begins with
-`Tool use rejected with user message: ` hands its reason on. [More](../approvals.md#proof).""",
+`Tool use rejected with user message: ` hands its reason on. For a question with `isSensitive`, ask in a dialog of your own that nothing
+skips, and then send `"confirmed": true` with `tools/invoke`: without it there is no grant. [More](../approvals.md#proof).""",
         "## Forms",
         *(piece for struct, about in _FORMS for piece in _form(struct, about)),
         "### Message",

@@ -8,8 +8,10 @@ from hypothesis import given, strategies as st
 
 from dragoman.permissions import approvals as approvals_module
 from dragoman.permissions.approvals import MAX_KEY_LENGTH, Approvals, _storable
+from dragoman.permissions.keys import approval_key
 from dragoman.store import ApprovalStore, Database, StoreError
 from dragoman.tools.decision import LEVELS, ApprovalLevel
+from permissions.actions import action
 
 _NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 _LASTING: tuple[ApprovalLevel, ...] = ("workspace", "always")
@@ -318,3 +320,35 @@ class TestKeys:
     def test_any_two_keys_are_two(self, one: str, other: str) -> None:
         assert (_storable(one) == _storable(other)) == (one == other)
         _storable(one).encode()
+
+
+class TestIncompleteKeys:
+    """Approvals of agents' actions that version 0.1 kept: their keys left out what else was approved."""
+
+    def test_they_are_removed_and_that_is_said_once(self, store: ApprovalStore) -> None:
+        now = datetime.now(UTC)
+        store.add("dragoman-agent-action-execute", "git", None, now)
+        store.add("dragoman-agent-action-other", '{"input":null,"places":[],"title":"Bash"}', "/w", now)
+        store.add("run_command", "in '/w': make", None, now)
+        complete = approval_key(action(input={"command": "make"}))
+        store.add("dragoman-agent-action-execute", complete, None, now)
+        approvals = Approvals(store)
+        notice = approvals.drop_incomplete()
+        assert notice is not None
+        assert notice.startswith("2 approvals of agents' actions are no longer valid")
+        assert [approval.key for approval in approvals.list()] == ["in '/w': make", complete]
+        assert approvals.drop_incomplete() is None
+
+    def test_one_is_said_in_the_singular(self, store: ApprovalStore) -> None:
+        store.add("dragoman-agent-action-execute", "git", None, datetime.now(UTC))
+        assert (Approvals(store).drop_incomplete() or "").startswith("1 approval of an agent's action is")
+
+    def test_without_a_store_or_with_one_that_fails_there_is_nothing_to_remove(
+        self, store: ApprovalStore, database: Database
+    ) -> None:
+        assert Approvals().drop_incomplete() is None
+        problems: list[StoreError] = []
+        approvals = Approvals(store, on_problem=problems.append)
+        database.close()
+        assert approvals.drop_incomplete() is None
+        assert len(problems) == 1
