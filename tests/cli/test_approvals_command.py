@@ -61,6 +61,7 @@ def test_the_list_as_json_has_everything_in_full(capsys: pytest.CaptureFixture[s
         "level": "workspace",
         "tool": "run_command",
         "key": "make test",
+        "covers": "make test",
         "workspace": "/home/me/project",
         "grantedAt": "2026-01-02T03:04:05Z",
     }

@@ -73,8 +73,8 @@ def test_the_chat_goes_as_the_page_says(chat: Terminal, folder: Path) -> None:
     chat.enter(_typed(4))
     chat.wait_for(_KEYS)
     question, _, answer = _section(4).partition("Press `y`")
-    assert "s, w, a: for any change to" in question
-    chat.wait_for(re.escape(f"s, w, a: for any change to {folder}/todo.txt"))
+    assert "s, w, a: for exactly this request of Demo agent" in question
+    chat.wait_for("s, w, a: for exactly this request of Demo agent")
     chat.type("y")
     for line in re.findall(r"^(?:→|✓|  ok).*$", answer, re.MULTILINE):
         chat.wait_for(f"^{re.escape(line)}$")
@@ -93,7 +93,7 @@ def test_the_chat_goes_as_the_page_says(chat: Terminal, folder: Path) -> None:
     chat.enter(_typed(6))
     chat.wait_for(_KEYS)
     chat.type("w")
-    chat.wait_for("^→ allowed in this workspace from now on: this very command$")
+    chat.wait_for("^→ allowed in this workspace from now on: exactly this request of")
     chat.wait_for(r"^  ok: 1 todo.txt")
     chat.wait_for(READY)
     chat.enter(_typed(6))

@@ -38,7 +38,7 @@ def test_q1_the_form_of_a_question() -> None:
         "Command:\n```sh\ngit push 'a b'\n```\n\n"
         'Environment:\n```json\n{\n  "A": "1"\n}\n```\n\n'
         'Input:\n```json\n{\n  "cwd": "sub",\n  "stdin": "x"\n}\n```\n\n'
-        f"Folder: `{WORKSPACE}/sub`\n\nAgent: `Claude Code (claude)`\n\nTool: `Bash`"
+        f"Folder: `{WORKSPACE}/sub` · Agent: `Claude Code (claude)` · Tool: `Bash`"
     )
     assert question.plain == (
         "Command:\n    git push 'a b'\n\n"
@@ -48,6 +48,15 @@ def test_q1_the_form_of_a_question() -> None:
     )
     assert not question.is_cut
     assert question.covers == f"exactly this request of Claude Code: run git push 'a b', in {WORKSPACE}/sub"
+
+
+def test_q3_where_it_is_narrow_every_text_stands_in_a_block_that_wraps() -> None:
+    asked = action(title="Bash", kind="execute", tool="Bash", input={"command": "make"})
+    # Behind each block an empty line: VS Code's modal joins what follows to the last line.
+    assert question_about(asked, spaced=True).message == (
+        "Command:\n```sh\nmake\n\n```\n\n"
+        f"```text\nFolder: {WORKSPACE}\nAgent: Claude Code (claude)\nTool: Bash\n\n```"
+    )
 
 
 @pytest.mark.parametrize(

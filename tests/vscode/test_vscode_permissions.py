@@ -39,8 +39,7 @@ async def test_q1_the_dialog_has_everything_and_the_call_has_only_the_nonce(tmp_
         message = prepared["confirmationMessages"]["message"].replace("↩\n", "")
         # Behind the command an empty line: VS Code's modal joins what follows to the last line of a block.
         assert message.startswith("Command:\n```sh\nmake⟨100 spaces⟩; rm -rf x\n\n```\n\n")
-        assert f"Folder: `{tmp_path}`" in message or f"{tmp_path}\n\n```" in message
-        assert "Agent:" in message
+        assert f"\nFolder: {tmp_path}\nAgent: " in message
         assert prepared["modal"]["detail"].startswith("Command:\n    make⟨100 spaces⟩; rm -rf x\n\nFolder:\n")
         assert (prepared["isSensitive"], prepared["isCut"]) == (False, False)
 

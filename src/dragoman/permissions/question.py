@@ -11,6 +11,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from dragoman.lm import gfm
 from dragoman.lm.json import pretty
@@ -143,7 +144,8 @@ def _sections(action: Action) -> Iterator[_Section]:
     yield _Section("Agent", f"{action.agent_name} ({action.agent})", is_inline=True)
     if action.tool is not None:
         yield _Section("Tool", action.tool, is_inline=True)
-    if action.title not in (action.command, action.tool):
+    is_in_title = action.command is None and action.sensitive is None and len(action.title) <= _ONE_LINE
+    if not is_in_title and action.title not in (action.command, action.tool):
         yield _Section("Called", action.title, is_inline=True)
     if action.kind not in (action.risk, "other"):
         yield _Section("Kind, says the agent", action.kind, is_inline=True)
@@ -221,18 +223,44 @@ def _rest(action: Action) -> object:
 
 
 def _markdown(sections: tuple[_Section, ...], *, cut: bool, spaced: bool) -> str:
-    return "\n\n".join(_as_markdown(section, cut=cut, spaced=spaced) for section in sections)
+    pieces: list[str] = []
+    for is_inline, group in groupby(sections, key=lambda section: section.is_inline):
+        run = tuple(group)
+        pieces += (
+            _together(run, spaced=spaced) if is_inline else [_block(it, cut=cut, spaced=spaced) for it in run]
+        )
+    return "\n\n".join(pieces)
 
 
-def _as_markdown(section: _Section, *, cut: bool, spaced: bool) -> str:
-    label = f"{section.label}:" if section.label else ""
-    note = f" {section.note}" if section.note else ""
+def _together(group: tuple[_Section, ...], *, spaced: bool) -> Iterator[str]:
+    """Short sections that follow each other: a line each in a block where it is narrow, else beside each other.
+
+    A narrow chat cuts off a long word that stands in a paragraph; in a block it breaks the line. Neither a new line nor
+    the dot between two can stand in what the agent sent: both would be shown by a mark.
+    """
+    lines = [(f"{section.label}:", on_one_line(section.text), section.note) for section in group]
+    if spaced:
+        text = "\n".join(" ".join(filter(None, line)) for line in lines)
+        yield gfm.fence(f"{broken(text)}\n\n", "text")
+        return
+    for is_short, run in groupby(lines, key=lambda line: len(line[1]) <= LINE_WIDTH):
+        if is_short:
+            yield " · ".join(
+                " ".join(filter(None, (label, gfm.code(text), note))) for label, text, note in run
+            )
+        else:
+            yield from (
+                f"{' '.join(filter(None, (label, note)))}\n{gfm.fence(broken(text), 'text')}"
+                for label, text, note in run
+            )
+
+
+def _block(section: _Section, *, cut: bool, spaced: bool) -> str:
+    head = " ".join(filter(None, (f"{section.label}:" if section.label else "", section.note)))
     if not section.text:
-        return f"{label}{note}"
-    if section.is_inline and len(section.text) <= LINE_WIDTH:
-        return f"{label} {gfm.code(on_one_line(section.text))}{note}"
+        return head
     body = gfm.fence(_shown(section, cut=cut) + ("\n\n" if spaced else ""), section.language or "text")
-    return f"{label}{note}\n{body}" if label else body
+    return f"{head}\n{body}" if head else body
 
 
 def _plain(sections: tuple[_Section, ...]) -> str:
