@@ -101,7 +101,9 @@ def test_the_chat_goes_as_the_page_says(chat: Terminal, folder: Path) -> None:
     chat.wait_for(r"^  ok: 1 todo.txt", times=2)
     chat.wait_for(READY)
     chat.enter("/approvals")
-    chat.wait_for(r"^  1  dragoman-agent-action-execute  this workspace  wc -l todo.txt$")
+    chat.wait_for(
+        r"^  1  dragoman-agent-action-execute  this workspace  exactly this request of Demo agent: run wc -l todo.txt"
+    )
     chat.wait_for(READY)
     chat.enter("/quit")
     assert chat.wait_end() == 0
