@@ -174,11 +174,18 @@ async def test_tools_changed(desk: Desk) -> None:
     assert "No tool to call look_up" in text or "Not called: " in text
 
 
+async def question(desk: Desk, call: Json) -> str:
+    """What a person is shown: the call itself has only a nonce."""
+    asked_about = {"name": call["name"], "input": call["input"]}
+    prepared = await desk.editor.ask("tools/prepareInvocation", asked_about)
+    return str(prepared["confirmationMessages"]["message"]).replace("↩\n", "")
+
+
 async def test_permission_allowed(desk: Desk) -> None:
     words, file = action(desk, "allowed.txt")
     [call] = await asked(desk.chat, words)
     assert call["name"].endswith("execute" if desk.row.asks_about == "run" else "edit")
-    assert "allowed.txt" in call["input"]["details"]
+    assert "allowed.txt" in await question(desk, call)
     assert not file.exists()
     answer = await desk.chat.say(await desk.editor.approve(call))
     assert file.read_text().strip() == "yes"
@@ -217,7 +224,7 @@ async def test_one_of_two_denied(desk: Desk) -> None:
     (first, wanted), (second, unwanted) = action(desk, "wanted.txt"), action(desk, "unwanted.txt")
 
     async def decide(call: Json) -> Json:
-        is_wanted = unwanted.name not in call["input"]["details"]
+        is_wanted = unwanted.name not in await question(desk, call)
         return await desk.editor.approve(call) if is_wanted else returned(call, SKIPPED)
 
     chat = desk.chat

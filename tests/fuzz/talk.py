@@ -175,7 +175,7 @@ def _asked(params: bytes) -> None:
 
 
 def _is_asked_about(request: PermissionRequest) -> None:
-    action = action_of(request.tool_call, "a", "Agent", Places((_WORKSPACE,)), request.extra)
+    action = action_of(request.tool_call, "a", "Agent", Places((_WORKSPACE,)), request)
     if action.command is not None:
         assert action.risk == "execute"
     if action.risk == "read":

@@ -88,6 +88,8 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     input: object = None
     # Fields of the request that ACP does not define, or whose values have another form.
     extra: JsonObject = {}
+    # Metadata of the tool call, but for a tool's name.
+    meta: JsonObject = {}
     # The absolute path of the folder that it would run in.
     folder: str
     # Whether the folder and every path lie inside the workspace.
@@ -114,12 +116,40 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 
         A named file says all there is to say about reading it. About a change or a command it says too little.
         """
-        said = {self.title, self.tool, self.kind, ""}
         return (
-            self.input not in (None, {}, [], "")
-            or bool(self.extra)
-            or any(
-                not isinstance(block, TextContent) or block.text.strip() not in said for block in self.content
-            )
+            _says_something(self.input)
+            or _says_something(self.extra)
+            or any(map(self._is_substance, self.content))
             or (self.risk == "read" and bool(self.paths))
         )
+
+    def _is_substance(self, block: Content) -> bool:
+        match block:
+            case TextContent(text=text):
+                return text.strip() not in (self.title, self.tool, self.kind, "")
+            case DiffContent(old=old, new=new):
+                return old != new
+            case OtherContent(value={"type": "terminal"}):
+                # Where the output will stand. It does not say of what.
+                return False
+            case OtherContent(value=value):
+                return _says_something(value)
+
+
+def _says_something(value: object) -> bool:
+    """Whether anything stands in a JSON value: a text, a number or a truth value, at any depth."""
+    level = [value]
+    while level:
+        match level.pop():
+            case dict() as fields:
+                level.extend(fields.values())
+            case list() as items:
+                level.extend(items)
+            case str() as text:
+                if text.strip():
+                    return True
+            case None:
+                pass
+            case _:
+                return True
+    return False

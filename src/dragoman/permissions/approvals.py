@@ -185,7 +185,7 @@ class Approvals:
             return None
         are = "approval of an agent's action is" if count == 1 else "approvals of agents' actions are"
         return (
-            f"{count} {are} no longer valid and removed: an earlier version did not keep which agent, folder and "
+            f"{count} {are} no longer valid: an earlier version did not keep which agent, folder and "
             "arguments were approved. You will be asked again."
         )
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
@@ -26,37 +25,33 @@ from dragoman.permissions.action import (
     RiskClass,
     TextContent,
 )
-from dragoman.permissions.sensitive import Places
+from dragoman.permissions.fields import (
+    ARGUMENTS,
+    COMMANDS,
+    ENVIRONMENTS,
+    FOLDERS,
+    PATHS,
+    URLS,
+    fields_of,
+    plain_name,
+    texts_of,
+)
+from dragoman.permissions.sensitive import Places, Scan
 
-__all__ = ["describe"]
+__all__ = ["describe", "tool_name_in"]
 
-# Names of fields in the raw input of a tool call, in lower case and without separators.
-_COMMANDS = frozenset(
-    {
-        "argv", "bash", "bashcommand", "cmd", "command", "commandline", "commands", "exec", "script", "shell",
-        "shellcommand",
-    }
-)  # fmt: skip
-# What goes behind a command in a field beside it.
-_ARGUMENTS = frozenset({"args", "arguments", "argv", "parameters"})
-_FOLDERS = ("cwd", "workdir", "workingdirectory", "workingdir", "directory", "dir")
-_ENVIRONMENTS = frozenset({"env", "environment", "environmentvariables", "envvars"})
-_PATHS = frozenset(
-    {
-        "absolutepath", "abspath", "cwd", "destination", "dir", "directory", "file", "filename", "filepath",
-        "filepaths", "files", "folder", "newpath", "notebookpath", "oldpath", "path", "paths", "root", "source",
-        "target", "workdir", "workingdir", "workingdirectory",
-    }
-)  # fmt: skip
-_URLS = frozenset({"uri", "uris", "url", "urls"})
 # What a request to read or search may say beside its paths. Text under any other name may be anything.
 _OF_READING = frozenset(
     {"description", "encoding", "exclude", "glob", "include", "outputmode", "pattern", "query", "regex"}
 )
+# The same for one that fetches an address.
+_OF_FETCHING = frozenset({"description", "format", "prompt", "query", "reason"})
 # Patterns can name places too.
 _LEAVES = re.compile(r"(?:\A|[\s{,(|\[])[/~]|\.\.(?:[/\\]|\Z)")
 _WEB = re.compile(r"https?://", re.IGNORECASE)
 _TOOL_NAMES = frozenset({"toolname", "tool"})
+# A value that names a place by itself, whatever its field is called.
+_IS_A_PLACE = re.compile(r"(?:/|~|file:|\$)[^\n]*", re.IGNORECASE)
 # Longer values are texts and not names of files.
 _LONGEST_PATH = 4_096
 # Each is looked up on the disk.
@@ -78,25 +73,24 @@ def describe(
     meta: JsonObject | None = None,
 ) -> Action:
     """What an agent wants to do, from everything it said of that tool call so far."""
-    fields = tuple(_fields(input))
+    fields = (*fields_of(input), *fields_of(extra))
     named = tuple(Place(path, line) for path, line in locations)
-    blocks = tuple(map(_block, content))
-    tool = tool or _tool_of(meta)
+    blocks = tuple(block for value in content for block in _blocks(value))
+    tool, meta = tool or tool_name_in(meta), None if _only_names_a_tool(meta) else meta
     first_folder = places.workspace[0] if places.workspace else "/"
     given = next(
-        (value for name in _FOLDERS for field, value in fields if field == name and isinstance(value, str)),
-        "",
+        (value for name in FOLDERS for field, value in fields if field == name and isinstance(value, str)), ""
     )
     folder = places.absolute(given, first_folder) if given else first_folder
     paths = [place.path for place in named]
     paths += [block.path for block in blocks if isinstance(block, DiffContent)]
     paths += [
-        folder if name in _FOLDERS and path == given else path
-        for name, value in (*fields, *_fields(extra))
-        if name in _PATHS
-        for path in _texts(value)
+        folder if name in FOLDERS and path == given else path
+        for name, value in fields
+        if name in PATHS
+        for path in texts_of(value, into_objects=False)
     ]
-    urls = [url for name, value in fields if name in _URLS for url in _texts(value)]
+    urls = [url for name, value in fields if name in URLS for url in texts_of(value, into_objects=False)]
     plain = Action(
         agent=agent,
         agent_name=agent_name,
@@ -105,21 +99,32 @@ def describe(
         title=title or tool or kind or "other",
         tool=tool,
         command=_command(input, fields),
-        environment=next((value for name, value in fields if name in _ENVIRONMENTS), None),
+        environment=next((value for name, value in fields if name in ENVIRONMENTS), None),
         paths=tuple(dict.fromkeys(paths)),
         urls=tuple(dict.fromkeys(urls)),
         content=blocks,
         locations=named,
         input=input,
         extra=extra or {},
+        meta=meta or {},
         folder=folder,
     )
+    if (too_much := _too_much(plain)) is not None:
+        return replace(plain, risk=_risk(plain, input, is_read=False), sensitive=too_much)
     leads = [places.absolute(path, folder) for path in plain.paths]
+    is_inside = all(map(places.is_inside, (folder, *leads)))
     # A relative path is taken as the agent takes it, and that is not known: so it is not reading.
-    is_inside = len(leads) <= _MOST_PATHS and all(map(places.is_inside, (folder, *leads)))
     is_exact = all(path.startswith("/") for path in plain.paths)
     risk = _risk(plain, input, is_read=is_inside and is_exact)
     return replace(plain, risk=risk, is_inside=is_inside, sensitive=_sensitive(plain, risk, places, leads))
+
+
+def _too_much(action: Action) -> str | None:
+    """Why it is not checked path by path: that would take too long."""
+    if len(action.paths) > _MOST_PATHS:
+        return f"it names {len(action.paths):,} paths, too many to check"
+    longest = max(map(len, (*action.paths, action.folder)), default=0)
+    return f"it names a path of {longest:,} characters" if longest > _LONGEST_PATH else None
 
 
 def _risk(action: Action, raw: object, *, is_read: bool) -> RiskClass:
@@ -131,66 +136,97 @@ def _risk(action: Action, raw: object, *, is_read: bool) -> RiskClass:
         return "edit"
     if action.urls or action.kind == "fetch":
         is_web = all(map(_WEB.match, action.urls)) and action.kind in ("fetch", "read", "search")
-        return "fetch" if is_web else "other"
+        return "fetch" if is_web and not action.extra and _says_only(raw, URLS, _OF_FETCHING) else "other"
     if action.kind in ("read", "search") and action.paths and not action.extra and _only_reads(raw):
         return "read" if is_read else "other"
     return "other"
 
 
 def _sensitive(action: Action, risk: RiskClass, places: Places, leads: Iterable[str]) -> str | None:
-    """Why it is sensitive: by its paths, by its folder, or by a path that stands in its words."""
-    texts = [text for _, value in (*_fields(action.input), *_fields(action.extra)) for text in _texts(value)]
-    texts = [text for text in texts if len(text) <= _LONGEST_PATH and "\n" not in text]
-    if len(action.paths) + len(texts) > _MOST_PATHS:
-        return f"it has {len(action.paths) + len(texts):,} values that may be paths, too many to check"
-    reads = risk in ("read", "fetch") or (risk == "other" and action.kind in ("read", "search"))
-    why: Callable[[str], str | None] = places.why_reading if reads else places.why_changing
-    reasons: list[str | None] = [why(path) for path in leads]
-    if risk == "execute":
-        reasons.append(
-            None if places.is_inside(action.folder) else f"it runs in {action.folder}, outside the workspace"
-        )
-    reasons += [places.why_reading(places.absolute(text, action.folder)) for text in texts]
-    if not action.diffs:
-        said = [action.command or "", action.title]
-        said += [block.text for block in action.content if isinstance(block, TextContent)]
-        reasons += [places.why_mentioning(text, action.folder) for text in said]
-        if risk != "read":
-            reasons += [places.why_mentioning(text, action.folder) for text in texts]
-    return next((reason for reason in reasons if reason is not None), None)
+    """Why it is sensitive: by its paths, by its folder, or by a path that stands anywhere in its words."""
+    is_reading = risk in ("read", "fetch") or (
+        risk == "other"
+        and action.kind in ("read", "search")
+        and not action.extra
+        and _only_reads(action.input)
+    )
+    why: Callable[[str], str | None] = places.why_reading if is_reading else places.why_changing
+    for path in leads:
+        if (reason := why(path)) is not None:
+            return reason
+    if risk == "execute" and not places.is_inside(action.folder):
+        return f"it runs in {action.folder}, outside the workspace"
+    # What a change would write is shown as its diff: words in it name nothing.
+    written = {text for diff in action.diffs for text in (diff.old, diff.new)}
+    said = (action.title, action.command or "", *_words(action))
+    texts = [text for text in dict.fromkeys(said) if text and text not in written]
+    if not is_reading and risk != "execute":
+        named = [
+            text for text in texts[:_MOST_PATHS] if len(text) <= _LONGEST_PATH and _IS_A_PLACE.fullmatch(text)
+        ]
+        for text in named:
+            if (reason := places.why_changing(places.absolute(text, action.folder))) is not None:
+                return reason
+    return Scan(places, action.folder).why(texts)
+
+
+def _words(action: Action) -> Iterator[str]:
+    yield from texts_of(action.input)
+    yield from texts_of(action.extra)
+    yield from texts_of(action.meta)
+    for block in action.content:
+        match block:
+            case TextContent(text=text):
+                yield text
+            case OtherContent(value=value):
+                yield from texts_of(value)
 
 
 def _only_reads(raw: object) -> bool:
     """Whether nothing stands in the input but paths, numbers, and words to search for."""
+    return _says_only(raw, PATHS, _OF_READING)
+
+
+def _says_only(raw: object, names: frozenset[str], words: frozenset[str]) -> bool:
+    """Whether every text of an input stands under one of these names, or is one of these words and names no place."""
     return (raw is None or isinstance(raw, dict)) and all(
-        name in _PATHS or (name in _OF_READING and not _LEAVES.search(text))
-        for name, value in _fields(raw)
-        for text in _texts(value)
+        name in names or (name in words and not _LEAVES.search(text))
+        for name, value in fields_of(raw)
+        for text in texts_of(value, into_objects=False)
     )
 
 
-def _block(value: object) -> Content:
+def _blocks(value: object) -> Iterator[Content]:
+    """A content block; what stands beside a diff is a block of its own."""
     match value:
-        case {"type": "content", "content": {"type": "text", "text": str(text), **more}} if not more:
-            return TextContent(text)
-        case {"type": "diff", "path": str(path), "newText": str(new), **more} if _is_old(
-            more.get("oldText")
-        ) and not (more.keys() - {"oldText", "_meta"}):
-            old = more.get("oldText")
-            return DiffContent(path, old if isinstance(old, str) else None, new)
+        case {"type": "content", "content": {"type": "text", "text": str(text), **inner}, **more} if (
+            not inner and not more
+        ):
+            yield TextContent(text)
+        case {"type": "diff", "path": str(path), "newText": str(new), **more} if _is_old(more.get("oldText")):
+            old = more.pop("oldText", None)
+            yield DiffContent(path, old if isinstance(old, str) else None, new)
+            if more:
+                yield OtherContent(more)
         case _:
-            return OtherContent(value)
+            yield OtherContent(value)
 
 
 def _is_old(value: object) -> bool:
     return value is None or isinstance(value, str)
 
 
-def _tool_of(meta: object) -> str | None:
+def tool_name_in(meta: object) -> str | None:
     """A tool's name in an agent's metadata, where some have it and nowhere else."""
     return next(
-        (str(value) for name, value in _fields(meta) if name in _TOOL_NAMES and isinstance(value, str)), None
+        (str(value) for name, value in fields_of(meta) if name in _TOOL_NAMES and isinstance(value, str)),
+        None,
     )
+
+
+def _only_names_a_tool(meta: object) -> bool:
+    texts = list(texts_of(meta))
+    return len(texts) == 1 and texts[0] == tool_name_in(meta)
 
 
 # Commands.
@@ -198,12 +234,12 @@ def _tool_of(meta: object) -> str | None:
 
 def _command(raw: object, fields: tuple[tuple[str, object], ...]) -> str | None:
     """Every command in the request, one on each line; the words of an argument vector are quoted where needed."""
-    found = [_as_command(name, value) for name, value in fields if name in _COMMANDS and value]
+    found = [_as_command(name, value) for name, value in fields if name in COMMANDS and value]
     if isinstance(raw, dict):
-        by_name = {_plain(name): value for name, value in raw.items()}
+        by_name = {plain_name(name): value for name, value in raw.items()}
         for name in ("command", "cmd", "exec", "shell"):
             program = by_name.get(name)
-            for arguments in (by_name.get(each) for each in _ARGUMENTS):
+            for arguments in (by_name.get(each) for each in ARGUMENTS):
                 if (
                     isinstance(program, str)
                     and isinstance(arguments, list)
@@ -229,34 +265,3 @@ def _as_command(name: str, value: object) -> str:
 
 def _are_words(values: list[object]) -> bool:
     return all(isinstance(value, str) for value in values)
-
-
-# A JSON value, field by field.
-
-
-def _fields(raw: object) -> Iterator[tuple[str, object]]:
-    """Every field of a JSON value, at any depth, by its plain name; the outer ones first."""
-    level = deque([raw])
-    while level:
-        value = level.popleft()
-        if isinstance(value, dict):
-            for name, inner in value.items():
-                yield _plain(name), inner
-                level.append(inner)
-        elif isinstance(value, list):
-            level.extend(value)
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[\W_]", "", name).lower()
-
-
-def _texts(value: object) -> Iterator[str]:
-    """The texts of a field: it is a text, or a list of them."""
-    level = deque([value])
-    while level:
-        text = level.popleft()
-        if isinstance(text, str) and text:
-            yield text
-        elif isinstance(text, list):
-            level.extend(text)

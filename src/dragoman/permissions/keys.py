@@ -43,6 +43,7 @@ def approval_key(action: Action) -> str:
             "locations": action.locations,
             "input": action.input,
             "extra": action.extra,
+            "meta": action.meta,
             "folder": action.folder,
         }
     )

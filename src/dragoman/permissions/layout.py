@@ -16,7 +16,6 @@ from dragoman.visible import visible_exactly
 
 __all__ = [
     "LINE_WIDTH",
-    "blanks_shown",
     "broken",
     "from_both_ends",
     "in_short",
@@ -28,35 +27,40 @@ __all__ = [
 LINE_WIDTH = 72
 _BREAK = "↩"
 _DOT = "·"
-_MARKS = str.maketrans({mark: f"<U+{ord(mark):04X}>" for mark in f"{_BREAK}{_DOT}⟨⟩␊"})
+_MARKS = str.maketrans({mark: f"<U+{ord(mark):04X}>" for mark in f"{_BREAK}{_DOT}⟨⟩␊⇥"})
 # Fewer empty lines than this are layout; fewer blanks are indentation, or dots.
 _EMPTY_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
 _MOST_DOTS = 8
 _MOST_INDENTATION = 40
-_RUN = re.compile(r"[ \t]{2,}|[ \t]+(?=\n|\Z)")
+_MOST_TABS = 4
+_RUN = re.compile(r"[ \t]{2,}|\t| (?=\n|\Z)")
 
 
 def shown_exactly(text: str, *, dots: bool = True) -> str:
     """`text` with a mark for everything that would leave none. Without `dots` short runs of blanks stay, as in code."""
     text = _EMPTY_LINES.sub(_empty_lines, visible_exactly(text.translate(_MARKS)))
-    return blanks_shown(text, dots=dots)
+    return _RUN.sub(lambda run: _blanks(run, text, dots=dots), text)
 
 
-def blanks_shown(text: str, *, dots: bool) -> str:
-    def shown(run: re.Match[str]) -> str:
-        blanks = run[0]
-        if run.start() == 0 or text[run.start() - 1] == "\n":
-            is_short = len(blanks) <= _MOST_INDENTATION and run.end() < len(text) and text[run.end()] != "\n"
-            return blanks if is_short else _counted(blanks)
-        if len(blanks) > _MOST_DOTS:
-            return _counted(blanks)
-        return _DOT * len(blanks) if dots and "\t" not in blanks else blanks
-
-    return _RUN.sub(shown, text)
+def _blanks(run: re.Match[str], text: str, *, dots: bool) -> str:
+    blanks = run[0]
+    begins = run.start() == 0 or text[run.start() - 1] == "\n"
+    ends = run.end() == len(text) or text[run.end()] == "\n"
+    if "\t" in blanks:
+        # Each tab takes four columns, and shows.
+        return (
+            "⇥   " * len(blanks) if set(blanks) == {"\t"} and len(blanks) <= _MOST_TABS else _counted(blanks)
+        )
+    if begins and not ends:
+        return blanks if len(blanks) <= _MOST_INDENTATION else _counted(blanks)
+    if len(blanks) > _MOST_DOTS:
+        return _counted(blanks)
+    is_single = len(blanks) == 1 and not ends
+    return _DOT * len(blanks) if dots and not is_single else blanks
 
 
 def _counted(blanks: str) -> str:
-    kind = {" ": "space", "\t": "tab"}.get(blanks if len(set(blanks)) != 1 else blanks[0], "blank")
+    kind = "space" if set(blanks) == {" "} else "tab" if set(blanks) == {"\t"} else "blank"
     return f"⟨{len(blanks):,} {kind}{'' if len(blanks) == 1 else 's'}⟩"
 
 
@@ -70,7 +74,7 @@ def broken(text: str, width: int = LINE_WIDTH) -> str:
 
 
 def _pieces(line: str, width: int) -> list[str]:
-    if len(line) <= width and line.isascii():
+    if len(line) <= width and (line.isascii() or len(line) * 2 <= width):
         return [line]
     pieces: list[str] = []
     begin = columns = 0

@@ -11,12 +11,23 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 
-from dragoman.lm import gfm
+from dragoman.lm import JsonObject, gfm
 from dragoman.lm.json import pretty
 from dragoman.permissions.action import Action, OtherContent, TextContent, ToolClass
 from dragoman.permissions.diffs import changed_lines
+from dragoman.permissions.fields import (
+    ARGUMENTS,
+    COMMANDS,
+    CONTENTS,
+    ENVIRONMENTS,
+    FOLDERS,
+    PATHS,
+    URLS,
+    plain_name,
+)
 from dragoman.permissions.keys import approval_key, covered
 from dragoman.permissions.layout import (
     LINE_WIDTH,
@@ -47,6 +58,8 @@ _ALL_CHANGES = 48_000
 _SMALLEST_CHANGE = 400
 _LISTED = 100
 _ONE_LINE = 200
+# A field is spelled in one way, or in a few.
+_MOST_SPELLINGS = 8
 _NO_SUBSTANCE = (
     "The request does not say what it would do, only what it is called. So it can be allowed once, or denied."
 )
@@ -65,7 +78,7 @@ class _Section:
     is_inline: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Question:
     """What a person is asked about an action."""
 
@@ -73,28 +86,30 @@ class Question:
     # Markdown that shows and does nothing else; the same as plain text.
     message: str
     plain: str
-    # All of it as Markdown, where the message leaves something out; else the message.
-    whole: str
     # What a lasting yes would cover, in words; None: there is no lasting yes for this.
     covers: str | None
+    is_cut: bool
+    _sections: tuple[_Section, ...]
+    _spaced: bool
 
-    @property
-    def is_cut(self) -> bool:
-        return self.whole is not self.message
+    @cached_property
+    def whole(self) -> str:
+        """All of it as Markdown, where the message leaves something out; else the message."""
+        return _markdown(self._sections, cut=False, spaced=self._spaced) if self.is_cut else self.message
 
 
 def question_about(action: Action, *, spaced: bool = False) -> Question:
-    """`spaced` ends each code block with an empty line: VS Code's modal dialog joins what follows to the last one."""
+    """`spaced` is for VS Code: every text in a block, and each block ends with an empty line."""
     sections = tuple(_sections(action))
-    message = _markdown(sections, cut=True, spaced=spaced)
-    is_cut = any(len(section.text) > section.limit for section in sections)
     is_lasting = action.sensitive is None and action.has_substance
     return Question(
         _title(action),
-        message,
+        _markdown(sections, cut=True, spaced=spaced),
         _plain(sections),
-        _markdown(sections, cut=False, spaced=spaced) if is_cut else message,
         covered(approval_key(action)) if is_lasting else None,
+        any(len(section.text) > section.limit for section in sections),
+        sections,
+        spaced,
     )
 
 
@@ -138,6 +153,8 @@ def _sections(action: Action) -> Iterator[_Section]:
             yield _Section("Also shown by the agent", pretty(block.value), "json")
     if action.extra:
         yield _Section("Also sent by the agent", pretty(action.extra), "json")
+    if action.meta:
+        yield _Section("Metadata", pretty(action.meta), "json")
     is_elsewhere = not action.is_inside and action.risk != "fetch"
     note = "(not all of this lies inside the workspace)" if is_elsewhere else ""
     yield _Section("Folder", action.folder, note=note, is_inline=True)
@@ -190,33 +207,48 @@ def _targets(action: Action) -> Iterator[_Section]:
 
 
 def _rest(action: Action) -> object:
-    """The input without the fields that are shown above, to the letter."""
+    """The input without the fields that are shown above, to the letter: each by its own name, never by its value."""
     raw = action.input
     if raw in (None, {}):
         return None
     if not isinstance(raw, dict):
         return {"input": raw}
+    hidden = set(_command_fields(action, raw))
     files = [path for path in action.paths if path != action.folder]
-    texts = {diff_text for diff in action.diffs for diff_text in (diff.path, diff.old, diff.new)}
-    texts |= {action.command, action.folder}
-    texts |= {files[0]} if len(files) == 1 else set()
-    texts |= {action.urls[0]} if len(action.urls) == 1 else set()
-    vectors = [
-        value
-        for value in raw.values()
-        if isinstance(value, list) and all(isinstance(word, str) for word in value)
-    ]
-    programs = [value for value in raw.values() if isinstance(value, str)]
+    shown_paths = {diff.path for diff in action.diffs} | ({files[0]} if len(files) == 1 else set())
+    written = {text for diff in action.diffs for text in (diff.old, diff.new)}
+    for name, value in raw.items():
+        plain = plain_name(name)
+        if (
+            isinstance(value, str)
+            and (
+                (plain in FOLDERS and value == action.folder)
+                or (plain in PATHS and value in shown_paths)
+                or (plain in URLS and action.urls == (value,))
+                or (plain in CONTENTS and value in written)
+            )
+        ) or (plain in ENVIRONMENTS and value is action.environment and value is not None):
+            hidden.add(name)
+    return {name: value for name, value in raw.items() if name not in hidden}
 
-    def is_shown(value: object) -> bool:
-        if isinstance(value, str):
-            return value in texts or any(action.command == shlex.join([value, *words]) for words in vectors)
-        if value in vectors:
-            words = [str(word) for word in value]
-            return action.command in (shlex.join(words), *(shlex.join([each, *words]) for each in programs))
-        return value is action.environment
 
-    return {name: value for name, value in raw.items() if not is_shown(value)}
+def _command_fields(action: Action, raw: JsonObject) -> Iterator[str]:
+    """The fields that the command is made of, if it is made of nothing else: one of them, or a program and its arguments."""
+    vectors = {
+        name: value
+        for name, value in raw.items()
+        if isinstance(value, list) and all(isinstance(each, str) for each in value)
+    }
+    arguments = [name for name in vectors if plain_name(name) in ARGUMENTS][:_MOST_SPELLINGS]
+    for name in [name for name in raw if plain_name(name) in COMMANDS][:_MOST_SPELLINGS]:
+        value = raw[name]
+        if value == action.command or (name in vectors and shlex.join(vectors[name]) == action.command):
+            yield name
+            return
+        for other in arguments:
+            if isinstance(value, str) and shlex.join([value, *vectors[other]]) == action.command:
+                yield from (name, other)
+                return
 
 
 # Renderings.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
+from dragoman.lm.json import encode
 from dragoman.permissions.action import Action
 from dragoman.permissions.approvals import ApprovalLevel, Approvals
 from dragoman.permissions.keys import approval_key, covered
@@ -21,8 +22,8 @@ __all__ = ["By", "Record", "Recorded"]
 By: TypeAlias = Literal["person", "approval", "setting", "end"]
 
 _MOST = 50
-# Actions hold whole files; so many characters of them are kept.
-_MOST_CHARACTERS = 4_000_000
+# Actions hold whole files; so many bytes of them are kept.
+_MOST_BYTES = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class Recorded:
     allowed: bool | None = None
     by: By = "person"
     why: str = ""
+    # Of the action, in bytes as JSON.
+    size: int = 0
 
     @property
     def levels(self) -> tuple[ApprovalLevel, ...]:
@@ -59,9 +62,10 @@ class Record:
     def asked(self, action: Action, session: str, workspace: str) -> str:
         """A question is open from now on. Returns the id that its decision is recorded under."""
         self._made += 1
-        recorded = Recorded(f"q{self._made}", action, session, workspace, datetime.now(UTC))
+        size = len(encode(action))
+        recorded = Recorded(f"q{self._made}", action, session, workspace, datetime.now(UTC), size=size)
         self._all.append(recorded)
-        while len(self._all) > _MOST or (len(self._all) > 1 and self._size() > _MOST_CHARACTERS):
+        while len(self._all) > _MOST or (len(self._all) > 1 and self._size() > _MOST_BYTES):
             self._all.popleft()
         return recorded.id
 
@@ -89,6 +93,4 @@ class Record:
         return None
 
     def _size(self) -> int:
-        return sum(
-            len(block.new) + len(block.old or "") for recorded in self._all for block in recorded.action.diffs
-        )
+        return sum(recorded.size for recorded in self._all)

@@ -12,12 +12,15 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import chain
 from pathlib import PurePosixPath
+from urllib.parse import unquote
 
 from dragoman.visible import hides
 
-__all__ = ["Places"]
+__all__ = ["Places", "Scan"]
 
 # Folders in which a change alters what programs do: hooks, editor tasks, start-up files, agents' own settings.
 _FOLDERS = frozenset(
@@ -50,10 +53,19 @@ _SECRET_FILES = frozenset(
 _SECRET_ENDINGS = (".pem", ".key", ".p12", ".pfx", ".keystore")
 _SECRET_PATHS = (".docker/config.json", ".kube/config", ".config/gh/hosts.yml", ".config/gcloud")
 # `.env` and its variants, but for the ones that are written to be shared.
-_ENV = re.compile(r"\.env(?:\.(?!example$|sample$|template$|dist$).*)?")
-# What separates the words of a command, or of a sentence about one.
+_ENV = re.compile(r"\.env(?:\.(?!example$|sample$|template$|dist$).*)?|(?!example|sample|template).*\.env")
+# What separates the words of a command, or of a sentence about one; and of patterns, in which brackets mean something.
 _BETWEEN_WORDS = re.compile(r"[\s'\"`=;|&<>(){}\[\],:]+")
+_BETWEEN_PATTERNS = re.compile(r"[\s'\"`=;|&<>(),:]+")
+_QUOTES = re.compile(r"['\"\\]")
+_PATTERN = re.compile(r"[*?\[{]")
+# What may stand before a path in a word: an option (`-f.env`), curl's sign for a file (`@.env`).
+_BEFORE_A_PATH = re.compile(r"-\w|[@\\]+")
+_FILE_ADDRESS = re.compile(r"file:(?://(?:localhost)?(?=/))?", re.IGNORECASE)
+# Of all texts of a request together. More than this is not checked, and counts as sensitive.
+_MOST_CHARACTERS = 200_000
 _MOST_RESOLVED = 200
+_LONGEST_WORD = 4_096
 
 
 @dataclass(frozen=True)
@@ -73,10 +85,15 @@ class Places:
         return cls(tuple(map(str, workspace)), home, own, os.path.realpath)
 
     def absolute(self, path: str, folder: str) -> str:
-        """The path as a program in `folder` takes it."""
-        if path == "~" or path.startswith("~/"):
-            path = self.home + path[1:]
-        return str(PurePosixPath(folder, path.removeprefix("file://")))
+        """The path as a program in `folder` takes it. Another user's home and a variable lead nobody knows where."""
+        if (address := _FILE_ADDRESS.match(path)) is not None:
+            path = unquote(path[address.end() :])
+        for home in ("~", "$HOME", "${HOME}"):
+            if path == home or path.startswith(f"{home}/"):
+                path = self.home + path[len(home) :]
+        if path.startswith(("~", "$")):
+            path = f"/{path}"
+        return str(PurePosixPath(folder, path))
 
     def is_inside(self, path: str) -> bool:
         """Whether an absolute path lies in the workspace, by its words and by where it leads."""
@@ -91,30 +108,18 @@ class Places:
 
     def why_changing(self, path: str) -> str | None:
         """Why a change at this absolute path is sensitive; None: it is not."""
-        if (why := self._why_named(path, self._ways_to(path), changing=True)) is not None:
+        if (why := self.why_named(path, self.ways_to(path), changing=True)) is not None:
             return why
         return None if self.is_inside(path) else f"{path} is outside the workspace"
 
     def why_reading(self, path: str) -> str | None:
-        return self._why_named(path, self._ways_to(path), changing=False)
+        return self.why_named(path, self.ways_to(path), changing=False)
 
     def why_mentioning(self, text: str, folder: str) -> str | None:
         """Why a command, or a sentence about one, is sensitive: a sensitive path is one of its words."""
-        words = dict.fromkeys(
-            word for word in _BETWEEN_WORDS.split(text) if word and not word.startswith("-")
-        )
-        resolved = 0
-        for word in words:
-            path = self.absolute(word, folder)
-            # Only what looks like a path is looked up, and not without end: a command may have megabytes.
-            looks_up = "/" in word and resolved < _MOST_RESOLVED
-            resolved += looks_up
-            ways = self._ways_to(path) if looks_up else iter((os.path.normpath(path),))
-            if self._why_named(path, ways, changing=True) is not None:
-                return f"it names {word}"
-        return None
+        return Scan(self, folder).why([text])
 
-    def _why_named(self, path: str, ways: Iterator[str], *, changing: bool) -> str | None:
+    def why_named(self, path: str, ways: Iterator[str], *, changing: bool) -> str | None:
         """`ways` are the path by its words and, where it is looked up, by where it leads."""
         for plain in map(_plain, ways):
             if _is_secret(plain):
@@ -137,18 +142,78 @@ class Places:
 
     @cached_property
     def _roots(self) -> tuple[str, ...]:
-        return tuple(_plain(way) for folder in self.workspace for way in self._ways_to(folder))
+        return tuple(_plain(way) for folder in self.workspace for way in self.ways_to(folder))
 
     @cached_property
     def _own_plain(self) -> tuple[str, ...]:
-        return tuple(_plain(way) for own in self.own for way in self._ways_to(own))
+        return tuple(_plain(way) for own in self.own for way in self.ways_to(own))
 
-    def _ways_to(self, path: str) -> Iterator[str]:
+    def ways_to(self, path: str) -> Iterator[str]:
         yield os.path.normpath(path)
+        if "%" in path:
+            yield os.path.normpath(unquote(path))
         try:
             yield self.resolve(path)
         except (OSError, ValueError):
             return
+
+
+class Scan:
+    """Looks for sensitive paths among the words of all texts of one request, within a limit for all of them."""
+
+    def __init__(self, places: Places, folder: str) -> None:
+        self._places = places
+        self._folder = folder
+        self._resolved = 0
+
+    def why(self, texts: Iterable[str]) -> str | None:
+        left = _MOST_CHARACTERS
+        seen: set[str] = set()
+        for text in texts:
+            left -= len(text)
+            if left < 0:
+                return f"it has more than {_MOST_CHARACTERS:,} characters, too many to check for paths"
+            for word in self._words(text):
+                if word not in seen:
+                    seen.add(word)
+                    if self._is_sensitive(word):
+                        return f"it names {word}"
+            if self._resolved > _MOST_RESOLVED:
+                return f"it names more than {_MOST_RESOLVED} paths, too many to check"
+        return None
+
+    def _words(self, text: str) -> Iterator[str]:
+        yield from filter(None, _BETWEEN_WORDS.split(text))
+        if _QUOTES.search(text):
+            # A shell joins what stands on both sides of a quote: `.e''nv`.
+            yield from filter(None, _BETWEEN_WORDS.split(_QUOTES.sub("", text)))
+        if _PATTERN.search(text):
+            yield from (word for word in _BETWEEN_PATTERNS.split(text) if _PATTERN.search(word))
+
+    def _is_sensitive(self, word: str) -> bool:
+        before = _BEFORE_A_PATH.match(word)
+        bare = (word if before is None else word[before.end() :]).replace("\\", "")
+        if len(bare) > _LONGEST_WORD or not bare:
+            return False
+        if _PATTERN.search(bare):
+            return _may_match(bare)
+        path = self._places.absolute(bare, self._folder)
+        # Only what looks like a path is looked up.
+        looks_up = "/" in bare and self._resolved <= _MOST_RESOLVED
+        self._resolved += looks_up
+        ways = self._places.ways_to(path) if looks_up else iter((os.path.normpath(path),))
+        unquoted = iter((os.path.normpath(unquote(path)),)) if "%" in path else iter(())
+        return self._places.why_named(path, chain(ways, unquoted), changing=True) is not None
+
+
+def _may_match(pattern: str) -> bool:
+    """Whether a pattern of a shell can stand for a name that is listed here. A star does not stand for a leading dot."""
+    name = _plain(pattern.rstrip("/").rpartition("/")[2])
+    if not name or name[0] not in ".[?{":
+        return any(
+            _is_protected(f"/{part}") for part in _plain(pattern).split("/") if not _PATTERN.search(part)
+        )
+    return any(fnmatchcase(each, name) for each in (*_FOLDERS, *_FILES, *_SECRET_FILES, ".env", ".env.local"))
 
 
 def _plain(path: str) -> str:

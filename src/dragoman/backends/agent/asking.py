@@ -125,13 +125,15 @@ class Asking:
     def _unasked(self, action: Action) -> Decided:
         """No person can be asked: the client offers no permission tool for this."""
         setting = self._settings.policy
-        is_sensitive = action.sensitive is not None
-        if unasked(setting, sensitive=is_sensitive, read=action.risk == "read"):
+        needs_person = action.sensitive is not None or self._permissions.settings.must_ask(
+            action.permission_tool
+        )
+        if unasked(setting, sensitive=needs_person, read=action.risk == "read"):
             words = f'This client cannot ask you, so the setting `permission = "{setting}"` allowed it.'
             return Decided(Granted(), TextPart(notice(f"{escape(in_one_line(action))}. {words}")))
         why = (
-            "A sensitive action needs a person, whatever the settings say."
-            if is_sensitive
+            "This needs a person, whatever the settings say."
+            if needs_person
             else f'The setting permission = "{setting}" of [models.{self._settings.model_id}] refuses it.'
         )
         reason = f"The client offers no tool {action.permission_tool}. {why}"

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from dragoman.backends.agent import machine
 from dragoman.backends.agent.acp.launch import RunningAgent
-from dragoman.backends.agent.acp.messages import ToolActivity
+from dragoman.backends.agent.acp.messages import PermissionRequest, ToolActivity
 from dragoman.backends.agent.asking import Asking, verdict
 from dragoman.backends.agent.briefing import Briefing
 from dragoman.backends.agent.ear import Ear
@@ -71,7 +71,6 @@ from dragoman.clock import Clock
 from dragoman.lm import (
     CancellationError,
     CancellationToken,
-    JsonObject,
     LanguageModelError,
     Message,
     Part,
@@ -495,10 +494,22 @@ class Conversation:
         self._calls += 1
         return self._around.tokens.call_id(CallName(self.id, self._calls))
 
-    def described(self, activity: ToolActivity, extra: JsonObject | None = None) -> Action:
+    def described(self, activity: ToolActivity, request: PermissionRequest | None = None) -> Action:
         """What a tool call of the agent's would do here."""
         settings, places = self._settings, self._around.permissions.places(self.workspace)
-        return action_of(activity, settings.model_id, settings.name, places, extra)
+        return action_of(activity, settings.model_id, settings.name, places, request)
+
+    def offers(self, tool: str, arguments: object) -> bool:
+        """Whether the consumer's tool takes arguments of these names: anything else beside them is not that tool's."""
+        definition = next((each for each in self._tools if each.name == tool), None)
+        if definition is None or not isinstance(arguments, dict | None):
+            return False
+        properties = (definition.input_schema or {}).get("properties")
+        return not isinstance(properties, dict) or set(arguments or {}) <= set(properties)
+
+    def must_ask(self, action: Action) -> bool:
+        """Whether the settings want a person's word about each action of this class."""
+        return self._around.permissions.settings.must_ask(action.permission_tool)
 
     @property
     def asking(self) -> Asking:

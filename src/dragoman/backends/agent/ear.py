@@ -42,8 +42,14 @@ __all__ = ["Ear"]
 
 _log = logging.getLogger(__name__)
 _OVER = frozenset({"completed", "failed"})
+# What a call of a consumer's tool is never called.
+_CHANGES = frozenset({"edit", "delete", "move"})
 # In which a process that has crashed is found out to be gone.
 _CRASH_SECONDS = 0.25
+
+
+def _is_more_than_words(block: object) -> bool:
+    return not (isinstance(block, dict) and block.get("type") == "content")
 
 
 class Ear:
@@ -107,7 +113,12 @@ class Ear:
         known = session.narrator.known(request.tool_call)
         own = session.asked_tool(request.tool_call)
         is_again = any(key == request.tool_call.tool_call_id for key, _ in self._allowed)
-        if own is not None and conversation.recognises and not is_again:
+        if (
+            own is not None
+            and conversation.recognises
+            and not is_again
+            and self._is_only_a_call(session, own, known, request)
+        ):
             # The consumer asks about its own tools. Asking twice would teach people to say yes.
             self._allowed.append((request.tool_call.tool_call_id, own))
             answer_agent(request, incoming, Granted())
@@ -115,7 +126,7 @@ class Ear:
         if own is None and self._announced.end(known.tool_call_id):
             # It is not what it was announced as: nobody need wait for that.
             self._tell(Announced(known.tool_call_id, over=True))
-        action = conversation.described(known, request.extra)
+        action = conversation.described(known, request)
         may_write = session.agent.link.offers_files and action.risk == "edit"
         named = ApprovedEdits.named(known) if may_write else {}
 
@@ -137,6 +148,31 @@ class Ear:
                 self._tell(Spoke(TextPart(notice(told))))
             return
         conversation.asking.hand_over(asked, incoming, self._tell)
+
+    def _is_only_a_call(
+        self, session: Session, own: str, known: ToolActivity, request: PermissionRequest
+    ) -> bool:
+        """Whether the request is for a call of the consumer's tool, and has nothing in it that is not part of that.
+
+        Such a request is granted without a question, so a command or a change that stands beside the tool's name must
+        not come along.
+        """
+        if (
+            request.extra
+            or known.kind in _CHANGES
+            or any(_is_more_than_words(block) for block in known.content or ())
+        ):
+            return False
+        if own == WAIT_TOOL:
+            return True
+        tool = session.endpoint.offered_names.get(own, own)
+        match known.raw_input:
+            case {"server": _, "tool": _, **more}:
+                return not more.keys() - {"arguments"} and self._conversation.offers(
+                    tool, more.get("arguments")
+                )
+            case arguments:
+                return self._conversation.offers(tool, arguments)
 
     def on_file(self, request: FileRequest, incoming: Incoming) -> None:
         if self.session is None or not self._conversation.hears(self._epoch):

@@ -68,7 +68,7 @@ class Filing:
         action = self._conversation.described(
             ToolActivity("", f"Read {request.path}", kind="read", locations=(place,))
         )
-        if action.sensitive is None:
+        if action.sensitive is None and not self._conversation.must_ask(action):
             await self._give(request, incoming)
         else:
             await self._ask(action, request.path, "read", lambda: self._give(request, incoming), incoming)

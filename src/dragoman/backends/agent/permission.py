@@ -7,28 +7,35 @@ from dataclasses import dataclass
 from dragoman.backends.agent.acp.messages import PermissionRequest, ToolActivity
 from dragoman.lm import JsonObject, ToolCallPart
 from dragoman.permissions.action import Action
-from dragoman.permissions.describe import describe
+from dragoman.permissions.describe import describe, tool_name_in
 from dragoman.permissions.sensitive import Places
 
 __all__ = ["Choice", "action_of", "choose", "permission_call"]
 
 
 def action_of(
-    activity: ToolActivity, agent: str, agent_name: str, places: Places, extra: JsonObject | None = None
+    activity: ToolActivity,
+    agent: str,
+    agent_name: str,
+    places: Places,
+    request: PermissionRequest | None = None,
 ) -> Action:
-    """What a tool call would do. `activity` has everything the agent said of it so far, `extra` what ACP has no name for."""
+    """What a tool call would do. `activity` has everything the agent said of it so far, `request` what it said just now."""
+    meta: JsonObject = {}
+    if request is not None:
+        meta = {**(request.tool_call.meta or {}), **({"request": request.meta} if request.meta else {})}
     return describe(
         agent=agent,
         agent_name=agent_name,
         places=places,
         title=activity.title,
         kind=activity.kind,
-        tool=activity.name,
+        tool=activity.name or tool_name_in(activity.meta),
         content=[_block(block, activity.tool_call_id) for block in activity.content or ()],
         locations=[(location.path, location.line) for location in activity.locations or ()],
         input=activity.raw_input,
-        extra=extra,
-        meta=activity.meta,
+        extra=request.extra if request is not None else None,
+        meta=meta,
     )
 
 

@@ -356,7 +356,15 @@ def _has_its_form(name: str, field: object) -> bool:
 
 
 def _is_of_activity(name: str, field: object) -> bool:
+    if name == "locations" and any(
+        isinstance(each, dict) and each.keys() - {"path", "line"} for each in _items(field)
+    ):
+        return False
     return name in _ACTIVITY_FIELDS and name != "rawOutput" and _has_its_form(name, field)
+
+
+def _items(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 _ACTIVITY_FIELDS = frozenset(ToolActivity.__struct_encode_fields__)

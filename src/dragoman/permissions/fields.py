@@ -1,0 +1,79 @@
+"""The fields of a tool call's raw input by what they mean: names in lower case and without separators."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from functools import lru_cache
+
+__all__ = [
+    "ARGUMENTS",
+    "COMMANDS",
+    "CONTENTS",
+    "ENVIRONMENTS",
+    "FOLDERS",
+    "PATHS",
+    "URLS",
+    "fields_of",
+    "plain_name",
+    "texts_of",
+]
+
+COMMANDS = frozenset(
+    {
+        "argv", "bash", "bashcommand", "cmd", "command", "commandline", "commands", "exec", "script", "shell",
+        "shellcommand",
+    }
+)  # fmt: skip
+# What goes behind a command in a field beside it.
+ARGUMENTS = ("args", "arguments", "argv", "parameters")
+FOLDERS = ("cwd", "workdir", "workingdirectory", "workingdir", "directory", "dir")
+ENVIRONMENTS = frozenset({"env", "environment", "environmentvariables", "envvars"})
+PATHS = frozenset(
+    {
+        "absolutepath", "abspath", "cwd", "destination", "dir", "directory", "file", "filename", "filepath",
+        "filepaths", "files", "folder", "newpath", "notebookpath", "oldpath", "path", "paths", "root", "source",
+        "target", "workdir", "workingdir", "workingdirectory",
+    }
+)  # fmt: skip
+URLS = frozenset({"uri", "uris", "url", "urls"})
+# The old and the new text of a change.
+CONTENTS = frozenset(
+    {
+        "content", "contents", "filetext", "newcontent", "newstr", "newstring", "newtext", "oldstr", "oldstring",
+        "oldtext", "text",
+    }
+)  # fmt: skip
+
+
+def fields_of(raw: object) -> Iterator[tuple[str, object]]:
+    """Every field of a JSON value, at any depth, by its plain name; the outer ones first."""
+    level = deque([raw])
+    while level:
+        value = level.popleft()
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                yield plain_name(name), inner
+                level.append(inner)
+        elif isinstance(value, list):
+            level.extend(value)
+
+
+@lru_cache(4_096)
+def plain_name(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).lower()
+
+
+def texts_of(value: object, *, into_objects: bool = True) -> Iterator[str]:
+    """Every text in a JSON value, at any depth; of objects only the values, or nothing."""
+    level = deque([value])
+    while level:
+        text = level.popleft()
+        if isinstance(text, str):
+            if text:
+                yield text
+        elif isinstance(text, list):
+            level.extend(text)
+        elif isinstance(text, dict) and into_objects:
+            level.extend(text.values())
