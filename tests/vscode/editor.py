@@ -54,7 +54,7 @@ def tool(name: str) -> dict[str, Any]:
 TOOLS = [tool("look_up"), tool("count"), tool("show")]
 PERMISSIONS = [
     {"name": f"dragoman-agent-action-{risk}", "description": ""}
-    for risk in ("read", "edit", "delete", "execute", "fetch", "other")
+    for risk in ("read", "edit", "delete", "execute", "fetch", "other", "sensitive")
 ]
 
 
