@@ -216,8 +216,9 @@ test('the whole of a long question is in a document, one click from its dialog',
   await chat.say(`@dragoman !run echo ${words} the-end-of-it`);
   assert.match(await chat.dialog(), /Show the whole question/);
   await look('long');
+  const before = editor.witnessed('document').length;
   await chat.dialogs.last().getByText('Show the whole question').click();
-  const { text } = await until('the document', () => editor.witnessed('document').at(-1));
+  const { text } = await until('the document', () => editor.witnessed('document')[before]);
   assert(text.replaceAll('↩\n', '').includes(`echo ${words} the-end-of-it`), text);
   const shown = editor.page.locator('.editor-group-container .monaco-editor').last();
   await shown.click();
