@@ -15,6 +15,8 @@ const { chromium } = createRequire(path.join(CACHE, 'driver/'))('playwright-core
 // Longer than anything here takes on a busy machine. Only a test that fails reaches it.
 export const DEADLINE = Number(process.env.DRAGOMAN_PATIENCE ?? 45) * 1_000;
 const STARTUP = 120_000;
+// The input of a chat draws a few hundred characters.
+const MORE_THAN_SHOWN = 500;
 // Pixels that are added to the side bar.
 const WIDER = 320;
 
@@ -79,8 +81,8 @@ function answers(url) {
 }
 
 export class Editor {
-  /** Without a `dragoman`, one on which nobody has installed it. */
-  static async start({ vsix, dragoman, settings = {} }) {
+  /** Without a `dragoman`, one on which nobody has installed it. `agents`: commands of further models, by their names. */
+  static async start({ vsix, dragoman, settings = {}, agents = () => ({}) }) {
     const editor = new Editor();
     editor.folder = mkdtempSync(path.join(tmpdir(), 'dragoman-vscode-'));
     const at = (...names) => path.join(editor.folder, ...names);
@@ -95,7 +97,10 @@ export class Editor {
       writeFileSync(
         at('dragoman.toml'),
         `[models.demo]\nkind = "acp"\nagent = "demo"\nname = "Demo Agent"\ncommand = ${JSON.stringify(demo)}\n` +
-          `[models.missing]\nkind = "acp"\nname = "Your Agent"\ncommand = ["no-such-agent-anywhere"]\n`,
+          `[models.missing]\nkind = "acp"\nname = "Your Agent"\ncommand = ["no-such-agent-anywhere"]\n` +
+          Object.entries(agents(at))
+            .map(([name, command], index) => `[models.other${index}]\nkind = "acp"\nagent = "demo"\nname = "${name}"\ncommand = ${JSON.stringify(command)}\n`)
+            .join(''),
       );
       // What starts programs is a setting of the machine, so that no folder can bring it along.
       writeFileSync(
@@ -129,6 +134,7 @@ export class Editor {
       XDG_CONFIG_HOME: this.at('home', '.config'),
       DRAGOMAN_STATE_DIR: this.at('state'),
       WITNESS_RECORD: this.at('witness.jsonl'),
+      WITNESS_CALL: this.at('call.json'),
       CS_DISABLE_GETTING_STARTED_OVERRIDE: '1',
     };
     const common = [code, '--user-data-dir', this.at('data'), '--extensions-dir', this.at('extensions')];
@@ -239,6 +245,20 @@ export class Editor {
     return this.record.filter(({ direction, method }) => direction === 'in' && method === 'tools/invoke');
   }
 
+  /** The permission that was asked for last: the tool, and its input. */
+  get lastQuestion() {
+    return this.record
+      .filter(({ method, params }) => method === 'lm/responsePart' && params.part.type === 'tool_call')
+      .map(({ params: { part: { name, input } } }) => ({ name, input }))
+      .findLast(({ name }) => name.startsWith('dragoman-agent-action-'));
+  }
+
+  /** Another extension calls a tool, without a chat. */
+  async callWithoutChat(call) {
+    writeFileSync(this.at('call.json'), JSON.stringify(call));
+    await this.command('Witness: Call a Tool');
+  }
+
   get backendPid() {
     return this.record.filter(({ event }) => event === 'started').at(-1)?.pid;
   }
@@ -329,6 +349,20 @@ export class Editor {
     writeFileSync(this.at('home/.config/dragoman/dragoman.toml'), text);
   }
 
+  /** What a workspace brings along, or no more of it. */
+  configureWorkspace(settings) {
+    const folder = this.at('workspace/.vscode');
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(path.join(folder, 'settings.json'), JSON.stringify(settings));
+  }
+
+  /** An item of a list that a command has opened; one list follows another. */
+  async pickItem(title, words) {
+    await this.page.locator('.quick-input-title').getByText(title, { exact: true }).waitFor({ timeout: DEADLINE });
+    const row = this.page.locator('.quick-input-widget .monaco-list-row').filter({ hasText: words }).locator('visible=true').first();
+    await row.click({ timeout: DEADLINE });
+  }
+
   get modal() {
     return this.page.locator('.monaco-dialog-box').locator('visible=true');
   }
@@ -337,6 +371,18 @@ export class Editor {
   async modalText() {
     await this.modal.waitFor({ timeout: DEADLINE });
     return plain(await this.modal.innerText());
+  }
+
+  /** Whether all of its text is in sight. */
+  modalFits() {
+    return this.modal.evaluate((box) =>
+      [box, ...box.querySelectorAll('*')].every((part) => part.scrollHeight <= part.clientHeight + 2 || getComputedStyle(part).display.startsWith('inline')),
+    );
+  }
+
+  async pictureOfModal(file) {
+    mkdirSync(path.dirname(file), { recursive: true });
+    await this.modal.screenshot({ path: file });
   }
 
   async answerModal(button) {
@@ -393,10 +439,21 @@ export class Chat {
       await this.page.keyboard.insertText(prompt.slice(mention.length));
       // The list of suggestions takes the first Enter.
       await this.page.waitForTimeout(500);
-      return dense(await this.input.locator('.view-lines').innerText()) === dense(prompt);
+      const shown = dense(await this.#typed());
+      return shown === dense(prompt) || (prompt.length > MORE_THAN_SHOWN && shown !== '' && dense(prompt).endsWith(shown));
     });
     await this.page.keyboard.press('Escape');
     await this.page.keyboard.press('Enter');
+  }
+
+  /** The lines of the input that are drawn: all but the beginning of a long prompt. They stand in the page in any order. */
+  #typed() {
+    return this.input.locator('.view-lines').evaluate((lines) =>
+      [...lines.querySelectorAll('.view-line')]
+        .sort((one, other) => Number.parseFloat(one.style.top) - Number.parseFloat(other.style.top))
+        .map(({ innerText }) => innerText)
+        .join('\n'),
+    );
   }
 
   get responses() {
@@ -512,7 +569,7 @@ export class Chat {
   }
 
   get picker() {
-    return this.within.locator('.interactive-input-part').getByText(/^(Demo Agent|Your Agent)$/i).locator('visible=true').first();
+    return this.within.locator('.interactive-input-part').getByText(/^(Demo|Your|Second|Scripted) Agent$/i).locator('visible=true').first();
   }
 
   /** Only what was used of late stands on top; whoever searches sees everything. A list that is redrawn takes no words. */
@@ -528,10 +585,28 @@ export class Chat {
     });
   }
 
+  /** A list whose button was redrawn meanwhile stands elsewhere, and is empty: it is opened again. */
   async pick(name) {
-    await this.openPicker(name);
-    await this.editor.choose(name);
-    await until(`${name} in the picker`, async () => (await this.picker.innerText()) === name);
+    const item = this.page.locator('.action-widget').getByText(name, { exact: true }).locator('visible=true').first();
+    const isPicked = async () => (await this.picker.innerText()) === name;
+    await until(`${name} in the picker`, async () => {
+      if (await isPicked()) {
+        return true;
+      }
+      await this.openPicker(name);
+      const isThere = await item.waitFor({ timeout: 2_000 }).then(() => true, () => false);
+      await this.page.waitForTimeout(400);
+      if (isThere) {
+        await item.click({ timeout: 1_000 }).catch(() => undefined);
+        return until('the choice', isPicked, 2_000).catch(() => false);
+      }
+      await this.page.keyboard.press('Escape');
+      await this.page.keyboard.press('Escape');
+      return false;
+    });
+    // What the button says of itself would cover its neighbour.
+    await this.page.mouse.move(0, 0);
+    await until('the end of a hint', async () => (await this.page.locator('.workbench-hover').locator('visible=true').count()) === 0);
   }
 
   /** It is folded away. */

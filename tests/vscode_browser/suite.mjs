@@ -27,6 +27,10 @@ export function withEditor(options, ready) {
     if (!context.passed) {
       failed = true;
       await editor.screenshot(editor.at(`${context.name.replace(/\W+/g, '-')}.png`));
+      // The next test must not find a menu or a dialog of this one.
+      for (let open = 0; open < 3; open += 1) {
+        await editor.page.keyboard.press('Escape');
+      }
     }
   });
 }

@@ -3,7 +3,8 @@
  *
  * VS Code skips the dialog in a chat that is set to “Allow all” (Bypass Approvals) or “Autopilot”, and tells the tool
  * nothing about it. A sensitive action is therefore asked about a second time, with a modal dialog in `invoke`. Only
- * an answer to that dialog makes this extension send `confirmed`, without which Python returns no token.
+ * an answer to that dialog makes this extension send `confirmed`, without which Python returns no token. The same dialog
+ * asks about every action where a setting that is not the person's own (`imposed.ts`) may have skipped the chat's.
  *
  * If the backend cannot be reached, VS Code shows a dialog all the same, and nothing is allowed.
  */
@@ -13,6 +14,7 @@ import type { Backend } from './backend';
 import { signalOf, within } from './cancellation';
 import { fromWire } from './convert';
 import { sentence } from './errors';
+import { imposedSetting } from './imposed';
 import { openQuestion, SHOW_QUESTION } from './questions';
 import { type Part, PERMISSION_PREFIX, type PreparedInvocation, RISK_CLASSES } from './wire';
 
@@ -22,8 +24,17 @@ const ANSWER_MS = 20_000;
 /** VS Code's own words for Skip. Python reads them as a person's refusal (backends/agent/dialect.py). */
 export const REFUSED = 'The user chose to skip the tool call, they want to proceed without running it';
 
-/** The dialog of VS Code 1.139 shows 200 pixels of its message, and no scroll bar: about this many lines. */
-const LINES_IN_SIGHT = 8;
+/** The dialog of VS Code 1.139 shows so many pixels of its message, and a scroll bar only under the mouse. */
+const IN_SIGHT = 190;
+/** The height of a row, and what a paragraph and a code block add, in pixels. In a narrow chat a row has few columns. */
+const ROW = 19;
+const PARAGRAPH = 10;
+const CODE_BLOCK = 20;
+const COLUMNS = 40;
+
+/** VS Code squeezes a taller modal dialog: its title and its end go out of sight, without a scroll bar. */
+const MODAL_ROWS = 24;
+const MODAL_COLUMNS = 48;
 
 export const ALLOW_ONCE = 'Allow Once';
 export const SHOW_ALL = 'Show All';
@@ -63,10 +74,12 @@ export class PermissionTool implements vscode.LanguageModelTool<object> {
     try {
       // Prepared anew: the input may have changed since, and VS Code need not have prepared it at all.
       const prepared = await this.#prepared(input, token);
-      if (prepared.isSensitive && !(await this.#isConfirmed(prepared, nonceOf(input), token))) {
+      const imposed = imposedSetting(this.name);
+      const needsModal = prepared.isSensitive || imposed !== undefined;
+      if (needsModal && !(await this.#isConfirmed(prepared, imposed, nonceOf(input), token))) {
         return new vscode.LanguageModelToolResult([new vscode.LanguageModelTextPart(REFUSED)]);
       }
-      const confirmed = prepared.isSensitive ? { confirmed: true } : {};
+      const confirmed = needsModal ? { confirmed: true } : {};
       const { content } = (await this.#asked('tools/invoke', { input, ...confirmed }, token)) as { content: Part[] };
       return new vscode.LanguageModelToolResult(
         content.flatMap((part) => fromWire(part) ?? []) as vscode.LanguageModelTextPart[],
@@ -77,10 +90,19 @@ export class PermissionTool implements vscode.LanguageModelTool<object> {
   }
 
   /** Asks the person with a modal dialog. Everything but “Allow Once” is a refusal, and so is Stop meanwhile. */
-  async #isConfirmed(prepared: PreparedInvocation, nonce: string, token: vscode.CancellationToken): Promise<boolean> {
-    const { message, detail } = prepared.modal;
+  async #isConfirmed(
+    prepared: PreparedInvocation,
+    imposed: string | undefined,
+    nonce: string,
+    token: vscode.CancellationToken,
+  ): Promise<boolean> {
+    const { message } = prepared.modal;
+    const whole = imposed === undefined ? prepared.modal.detail : `${prepared.modal.detail}\n\n${whyAsked(imposed)}`;
+    const detail = fromBothEnds(whole);
+    // What is not shown here cannot be allowed here.
+    const buttons = detail === whole ? [SHOW_ALL, ALLOW_ONCE] : [SHOW_ALL];
     // The first button has the focus: an Enter that was meant for the chat must not allow anything.
-    let answer: string | undefined = await vscode.window.showWarningMessage(message, { modal: true, detail }, SHOW_ALL, ALLOW_ONCE);
+    let answer: string | undefined = await vscode.window.showWarningMessage(message, { modal: true, detail }, ...buttons);
     if (answer === SHOW_ALL && !token.isCancellationRequested) {
       await openQuestion(this.#backend, nonce);
       answer = await askBesideDocument(message);
@@ -102,6 +124,35 @@ export class PermissionTool implements vscode.LanguageModelTool<object> {
       dispose();
     }
   }
+}
+
+/** As much of a text as a modal dialog can show. Python writes `⟨` and `⟩` of an agent's as codes, so the mark is ours. */
+function fromBothEnds(text: string): string {
+  const lines = text.split('\n');
+  if (rowsOf(lines, MODAL_COLUMNS) <= MODAL_ROWS) {
+    return text;
+  }
+  const head = lines.slice(0, longest(lines));
+  const rest = lines.slice(head.length);
+  const tail = rest.slice(rest.length - longest(rest.toReversed()));
+  const leftOut = rest.length - tail.length;
+  return [...head, `⟨${leftOut} lines left out: press “${SHOW_ALL}” to read and decide⟩`, ...tail].join('\n');
+}
+
+/** How many of the first lines fit into half a modal dialog. */
+function longest(lines: string[]): number {
+  const past = lines.findIndex((_, index) => rowsOf(lines.slice(0, index + 1), MODAL_COLUMNS) > MODAL_ROWS / 2);
+  return past === -1 ? lines.length : past;
+}
+
+/** What is not ASCII may be twice as wide. */
+function rowsOf(lines: string[], width: number): number {
+  const columns = lines.map((line) => line.replace(/[^\0-\x7f]/g, '--').length);
+  return columns.reduce((rows, each) => rows + Math.max(1, Math.ceil(each / width)), 0);
+}
+
+function whyAsked(setting: string): string {
+  return `Asked here, because ${setting} is set by this workspace (or by a policy or an extension) and lets the chat skip its own dialog. If you want that, set it in your user settings.`;
 }
 
 /** A modal dialog would cover the document and keep it from being scrolled; a list stays above it. */
@@ -130,7 +181,25 @@ function questionOf({ confirmationMessages, isCut }: PreparedInvocation, nonce: 
 /** A line of code that does not wrap is cut off at the dialog's edge. The extension's default is that it wraps. */
 function isInSight(message: string): boolean {
   const wrap = vscode.workspace.getConfiguration('chat').get('editor.wordWrap', 'on');
-  return wrap === 'on' && message.trim().split('\n').length <= LINES_IN_SIGHT;
+  return wrap === 'on' && heightOf(message) <= IN_SIGHT;
+}
+
+/** About as high as the dialog draws it. Python writes a question as paragraphs and fenced code blocks. */
+function heightOf(message: string): number {
+  let height = 0;
+  let fence: string | undefined;
+  for (const line of message.trim().split('\n')) {
+    const rows = rowsOf([line], COLUMNS) * ROW;
+    if (fence !== undefined) {
+      height += line === fence ? 0 : rows;
+      fence = line === fence ? undefined : fence;
+    } else if ((fence = /^(`{3,}|~{3,})/.exec(line)?.[1]) !== undefined) {
+      height += CODE_BLOCK;
+    } else if (line !== '') {
+      height += rows + PARAGRAPH;
+    }
+  }
+  return height;
 }
 
 export function registerPermissionTools(

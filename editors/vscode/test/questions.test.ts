@@ -113,6 +113,49 @@ test('a sensitive action: “Show All” opens the question, and then the person
   }
 });
 
+test('a sensitive action that a modal dialog cannot show whole is shown from both ends, and only “Show All” leads on', async () => {
+  const lines = Array.from({ length: 100 }, (_, number) => `line ${number}`);
+  const long = { ...SENSITIVE, modal: { message: 'Claude', detail: lines.join('\n') } };
+  const { editor, invoke, sent } = asking(long);
+  editor.answers = [SHOW_ALL, ALLOW_ONCE];
+  assert.equal(await invoke(), 'token');
+  const [{ detail = '', buttons } = assert.fail()] = editor.messages;
+  assert.deepEqual(buttons, [SHOW_ALL]);
+  assert.match(detail, /^line 0\n[^]*line 11\n⟨76 lines left out: press “Show All” to read and decide⟩\nline 88\n[^]*line 99$/);
+  assert.equal(sent().length, 1);
+});
+
+const ELIGIBLE = { 'tools.eligibleForAutoApproval': { 'dragoman.dragoman/agentExecute': true } };
+const MODE = { 'permissions.default': 'autopilot' };
+for (const [setting, settings] of [
+  ['chat.tools.eligibleForAutoApproval', ELIGIBLE],
+  ['chat.tools.eligibleForAutoApproval', { 'tools.eligibleForAutoApproval': {} }],
+  ['chat.permissions.default', MODE],
+] as const) {
+  test(`an ordinary action, and a workspace that sets ${setting} to ${JSON.stringify(Object.values(settings)[0])}: our modal dialog asks`, async () => {
+    for (const [answers, says] of [[[ALLOW_ONCE], 'token'], [[], REFUSED]] as const) {
+      const { editor, invoke, sent } = asking(PREPARED);
+      editor.settings = settings;
+      editor.answers = [...answers];
+      assert.equal(await invoke(), says);
+      assert.equal(sent().length, answers.length);
+      const [{ detail = '' } = {}, ...others] = editor.messages;
+      assert(detail.startsWith(PREPARED.modal.detail) && detail.includes(setting), detail);
+      assert.deepEqual(others, []);
+    }
+  });
+}
+
+for (const settings of [ELIGIBLE, MODE]) {
+  test(`an ordinary action, and a person whose own settings have ${JSON.stringify(settings)}: no dialog of ours`, async () => {
+    const { editor, invoke } = asking(PREPARED);
+    editor.settings = settings;
+    editor.userSettings = settings;
+    assert.equal(await invoke(), 'token');
+    assert.deepEqual(editor.messages, []);
+  });
+}
+
 test('a backend that cannot be asked whether an action is sensitive allows nothing', async () => {
   const { invoke, sent } = asking(PREPARED, { 'tools/prepareInvocation': new Error('gone') });
   await assert.rejects(invoke(), /gone/);

@@ -1,4 +1,5 @@
 /** As much of VS Code as the parts under test touch, for tests that run without it. */
+import { readFileSync } from 'node:fs';
 import { mkdir, stat, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
@@ -204,9 +205,18 @@ interface StatusItem {
   backgroundColor?: ThemeColor;
 }
 
+const { contributes } = JSON.parse(readFileSync('package.json', 'utf8')) as {
+  contributes: { configurationDefaults: Record<string, unknown> };
+};
+const ELIGIBLE = 'tools.eligibleForAutoApproval';
+/** As the manifest sets it, for an extension that asks for the section `chat`. */
+const DEFAULTS: Record<string, unknown> = { [ELIGIBLE]: contributes.configurationDefaults[`chat.${ELIGIBLE}`] };
+
 /** A person at an editor: what they were shown, and what they answer. */
 export class Editor {
   settings: Record<string, unknown> = {};
+  /** Those of the settings above that are the user's, not the workspace's. */
+  userSettings: Record<string, unknown> = {};
   folders: { uri: Uri }[] = [];
   /** Labels or buttons, in their order; none is Escape. */
   answers: string[] = [];
@@ -305,7 +315,10 @@ export const workspace = {
   get workspaceFolders() {
     return editor.folders;
   },
-  getConfiguration: () => ({ get: (name: string, otherwise: unknown) => editor.settings[name] ?? otherwise }),
+  getConfiguration: () => ({
+    get: (name: string, otherwise: unknown) => editor.settings[name] ?? DEFAULTS[name] ?? otherwise,
+    inspect: (name: string) => ({ globalValue: editor.userSettings[name] }),
+  }),
   onDidChangeWorkspaceFolders: () => ({ dispose: () => undefined }),
   onDidChangeConfiguration: (listener: (change: { affectsConfiguration(name: string): boolean }) => void) =>
     editor.configurationChanged.event(listener),

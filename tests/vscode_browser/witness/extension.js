@@ -27,6 +27,26 @@ exports.activate = (context) => {
     },
   };
   context.subscriptions.push(vscode.lm.registerTool('witness_measure', measure));
+  // A tool, called as an extension does it that has no chat.
+  const call = async () => {
+    const { name, input } = JSON.parse(fs.readFileSync(process.env.WITNESS_CALL, 'utf8'));
+    const { content } = await vscode.lm
+      .invokeTool(name, { input, toolInvocationToken: undefined })
+      .then(undefined, (error) => ({ content: [{ value: String(error) }] }));
+    record({ event: 'called', text: content.map(({ value }) => value).join('') });
+  };
+  context.subscriptions.push(vscode.commands.registerCommand('witness.call', call));
+  const opened = (document) => {
+    if (document.uri.scheme === 'dragoman') {
+      record({ event: 'document', text: document.getText() });
+    }
+  };
+  context.subscriptions.push(vscode.workspace.onDidOpenTextDocument(opened));
+  const setting = () => {
+    const chosen = vscode.workspace.getConfiguration('chat');
+    record({ event: 'settings', eligible: chosen.get('tools.eligibleForAutoApproval'), mode: chosen.get('permissions.default') });
+  };
+  context.subscriptions.push(vscode.workspace.onDidChangeConfiguration(setting));
   const look = setInterval(() => {
     if (vscode.extensions.getExtension('GitHub.copilot-chat')?.isActive) {
       clearInterval(look);
