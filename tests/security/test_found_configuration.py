@@ -258,6 +258,16 @@ async def test_a_file_opens_no_door_and_puts_no_key_in_the_place_of_the_users(
 
 @pytest.mark.long
 @pytest.mark.usefixtures("home")
+def test_what_is_ignored_in_a_file_need_not_be_right() -> None:
+    """In the user's own file this host wants keys. Here it does not count, so it stops nothing."""
+    _found('[serve]\nhost = "0.0.0.0"\n')
+    with _serving() as served:
+        assert served.said[-1].startswith("dragoman: serving at http://127.0.0.1:")
+    assert any("serve.host" in line for line in served.said)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("home")
 async def test_a_file_deletes_no_history() -> None:
     hello = {"model": "demo", "input": "Hello."}
     with _serving() as served:

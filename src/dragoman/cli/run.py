@@ -70,7 +70,7 @@ class Surroundings:
         agents = KnownAgents(self.state_dir)
         config = load(self.config_file, agents.ids)
         if (file := self.found_file) is not None:
-            config = self._layered(config, load(file, agents.ids))
+            config = self._layered(config, load(file, agents.ids, only_found=True))
         return self._ready(config)
 
     def _layered(self, own: Config, found: Config) -> Config:

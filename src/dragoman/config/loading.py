@@ -83,7 +83,7 @@ class Config(Tables, frozen=True, kw_only=True):
                 return self.source.at(keys)
 
 
-def load(path: Path | None, agents: Collection[str] = ()) -> Config:
+def load(path: Path | None, agents: Collection[str] = (), *, only_found: bool = False) -> Config:
     """The configuration in a file, or the defaults without one; `ConfigError` if it cannot be used.
 
     `agents` are the ids of those that are known beyond the catalogue that came with us.
@@ -92,7 +92,7 @@ def load(path: Path | None, agents: Collection[str] = ()) -> Config:
         return Config()
     source = Source(path, _read(path))
     try:
-        tables = _tables(source, agents)
+        tables = _tables(source, agents, ignored=("serve",) if only_found else ())
     except RecursionError:
         raise ConfigError([Problem(str(path), "the values are nested too deeply.")]) from None
     models = tables.models | {id_: model for id_, model in BUILTIN_MODELS.items() if id_ not in tables.models}
@@ -127,7 +127,7 @@ def _read(path: Path) -> str:
         raise ConfigError([Problem(f"{path}:{line}", what)]) from error
 
 
-def _tables(source: Source, agents: Collection[str]) -> Tables:
+def _tables(source: Source, agents: Collection[str], *, ignored: Collection[str] = ()) -> Tables:
     value = _parsed(source)
     try:
         tables = msgspec.convert(value, Tables, dec_hook=lambda _type, text: _path(source.folder, text))
@@ -137,7 +137,8 @@ def _tables(source: Source, agents: Collection[str]) -> Tables:
         found = tuple(complaints(value))
         # Should the walk through the types ever miss what msgspec has seen, its own words are better than none.
         raise _refusal(source, found or [((), str(error))]) from error
-    if found := tuple(contradictions(tables, agents)):
+    # What does not count in a file that was only found need not be right either.
+    if found := tuple(each for each in contradictions(tables, agents) if each[0][0] not in ignored):
         raise _refusal(source, found)
     return tables
 
