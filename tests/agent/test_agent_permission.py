@@ -196,7 +196,10 @@ def test_a_diff_is_an_edit(kind: str | None) -> None:
 
 def test_an_address_is_fetched_if_it_is_of_the_web() -> None:
     assert risk("fetch", {"url": "https://e.test"}) == "fetch"
-    assert risk("read", {"url": "HTTP://e.test", **INSIDE}) == "fetch"
+    assert risk("read", {"url": "HTTP://e.test", "prompt": "what is new?"}) == "fetch"
+    # With anything beside the address that may be sent or written, it is more than fetching.
+    for more in (INSIDE, {"method": "POST"}, {"body": "x"}, {"headers": {"a": "b"}}):
+        assert risk("fetch", {"url": "https://e.test", **more}) == "other"
     assert risk("read", {"urls": ["https://e.test", "file:///etc/passwd"]}) == "other"
     assert risk("fetch", {"uri": "file:///etc/passwd"}) == "other"
     assert risk("think", {"url": "https://e.test"}) == "other"

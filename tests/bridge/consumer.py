@@ -207,7 +207,8 @@ class Bridge:
         """What a person is asked by this call, with its broken lines joined."""
         pending = self.grants.pending(call.input.get("nonce"))
         assert pending is not None
-        return question_about(pending.action).message.replace("↩\n", "")
+        question = question_about(pending.action)
+        return f"{question.title}\n{question.message}".replace("↩\n", "")
 
     def approve(self, call: ToolCallPart) -> ToolResultPart:
         """What the extension does when the person has allowed it."""

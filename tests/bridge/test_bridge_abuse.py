@@ -13,7 +13,7 @@ pytestmark = pytest.mark.long
 _KINDS = ["allow_once", "reject_once"]
 _COMMAND = {"command": "rm -rf /"}
 # As the consumer's own tool would be asked for, by an agent that has something else in mind.
-_OWN = {"server": "{server}", "tool": "look", **_COMMAND}
+_OWN = {"server": "{server}", "tool": "look"}
 
 
 def _ask(**raw_input: object) -> list[object]:

@@ -167,7 +167,9 @@ def test_q5_only_a_title() -> None:
 def test_a_sensitive_action_has_no_lasting_yes() -> None:
     question = question_about(action(input={"command": "cat .env"}))
     assert question.covers is None
-    assert question.message.startswith("Sensitive: `it names .env` This is asked about every time.")
+    assert question.message.startswith(
+        "Sensitive, so asked about every time:\n```text\nit names .env\n```\n\nCommand:"
+    )
 
 
 def test_a_path_cannot_pass_for_a_line_of_the_diff() -> None:

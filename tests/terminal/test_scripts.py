@@ -104,7 +104,18 @@ def test_nobody_to_ask_is_said_above_the_live_lines(folder: Folder) -> None:
     no_input = (
         "import os; os.dup2(os.open(os.devnull, os.O_RDONLY), 0); from dragoman.cli import entry; entry()"
     )
-    terminal = folder.terminal("-c", no_input, "chat", "-p", "write it", "--state-dir", "state", columns=50)
+    terminal = folder.terminal(
+        "-c",
+        no_input,
+        "--config",
+        "dragoman.toml",
+        "chat",
+        "-p",
+        "write it",
+        "--state-dir",
+        "state",
+        columns=50,
+    )
     assert terminal.wait_end() == 1
     lines = terminal.text.splitlines()
     first = next(n for n, line in enumerate(lines) if "not done" in line)
@@ -126,7 +137,9 @@ def test_interrupting_one_prompt(folder: Folder) -> None:
 def test_a_question_is_asked_beside_an_answer_that_goes_to_a_file(folder: Folder) -> None:
     folder.script(_REACT, {"do": [_WRITE]})
     into_file = "import os; os.dup2(os.open('out', os.O_WRONLY | os.O_CREAT), 1); from dragoman.cli import entry; entry()"
-    terminal = folder.terminal("-c", into_file, "chat", "-p", "write it", "--state-dir", "state")
+    terminal = folder.terminal(
+        "-c", into_file, "--config", "dragoman.toml", "chat", "-p", "write it", "--state-dir", "state"
+    )
     terminal.wait_for("Esc deny")
     terminal.type("n")
     terminal.wait_for("Why not")

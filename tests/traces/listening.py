@@ -195,6 +195,7 @@ class _Client:
             _nothing,
         )
         endpoint.set_tools(TOOLS)
+        self._conversation._tools = TOOLS
         peer, _ = memory_pair(self._link, self.player, PeerOptions(name="agent"), OPTIONS)
         # Nothing here asks for the process.
         process = cast("SupervisedProcess", None)

@@ -1,16 +1,15 @@
-"""The order of decision: what happens to an action before a person is asked, the first that applies.
+"""The order of decision: what happens to an action before a person is asked. The first that applies:
 
-    1. a deny rule                                    refused   (rules are not there yet)
-    2. `eligible = false` for the tool                asked, and allowed once at most
-    3. a sensitive action                             asked, and allowed once at most
-    4. an ask rule                                    asked     (rules are not there yet)
-    5. an allow rule                                  allowed   (rules are not there yet)
-    6. a standing approval with this key, or a read-only tool of ours within the workspace: allowed
-    7. `auto_approve`, `urls`                         allowed
-    8. otherwise                                      asked
+    1. `eligible = false` for the tool           asked, and allowed once at most
+    2. a sensitive action, or only a title       asked, and allowed once at most
+    3. a read-only tool of the terminal          allowed
+    4. a standing approval with this key         allowed
+    5. `auto_approve`, `urls`                    allowed
+    6. otherwise                                 asked
 
-It holds for agents' actions and for our own tools, in every front end. What nobody can be asked about is refused by
-whoever asks (`unasked`): a sensitive action always, any other unless the model's `permission` setting allows it.
+It holds for agents' actions and for the terminal's own tools, in every front end. Where no person can be asked,
+`unasked` decides: what 1 or a sensitive action would ask about is refused, anything else is left to the model's
+`permission` setting.
 """
 
 from __future__ import annotations

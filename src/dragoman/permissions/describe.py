@@ -46,7 +46,7 @@ _OF_READING = frozenset(
 )
 # The same for one that fetches an address.
 _OF_FETCHING = frozenset({"description", "format", "prompt", "query", "reason"})
-# Patterns can name places too.
+# Text that may lead out of the workspace: a leading `/` or `~`, or `..`.
 _LEAVES = re.compile(r"(?:\A|[\s{,(|\[])[/~]|\.\.(?:[/\\]|\Z)")
 _WEB = re.compile(r"https?://", re.IGNORECASE)
 _TOOL_NAMES = frozenset({"toolname", "tool"})
@@ -76,7 +76,8 @@ def describe(
     fields = (*fields_of(input), *fields_of(extra))
     named = tuple(Place(path, line) for path, line in locations)
     blocks = tuple(block for value in content for block in _blocks(value))
-    tool, meta = tool or tool_name_in(meta), None if _only_names_a_tool(meta) else meta
+    tool = tool or tool_name_in(meta)
+    meta = None if _only_names(tool, meta) else meta
     first_folder = places.workspace[0] if places.workspace else "/"
     given = next(
         (value for name in FOLDERS for field, value in fields if field == name and isinstance(value, str)), ""
@@ -113,7 +114,7 @@ def describe(
         return replace(plain, risk=_risk(plain, input, is_read=False), sensitive=too_much)
     leads = [places.absolute(path, folder) for path in plain.paths]
     is_inside = all(map(places.is_inside, (folder, *leads)))
-    # A relative path is taken as the agent takes it, and that is not known: so it is not reading.
+    # We do not know which folder the agent resolves a relative path against, so the class is not `read`.
     is_exact = all(path.startswith("/") for path in plain.paths)
     risk = _risk(plain, input, is_read=is_inside and is_exact)
     return replace(plain, risk=risk, is_inside=is_inside, sensitive=_sensitive(plain, risk, places, leads))
@@ -167,7 +168,7 @@ def _sensitive(action: Action, risk: RiskClass, places: Places, leads: Iterable[
         for text in named:
             if (reason := places.why_changing(places.absolute(text, action.folder))) is not None:
                 return reason
-    return Scan(places, action.folder).why(texts)
+    return Scan(places, action.folder, changing=not is_reading).why(texts)
 
 
 def _words(action: Action) -> Iterator[str]:
@@ -224,9 +225,10 @@ def tool_name_in(meta: object) -> str | None:
     )
 
 
-def _only_names_a_tool(meta: object) -> bool:
-    texts = list(texts_of(meta))
-    return len(texts) == 1 and texts[0] == tool_name_in(meta)
+def _only_names(tool: str | None, meta: object) -> bool:
+    """Whether metadata holds one value, and that is the tool's name, which is shown anyway."""
+    values = [value for _, value in fields_of(meta) if not isinstance(value, dict | list)]
+    return values == [tool]
 
 
 # Commands.

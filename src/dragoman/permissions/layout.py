@@ -38,7 +38,8 @@ _RUN = re.compile(r"[ \t]{2,}|\t| (?=\n|\Z)")
 
 def shown_exactly(text: str, *, dots: bool = True) -> str:
     """`text` with a mark for everything that would leave none. Without `dots` short runs of blanks stay, as in code."""
-    text = _EMPTY_LINES.sub(_empty_lines, visible_exactly(text.translate(_MARKS)))
+    text = text.replace("<U+", "<U+003C>U+").translate(_MARKS)
+    text = _EMPTY_LINES.sub(_empty_lines, visible_exactly(text))
     return _RUN.sub(lambda run: _blanks(run, text, dots=dots), text)
 
 
@@ -55,8 +56,8 @@ def _blanks(run: re.Match[str], text: str, *, dots: bool) -> str:
         return blanks if len(blanks) <= _MOST_INDENTATION else _counted(blanks)
     if len(blanks) > _MOST_DOTS:
         return _counted(blanks)
-    is_single = len(blanks) == 1 and not ends
-    return _DOT * len(blanks) if dots and not is_single else blanks
+    # At the end of a line a blank would not be seen at all.
+    return _DOT * len(blanks) if dots or ends else blanks
 
 
 def _counted(blanks: str) -> str:
@@ -97,7 +98,7 @@ def from_both_ends(text: str, limit: int) -> tuple[str, str, int]:
 
 def on_one_line(text: str) -> str:
     """The same on one line: a line feed is shown by its picture."""
-    return shown_exactly(text.replace("\n", "␊")).replace("<U+240A>", "␊")
+    return "␊".join(map(shown_exactly, text.split("\n")))
 
 
 def in_short(text: str, limit: int) -> str:

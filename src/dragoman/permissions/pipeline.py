@@ -1,4 +1,4 @@
-"""The permissions of one process: what all its conversations share, and the steps in their order."""
+"""What the conversations of a process share: approvals, settings, pending requests, the record; and their decision."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ class Permissions:
 
     def places(self, workspace: tuple[str, ...]) -> Places:
         return Places.around(workspace, self.own)
+
+    def must_confirm(self, action: Action) -> bool:
+        """Whether a person's own word is needed for each such action: it is sensitive, or `eligible` is false for it."""
+        return action.sensitive is not None or self.settings.must_ask(action.permission_tool)
 
     def decide(self, action: Action, session: str, workspace: str) -> Allowed | Ask:
         """What happens to an action before a person is asked."""

@@ -135,8 +135,7 @@ def _title(action: Action) -> str:
 
 def _sections(action: Action) -> Iterator[_Section]:
     if action.sensitive is not None:
-        note = "This is asked about every time."
-        yield _Section("Sensitive", action.sensitive, note=note, is_inline=True)
+        yield _Section("Sensitive, so asked about every time", action.sensitive, "text")
     if not action.has_substance:
         yield _Section("Caution", note=_NO_SUBSTANCE)
     if action.command is not None:
@@ -194,15 +193,15 @@ def _words(action: Action) -> Iterator[_Section]:
 def _targets(action: Action) -> Iterator[_Section]:
     """Files and addresses that stand nowhere else: those of a change and the folder have a place."""
     has_place = {action.folder, *(diff.path for diff in action.diffs)}
-    lines = {
-        place.path: f"{place.path}, line {place.line}" for place in action.locations if place.line is not None
-    }
-    files = [lines.get(path, path) for path in action.paths if path not in has_place]
+    at_line = [place for place in action.locations if place.line is not None]
+    has_place |= {place.path for place in at_line}
+    files = [f"{place.path}, line {place.line}" for place in at_line]
+    files += [path for path in action.paths if path not in has_place]
     for label, found in (("File", files), ("Address", list(action.urls))):
         if len(found) <= _LISTED:
             yield from (_Section(label, each, is_inline=True) for each in found)
         else:
-            text = "\n".join(on_one_line(each) for each in found)
+            text = "\n".join(each.replace("\n", "␊") for each in found)
             yield _Section(f"{len(found):,} {label.lower()}s", text, "text")
 
 

@@ -18,8 +18,8 @@ from dragoman.permissions.keys import approval_key, covered
 
 __all__ = ["By", "Record", "Recorded"]
 
-# Who decided: a person, the settings or an approval without a person, or the end of the turn.
-By: TypeAlias = Literal["person", "approval", "setting", "end"]
+# Who decided: a person, a standing approval, a setting, a limit on open requests, or the end of the turn.
+By: TypeAlias = Literal["person", "approval", "setting", "limit", "end"]
 
 _MOST = 50
 # Actions hold whole files; so many bytes of them are kept.

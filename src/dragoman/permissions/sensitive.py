@@ -37,7 +37,7 @@ _FILES = frozenset(
         ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".logout", "config.fish",
         # Agents and Dragoman read these.
         ".mcp.json", ".claude.json", "opencode.json", "opencode.jsonc", "fastagent.config.yaml", "dragoman.toml",
-        # Git and package managers read these.
+        # Git, direnv and Dragoman read these.
         ".gitconfig", ".gitmodules", ".envrc", "dragoman.db",
     }
 )  # fmt: skip
@@ -161,8 +161,9 @@ class Places:
 class Scan:
     """Looks for sensitive paths among the words of all texts of one request, within a limit for all of them."""
 
-    def __init__(self, places: Places, folder: str) -> None:
+    def __init__(self, places: Places, folder: str, *, changing: bool = True) -> None:
         self._places = places
+        self._changing = changing
         self._folder = folder
         self._resolved = 0
 
@@ -196,24 +197,31 @@ class Scan:
         if len(bare) > _LONGEST_WORD or not bare:
             return False
         if _PATTERN.search(bare):
-            return _may_match(bare)
+            return _may_match(bare, changing=self._changing)
         path = self._places.absolute(bare, self._folder)
         # Only what looks like a path is looked up.
         looks_up = "/" in bare and self._resolved <= _MOST_RESOLVED
         self._resolved += looks_up
         ways = self._places.ways_to(path) if looks_up else iter((os.path.normpath(path),))
         unquoted = iter((os.path.normpath(unquote(path)),)) if "%" in path else iter(())
-        return self._places.why_named(path, chain(ways, unquoted), changing=True) is not None
+        return self._places.why_named(path, chain(ways, unquoted), changing=self._changing) is not None
 
 
-def _may_match(pattern: str) -> bool:
+def _may_match(pattern: str, *, changing: bool) -> bool:
     """Whether a pattern of a shell can stand for a name that is listed here. A star does not stand for a leading dot."""
     name = _plain(pattern.rstrip("/").rpartition("/")[2])
     if not name or name[0] not in ".[?{":
-        return any(
+        return changing and any(
             _is_protected(f"/{part}") for part in _plain(pattern).split("/") if not _PATTERN.search(part)
         )
-    return any(fnmatchcase(each, name) for each in (*_FOLDERS, *_FILES, *_SECRET_FILES, ".env", ".env.local"))
+    names = [
+        *_SECRET_FOLDERS,
+        *_SECRET_FILES,
+        ".env",
+        ".env.local",
+        *([*_FOLDERS, *_FILES] if changing else []),
+    ]
+    return any(fnmatchcase(each, name) for each in names)
 
 
 def _plain(path: str) -> str:

@@ -59,7 +59,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the agent wants to do. `answer` tells it the outcome, and returns what the user should know."""
+    """A permission request that waits for its answer. `answer` tells the agent, and returns what the user should know."""
 
     key: str
     action: Action
@@ -107,7 +107,8 @@ class Asking:
         action, record = question.action, self._permissions.record
         decision = self._permissions.decide(action, self.session, self._workspace)
         if isinstance(decision, Allowed):
-            record.decided(record_id, allowed=True, by="approval", why=decision.why)
+            by: By = "setting" if decision.why.startswith("auto") else "approval"
+            record.decided(record_id, allowed=True, by=by, why=decision.why)
             line = f"{in_one_line(action, 'may')} · {decision.why}"
             return Decided(Granted(), ThinkingPart(f"\n\n✓ {escape(line)}\n"))
         if action.permission_tool not in offered:
@@ -116,7 +117,7 @@ class Asking:
             return decided
         held = question.size + sum(each.question.size for each in self._open.values())
         if len(self._open) >= _MAX_OPEN or held > _MAX_OPEN_BYTES:
-            record.decided(record_id, allowed=False, by="end")
+            record.decided(record_id, allowed=False, by="limit")
             reason = "Too many requests of this agent wait for a decision already."
             shown = f"{escape(in_one_line(action))}. It was refused, because too many of its requests wait already."
             return Decided(Refused(reason, asked=False), TextPart(notice(shown)))
@@ -125,9 +126,7 @@ class Asking:
     def _unasked(self, action: Action) -> Decided:
         """No person can be asked: the client offers no permission tool for this."""
         setting = self._settings.policy
-        needs_person = action.sensitive is not None or self._permissions.settings.must_ask(
-            action.permission_tool
-        )
+        needs_person = self._permissions.must_confirm(action)
         if unasked(setting, sensitive=needs_person, read=action.risk == "read"):
             words = f'This client cannot ask you, so the setting `permission = "{setting}"` allowed it.'
             return Decided(Granted(), TextPart(notice(f"{escape(in_one_line(action))}. {words}")))
@@ -146,10 +145,12 @@ class Asking:
         waiting = self._open.pop(pending.key, None)
         if waiting is None:
             return None
-        is_asked = isinstance(answer, Granted) or (isinstance(answer, Refused) and answer.asked)
-        by: By = "person" if is_asked else "end"
-        self._permissions.record.decided(waiting.record_id, allowed=isinstance(answer, Granted), by=by)
         told = waiting.question.answer(answer)
+        is_asked = isinstance(answer, Granted) or (isinstance(answer, Refused) and answer.asked)
+        # With a notice the agent's own options did not allow what the person did.
+        is_allowed = isinstance(answer, Granted) and told is None
+        by: By = "person" if is_asked else "end"
+        self._permissions.record.decided(waiting.record_id, allowed=is_allowed, by=by)
         if isinstance(answer, Refused) and not answer.asked:
             return _unasked_notice(waiting.question.action, answer.reason)
         return told
@@ -176,7 +177,7 @@ class Asking:
         self._permissions.record.decided(waiting.record_id, allowed=False, by="end")
 
     def end_turn(self) -> None:
-        """What was approved in it is not approved any more."""
+        """Forget the edits that were approved in this turn."""
         self.turn += 1
         self.edits.clear()
 
@@ -215,6 +216,6 @@ def verdict(grants: Grants, result: ToolResultPart) -> CallAnswer:
     """What a result says about the permission it answers: granted only if it carries the proof."""
     if not result.is_error and grants.redeem(result.call_id, result.text):
         return Granted()
-    if result.outcome in UNASKED:
+    if result.outcome in UNASKED or result.outcome == "timed_out":
         return Refused(result.text, asked=False)
     return Refused(result.text.removeprefix(_WITH_REASON) if result.text.startswith(_WITH_REASON) else None)

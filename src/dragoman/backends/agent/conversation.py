@@ -507,9 +507,8 @@ class Conversation:
         properties = (definition.input_schema or {}).get("properties")
         return not isinstance(properties, dict) or set(arguments or {}) <= set(properties)
 
-    def must_ask(self, action: Action) -> bool:
-        """Whether the settings want a person's word about each action of this class."""
-        return self._around.permissions.settings.must_ask(action.permission_tool)
+    def must_confirm(self, action: Action) -> bool:
+        return self._around.permissions.must_confirm(action)
 
     @property
     def asking(self) -> Asking:

@@ -42,9 +42,9 @@ __all__ = ["Ear"]
 
 _log = logging.getLogger(__name__)
 _OVER = frozenset({"completed", "failed"})
-# What a call of a consumer's tool is never called.
+# Kinds that an agent never gives to a call of a consumer's tool.
 _CHANGES = frozenset({"edit", "delete", "move"})
-# In which a process that has crashed is found out to be gone.
+# How long to wait for the exit of a crashed agent before a withdrawn call counts.
 _CRASH_SECONDS = 0.25
 
 
@@ -107,7 +107,7 @@ class Ear:
     def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
         session, conversation = self.session, self._conversation
         if session is None or not conversation.hears(self._epoch) or conversation.state.turn == "cancelling":
-            # Nothing that was stopped gets leave to go on.
+            # A cancelled turn grants nothing.
             incoming.reply({"outcome": {"outcome": "cancelled"}})
             return
         known = session.narrator.known(request.tool_call)

@@ -41,7 +41,7 @@ AT_ONCE = 32
 
 
 class Filing:
-    """Of one run of an agent. `tell` hands an event to the conversation, if that still listens to this run."""
+    """Serves the file requests of one agent process. `tell` hands an event to the conversation, if that still listens to this run."""
 
     def __init__(self, conversation: Conversation, tell: Callable[[Event], None]) -> None:
         self._conversation = conversation
@@ -68,7 +68,7 @@ class Filing:
         action = self._conversation.described(
             ToolActivity("", f"Read {request.path}", kind="read", locations=(place,))
         )
-        if action.sensitive is None and not self._conversation.must_ask(action):
+        if not self._conversation.must_confirm(action):
             await self._give(request, incoming)
         else:
             await self._ask(action, request.path, "read", lambda: self._give(request, incoming), incoming)
@@ -133,7 +133,7 @@ class Filing:
         incoming.reply({})
 
     def _did(self, what: str) -> None:
-        """Told as everything is that the agent does by itself."""
+        """Report a file access as the narrator reports a tool call."""
         self._tell(Spoke(ThinkingPart(f"\n\n▸ {what}\n")))
 
 

@@ -23,7 +23,8 @@ def action_of(
     """What a tool call would do. `activity` has everything the agent said of it so far, `request` what it said just now."""
     meta: JsonObject = {}
     if request is not None:
-        meta = {**(request.tool_call.meta or {}), **({"request": request.meta} if request.meta else {})}
+        both = {"toolCall": request.tool_call.meta, "request": request.meta}
+        meta = {name: value for name, value in both.items() if value}
     return describe(
         agent=agent,
         agent_name=agent_name,
@@ -68,6 +69,6 @@ def choose(request: PermissionRequest, *, granted: bool) -> Choice:
         refusal = choose(request, granted=False)
         return Choice(
             refusal.option,
-            "The agent offers only to be allowed always; a single approval cannot say that, so it was refused.",
+            "The agent did not offer to be allowed once, only to be allowed always. So it was refused.",
         )
     return Choice(request.option("reject_once"))

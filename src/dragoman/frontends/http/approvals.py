@@ -73,10 +73,10 @@ def spelled_out(part: Part, grants: Grants) -> Part:
     question = question_about(action)
     shown: JsonObject = {
         "title": on_one_line(action.title),
-        "kind": action.kind,
+        "kind": on_one_line(action.kind),
         "question": question.title,
         "agent": action.agent,
-        "folder": action.folder,
+        "folder": on_one_line(action.folder),
         "details": question.message,
         **part.input,
     }

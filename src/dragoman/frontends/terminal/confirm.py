@@ -39,7 +39,7 @@ _ALLOWED: dict[ApprovalLevel, str] = {
     "once": "allowed once",
     "session": "allowed for this session",
     "workspace": "allowed in this workspace from now on",
-    "always": "allowed everywhere from now on",
+    "always": "allowed from now on",
 }
 
 _QUESTION = Style(color="yellow", bold=True)

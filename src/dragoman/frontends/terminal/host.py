@@ -73,15 +73,22 @@ def _asked(question: Question) -> str:
     return f"{question.confirmation.title} ({question.tool})"
 
 
+def _how_to_allow(question: Question) -> str:
+    if question.levels == ("once",):
+        return "This needs a person each time, whatever the settings say: do it in a chat in a terminal."
+    return (
+        "To allow it without asking, approve it for the workspace in a chat first, or set auto_approve = true under "
+        "[tools] in your own configuration."
+    )
+
+
 class Nobody:
     """Stands where no person can be asked, and says so: whoever reads the errors later learns how to change that."""
 
     async def confirm(self, question: Question, token: CancellationToken) -> Decision:
         del token
         print(
-            f"dragoman: not done: {visible_line(_asked(question))}. There is no terminal to "
-            "ask at. To allow it without asking, approve it for the workspace in a chat first, or set "
-            "auto_approve = true under [tools] in a configuration that --config names.",
+            f"dragoman: not done: {visible_line(_asked(question))}. There is no terminal to ask at. {_how_to_allow(question)}",
             # As it is by now: a screen with live lines has put itself in its place.
             file=sys.stderr,
             flush=True,

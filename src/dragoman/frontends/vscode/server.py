@@ -234,7 +234,7 @@ class VsCodeServer:
             "invocationMessage": escape(in_one_line(pending.action, "may")),
             "confirmationMessages": {"title": question.title, "message": question.message},
             "modal": {"message": question.title, "detail": question.plain},
-            "isSensitive": pending.action.sensitive is not None,
+            "isSensitive": self._permissions.must_confirm(pending.action),
             "isCut": question.is_cut,
         }
 
@@ -243,7 +243,7 @@ class VsCodeServer:
         asked = decoded(incoming.params, ToolInput)
         grants, nonce = self._permissions.grants, asked.input.get("nonce")
         pending = grants.pending(nonce)
-        if pending is not None and pending.action.sensitive is not None and not asked.confirmed:
+        if pending is not None and self._permissions.must_confirm(pending.action) and not asked.confirmed:
             return {"content": [TextPart(_NOT_CONFIRMED)]}
         token = grants.issue(nonce, asked.name)
         return {"content": [TextPart(token if token is not None else _NOT_OPEN)]}
@@ -257,7 +257,9 @@ class VsCodeServer:
         return {"title": question.title, "text": f"# {escape(question.title)}\n\n{question.whole}\n"}
 
     async def _recent(self, _incoming: Incoming) -> object:
-        return {"questions": [_recent(each) for each in self._permissions.record.newest_first()]}
+        must_confirm = self._permissions.must_confirm
+        recorded = self._permissions.record.newest_first()
+        return {"questions": [_recent(each, lasting=not must_confirm(each.action)) for each in recorded]}
 
     async def _allow(self, incoming: Incoming) -> object:
         """A lasting approval for exactly the action of a recent question."""
@@ -314,7 +316,7 @@ def _fault(incoming: Incoming, error: Exception) -> LanguageModelError:
     return LanguageModelError("internal", cause, hint=hint)
 
 
-def _recent(recorded: Recorded) -> JsonObject:
+def _recent(recorded: Recorded, *, lasting: bool) -> JsonObject:
     decision = "waiting" if recorded.allowed is None else "allowed" if recorded.allowed else "refused"
     return {
         "id": recorded.id,
@@ -325,7 +327,7 @@ def _recent(recorded: Recorded) -> JsonObject:
         "by": recorded.by,
         "at": recorded.at,
         "covers": recorded.covers,
-        "levels": recorded.levels,
+        "levels": recorded.levels if lasting else (),
     }
 
 

@@ -92,9 +92,7 @@ def run_command(clock: Clock | None = None) -> DefinedTool:
         folder = Workspace.of(invocation.workspace).folders[0]
         why = Places.around(invocation.workspace).why_mentioning(command, str(folder))
         sensitive = (
-            ""
-            if why is None
-            else f"\n\nSensitive: {gfm.code(on_one_line(why))} This is asked about every time."
+            "" if why is None else f"\n\nSensitive, so asked about every time: {gfm.code(on_one_line(why))}."
         )
         return PreparedInvocation(
             invocation_message=f"Running {visible_exactly(command)}",

@@ -99,7 +99,7 @@ def _question(place: Place, old: bytes | None, content: str) -> PreparedInvocati
     change = difference(label, old, content)
     why = Places.around([place.folder]).why_changing(str(place.path))
     sensitive = (
-        () if why is None else (f"Sensitive: {gfm.code(on_one_line(why))} This is asked about every time.",)
+        () if why is None else (f"Sensitive, so asked about every time: {gfm.code(on_one_line(why))}.",)
     )
     return PreparedInvocation(
         invocation_message=f"Writing {label}",
