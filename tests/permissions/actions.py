@@ -10,7 +10,7 @@ from dragoman.permissions.sensitive import Places
 
 __all__ = ["HOME", "WORKSPACE", "action", "diff", "text"]
 
-WORKSPACE = "/work/project"
+WORKSPACE = "/srv/project"
 HOME = "/home/user"
 
 

@@ -174,7 +174,7 @@ def _from_wire(meta: str) -> Action:
         b'{"sessionId":"s","options":[],"toolCall":{"toolCallId":"t","title":"Edit","rawInput":{"n":1},'
         b'"_meta":{"args":"'
         + meta.encode()
-        + b'"},"locations":[{"path":"/work/project/a","newPath":"'
+        + b'"},"locations":[{"path":"/srv/project/a","newPath":"'
         + meta.encode()
         + b'"}]}}'
     )

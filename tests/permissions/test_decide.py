@@ -104,7 +104,7 @@ def test_a_recent_question_becomes_a_lasting_approval_for_exactly_its_action() -
     assert (oldest.action, oldest.allowed, oldest.by) == (make, True, "person")
     allowed = record.allow(first, "session", approvals)
     assert allowed is not None
-    assert allowed.covers == "exactly this request of Claude Code: run make, in /work/project"
+    assert allowed.covers == "exactly this request of Claude Code: run make, in /srv/project"
     assert approvals.covers("c1", make.permission_tool, approval_key(make))
     assert not approvals.covers("c1", test.permission_tool, approval_key(test))
     assert not approvals.covers("c2", make.permission_tool, approval_key(make))

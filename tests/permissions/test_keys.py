@@ -67,11 +67,10 @@ def test_d1_two_inputs_have_one_key_only_if_they_are_one(one: object, other: obj
 
 def test_the_line_that_says_what_it_covers_is_in_the_key() -> None:
     key = approval_key(action(input={"command": "make test", "cwd": "sub"}))
-    assert covered(key) == "exactly this request of Claude Code: run make test, in /work/project/sub"
-    key = approval_key(action(kind="read", tool="Read", locations=[("/work/project/a", None)]))
+    assert covered(key) == "exactly this request of Claude Code: run make test, in /srv/project/sub"
+    key = approval_key(action(kind="read", tool="Read", locations=[("/srv/project/a", None)]))
     assert (
-        covered(key)
-        == "exactly this request of Claude Code: read /work/project/a with Read, in /work/project"
+        covered(key) == "exactly this request of Claude Code: read /srv/project/a with Read, in /srv/project"
     )
     assert is_agent_key(key)
 
