@@ -265,3 +265,17 @@ def test_urls_do_not_cover_fields_that_acp_does_not_define() -> None:
     permissions = Permissions(settings=AutoApproval(urls={"https://docs.example/*": True}))
     fetch = action(kind="fetch", input={"url": "https://docs.example/x"}, extra={"command": "rm -rf /"})
     assert isinstance(permissions.decide(fetch, "s", WORKSPACE), Ask)
+
+
+def test_arguments_under_two_names_make_one_command_each_and_nothing_is_hidden() -> None:
+    message = question_about(
+        action(input={"command": "git", "args": ["push"], "parameters": ["--force"]})
+    ).message
+    assert "git push" in message
+    assert "--force" in message
+
+
+def test_a_percent_sign_hides_no_protected_place() -> None:
+    places = Places((WORKSPACE,), "/home/u")
+    assert places.why_changing(f"{WORKSPACE}/.%67it/config")
+    assert places.why_changing(f"{WORKSPACE}/100%.txt") is None

@@ -124,16 +124,13 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _is_substance(self, block: Content) -> bool:
-        match block:
-            case TextContent(text=text):
-                return text.strip() not in (self.title, self.tool, self.kind, "")
-            case DiffContent(old=old, new=new):
-                return old != new
-            case OtherContent(value={"type": "terminal"}):
-                # Where the output will stand. It does not say of what.
-                return False
-            case OtherContent(value=value):
-                return _says_something(value)
+        if isinstance(block, TextContent):
+            return block.text.strip() not in (self.title, self.tool, self.kind, "")
+        if isinstance(block, DiffContent):
+            return block.old != block.new
+        # A terminal is where the output will stand. It does not say of what.
+        is_terminal = isinstance(block.value, dict) and block.value.get("type") == "terminal"
+        return not is_terminal and _says_something(block.value)
 
 
 def _says_something(value: object) -> bool:
