@@ -224,7 +224,7 @@ def test_d3_a_sensitive_change_is_always_asked_about(tmp_path: Path, path: str) 
     assert user.run(plain).questions == []
 
 
-def test_d3_a_sensitive_action_is_refused_where_no_person_can_be_asked(tmp_path: Path) -> None:
+def test_d3_reading_a_secret_is_asked_about_whatever_the_settings_say(tmp_path: Path) -> None:
     user = User(tmp_path, settings="[tools]\nauto_approve = true\n")
     asked = ask(title="Read", kind="read", locations=[{"path": str(user.workspace / ".env")}])
     assert user.run(asked, answers="once").question["tool"] == "dragoman-agent-action-sensitive"

@@ -85,7 +85,7 @@ class Places:
         return cls(tuple(map(str, workspace)), home, own, os.path.realpath)
 
     def absolute(self, path: str, folder: str) -> str:
-        """The path as a program in `folder` takes it. Another user's home and a variable lead nobody knows where."""
+        """The path as a program in `folder` takes it. Another user's home and a variable count as outside."""
         if (address := _FILE_ADDRESS.match(path)) is not None:
             path = unquote(path[address.end() :])
         for home in ("~", "$HOME", "${HOME}"):

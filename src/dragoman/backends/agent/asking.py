@@ -47,7 +47,7 @@ _WITH_REASON = "Tool use rejected with user message: "
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A request that needs no person: what the agent is told, and what the user sees of it."""
+    """A request that was decided without a person: the answer to the agent, and what the user sees of it."""
 
     answer: Granted | Refused
     shown: Part
