@@ -134,3 +134,8 @@ def test_an_address_is_as_long_as_it_is_when_it_is_fetched() -> None:
 )
 def test_a_date_beyond_all_calendars_is_none(header: str) -> None:
     assert retry_after_seconds(header, datetime(2026, 1, 1, tzinfo=UTC)) is None
+
+
+def test_a_pause_of_hundreds_of_digits_is_none() -> None:
+    assert retry_after_seconds("9" * 400) is None
+    assert retry_after_seconds("9" * 20) == float("9" * 20)

@@ -7,6 +7,7 @@ believed, unless that is longer than anybody waits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -43,7 +44,8 @@ def retry_after_seconds(header: str | None, now: datetime | None = None) -> floa
         return None
     text = header.strip()
     if text.replace(".", "", 1).isdecimal() and text.isascii():
-        return float(text)
+        # Hundreds of digits are no number of seconds.
+        return seconds if math.isfinite(seconds := float(text)) else None
     try:
         when = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
