@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from dragoman.process import Ledger
     from dragoman.store import ConversationStore, Database
 
-__all__ = ["ModelNotUsable", "Models", "Shared", "build", "build_unguarded", "find"]
+__all__ = ["ModelNotUsable", "Models", "Shared", "build", "build_unguarded", "find", "log_cautions"]
 
 _log = logging.getLogger(__name__)
 
@@ -138,6 +138,7 @@ class Models:
             style = find(self._config, model_id).style
             shared = Shared(self.permissions, self._store(), self._ledger())
             model = build_unguarded(self._config, model_id, shared)
+            log_cautions(self._config, model_id)
             if isinstance(model, Learning):
                 self._learning.append(model)
             self._made[model_id] = GuardedModel(model, style)
@@ -261,6 +262,17 @@ def build_unguarded(config: Config, model_id: str, shared: Shared | None = None)
         raise ModelNotUsable("bad_request", str(error)) from error
 
 
+def log_cautions(config: Config, model_id: str) -> None:
+    """Log where an agent acts without asking. For those who use the model; `dragoman doctor` shows the same as findings."""
+    from dragoman.backends.agent.catalogue import traits_of, warned  # noqa: PLC0415 - only agents need it
+
+    model = resolved(config, model_id)
+    if isinstance(model, AcpModel):
+        traits = traits_of(model.agent, config.facts)
+        for caution in warned(traits, model.command or (), fs=model.fs, mode=model.mode):
+            _log.warning("%s: %s", model_id, caution)
+
+
 def _made(model_id: str, model: ModelConfig, config: Config, shared: Shared) -> LanguageModel:
     match model:
         case ScriptModel():
@@ -272,7 +284,7 @@ def _made(model_id: str, model: ModelConfig, config: Config, shared: Shared) -> 
 
 
 def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> AgentModel:
-    from dragoman.backends.agent.catalogue import traits_of, warned  # noqa: PLC0415 - only agents need it
+    from dragoman.backends.agent.catalogue import traits_of  # noqa: PLC0415 - only agents need it
     from dragoman.backends.agent.model import AgentModel  # noqa: PLC0415
     from dragoman.backends.agent.settings import AgentSettings, Timing  # noqa: PLC0415
     from dragoman.store import StoreError  # noqa: PLC0415
@@ -284,8 +296,6 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> Ag
             hint=f"Install it: dragoman agents add {model.agent}. Or add `command`: how the agent is started.",
         )
     traits = traits_of(model.agent, config.facts)
-    for caution in warned(traits, model.command, fs=model.fs):
-        _log.warning("%s: %s", model_id, caution)
     conversation = config.conversation
     settings = AgentSettings(
         model_id,

@@ -86,11 +86,24 @@ class Desk:
         await self.editor.initialize(self.workspace)
 
     def dragoman(self, *words: str) -> tuple[str, ...]:
-        folders = ("--config", str(self.folder / "dragoman.toml"), "--state-dir", str(self.folder / "state"))
-        folders += ("--record", str(self.folder / "wire.jsonl"))
+        files = {"--config": "dragoman.toml", "--state-dir": "state", "--record": "wire.jsonl"}
+        folders = [word for option, name in files.items() for word in (option, str(self.folder / name))]
         limit = self.row.limit_seconds
         program = ("-m", "dragoman") if limit is None else (str(_HURRIED), self.row.agent, str(limit))
         return (sys.executable, *program, *words, *folders)
+
+    def refused(self, *methods: str) -> bool:
+        """Whether the agent has answered the last request of these methods with an error."""
+        frames = [json.loads(line) for line in (self.folder / "wire.jsonl").read_text().splitlines()]
+        asked = [frame for frame in frames if frame["msg"].get("method") in methods][-1]
+        [reply] = [
+            frame["msg"]
+            for frame in frames
+            if (frame["conn"], frame["msg"].get("id"), frame["dir"])
+            == (asked["conn"], asked["msg"]["id"], "a2c")
+            and "method" not in frame["msg"]
+        ]
+        return "error" in reply
 
     async def close(self) -> None:
         await self._stack.aclose()

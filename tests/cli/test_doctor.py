@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.backends.agent.catalogue import traits_of
 from dragoman.cli import doctor, main
 from own_home import configure
 
@@ -101,6 +102,16 @@ def test_i4_an_agent_that_is_started_so_that_it_does_not_ask_is_warned_of(
     bold = found["model bold (kind acp): bold"]
     assert bold.startswith("warn\n→ It runs commands without asking.")
     assert "Set fs = true." in bold
+
+
+@pytest.mark.parametrize("line", ["doctor", "doctor bold", "chat bold -p hello"])
+@pytest.mark.usefixtures("home")
+def test_i4_a_caution_is_shown_once(line: str, capfd: pytest.CaptureFixture[str]) -> None:
+    configure('[models.bold]\nkind = "acp"\nagent = "qwen"\ncommand = ["dragoman", "demo-agent"]\n')
+    assert main(line.split()) == 0
+    shown = "".join(capfd.readouterr())
+    [caution] = traits_of("qwen").cautions
+    assert shown.count(caution.text) == 1
 
 
 def test_a_file_without_problems_is_named(capsys: pytest.CaptureFixture[str]) -> None:

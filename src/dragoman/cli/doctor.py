@@ -174,7 +174,8 @@ def _model(config: Config, model_id: str) -> Finding:
         if isinstance(ready, AcpModel) and ready.command and shutil.which(ready.command[0]) is None:
             steps.append(f"The command {ready.command[0]} is not found. Install it, or give its full path.")
         if isinstance(ready, AcpModel):
-            steps += warned(traits_of(ready.agent, config.facts), ready.command or (), fs=ready.fs)
+            traits = traits_of(ready.agent, config.facts)
+            steps += warned(traits, ready.command or (), fs=ready.fs, mode=ready.mode)
         info = build_unguarded(config, model_id).info
         what += f": {info.name}"
     except ConfigError as error:

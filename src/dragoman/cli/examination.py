@@ -220,7 +220,8 @@ class _Examination:
                 Finding(
                     "warn",
                     f"it has not looked at the tools that it was offered, in {settings.timing.list_tools:g} s",
-                    "It may do so later. Ask for a newer version if your tools are never used.",
+                    settings.traits.when_no_tools
+                    or "It may do so later. Ask for a newer version if your tools are never used.",
                 )
             )
 
@@ -257,7 +258,7 @@ class _Examination:
         return Finding(
             "warn",
             "it was asked to call a tool that it was offered, and did not",
-            "The model decides that; with another model it may.",
+            self._settings.traits.when_no_tools or "The model decides that; with another model it may.",
         )
 
     def _permission(self) -> Finding:

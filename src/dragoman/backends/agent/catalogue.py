@@ -38,6 +38,8 @@ class Traits:
     # What cannot work with it, by the name of the scenario in `tests/agents`, and why.
     cannot: tuple[tuple[str, str], ...] = ()
     cautions: tuple[Caution, ...] = ()
+    # What a person can do when the agent lists no tools, or its model does not see them.
+    when_no_tools: str | None = None
 
 
 def traits_of(agent: str | None, facts: Mapping[str, Facts] | None = None) -> Traits:
@@ -55,6 +57,7 @@ def _traits(facts: Facts) -> Traits:
         env=tuple(facts.env.items()),
         cannot=tuple(facts.cannot.items()),
         cautions=facts.cautions,
+        when_no_tools=facts.when_no_tools,
     )
 
 
@@ -62,12 +65,14 @@ def _traits(facts: Facts) -> Traits:
 CATALOGUE: Mapping[str, Traits] = {id_: _traits(entry.facts) for id_, entry in shipped().items()}
 
 
-def warned(traits: Traits, command: Sequence[str], *, fs: bool) -> tuple[str, ...]:
+def warned(traits: Traits, command: Sequence[str], *, fs: bool, mode: str | None) -> tuple[str, ...]:
     """What a person must hear of an agent that is started so: where it acts without asking."""
     return tuple(
         caution.text
         for caution in traits.cautions
-        if caution.unless_argument not in command and not (caution.unless_fs and fs)
+        if caution.unless_argument not in command
+        and not (caution.unless_fs and fs)
+        and (caution.unless_mode is None or caution.unless_mode != mode)
     )
 
 
