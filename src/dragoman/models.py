@@ -46,7 +46,16 @@ if TYPE_CHECKING:
     from dragoman.process import Ledger
     from dragoman.store import ConversationStore, Database
 
-__all__ = ["ModelNotUsable", "Models", "Shared", "build", "build_unguarded", "find", "log_cautions"]
+__all__ = [
+    "ModelNotUsable",
+    "Models",
+    "Shared",
+    "build",
+    "build_unguarded",
+    "cautions_of",
+    "find",
+    "log_cautions",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -247,6 +256,23 @@ def own_places(config: Config, state_dir: Path | None) -> tuple[str, ...]:
     return tuple(str(file.absolute()) for file in files)
 
 
+def cautions_of(config: Config, model_id: str) -> tuple[str, ...]:
+    """Where this model, started as it is configured, acts without asking. The caller shows each once."""
+    model = config.models[model_id]
+    if not isinstance(model, AcpModel):
+        return ()
+    from dragoman.backends.agent.catalogue import traits_of, warned  # noqa: PLC0415 - only agents need it
+
+    traits = traits_of(model.agent, config.facts)
+    return warned(traits, model.command or (), fs=model.fs, mode=model.mode)
+
+
+def log_cautions(config: Config, model_id: str) -> None:
+    """For a command that uses this model from here on."""
+    for caution in cautions_of(config, model_id):
+        _log.warning("%s: %s", model_id, caution)
+
+
 def build(config: Config, model_id: str) -> GuardedModel:
     """The model of that name, behind the guard: what everybody should use."""
     style = find(config, model_id).style
@@ -260,17 +286,6 @@ def build_unguarded(config: Config, model_id: str, shared: Shared | None = None)
         return _made(model_id, resolved(config, model_id), config, shared or Shared())
     except (ConfigError, ScriptError) as error:
         raise ModelNotUsable("bad_request", str(error)) from error
-
-
-def log_cautions(config: Config, model_id: str) -> None:
-    """Log where an agent acts without asking. For those who use the model; `dragoman doctor` shows the same as findings."""
-    from dragoman.backends.agent.catalogue import traits_of, warned  # noqa: PLC0415 - only agents need it
-
-    model = resolved(config, model_id)
-    if isinstance(model, AcpModel):
-        traits = traits_of(model.agent, config.facts)
-        for caution in warned(traits, model.command or (), fs=model.fs, mode=model.mode):
-            _log.warning("%s: %s", model_id, caution)
 
 
 def _made(model_id: str, model: ModelConfig, config: Config, shared: Shared) -> LanguageModel:

@@ -37,9 +37,9 @@ class Traits:
     env: tuple[tuple[str, str], ...] = ()
     # What cannot work with it, by the name of the scenario in `tests/agents`, and why.
     cannot: tuple[tuple[str, str], ...] = ()
-    cautions: tuple[Caution, ...] = ()
     # What a person can do when the agent lists no tools, or its model does not see them.
     when_no_tools: str | None = None
+    cautions: tuple[Caution, ...] = ()
 
 
 def traits_of(agent: str | None, facts: Mapping[str, Facts] | None = None) -> Traits:
@@ -56,8 +56,8 @@ def _traits(facts: Facts) -> Traits:
         recognised_by=tuple(tuple(fields.items()) for fields in facts.recognised_by),
         env=tuple(facts.env.items()),
         cannot=tuple(facts.cannot.items()),
-        cautions=facts.cautions,
         when_no_tools=facts.when_no_tools,
+        cautions=facts.cautions,
     )
 
 
@@ -65,7 +65,7 @@ def _traits(facts: Facts) -> Traits:
 CATALOGUE: Mapping[str, Traits] = {id_: _traits(entry.facts) for id_, entry in shipped().items()}
 
 
-def warned(traits: Traits, command: Sequence[str], *, fs: bool, mode: str | None) -> tuple[str, ...]:
+def warned(traits: Traits, command: Sequence[str], *, fs: bool, mode: str | None = None) -> tuple[str, ...]:
     """What a person must hear of an agent that is started so: where it acts without asking."""
     return tuple(
         caution.text
