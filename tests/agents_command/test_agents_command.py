@@ -316,7 +316,7 @@ def test_where_an_agent_would_act_without_asking_is_told_and_settled_as_far_as_i
     cautions = [
         {"text": "It writes files without asking. Set fs = true.", "unlessFs": True},
         {"text": "It runs commands without asking.", "unlessArgument": "--careful"},
-        {"text": "A model approves. Set mode = ask.", "unlessMode": "ask"},
+        {"text": "A model approves. Set mode = yolo.", "unlessMode": "yolo"},
     ]
     distribution = packages.binary(packages.archive(home, "1.0.0"), {})
     registry = packages.registry(home / "r.json", packages.entry("1.0.0", distribution, cautions=cautions))
@@ -325,9 +325,11 @@ def test_where_an_agent_would_act_without_asking_is_told_and_settled_as_far_as_i
     shown = capsys.readouterr().err
     assert "  mind      It runs commands without asking.\n" in shown
     assert "It writes files" not in shown
-    assert "A model approves" not in shown
     table = tomllib.loads(file.read_text())["models"]["packaged"]
-    assert (table["fs"], table["mode"]) == (True, "ask")
+    assert table["fs"] is True
+    # A registry sets no mode: it could be one that does not ask.
+    assert "  mind      A model approves. Set mode = yolo.\n" in shown
+    assert "mode" not in table
 
 
 # What the machine lacks.
