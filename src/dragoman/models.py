@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from dragoman.permissions.autoapproval import AutoApproval
     from dragoman.permissions.pipeline import Permissions
     from dragoman.process import Ledger
-    from dragoman.store import ConversationStore, Database
+    from dragoman.store import AgentStore, ConversationStore, Database
 
 __all__ = ["ModelNotUsable", "Models", "Shared", "build", "build_unguarded", "find"]
 
@@ -100,6 +100,8 @@ class Shared:
     permissions: Permissions | None = None
     store: ConversationStore | None = None
     ledger: Ledger | None = None
+    # What was learnt about agents, and where it is kept.
+    learnt: AgentStore | None = None
 
 
 @runtime_checkable
@@ -136,7 +138,7 @@ class Models:
     def get(self, model_id: str) -> GuardedModel:
         if model_id not in self._made:
             style = find(self._config, model_id).style
-            shared = Shared(self.permissions, self._store(), self._ledger())
+            shared = Shared(self.permissions, self._store(), self._ledger(), self._learnt())
             model = build_unguarded(self._config, model_id, shared)
             if isinstance(model, Learning):
                 self._learning.append(model)
@@ -183,6 +185,12 @@ class Models:
         from dragoman.process import Ledger  # noqa: PLC0415 - for models that are agents
 
         return Ledger(self._state_dir / "run" / "processes") if self._state_dir is not None else None
+
+    def _learnt(self) -> AgentStore | None:
+        from dragoman.store import AgentStore  # noqa: PLC0415 - SQLite, for agents only
+
+        database = self._opened()
+        return AgentStore(database) if database is not None else None
 
     def _store(self) -> ConversationStore | None:
         if self._state_dir is None:
@@ -273,6 +281,7 @@ def _made(model_id: str, model: ModelConfig, config: Config, shared: Shared) -> 
 
 def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> AgentModel:
     from dragoman.backends.agent.catalogue import traits_of, warned  # noqa: PLC0415 - only agents need it
+    from dragoman.backends.agent.learnt import Experience  # noqa: PLC0415
     from dragoman.backends.agent.model import AgentModel  # noqa: PLC0415
     from dragoman.backends.agent.settings import AgentSettings, Timing  # noqa: PLC0415
     from dragoman.store import StoreError  # noqa: PLC0415
@@ -307,6 +316,7 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> Ag
         model.style,
         conversation.replay_tokens,
         model.fs,
+        model.tool_limit_seconds,
         model.auth,
         ledger=shared.ledger,
         max_agents=conversation.max_agents,
@@ -323,11 +333,14 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> Ag
         is_byok=True,
         is_user_selectable=True,
     )
+    experience = Experience(shared.learnt)
     try:
-        return AgentModel(info, settings, permissions=shared.permissions, store=shared.store)
+        return AgentModel(
+            info, settings, permissions=shared.permissions, store=shared.store, experience=experience
+        )
     except StoreError as error:
         _log.warning("conversations with %s will not survive a restart: %s", quoted(model_id), error)
-        return AgentModel(info, settings, permissions=shared.permissions)
+        return AgentModel(info, settings, permissions=shared.permissions, experience=experience)
 
 
 def _endpoint(model_id: str, model: ResponsesModel, config: Config) -> EndpointModel:
