@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 import pytest_asyncio
 
 from agents.rows import ROWS
-from agents.running import TOOLS, Desk, Lines, answered, at_desk
+from agents.running import TOOLS, Client, Desk, Lines, answered, at_desk, served
 from dragoman.agents.catalogue import shipped
 from dragoman.backends.agent.toolserver.naming import WAIT_TOOL
 from model_server import play
@@ -175,10 +176,11 @@ async def test_tools_changed(desk: Desk) -> None:
 
 
 async def question(desk: Desk, call: Json) -> str:
-    """What a person is shown: the call itself has only a nonce."""
+    """What a person is shown, the dialog's title first: the call itself has only a nonce."""
     asked_about = {"name": call["name"], "input": call["input"]}
     prepared = await desk.editor.ask("tools/prepareInvocation", asked_about)
-    return str(prepared["confirmationMessages"]["message"]).replace("↩\n", "")
+    shown = prepared["confirmationMessages"]
+    return f"{shown['title']}\n{shown['message']}".replace("↩\n", "")
 
 
 async def test_permission_allowed(desk: Desk) -> None:
@@ -321,6 +323,30 @@ async def test_taken_up_after_a_restart(desk: Desk) -> None:
     assert ("conversation-so-far" in str(last.body)) != takes_up
 
 
+# Through `dragoman serve`.
+
+
+def items(output: list[Json], kind: str) -> list[Json]:
+    return [item for item in output if item["type"] == kind]
+
+
+async def test_http_function(desk: Desk) -> None:
+    async with served(desk) as http:
+        # One name is the beginning of the other.
+        client = Client(http, desk.row.name, "look_up", "look_up_all")
+        # A client that could show a question, and one that could not: neither is asked about its own functions.
+        for tool, headers in (("look_up", {"x-dragoman-approvals": "items"}), ("look_up_all", {})):
+            output = await client.create(play(f"call {tool}$ word=http", "say Got {results}."), **headers)
+            assert {item["type"] for item in output} <= {"message", "function_call", "reasoning"}, output
+            [call] = items(output, "function_call")
+            assert (call["name"], json.loads(call["arguments"])) == (tool, {"word": "http"})
+            given = {"type": "function_call_output", "call_id": call["call_id"], "output": f"<{tool} of http>"}
+            output = await client.create([given], **headers)
+            assert not items(output, "function_call")
+            text = "".join(part["text"] for item in items(output, "message") for part in item["content"])
+            assert text.count(f"<{tool} of http>") == 1
+
+
 # Through `dragoman chat --json`.
 
 
@@ -338,9 +364,10 @@ async def test_chat_tools(desk: Desk) -> None:
     lines = Lines(
         desk,
         play(
-            "say Reading.; call read_file$ path=one.txt",
-            "call read_file$ path=two.txt",
-            "call read_file$ path=three.txt; call read_file$ path=four.txt; call read_file$ path=five.txt",
+            # Ours: some agents have a `read_file`, too.
+            "say Reading.; call dg.+read_file$ path=one.txt",
+            "call dg.+read_file$ path=two.txt",
+            "call dg.+read_file$ path=three.txt; call dg.+read_file$ path=four.txt; call dg.+read_file$ path=five.txt",
             "say Got {results}.",
         ),
         always("allow"),

@@ -160,6 +160,39 @@ logger:
   type: none
 """
 
+_GEMINI_SETTINGS = {
+    "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
+    "privacy": {"usageStatisticsEnabled": False},
+    "telemetry": {"enabled": False},
+    "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+    # Of a model that it does not know it would not believe that it sees pictures.
+    "model": {"name": "gemini-2.5-pro"},
+}
+
+_QWEN_SETTINGS = {
+    "tools": {"approvalMode": "default", "toolSearch": {"enabled": False}},
+    "security": {"auth": {"selectedType": "openai"}, "folderTrust": {"enabled": False}},
+    "privacy": {"usageStatisticsEnabled": False},
+    "general": {"enableAutoUpdate": False},
+    # It would ask the model beside each turn what to remember, with the turn's words.
+    "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False, "enableAutoSkill": False},
+    "model": {"name": MODEL, "generationConfig": {"modalities": {"image": True}}},
+}
+
+_KIMI_SETTINGS = f"""\
+default_model = "local"
+telemetry = false
+[providers.local]
+type = "openai"
+base_url = "{{url}}/v1"
+api_key = "any"
+[models.local]
+provider = "local"
+model = "{MODEL}"
+max_context_size = 200000
+capabilities = ["image_in", "tool_use"]
+"""
+
 ROWS = {
     row.name: row
     for row in (
@@ -238,6 +271,38 @@ ROWS = {
                 "COPILOT_AUTO_UPDATE": "false",
             },
             slow_note="20 s; its limit of 180 s without progress cannot be lowered",
+        ),
+        Row(
+            "gemini",
+            "gemini",
+            _on_node(24, "gemini", "@google/gemini-cli/bundle/gemini.js", "--acp"),
+            {
+                "GEMINI_API_KEY": "any",
+                "GOOGLE_GEMINI_BASE_URL": "{url}",
+                # Without it there are no tools. Dragoman never sets it: to trust a folder is a person's decision.
+                "GEMINI_CLI_TRUST_WORKSPACE": "true",
+            },
+            {".gemini/settings.json": json.dumps(_GEMINI_SETTINGS)},
+            slow_seconds=30.0,
+            slow_note="30 s by a ticket, as if its limit of 600 s were 25",
+            limit_seconds=25.0,
+        ),
+        Row(
+            "qwen",
+            "qwen",
+            _on_node(24, "qwen", "@qwen-code/qwen-code/cli-entry.js", "--acp"),
+            {"OPENAI_API_KEY": "any", "OPENAI_BASE_URL": "{url}/v1", "OPENAI_MODEL": MODEL},
+            {".qwen/settings.json": json.dumps(_QWEN_SETTINGS)},
+            slow_seconds=30.0,
+            slow_note="30 s by a ticket, as if its limit of 600 s were 25",
+            limit_seconds=25.0,
+        ),
+        Row(
+            "kimi",
+            "kimi",
+            _on_node(24, "kimi", "@moonshot-ai/kimi-code/dist/main.mjs", "acp"),
+            {"KIMI_CODE_NO_AUTO_UPDATE": "1", "KIMI_DISABLE_TELEMETRY": "1"},
+            {".kimi-code/config.toml": _KIMI_SETTINGS},
         ),
     )
 }

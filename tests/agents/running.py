@@ -13,13 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import httpx2
+
 from agents.rows import Row
 from dragoman.jsonrpc import PeerOptions
 from dragoman.process import SupervisedProcess
+from http_server.kit import function
 from model_server import ModelServer, model_server
 from vscode.editor import PERMISSIONS, Answer, Chat, Editor, tool
 
-__all__ = ["TOOLS", "Desk", "Lines", "answered", "at_desk"]
+__all__ = ["TOOLS", "Client", "Desk", "Lines", "answered", "at_desk", "served"]
 
 Json: TypeAlias = dict[str, Any]
 
@@ -84,6 +87,7 @@ class Desk:
 
     def dragoman(self, *words: str) -> tuple[str, ...]:
         folders = ("--config", str(self.folder / "dragoman.toml"), "--state-dir", str(self.folder / "state"))
+        folders += ("--record", str(self.folder / "wire.jsonl"))
         limit = self.row.limit_seconds
         program = ("-m", "dragoman") if limit is None else (str(_HURRIED), self.row.agent, str(limit))
         return (sys.executable, *program, *words, *folders)
@@ -184,3 +188,44 @@ class Lines:
     @property
     def text(self) -> str:
         return "".join(event["text"] for event in self.of("text"))
+
+
+class Client:
+    """An OpenAI-style client of `dragoman serve` with functions of its own."""
+
+    def __init__(self, http: httpx2.AsyncClient, model: str, *functions: str) -> None:
+        self._http = http
+        self._body = {"model": model, "tools": [function(name) for name in functions]}
+        self._last: Json = {}
+
+    async def create(self, given: str | list[Json], **headers: str) -> list[Json]:
+        """The items of the response to this input, which follows the last response."""
+        body = self._body | {"input": given, **self._last}
+        answer = await self._http.post("/v1/responses", json=body, headers=headers)
+        assert answer.status_code == httpx2.codes.OK, answer.text
+        response: Json = answer.json()
+        assert response["status"] == "completed", response
+        self._last = {"previous_response_id": response["id"]}
+        return list(response["output"])
+
+
+@asynccontextmanager
+async def served(desk: Desk) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of `dragoman serve` with the agent of the desk."""
+    process = await asyncio.create_subprocess_exec(
+        *desk.dragoman("serve", "--port", "0"), cwd=desk.workspace, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            # Behind what a person must know of the agent.
+            while b" serving at " not in (line := await process.stderr.readline()):
+                assert line, "it has ended"
+        address = line.split()[-1].decode().removesuffix("/v1")
+        async with httpx2.AsyncClient(base_url=address, timeout=PATIENCE_SECONDS) as http:
+            yield http
+    finally:
+        process.terminate()
+        # Read on, so that it can write its log and end.
+        _, log = await process.communicate()
+        print(log.decode(errors="replace"), file=sys.stderr)

@@ -1,6 +1,6 @@
 """A model server that does what the prompt says, for agents that want a model and have no account.
 
-It speaks chat completions, Responses and Anthropic messages, all streaming. `script.py` has the words of a prompt,
+It speaks chat completions, Responses, Anthropic messages and Gemini's generateContent, all streaming. `script.py` has the words of a prompt,
 `make model-server` starts it by hand.
 """
 

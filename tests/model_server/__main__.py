@@ -9,9 +9,10 @@ from contextlib import suppress
 from model_server.asked import Ask
 from model_server.running import model_server
 
-_HELP = """A scripted model at {url} (chat completions, Responses and Anthropic messages, under /v1).
+_HELP = """A scripted model at {url} (chat completions, Responses and Anthropic messages under /v1, Gemini's under /v1beta).
 
   Claude     ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=any
+  Gemini     GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY=any
   others     an OpenAI-compatible provider with the base address {url}/v1
 
 Say in a prompt what the model is to do, for example

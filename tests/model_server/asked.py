@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 __all__ = ["Ask", "Call", "Dialect", "Gate", "Json", "Reply", "Tool", "flat", "pictures"]
 
 Json: TypeAlias = dict[str, Any]
-Dialect: TypeAlias = Literal["chat", "responses", "messages"]
+Dialect: TypeAlias = Literal["chat", "responses", "messages", "gemini"]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from model_server.asked import Ask, Call, Gate, Json
-from model_server.dialects import chat, messages, responses
+from model_server.dialects import chat, gemini, messages, responses
 from model_server.script import reply_to
 
 __all__ = ["ModelServer", "app", "model_server"]
@@ -65,8 +65,8 @@ class ModelServer:
         calls = {call.id: call for ask in asks if ask.reply is not None for call in ask.reply.calls}
         return [(calls[id_], text) for id_, text in asks[-1].results.items()]
 
-    async def answer(self, request: Request, dialect: ModuleType) -> Response:
-        ask: Ask = dialect.read(await request.json())
+    async def answer(self, body: Json, dialect: ModuleType) -> Response:
+        ask: Ask = dialect.read(body)
         reply = ask.reply = reply_to(ask)
         self.asks.append(ask)
         self._on_ask(ask)
@@ -99,13 +99,18 @@ class ModelServer:
 
 def app(server: ModelServer) -> Starlette:
     async def chat_completions(request: Request) -> Response:
-        return await server.answer(request, chat)
+        return await server.answer(await request.json(), chat)
 
     async def create_response(request: Request) -> Response:
-        return await server.answer(request, responses)
+        return await server.answer(await request.json(), responses)
 
     async def create_message(request: Request) -> Response:
-        return await server.answer(request, messages)
+        return await server.answer(await request.json(), messages)
+
+    async def generate_content(request: Request) -> Response:
+        return await server.answer(
+            gemini.addressed(await request.json(), request.path_params["address"]), gemini
+        )
 
     async def count_tokens(_request: Request) -> Response:
         return JSONResponse({"input_tokens": 100})
@@ -129,6 +134,7 @@ def app(server: ModelServer) -> Starlette:
             Route("/v1/messages", create_message, methods=["POST"]),
             Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
             Route("/v1/models", models),
+            Route("/v1beta/models/{address}", generate_content, methods=["POST"]),
             Route("/gates/{name}", open_gate, methods=["POST"]),
             Route("/{path:path}", stray, methods=every),
         ]

@@ -12,8 +12,8 @@ followed by the next when their results are there.
     wait GATE           the stream stands still until the gate is opened
     fail STATUS         an error
 
-The newest of the user's messages that has a script counts, and in it the last row of brackets: what is before may be
-the transcript of another session. What `dragoman doctor` asks for is understood without brackets. Whoever else asks
+The newest of the user's messages that has a script counts, and in it the last row of brackets on one line: what is
+before may be the transcript of another session. What `dragoman doctor` asks for is understood without brackets. Whoever else asks
 without a script, or without tools (for a title), gets "Noted."
 """
 
@@ -32,7 +32,8 @@ __all__ = ["has_script", "play", "reply_to"]
 
 _VERBS = ("say", "call", "run", "write", "wait", "fail")
 _BLOCK = re.compile(rf"\[\[((?:{'|'.join(_VERBS)})\b.*?)\]\]", re.DOTALL)
-_ROW = re.compile(rf"(?:{_BLOCK.pattern}\s*)+", re.DOTALL)
+# On one line: Qwen joins a prompt that got no answer with the next one, a line for each.
+_ROW = re.compile(rf"(?:{_BLOCK.pattern} *)+", re.DOTALL)
 _ASIDE = Reply(("Noted.",))
 
 

@@ -209,6 +209,53 @@ class Responses(Dialect):
             ]
 
 
+class Gemini(Dialect):
+    path = "/v1beta/models/m:streamGenerateContent?alt=sse"
+
+    async def post(self, body: Json) -> httpx2.Response:
+        path = self.path if body.pop("stream") else "/v1beta/models/m:generateContent"
+        return await self.http.post(self.server.url + path, json=body)
+
+    def body(self, *, stream: bool, tools: bool = True) -> Json:
+        offered = [("run_shell_command", _SHELL), ("mcp_dg-1_look_up", _LOOK)] if tools else []
+        declared = [{"name": name, "parametersJsonSchema": schema} for name, schema in offered]
+        return {
+            "contents": self.history,
+            "tools": [{"functionDeclarations": declared}] if tools else [],
+            "stream": stream,
+        }
+
+    def user(self, text: str, *, picture: bool = False) -> None:
+        data = [{"inlineData": {"mimeType": "image/png", "data": _PICTURE}}]
+        self.history.append({"role": "user", "parts": [*(data if picture else []), {"text": text}]})
+
+    def read(self, events: list[Json]) -> tuple[str, list[tuple[str, str, Json]]]:
+        assert [event["candidates"][0].get("finishReason") for event in events] == [
+            *[None] * (len(events) - 1),
+            "STOP",
+        ]
+        assert {event["responseId"] for event in events} == {events[0]["responseId"]}
+        read = [self.read_whole(event) for event in events]
+        assert not any(calls for _, calls in read[:-1])
+        return "".join(text for text, _ in read), read[-1][1]
+
+    def read_whole(self, answer: Json) -> tuple[str, list[tuple[str, str, Json]]]:
+        assert answer["usageMetadata"]["totalTokenCount"] == 110
+        parts = answer["candidates"][0]["content"]["parts"]
+        calls = [part["functionCall"] for part in parts if "functionCall" in part]
+        text = "".join(part.get("text", "") for part in parts)
+        return text, [(call["id"], call["name"], call["args"]) for call in calls]
+
+    def keep(self, text: str, calls: list[tuple[str, str, Json]], results: Iterable[str]) -> None:
+        made = [{"functionCall": {"id": id_, "name": name, "args": given}} for id_, name, given in calls]
+        self.history.append({"role": "model", "parts": [{"text": text}, *made]})
+        answers = [
+            {"functionResponse": {"id": id_, "name": name, "response": {"output": result}}}
+            for (id_, name, _), result in zip(calls, results, strict=True)
+        ]
+        self.history.append({"role": "user", "parts": answers})
+
+
 def events_in(stream: str) -> list[Json]:
     datas = [line.removeprefix("data: ") for line in stream.splitlines() if line.startswith("data: ")]
     return [json.loads(data) for data in datas if data != "[DONE]"]
@@ -218,7 +265,7 @@ def _function(call: Json) -> tuple[str, str, Json]:
     return call["id"], call["function"]["name"], json.loads(call["function"]["arguments"])
 
 
-@pytest.fixture(params=[Chat, Messages, Responses])
+@pytest.fixture(params=[Chat, Messages, Responses, Gemini])
 async def client(request: pytest.FixtureRequest) -> AsyncIterator[Dialect]:
     kind: type[Dialect] = request.param
     async with model_server() as server, httpx2.AsyncClient(timeout=30) as http:
@@ -248,7 +295,7 @@ async def test_parallel_calls_and_several_in_a_row(client: Dialect) -> None:
 
 async def test_the_agents_own_shell_gets_all_that_it_requires(client: Dialect) -> None:
     _, [(_, name, given)] = await client.run(play("run echo yes; say I ran."), "done")
-    assert name in {"shell", "Bash", "exec_command"}
+    assert name in {"shell", "Bash", "exec_command", "run_shell_command"}
     assert given == {"command": "echo yes", "why": "a command of the test"}
 
 

@@ -1,4 +1,4 @@
-"""Server-sent events, as all three dialects have them."""
+"""Server-sent events, as all dialects have them."""
 
 from __future__ import annotations
 

@@ -19,9 +19,11 @@ from dragoman.lm import JsonObject
 __all__ = ["CATALOGUE", "UNKNOWN", "Traits", "recognise", "recognise_asked", "traits_of", "warned"]
 
 # A place in a tool call, dots between the names, and what stands there for a tool of a server: one of several, with a
-# bar between. A place that begins with `announced` is in what the agent said before it asked for permission.
+# bar between. One that ends in an asterisk is the beginning of a longer text. A place that begins with `announced` is in
+# what the agent said before it asked for permission.
 _Field: TypeAlias = tuple[str, str]
 _Fields: TypeAlias = tuple[_Field, ...]
+_LONGER = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +101,15 @@ def recognise(traits: Traits, said: Iterable[ToolActivity], server: str, tools: 
     `server` is random for each conversation: a model cannot name it by chance.
     """
     activities = tuple(said)
-    for tool in tools:
-        for fields in traits.recognised_by:
-            if any(_agrees(activity, fields, server, tool) for activity in activities):
-                return tool
-    return None
+    return _only(
+        tool
+        for tool in tools
+        if any(
+            _agrees(activity, fields, server, tool)
+            for fields in traits.recognised_by
+            for activity in activities
+        )
+    )
 
 
 def recognise_asked(
@@ -115,21 +121,38 @@ def recognise_asked(
     ours and asked for as a command is a command.
     """
     names = tuple(tools)
-    for tool in names:
-        if any(_agrees(asked, fields, server, tool, announced) for fields in traits.recognised_by):
-            return tool
+    shown = [
+        tool
+        for tool in names
+        if any(_agrees(asked, fields, server, tool, announced) for fields in traits.recognised_by)
+    ]
+    if shown:
+        return _only(shown)
     if asked.kind in (None, announced.kind) and asked.title in (None, announced.title):
         return recognise(traits, (announced.updated(asked),), server, names)
     return None
+
+
+def _only(tools: Iterable[str]) -> str | None:
+    """The one tool that a call can be. Where the beginning of an id fits two tools (`look`, `look__up`), it shows neither."""
+    found = tuple(tools)
+    return found[0] if len(found) == 1 else None
 
 
 def _agrees(
     activity: ToolActivity, fields: _Fields, server: str, tool: str, announced: ToolActivity | None = None
 ) -> bool:
     return all(
-        _at(activity, announced, path) in [form.format(server=server, tool=tool) for form in forms.split("|")]
+        any(_fits(_at(activity, announced, path), form, server, tool) for form in forms.split("|"))
         for path, forms in fields
     )
+
+
+def _fits(value: object, form: str, server: str, tool: str) -> bool:
+    expected = form.removesuffix(_LONGER).format(server=server, tool=tool)
+    if not form.endswith(_LONGER):
+        return value == expected
+    return isinstance(value, str) and value.startswith(expected) and value != expected
 
 
 def _at(activity: ToolActivity, announced: ToolActivity | None, path: str) -> object:
@@ -137,8 +160,10 @@ def _at(activity: ToolActivity, announced: ToolActivity | None, path: str) -> ob
     match first:
         case "announced":
             return None if announced is None else _at(announced, None, ".".join(rest))
+        case "toolCallId":
+            value: object = activity.tool_call_id
         case "title":
-            value: object = activity.title
+            value = activity.title
         case "kind":
             value = activity.kind
         case "rawInput":
