@@ -319,7 +319,8 @@ async def test_taken_up_after_a_restart(desk: Desk) -> None:
     last = desk.models.scripted("word=again")[-1]
     assert "<look_up of remember>" in str(last.body)
     # It is told only if it cannot take a session up.
-    takes_up = shipped()[desk.row.agent].facts.resumes or shipped()[desk.row.agent].facts.loads
+    facts = shipped()[desk.row.agent].facts if desk.row.agent else None
+    takes_up = facts is None or facts.resumes or facts.loads
     assert ("conversation-so-far" in str(last.body)) != takes_up
 
 
@@ -340,7 +341,11 @@ async def test_http_function(desk: Desk) -> None:
             assert {item["type"] for item in output} <= {"message", "function_call", "reasoning"}, output
             [call] = items(output, "function_call")
             assert (call["name"], json.loads(call["arguments"])) == (tool, {"word": "http"})
-            given = {"type": "function_call_output", "call_id": call["call_id"], "output": f"<{tool} of http>"}
+            given = {
+                "type": "function_call_output",
+                "call_id": call["call_id"],
+                "output": f"<{tool} of http>",
+            }
             output = await client.create([given], **headers)
             assert not items(output, "function_call")
             text = "".join(part["text"] for item in items(output, "message") for part in item["content"])

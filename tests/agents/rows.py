@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,8 +33,8 @@ class Started:
 @dataclass(frozen=True)
 class Row:
     name: str
-    # Its entry in the catalogue.
-    agent: str
+    # Its entry in the catalogue; none for an agent that nobody has tried.
+    agent: str | None
     installed: Callable[[], Started]
     # `{url}` stands for the model server, `{home}` for the agent's home.
     env: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +48,7 @@ class Row:
     # How long a person takes, and what that is against the agent's limit: more, where it can be borne or lowered.
     slow_seconds: float = 20.0
     slow_note: str = ""
-    # What our own bridge is told of the agent's limit, so that it gives a ticket while a test can wait for it.
+    # What our own configuration says of the agent's limit, so that it is given a ticket while a test can wait for it.
     limit_seconds: float | None = None
 
     def environment(self, home: Path, url: str, path: Path | None) -> dict[str, str]:
@@ -89,6 +90,9 @@ def _on_node(major: int, package: str, module: str, *arguments: str) -> Callable
 def _opencode() -> Started:
     folder = install.npm_package("opencode", install.node(24))
     return Started((str(folder / "opencode-linux-x64-baseline" / "bin" / "opencode"), "acp"))
+
+
+_CARELESS = Path(__file__).parents[1] / "careless_agent" / "agent.py"
 
 
 # fast-agent gives pictures only to models of which it knows that they see.
@@ -303,6 +307,15 @@ ROWS = {
             _on_node(24, "kimi", "@moonshot-ai/kimi-code/dist/main.mjs", "acp"),
             {"KIMI_CODE_NO_AUTO_UPDATE": "1", "KIMI_DISABLE_TELEMETRY": "1"},
             {".kimi-code/config.toml": _KIMI_SETTINGS},
+        ),
+        Row(
+            "careless",
+            None,
+            lambda: Started((sys.executable, str(_CARELESS))),
+            {"CARELESS_URL": "{url}", "CARELESS_SECONDS": "12"},
+            slow_seconds=15.0,
+            slow_note="15 s by a ticket, with a limit of 12 of which it says nothing",
+            limit_seconds=12.0,
         ),
     )
 }

@@ -28,6 +28,8 @@ _LONGER = "*"
 
 @dataclass(frozen=True, slots=True)
 class Traits:
+    # Whether it is in a catalogue.
+    is_known: bool = True
     # After so many seconds the agent gives a tool call up, whatever progress it is sent. None: progress keeps it alive.
     tool_limit_seconds: float | None = None
     # Whether the agent lists the tools when a session begins, and again when they change. None: it was never seen.
@@ -44,12 +46,12 @@ class Traits:
     cautions: tuple[Caution, ...] = ()
 
     def after(self, learnt: Learnt) -> Traits:
-        """With what this agent was seen to do."""
+        """With what this agent was seen to do. What the catalogue says of it was seen more often."""
         limits = [each for each in (self.tool_limit_seconds, learnt.tool_limit_seconds) if each is not None]
         return replace(
             self,
             tool_limit_seconds=min(limits, default=None),
-            lists=self.lists if learnt.lists is None else learnt.lists,
+            lists=self.lists if learnt.lists is None else learnt.lists or (None if self.is_known else False),
             # Where the catalogue says that it does not, it may do so too late.
             lists_again=self.lists_again
             if self.lists_again is False or learnt.lists_again is None
@@ -61,7 +63,7 @@ class Traits:
 # The limit that MCP's own TypeScript library gives to a call: agents that were never tried gave up after 60 and 120 seconds.
 _CAREFUL_LIMIT_SECONDS = 60.0
 # An agent that is in no catalogue.
-UNKNOWN = Traits(tool_limit_seconds=_CAREFUL_LIMIT_SECONDS, lists=None, lists_again=None)
+UNKNOWN = Traits(is_known=False, tool_limit_seconds=_CAREFUL_LIMIT_SECONDS, lists=None, lists_again=None)
 
 
 def traits_of(agent: str | None, facts: Mapping[str, Facts] | None = None) -> Traits:

@@ -496,7 +496,9 @@ class Conversation:
         """Hold the prompt until the agent has looked at tools that are new to it. One that does not is started anew."""
         timing = self._settings.timing
         seconds = timing.list_again if session.traits.lists_again else timing.list_again_unsure
-        has_listed = await session.endpoint.wait_listed(seconds)
+        has_listed = await session.wait_listed(seconds, self._settings, self._around.clock)
+        if self._session is not session or session.agent.has_exited:
+            return
         session.learn(lists_again=has_listed)
         if self._held is not send:
             return
@@ -548,7 +550,7 @@ class Conversation:
         waited = self._missed.given_up(pending)
         session = self._session
         # Not because of anything that the consumer brought; and of an agent in the catalogue its limit is known.
-        is_limit = self._state.phase == "Awaiting" and self._settings.traits.lists is None
+        is_limit = self._state.phase == "Awaiting" and not self._settings.traits.is_known
         if session is not None and is_limit and pending.kind == "call" and waited >= _SHORTEST_LIMIT_SECONDS:
             limit = session.traits.tool_limit_seconds
             session.learn(tool_limit_seconds=waited if limit is None else min(waited, limit))

@@ -43,6 +43,8 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _UNKNOWN = object()
+# An agent that goes on listing the tools is not waited for.
+_MAX_LISTINGS = 10
 _WITHOUT_TOOLS = "{name} did not look at the tools it was offered; this turn may go without them."
 
 
@@ -89,6 +91,17 @@ class Session:
     def awaits_listing(self) -> bool:
         """Whether there are tools that the agent has not seen, and it may be about to look."""
         return self.has_listed and self.traits.lists_again is not False and self.endpoint.has_news
+
+    async def wait_listed(self, seconds: float, settings: AgentSettings, clock: Clock) -> bool:
+        """Whether the agent has listed the tools in that time. One that was never tried may list them several times, and
+        is given a moment to take them in.
+        """
+        if not await self.endpoint.wait_listed(seconds):
+            return False
+        seen = 0
+        while not self.traits.is_known and seen != (seen := self.endpoint.listings) <= _MAX_LISTINGS:
+            await clock.sleep(settings.timing.list_settle)
+        return True
 
     def on_listed(self) -> None:
         if not self.has_listed:
@@ -201,7 +214,7 @@ async def _enter(
         if not await _take_up(session, settings, previous, plan, ear, clock):
             previous = None
             await _begin(session, settings, plan, ear)
-        if not plan.tools or await session.endpoint.wait_listed(_patience(session, settings)):
+        if not plan.tools or await session.wait_listed(_patience(session, settings), settings, clock):
             return
         _log.warning("%s has not listed the tools (attempt %d)", settings.name, attempt)
         if attempt == 1 and session.traits.lists:

@@ -42,6 +42,8 @@ class Timing:
     # How long a prompt is held until changed tools have been listed: by an agent that does so, and by one that may.
     list_again: float = 5.0
     list_again_unsure: float = 1.0
+    # So long after its last look at the tools, an agent that was never tried has taken in what it saw.
+    list_settle: float = 0.25
     # When the history of a loaded session has been told: so long after its last words, where those are known; after
     # anything else of it; and the most that it may take.
     history_end: float = 1.0

@@ -69,7 +69,8 @@ class Endpoint:
     on_changed: Callable[[], object] | None = field(init=False, repr=False, default=None)
     on_listed: Callable[[], object] | None = field(init=False, repr=False, default=None)
     _has_listed: asyncio.Event = field(init=False, repr=False, default_factory=asyncio.Event)
-    # What the agent has seen.
+    # What the agent has seen, and how often it has looked.
+    listings: int = field(init=False, default=0)
     _seen: Mapping[str, ToolDefinition] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -115,11 +116,6 @@ class Endpoint:
         return (*self.offer.by_name, *((WAIT_TOOL,) if self.patience_seconds is not None else ()))
 
     @property
-    def is_listed(self) -> bool:
-        """Whether the agent has listed the tools as they are now."""
-        return self._has_listed.is_set()
-
-    @property
     def has_news(self) -> bool:
         """Whether a tool is there that the agent has not listed. One that is gone is none."""
         return any(self._seen.get(name) != tool for name, tool in self.offer.definitions.items())
@@ -158,6 +154,7 @@ class Endpoint:
         """What the agent gets to see, and the fact that it has looked."""
         self._has_listed.set()
         self._seen = self.offer.definitions
+        self.listings += 1
         if self.on_listed is not None:
             self.on_listed()
         return self.offer.tools
