@@ -24,7 +24,8 @@ import re
 import secrets
 from collections.abc import Iterator
 
-from dragoman.cli.examination import DO, TALK
+from dragoman.cli.examination.examine import FIRST, TALK
+from dragoman.cli.examination.trials import OPENING
 from model_server.asked import Ask, Call, Gate, Reply, Tool
 from model_server.builtin import run, write
 
@@ -42,12 +43,24 @@ def play(*replies: str) -> str:
 
 
 # In words that a model would understand, and what it would do.
-_UNDERSTOOD = {
-    DO: play(
-        "say Hello.; call dragoman_check$ word=ping", "run echo dragoman > dragoman-was-here.txt", "say Done."
-    ),
-    TALK: play("say One. Two. Three.; wait talk; say Five hundred."),
-}
+_UNDERSTOOD = (
+    (re.compile(re.escape(FIRST[1])), "say Hello.; call dragoman_check$ word=ping"),
+    (re.compile(r"Run the shell command `([^`]+)`"), r"run \1"),
+    (re.compile(r"Write `(\w+)` into `([^`]+)`"), r"write \2 \1"),
+    (re.compile(r"Delete the file `([^`]+)`"), r"run rm \1"),
+    (re.compile(r"Fetch `([^`]+)`"), r"run curl -sS \1"),
+)
+
+
+def _understood(text: str) -> list[str]:
+    """What `dragoman doctor` asks for, as a script: one action in each reply."""
+    if TALK in text:
+        return [play("say One. Two. Three.; wait talk; say Five hundred.")]
+    if OPENING not in text:
+        return []
+    asked = text[text.rindex(OPENING) :]
+    replies = [match.expand(form) for words, form in _UNDERSTOOD if (match := words.search(asked))]
+    return [play(*replies, "say Done.")]
 
 
 def has_script(text: str) -> bool:
@@ -67,7 +80,7 @@ def reply_to(ask: Ask) -> Reply:
 def _rows(text: str) -> list[str]:
     """The scripts in a text, in order."""
     written = [match[0] for match in _ROW.finditer(text)]
-    return written or [script for words, script in _UNDERSTOOD.items() if words in text]
+    return written or _understood(text)
 
 
 def _replied(words: str, ask: Ask) -> Reply:

@@ -16,7 +16,7 @@ from pathlib import Path
 from dragoman import __version__
 from dragoman.cli.errors import DONE, FAILED
 from dragoman.cli.finding import Finding
-from dragoman.cli.layout import width_of
+from dragoman.cli.layout import say, width_of
 from dragoman.cli.run import Surroundings
 from dragoman.cli.steps import Steps
 from dragoman.config import (
@@ -30,6 +30,7 @@ from dragoman.config import (
 )
 from dragoman.interruptible import run_interruptible
 from dragoman.lm import CancellationSource, GuardedModel, LanguageModelError, Request, Response, user
+from dragoman.logs import one_line
 from dragoman.models import ModelNotUsable, build, build_unguarded, cautions_of, find
 from dragoman.store import Database, StoreError
 
@@ -201,9 +202,10 @@ def _start(config: Config, model_id: str, tell: Callable[[Finding], None]) -> No
     if not isinstance(model, AgentModel):
         tell(_answer(config, model_id))
         return
-    from dragoman.cli.examination import examine  # noqa: PLC0415 - as above
+    from dragoman.cli.examination.examine import NOTICE, examine  # noqa: PLC0415 - as above
 
     settings = model.settings
+    say(NOTICE.format(name=one_line(settings.name)), sys.stderr)
     with Steps() as steps:
         run_interruptible(lambda: examine(settings, tell, steps.step))
 

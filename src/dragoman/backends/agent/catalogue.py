@@ -36,6 +36,8 @@ class Traits:
     # What cannot work with it, by the name of the scenario in `tests/agents`, and why.
     cannot: tuple[tuple[str, str], ...] = ()
     cautions: tuple[Caution, ...] = ()
+    # For people.
+    quirks: tuple[str, ...] = ()
 
 
 def traits_of(agent: str | None, facts: Mapping[str, Facts] | None = None) -> Traits:
@@ -53,6 +55,7 @@ def _traits(facts: Facts) -> Traits:
         env=tuple(facts.env.items()),
         cannot=tuple(facts.cannot.items()),
         cautions=facts.cautions,
+        quirks=facts.quirks,
     )
 
 
