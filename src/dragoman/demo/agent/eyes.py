@@ -32,7 +32,7 @@ def stripes(png: bytes) -> tuple[str, ...]:
     """The colours down its left edge, each once in a row; none if the picture cannot be read."""
     try:
         return tuple(name for name, _ in groupby(_edge(png)))
-    except (struct.error, zlib.error, ValueError):
+    except (struct.error, zlib.error, ValueError, KeyError):
         return ()
 
 
