@@ -169,7 +169,8 @@ class Agent:
     def take_message(self, method: object, id_: object, params: dict[str, Any]) -> None:
         options = self.options
         if method == "initialize":
-            self.offers_files = bool(params["clientCapabilities"]["fs"]["writeTextFile"])
+            files = params.get("clientCapabilities", {}).get("fs", {})
+            self.offers_files = bool(files.get("writeTextFile"))
             info = {"name": "packaged", "version": options.get("version", "0")}
             methods = [{"id": "key", "name": "A key"}] if options.get("login") else []
             can = {"promptCapabilities": {"image": bool(options.get("images"))}}
