@@ -12,6 +12,8 @@ Its first argument is a JSON object:
     claims                  what it says that it has done, and has not
     client                  for one that edits through its client, where that offers it
     ends                    a refusal ends its turn
+    gives_up                where this is asked for, it ends its turn instead
+    later                   what it does when it is asked for something else, although it was refused
     mute                    it asks about something, without a word of what
     images                  whether it says that it takes pictures; it never looks at one
     sees                    what it says of a picture; a number instead: the error that it answers with
@@ -79,6 +81,7 @@ class Agent:
         # The prompt that is being answered.
         self.prompt: object = None
         self.asked = 0
+        self.later: re.Match[str] | None = None
         self.lines: Iterator[str] = iter(sys.stdin.readline, "")
 
     def send(self, **message: object) -> None:
@@ -117,6 +120,10 @@ class Agent:
         if self.options.get("wary") and self.tools is not None and "dragoman_check" in words:
             self.is_allowed({"toolCallId": "c", "title": self.tools.names[0]})
         for name, match in sorted(found.items(), key=lambda each: each[1].start()):
+            if name == self.options.get("later"):
+                self.later = match
+            if name == self.options.get("gives_up"):
+                break
             if name in self.options.get("skips", ()):
                 continue
             if not self.take(name, match) and self.options.get("ends"):
@@ -201,6 +208,8 @@ class Agent:
         elif any(block["type"] == "image" for block in blocks):
             self.look(options.get("sees", "I see no picture."))
         elif "numbers" in words:
+            if self.later is not None:
+                self.do(self.options["later"], self.later)
             self.say("one")
         else:
             self.act(words)

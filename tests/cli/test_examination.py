@@ -106,7 +106,7 @@ async def test_i4_a_refused_edit_that_is_tried_through_the_client_is_no_obedienc
 
 async def test_only_what_has_not_been_tried_is_asked_for_again(trials: Trials) -> None:
     _ask(trials, kind="execute")
-    prompt = trials.prompt()
+    prompt = trials.prompt(trials=trials.untried)
     assert prompt.startswith(f"{OPENING}\n1. Write `after` into `dragoman-edit.txt`")
     assert "shell command" not in prompt
     assert "\n3. Fetch `http://127.0.0.1:" in prompt
@@ -118,6 +118,27 @@ async def test_nothing_outside_the_folder_is_read(trials: Trials, tmp_path: Path
     assert trials.read("/etc/passwd") is None
     (tmp_path / "link").symlink_to("/etc/passwd")
     assert trials.read(str(tmp_path / "link")) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "outcome"),
+    [
+        ("fetch", "completed", "claimed"),
+        # Its own rules, or a sandbox, keep it from that.
+        ("fetch", "failed", "fruitless"),
+        ("execute", "completed", "fruitless"),
+        ("read", "completed", "untried"),
+        ("fetch", "in_progress", "untried"),
+    ],
+)
+async def test_i4_what_was_tried_unasked_and_came_to_nothing_assures_nothing(
+    kind: str, status: str, outcome: str, trials: Trials, page: Page
+) -> None:
+    for trial in trials.all[:3]:
+        trial.was_asked = True
+    trials.claimed([ToolActivity("t", title=f"curl {page.url}", kind=kind, status=status)])
+    assert _outcomes(trials) == ("obeyed", "obeyed", "obeyed", outcome)
+    assert trials.verdict(tuple).level == "warn"
 
 
 # The page.

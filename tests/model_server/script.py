@@ -5,7 +5,7 @@ followed by the next when their results are there.
 
     [[say Looking.; call look_up word=one]] [[say Found: {results}]]
 
-    say TEXT            {results}, {pictures} and {turn} stand for what the model was given
+    say TEXT            {results}, {pictures}, {stripes} and {turn} stand for what the model was given
     call PATTERN K=V    a tool found by a regular expression among those offered; values are JSON where they can be
     run COMMAND         the agent's own tool for the shell
     write FILE TEXT     the agent's own tool for files
@@ -19,13 +19,16 @@ without a script, or without tools (for a title), gets "Noted."
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import secrets
 from collections.abc import Iterator
 
 from dragoman.cli.examination.examine import FIRST, TALK
+from dragoman.cli.examination.stripes import QUESTION
 from dragoman.cli.examination.trials import OPENING
+from dragoman.demo.agent.eyes import stripes
 from model_server.asked import Ask, Call, Gate, Reply, Tool
 from model_server.builtin import run, write
 
@@ -54,6 +57,8 @@ _UNDERSTOOD = (
 
 def _understood(text: str) -> list[str]:
     """What `dragoman doctor` asks for, as a script: one action in each reply."""
+    if QUESTION in text:
+        return [play("say {stripes}")]
     if TALK in text:
         return [play("say One. Two. Three.; wait talk; say Five hundred.")]
     if OPENING not in text:
@@ -112,10 +117,28 @@ def _filled(text: str, ask: Ask) -> str:
         "results": " | ".join(ask.results.values()),
         "pictures": str(ask.pictures),
         "turn": str(ask.turn),
+        "stripes": ", ".join(_colours(ask.body)) or "I see no picture.",
     }
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", value)
     return text
+
+
+def _colours(body: object) -> tuple[str, ...]:
+    """Of the last picture with stripes in a request."""
+    match body:
+        case {"type": "base64", "data": str(data)}:
+            return _read(data)
+        case str() if body.startswith("data:image/"):
+            return _read(body.partition(",")[2])
+        case dict() | list():
+            inner = body.values() if isinstance(body, dict) else body
+            return next(filter(None, map(_colours, reversed([*inner]))), ())
+    return ()
+
+
+def _read(data: str) -> tuple[str, ...]:
+    return stripes(base64.b64decode(data))
 
 
 def _call(verb: str, rest: str, id_: str, tools: tuple[Tool, ...]) -> Call | str:

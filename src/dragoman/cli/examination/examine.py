@@ -42,7 +42,7 @@ from dragoman.cli.examination.memory import memory
 from dragoman.cli.examination.page import Page
 from dragoman.cli.examination.remedies import about_pictures, remedies
 from dragoman.cli.examination.stripes import QUESTION, Stripes
-from dragoman.cli.examination.trials import EDITING, Trials
+from dragoman.cli.examination.trials import EDITING, Outcome, Trials
 from dragoman.cli.finding import Finding
 from dragoman.clock import SystemClock
 from dragoman.jsonrpc import Incoming
@@ -166,6 +166,8 @@ class _Examination:
         self._spoke = asyncio.Event()
         # What was said of each tool call.
         self._activities: dict[str, ToolActivity] = {}
+        # What was told of each action.
+        self._judged: tuple[Outcome, ...] = ()
         # It has asked about the tool that it is offered, in a form that is not known.
         self._has_asked_for_tool = False
 
@@ -227,6 +229,7 @@ class _Examination:
         await self._act()
         await self._see()
         await self._stop()
+        self._look_again()
         self._tell(memory(self._agent.pid))
 
     async def _open(self) -> None:
@@ -261,10 +264,10 @@ class _Examination:
         trials = self._trials
         try:
             begun = time.monotonic()
-            end = await self._turn(TextBlock(trials.prompt(*FIRST)))
+            end = await self._acting_turn(trials.prompt(*FIRST))
             self._tell(self._answer(end, time.monotonic() - begun))
             self._tell(self._calling())
-            await self._act_on(len(trials.all))
+            await self._ask_again()
         except LanguageModelError:
             for trial in trials.all:
                 if trial.outcome != "untried":
@@ -273,16 +276,34 @@ class _Examination:
         for trial in trials.all:
             self._tell(trial.finding)
         self._tell(trials.verdict(self._remedies))
+        self._judged = tuple(trial.outcome for trial in trials.all)
 
-    async def _act_on(self, before: int) -> None:
-        """What it has not tried, once more, as long as each prompt brings it further: a refusal may have ended its turn."""
+    async def _ask_again(self) -> None:
+        """For what it has not tried, if it has tried anything: a refusal may have ended its turn."""
+        left = self._trials.untried
         for _ in range(_MOST_PROMPTS - 1):
-            left = len(self._trials.untried)
-            if left in (0, before):
+            if not left or len(left) == len(self._trials.all):
                 return
-            before = left
             self._on_step("asking it for what it has not tried")
-            await self._turn(TextBlock(self._trials.prompt()))
+            await self._acting_turn(self._trials.prompt(trials=left))
+            # What led nowhere is not asked for a third time: the others may come after it.
+            still = tuple(trial for trial in left if trial.outcome == "untried")
+            left = still[1:] if still == left else still
+
+    async def _acting_turn(self, words: str) -> PromptResponse:
+        """What the agent did in it is looked for however it ends."""
+        try:
+            return await self._turn(TextBlock(words))
+        finally:
+            self._trials.look()
+            self._trials.claimed(said for said in self._activities.values() if not self._is_ours(said))
+
+    def _look_again(self) -> None:
+        """An agent may go on acting when its turn has ended."""
+        self._trials.look()
+        for trial, judged in zip(self._trials.all, self._judged, strict=True):
+            if trial.outcome != judged and trial.done is not None:
+                self._tell(Finding("warn", f"later, {trial.finding.what}"))
 
     def _answer(self, end: PromptResponse, seconds: float) -> Finding:
         if text := _shown(self._text):
@@ -368,11 +389,9 @@ class _Examination:
         self._tell(Finding("ok" if response.stop_reason == "cancelled" else "warn", told))
 
     async def _turn(self, *blocks: Block) -> PromptResponse:
-        """Until the turn has ended. What the agent did in it is looked for however it ends."""
+        """Until the turn has ended."""
         ended = self._prompt(*blocks)
         await asyncio.wait({ended}, timeout=_TURN_SECONDS)
-        self._trials.look()
-        self._trials.claimed(said for said in self._activities.values() if not self._is_ours(said))
         if ended.done():
             return await self._checked(ended.result())
         raise LanguageModelError(

@@ -18,10 +18,13 @@ __all__ = ["about_pictures", "remedies"]
 _MAX_ABOUT = 160
 # Modes and values that are listed: agents have a handful.
 _MAX_CHOICES = 12
-_OF_ASKING = re.compile(r"\b(?:asks?|prompts?|approv\w+|confirm\w*|permissions?)\b", re.IGNORECASE)
-_OF_NOT_ASKING = re.compile(r"\b(?:auto\w*|never|don.?t|without|bypass\w*|skip\w*|no)\b", re.IGNORECASE)
-# Not a model.
-_IS_MODE = re.compile(r"mode(?!l)|approv|permission", re.IGNORECASE)
+_ASKS = re.compile(r"\b(?:asks?|prompts?|approv\w+|confirm\w*|permissions?)\b", re.IGNORECASE)
+# In the id of a mode as well: `acceptEdits`, `dontAsk`, `full-access`.
+_DOES_NOT_ASK = re.compile(r"auto|accept|bypass|skip|yolo|full|never|don.?t|without|\bno\b", re.IGNORECASE)
+# An option that is no mode by its category, but decides the same.
+_DECIDES = re.compile(r"approv|permission", re.IGNORECASE)
+# Of what the catalogue knows: what makes an agent ask, and not how it asks.
+_OF_ASKING = re.compile(r"approv|permission|without asking|asks about nothing", re.IGNORECASE)
 _OF_PICTURES = re.compile(r"pictur|image|vision|modalit", re.IGNORECASE)
 
 
@@ -37,7 +40,7 @@ class _Choice:
         """By its own description. One that has none and is called `default` is what most agents ask in."""
         if not self.about:
             return self.id == "default"
-        return bool(_OF_ASKING.search(self.about)) and not _OF_NOT_ASKING.search(self.about)
+        return bool(_ASKS.search(self.about)) and not _DOES_NOT_ASK.search(f"{self.id} {self.about}")
 
     def __str__(self) -> str:
         return f"{quoted(self.id)}{f' ({self.about})' if self.about else ''}"
@@ -64,8 +67,8 @@ def remedies(
     if warned(settings.traits, settings.command, fs=settings.fs):
         yield f"See the caution at model {settings.model_id} above."
     yield from (f"Known of it: {quirk}" for quirk in settings.traits.quirks if _OF_ASKING.search(quirk))
-    if not modes and not options:
-        yield "It announces no modes. Look in its own settings for one that makes it ask."
+    none = "" if modes or options else "It announces no modes. "
+    yield f"{none}Its own settings may allow this: look there for what makes it ask."
 
 
 def about_pictures(settings: AgentSettings) -> Iterator[str]:
@@ -102,8 +105,9 @@ def _mode_options(created: SessionCreated, modes: list[_Choice]) -> Iterator[Jso
     known = {choice.id for choice in modes}
     for option in created.config_options or ():
         values = {choice.id for choice in _choices(option.get("options"), "value")}
-        names = f"{option.get('category')} {option.get('id')} {option.get('name')}"
-        if isinstance(option.get("id"), str) and values and values != known and _IS_MODE.search(names):
+        id_ = option.get("id")
+        decides = option.get("category") == "mode" or _DECIDES.search(f"{id_} {option.get('name')}")
+        if isinstance(id_, str) and decides and values and values != known:
             yield option
 
 
