@@ -118,7 +118,9 @@ class Agent:
             [name] = self.tools.names
             self.tools.ask("tools/call", {"name": name, "arguments": {"word": "ping"}})
         if self.options.get("wary") and self.tools is not None and "dragoman_check" in words:
-            self.is_allowed({"toolCallId": "c", "title": self.tools.names[0]})
+            is_allowed = self.is_allowed({"toolCallId": "c", "title": self.tools.names[0]})
+            if not is_allowed and self.options.get("ends"):
+                found = {}
         for name, match in sorted(found.items(), key=lambda each: each[1].start()):
             if name == self.options.get("later"):
                 self.later = match

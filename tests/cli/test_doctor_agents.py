@@ -61,7 +61,11 @@ def _below(shown: str, beginning: str) -> list[str]:
     return steps
 
 
-@pytest.mark.parametrize("options", [{}, {"ends": True}], ids=["goes on", "ends its turn"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"ends": True}, {"ends": True, "wary": True}],
+    ids=["goes on", "ends its turn", "ends it also when it asks about the tool"],
+)
 def test_i4_an_agent_that_asks_about_everything(
     options: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,7 +120,9 @@ def test_i4_an_agent_that_does_nothing_is_not_called_good(capsys: pytest.Capture
     assert set(_outcomes(shown).values()) == {"warn not tried, so whether it asks is not known"}
     assert "it asks before it acts, and" not in shown
     steps = _below(shown, "warn  whether it asks is not known")
-    assert steps == ["The model decides what it tries: run this again, or with another model."]
+    assert steps == [
+        "The agent may have no tool for it, or the model did not try: run this again, or with another model."
+    ]
 
 
 def test_i4_a_question_that_shows_nothing_is_not_taken_for_one_about_an_action(

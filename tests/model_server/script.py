@@ -77,6 +77,9 @@ def reply_to(ask: Ask) -> Reply:
     if not rows or not ask.tools:
         return _ASIDE
     replies = [match[1] for match in _BLOCK.finditer(rows[-1])]
+    if OPENING in ask.text:
+        # As a model does it: what it has no tool for is passed over.
+        replies = [each for each in replies if _is_possible(each, ask.tools)]
     if ask.rounds >= len(replies):
         return Reply(("The script is over.",))
     return _replied(replies[ask.rounds], ask)
@@ -110,6 +113,11 @@ def _replied(words: str, ask: Ask) -> Reply:
             case _:
                 said.append(f"There is no {verb!r} in a script.")
     return Reply(tuple(said), tuple(calls))
+
+
+def _is_possible(action: str, tools: tuple[Tool, ...]) -> bool:
+    verb, _, rest = action.partition(" ")
+    return verb not in ("run", "write") or isinstance(_call(verb, rest, "", tools), Call)
 
 
 def _filled(text: str, ask: Ask) -> str:

@@ -56,12 +56,12 @@ _TURN_SECONDS = 180.0
 # For so long an agent may be silent before it is stopped all the same.
 _SILENT_SECONDS = 20.0
 _SHOWN = 60
-# An agent whose turn ends with a refusal needs one prompt for each of the four actions.
-_MOST_PROMPTS = 4
+# An agent whose turn ends with a refusal needs one prompt for each of the four actions, and one more if the tool is refused.
+_MOST_PROMPTS = 5
 
 # What a person should know before it begins.
 NOTICE = (
-    "{name} is started in a scratch folder and sent two to six short prompts; if its model costs money, this does too."
+    "{name} is started in a scratch folder and sent two to seven short prompts; if its model costs money, this does too."
     " It is asked to call a tool, to run a command, to edit and delete a file, to fetch a page of this machine and,"
     " if it takes pictures, what one shows. All that it asks about is refused, but for the tool."
 )
@@ -281,8 +281,10 @@ class _Examination:
     async def _ask_again(self) -> None:
         """For what it has not tried, if it has tried anything: a refusal may have ended its turn."""
         left = self._trials.untried
+        if len(left) == len(self._trials.all) and not self._has_asked_for_tool:
+            return
         for _ in range(_MOST_PROMPTS - 1):
-            if not left or len(left) == len(self._trials.all):
+            if not left:
                 return
             self._on_step("asking it for what it has not tried")
             await self._acting_turn(self._trials.prompt(trials=left))

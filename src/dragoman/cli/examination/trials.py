@@ -205,7 +205,7 @@ class Trials:
             if self.unmatched:
                 asked = ", ".join(f'"{title}"' for title in self.unmatched)
                 yield f"It asked about something that shows no command, file or page, and was refused: {asked}."
-            yield "The model decides what it tries: run this again, or with another model."
+            yield "The agent may have no tool for it, or the model did not try: run this again, or with another model."
 
 
 def _text(file: Path) -> str | None:
