@@ -46,7 +46,16 @@ if TYPE_CHECKING:
     from dragoman.process import Ledger
     from dragoman.store import AgentStore, ConversationStore, Database
 
-__all__ = ["ModelNotUsable", "Models", "Shared", "build", "build_unguarded", "find"]
+__all__ = [
+    "ModelNotUsable",
+    "Models",
+    "Shared",
+    "build",
+    "build_unguarded",
+    "cautions_of",
+    "find",
+    "log_cautions",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -140,6 +149,7 @@ class Models:
             style = find(self._config, model_id).style
             shared = Shared(self.permissions, self._store(), self._ledger(), self._learnt())
             model = build_unguarded(self._config, model_id, shared)
+            log_cautions(self._config, model_id)
             if isinstance(model, Learning):
                 self._learning.append(model)
             self._made[model_id] = GuardedModel(model, style)
@@ -254,6 +264,21 @@ def own_places(config: Config, state_dir: Path | None) -> tuple[str, ...]:
     return tuple(str(file.absolute()) for file in files)
 
 
+def cautions_of(config: Config, model_id: str) -> tuple[str, ...]:
+    """Where this model, started as it is configured, acts without asking. The caller shows each once."""
+    model = config.models[model_id]
+    if not isinstance(model, AcpModel):
+        return ()
+
+    return warned(traits_of(model.agent, config.facts), model.command or (), fs=model.fs)
+
+
+def log_cautions(config: Config, model_id: str) -> None:
+    """For a command that uses this model from here on."""
+    for caution in cautions_of(config, model_id):
+        _log.warning("%s: %s", model_id, caution)
+
+
 def build(config: Config, model_id: str) -> GuardedModel:
     """The model of that name, behind the guard: what everybody should use."""
     style = find(config, model_id).style
@@ -280,7 +305,7 @@ def _made(model_id: str, model: ModelConfig, config: Config, shared: Shared) -> 
 
 
 def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> AgentModel:
-    from dragoman.backends.agent.catalogue import traits_of, warned  # noqa: PLC0415 - only agents need it
+    from dragoman.backends.agent.catalogue import traits_of  # noqa: PLC0415 - only agents need it
     from dragoman.backends.agent.learnt import Experience  # noqa: PLC0415
     from dragoman.backends.agent.model import AgentModel  # noqa: PLC0415
     from dragoman.backends.agent.settings import AgentSettings, Timing  # noqa: PLC0415
@@ -293,8 +318,6 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> Ag
             hint=f"Install it: dragoman agents add {model.agent}. Or add `command`: how the agent is started.",
         )
     traits = traits_of(model.agent, config.facts)
-    for caution in warned(traits, model.command, fs=model.fs):
-        _log.warning("%s: %s", model_id, caution)
     conversation = config.conversation
     settings = AgentSettings(
         model_id,

@@ -103,6 +103,15 @@ def test_i4_an_agent_that_is_started_so_that_it_does_not_ask_is_warned_of(
     assert "Set fs = true." in bold
 
 
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("line", ["doctor", "doctor asks", "chat asks -p hello"])
+def test_i4_a_caution_is_printed_once(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    configure('[models.asks]\nkind = "acp"\nagent = "qwen"\ncommand = ["dragoman", "demo-agent"]\n')
+    assert main(line.split()) == 0
+    shown = capsys.readouterr()
+    assert (shown.out + shown.err).count("A model approves what it does") == 1
+
+
 def test_a_file_without_problems_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     configure("[loop]\nturns = 3\n")
     assert main(["doctor"]) == 0

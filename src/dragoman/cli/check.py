@@ -13,7 +13,7 @@ from dragoman.interruptible import run_interruptible
 from dragoman.lm import Capabilities, Closing, LanguageModel, ModelInfo
 from dragoman.lm.check import Report, check, render
 from dragoman.lm.probes import Probe, all_probes
-from dragoman.models import build_unguarded
+from dragoman.models import build_unguarded, log_cautions
 
 __all__ = ["run"]
 
@@ -27,6 +27,8 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
     async def work() -> tuple[Report, ...]:
         # Without the guard: it would mend what is to be seen.
         model = await _endpoint(arguments) if is_address else build_unguarded(config, arguments.target)
+        if not is_address:
+            log_cautions(config, arguments.target)
         try:
             return await _checked(model)
         finally:

@@ -14,10 +14,9 @@ from importlib import import_module, metadata
 from pathlib import Path
 
 from dragoman import __version__
-from dragoman.backends.agent.catalogue import traits_of, warned
 from dragoman.cli.errors import DONE, FAILED
 from dragoman.cli.finding import Finding
-from dragoman.cli.layout import width_of
+from dragoman.cli.layout import say, width_of
 from dragoman.cli.run import Surroundings
 from dragoman.cli.steps import Steps
 from dragoman.config import (
@@ -31,7 +30,8 @@ from dragoman.config import (
 )
 from dragoman.interruptible import run_interruptible
 from dragoman.lm import CancellationSource, GuardedModel, LanguageModelError, Request, Response, user
-from dragoman.models import ModelNotUsable, build, build_unguarded, find
+from dragoman.logs import one_line
+from dragoman.models import ModelNotUsable, build, build_unguarded, cautions_of, find
 from dragoman.store import Database, StoreError
 
 __all__ = ["Finding", "run"]
@@ -173,8 +173,7 @@ def _model(config: Config, model_id: str) -> Finding:
         ready = resolved(config, model_id)
         if isinstance(ready, AcpModel) and ready.command and shutil.which(ready.command[0]) is None:
             steps.append(f"The command {ready.command[0]} is not found. Install it, or give its full path.")
-        if isinstance(ready, AcpModel):
-            steps += warned(traits_of(ready.agent, config.facts), ready.command or (), fs=ready.fs)
+        steps += cautions_of(config, model_id)
         info = build_unguarded(config, model_id).info
         what += f": {info.name}"
     except ConfigError as error:
@@ -203,9 +202,10 @@ def _start(config: Config, model_id: str, tell: Callable[[Finding], None]) -> No
     if not isinstance(model, AgentModel):
         tell(_answer(config, model_id))
         return
-    from dragoman.cli.examination import examine  # noqa: PLC0415 - as above
+    from dragoman.cli.examination.examine import NOTICE, examine  # noqa: PLC0415 - as above
 
     settings = model.settings
+    say(NOTICE.format(name=one_line(settings.name)), sys.stderr)
     with Steps() as steps:
         run_interruptible(lambda: examine(settings, tell, steps.step))
 

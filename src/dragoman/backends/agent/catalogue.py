@@ -44,6 +44,8 @@ class Traits:
     # What cannot work with it, by the name of the scenario in `tests/agents`, and why.
     cannot: tuple[tuple[str, str], ...] = ()
     cautions: tuple[Caution, ...] = ()
+    # For people.
+    quirks: tuple[str, ...] = ()
 
     def after(self, learnt: Learnt) -> Traits:
         """With what this agent was seen to do. What the catalogue says of it was seen more often."""
@@ -81,6 +83,7 @@ def _traits(facts: Facts) -> Traits:
         env=tuple(facts.env.items()),
         cannot=tuple(facts.cannot.items()),
         cautions=facts.cautions,
+        quirks=facts.quirks,
     )
 
 

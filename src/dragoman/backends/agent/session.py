@@ -35,6 +35,7 @@ from dragoman.backends.agent.narrator import Narrator
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.toolserver import Endpoint, ToolServer
 from dragoman.clock import Clock, DeadlinePassed, within
+from dragoman.jsonrpc import ConnectionClosed
 from dragoman.lm import CancellationError, LanguageModelError, ToolDefinition
 
 __all__ = ["Session", "SessionPlan", "address_of", "configure", "logged_in", "open_session", "started"]
@@ -313,6 +314,9 @@ async def configure(link: AgentLink, session: str, created: SessionCreated, sett
             if created.options.get(option, _UNKNOWN) != value:
                 await link.set_option(session, option, value)
     except LanguageModelError as error:
+        if error.kind == "auth_required" or isinstance(error.__cause__, ConnectionClosed):
+            # Neither is a fault of the configuration.
+            raise
         raise LanguageModelError(
             "bad_request",
             error.message,
