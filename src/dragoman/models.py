@@ -269,8 +269,10 @@ def cautions_of(config: Config, model_id: str) -> tuple[str, ...]:
     model = config.models[model_id]
     if not isinstance(model, AcpModel):
         return ()
+    from dragoman.backends.agent.catalogue import traits_of, warned  # noqa: PLC0415 - only agents need it
 
-    return warned(traits_of(model.agent, config.facts), model.command or (), fs=model.fs)
+    traits = traits_of(model.agent, config.facts)
+    return warned(traits, model.command or (), fs=model.fs, mode=model.mode)
 
 
 def log_cautions(config: Config, model_id: str) -> None:

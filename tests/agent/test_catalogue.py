@@ -23,6 +23,7 @@ from dragoman.backends.agent.toolserver.endpoint import Addresses, Endpoint
 from dragoman.clock import SystemClock
 
 TOOLS = ("look", "touch")
+AGENTS = ("claude", "codex", "copilot", "fast-agent", "gemini", "kimi", "opencode", "qwen", "demo")
 # The names that the recorded agents have here, and the probe they were recorded with.
 NAMES = {
     "claude": "claude",
@@ -48,18 +49,24 @@ def said(agent: str, tool: str, server: str) -> ToolActivity:
             return ToolActivity("t", f"{server}_{tool}", kind="other")
         case "fast-agent":
             return ToolActivity("t", f"{server}/{tool}")
+        case "gemini":
+            return ToolActivity(f"mcp_{server}_{tool}__call_1", f"{tool} ({server} MCP Server)", kind="other")
+        case "kimi":
+            return ToolActivity("t", f"mcp__{server}__{tool}", kind="other")
+        case "qwen":
+            return ToolActivity("t", "{}", kind="other", meta={"toolName": f"mcp__{server}__{tool}"})
         case _:
             return ToolActivity("t", raw_input={"server": server, "tool": tool, "arguments": {}})
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex", "copilot", "fast-agent", "opencode", "demo"])
+@pytest.mark.parametrize("agent", AGENTS)
 def test_p7_a_call_of_ours_is_recognised_by_server_and_tool(agent: str) -> None:
     traits = traits_of(agent)
     assert recognise(traits, [said(agent, "touch", "dg-1")], "dg-1", TOOLS) == "touch"
     assert recognise(traits, [ToolActivity("t"), said(agent, "look", "dg-1")], "dg-1", TOOLS) == "look"
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex", "copilot", "fast-agent", "opencode", "demo"])
+@pytest.mark.parametrize("agent", AGENTS)
 def test_p23_a_call_under_the_name_of_a_tool_of_ours_is_not_recognised_by_that_alone(agent: str) -> None:
     traits = traits_of(agent)
     assert recognise(traits, [said(agent, "look", "another")], "dg-1", TOOLS) is None
@@ -80,7 +87,7 @@ def test_p23_a_command_with_the_right_words_in_it_is_not_recognised() -> None:
     assert recognise(traits_of("codex"), [half], "dg-1", TOOLS) is None
 
 
-@pytest.mark.parametrize("agent", ["copilot", "opencode"])
+@pytest.mark.parametrize("agent", ["copilot", "gemini", "kimi", "opencode"])
 def test_p23_a_command_that_the_model_calls_like_a_tool_of_ours_is_not_recognised(agent: str) -> None:
     command = msgspec.structs.replace(said(agent, "look", "dg-1"), kind="execute")
     assert recognise(traits_of(agent), [command], "dg-1", TOOLS) is None
@@ -99,7 +106,7 @@ def test_p7_a_kind_that_copilot_guesses_by_the_name_of_a_tool_does_not_matter(to
     assert recognise_asked(traits, announced, asked, "dg-2", (tool,)) is None
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex", "copilot", "fast-agent", "opencode", "demo"])
+@pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize(
     "asked",
     [
@@ -113,14 +120,64 @@ def test_p23_a_call_that_is_announced_as_ours_and_asked_for_as_something_else_is
     agent: str, asked: ToolActivity
 ) -> None:
     announced = said(agent, "look", "dg-1")
+    asked = msgspec.structs.replace(asked, tool_call_id=announced.tool_call_id)
     assert recognise_asked(traits_of(agent), announced, asked, "dg-1", TOOLS) is None
     # A request that says nothing is about what was announced.
-    assert recognise_asked(traits_of(agent), announced, ToolActivity("t"), "dg-1", TOOLS) == "look"
+    asked = ToolActivity(announced.tool_call_id)
+    assert recognise_asked(traits_of(agent), announced, asked, "dg-1", TOOLS) == "look"
 
 
-@pytest.mark.parametrize("agent", ["gemini", "unknown", None])
+def test_p7_a_call_that_gemini_asks_about_without_announcing_it_is_recognised_by_its_id() -> None:
+    asked = said("gemini", "look", "dg-1")
+    assert recognise_asked(traits_of("gemini"), ToolActivity("t"), asked, "dg-1", TOOLS) == "look"
+
+
+@pytest.mark.parametrize(
+    ("call_id", "tool"),
+    [
+        ("mcp_dg-1_look__call_1", "look"),
+        ("mcp_dg-1_look_up__call_1", "look_up"),
+        # It ends where the name does, and nothing is missing.
+        ("mcp_dg-1_look_", None),
+        ("mcp_dg-1_look__", None),
+        ("mcp_dg-1_look_up", None),
+        ("mcp_dg-1_loo__call_1", None),
+        # It is at the beginning: what the model's provider calls it stands behind the name of the agent's own tool.
+        ("run_shell_command__mcp_dg-1_look__call_1", None),
+        (" mcp_dg-1_look__call_1", None),
+        ("mcp_dg-10_look__call_1", None),
+        ("MCP_dg-1_look__call_1", None),
+    ],
+)
+def test_p23_an_id_is_recognised_by_its_beginning_to_the_letter(call_id: str, tool: str | None) -> None:
+    asked = ToolActivity(call_id, kind="other")
+    names = ("look", "look_up", "up", "*")
+    assert recognise(traits_of("gemini"), [asked], "dg-1", names) == tool
+    assert recognise_asked(traits_of("gemini"), ToolActivity(call_id), asked, "dg-1", names) == tool
+
+
+def test_p23_an_id_that_could_be_of_two_tools_is_of_neither() -> None:
+    asked = ToolActivity("mcp_dg-1_look__up__call_1", kind="other")
+    assert recognise(traits_of("gemini"), [asked], "dg-1", ("look", "look__up")) is None
+    assert (
+        recognise_asked(traits_of("gemini"), ToolActivity("t"), asked, "dg-1", ("look", "look__up")) is None
+    )
+    assert recognise(traits_of("gemini"), [asked], "dg-1", ("look__up",)) == "look__up"
+
+
+def test_p7_kimi_must_have_announced_what_it_asks_about() -> None:
+    """Its question has no kind: without the announcement it could be about anything of that name."""
+    asked = ToolActivity("t", "mcp__dg-1__look")
+    announced = said("kimi", "look", "dg-1")
+    assert recognise_asked(traits_of("kimi"), announced, asked, "dg-1", TOOLS) == "look"
+    assert recognise_asked(traits_of("kimi"), ToolActivity("t"), asked, "dg-1", TOOLS) is None
+    command = ToolActivity("t", "mcp__dg-1__look", kind="execute")
+    assert recognise_asked(traits_of("kimi"), command, asked, "dg-1", TOOLS) is None
+
+
+@pytest.mark.parametrize("agent", ["unknown", None])
 def test_an_agent_that_does_not_show_it_is_always_asked_about(agent: str | None) -> None:
-    everything = [said(kind, "look", "dg-1") for kind in ("claude", "codex", "copilot", "fast-agent")]
+    everything = [said(kind, "look", "dg-1") for kind in AGENTS]
     assert recognise(traits_of(agent), everything, "dg-1", TOOLS) is None
 
 
@@ -176,12 +233,15 @@ def test_a_field_that_is_nowhere_has_no_value() -> None:
 def test_i4_it_is_known_how_an_agent_is_started_so_that_it_asks(
     command: tuple[str, ...], about: list[str], *, fs: bool
 ) -> None:
-    texts = warned(traits_of("fast-agent"), command, fs=fs)
+    texts = warned(traits_of("fast-agent"), command, fs=fs, mode=None)
     assert len(texts) == len(about)
     assert all(word in text for word, text in zip(about, texts, strict=True))
-    # One that nothing prevents is always told.
-    assert len(warned(traits_of("qwen"), command, fs=fs)) == 1
-    assert warned(traits_of("unknown"), command, fs=fs) == ()
+    assert warned(traits_of("unknown"), command, fs=fs, mode=None) == ()
+
+
+@pytest.mark.parametrize(("mode", "count"), [(None, 1), ("auto", 1), ("default", 0)])
+def test_i4_it_is_known_in_which_mode_an_agent_asks(mode: str | None, count: int) -> None:
+    assert len(warned(traits_of("qwen"), ("qwen", "--acp"), fs=True, mode=mode)) == count
 
 
 def recognised(recorded: Recorded, server: str) -> tuple[str | None, str]:

@@ -19,9 +19,9 @@ Written by `make agents-table`; not by hand.
 
 ## What was tried
 
-`make test-agents` runs each of these agents, in the version below, through `dragoman vscode` and `dragoman chat`, against
-a scripted model and without a network. What cannot work is explained. `careless` is an agent of the tests that is in no
-catalogue and does everything late, twice, silently or never: what works with it, careful defaults do.
+`make test-agents` runs each of these agents, in the version below, through `dragoman vscode`, `dragoman serve` and
+`dragoman chat`, against a scripted model and without a network. What cannot work is explained. `careless` is an agent of
+the tests that is in no catalogue and does everything late, twice, silently or never: it shows the careful defaults.
 """
 KNOWN = "## What is known"
 _KNOWN = f"""{KNOWN}
@@ -79,6 +79,8 @@ def _entry(entry: Entry) -> Iterator[str]:
     if not facts.lists_again:
         yield "- sees other tools in a new session only"
     yield from (f"- **{caution.text}**" for caution in facts.cautions)
+    if facts.when_no_tools is not None:
+        yield f"- when it has no tools: {facts.when_no_tools}"
     yield from (f"- {quirk}" for quirk in facts.quirks)
     yield from (f"- {name.replace('_', ' ')} cannot work: {why}" for name, why in facts.cannot.items())
     yield ""

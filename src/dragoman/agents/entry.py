@@ -82,6 +82,8 @@ class Caution(_Read, frozen=True):
     unless_argument: str | None = None
     # Unless it is offered file access through us.
     unless_fs: bool = False
+    # Unless its sessions are set to this mode.
+    unless_mode: str | None = None
 
 
 class Facts(_Read, frozen=True):
@@ -113,6 +115,8 @@ class Facts(_Read, frozen=True):
     # What cannot work with it, by the name of the scenario in `tests/agents`, and why.
     cannot: dict[str, str] = {}
     cautions: tuple[Caution, ...] = ()
+    # What a person can do when the agent lists no tools, or its model does not see them.
+    when_no_tools: str | None = None
     # For people.
     quirks: tuple[str, ...] = ()
 

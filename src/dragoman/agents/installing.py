@@ -14,6 +14,7 @@ from dragoman.agents import archive, npm, pip
 from dragoman.agents.entry import BinaryTarget, Entry, Kind, Package
 from dragoman.agents.failure import InstallError, of_system
 from dragoman.agents.installed import Installation, InstalledAgents, ready
+from dragoman.agents.programs import newer_node
 from dragoman.backends.agent.acp.launch import RunningAgent, launch
 from dragoman.backends.agent.acp.messages import Initialized
 from dragoman.lm import LanguageModelError
@@ -70,6 +71,8 @@ async def plan(entry: Entry, version: str | None, others: Mapping[str, Entry] | 
     kind, what = found
     if kind != "binary" and (lacks := await _lacking(entry, kind)):
         instead = await _instead(entry, kind, what, others or {})
+        if not instead and kind == "npx":
+            instead = newer_node(entry.facts.needs.node)
         raise InstallError(f"{entry.name} cannot be installed here: {lacks}{instead}")
     integrity = entry.facts.integrity
     if isinstance(what, BinaryTarget):

