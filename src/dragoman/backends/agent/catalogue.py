@@ -73,7 +73,10 @@ UNKNOWN = Traits(is_known=False, tool_limit_seconds=_CAREFUL_LIMIT_SECONDS, list
 def traits_of(agent: str | None, facts: Mapping[str, Facts] | None = None) -> Traits:
     """`facts` are those of somebody who knows more than what came with us."""
     found = (facts or {}).get(agent or "")
-    return _traits(found) if found is not None else CATALOGUE.get(agent or "", UNKNOWN)
+    if found is None:
+        return CATALOGUE.get(agent or "", UNKNOWN)
+    # A registry knows where agents come from, and as a rule nothing of what they do.
+    return UNKNOWN if found == Facts() else _traits(found)
 
 
 def _traits(facts: Facts) -> Traits:
