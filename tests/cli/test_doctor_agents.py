@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.cli import main
+from fake_agent.steps import COMMAND
 from own_home import configure
 
 _AGENT = Path(__file__).parents[1] / "agents_command" / "acp_agent.py"
@@ -306,3 +307,19 @@ def test_f2_f3_what_an_agent_printed_is_shown_only_if_it_was_not_prompted(
     assert "fail  mine ended unexpectedly: it was ended by SIGKILL.\n" in shown
     assert "dragoman-was-here" not in shown
     assert "--log-level info" in shown
+
+
+@pytest.mark.long
+def test_what_was_seen_in_a_conversation_is_shown_by_the_doctor(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    command = [*COMMAND, json.dumps({"folder": str(tmp_path), "lists": "none", "name": "never lists"})]
+    configure(f'[models.mine]\nkind = "acp"\ncommand = {json.dumps(command)}\n')
+    assert main(["chat", "mine", "-p", "hello"]) == 0
+    said = capsys.readouterr()
+    assert "mine did not look at the tools it was offered" in said.out
+    assert said.err == ""
+    assert main(["doctor", "mine"]) == 0
+    shown = capsys.readouterr().out
+    assert "ok    seen before: It did not look at the tools that it was offered." in shown
+    assert "it has not looked at the tools that it was offered, in 5 s" in shown

@@ -86,7 +86,7 @@ from dragoman.lm import (
     ToolResultPart,
     until_cancelled,
 )
-from dragoman.lm.gfm import notice
+from dragoman.lm.gfm import escape, notice
 from dragoman.permissions.action import Action, is_permission_tool
 from dragoman.permissions.pipeline import Permissions
 
@@ -513,7 +513,7 @@ class Conversation:
     def _start_over(self, why: str, prompt: tuple[Message, ...]) -> None:
         """Give the prompt to another run of the agent."""
         self._held = None
-        self._notice(why.format(name=self._settings.name))
+        self._notice(why.format(name=escape(self._settings.name)))
         self.dispatch(AgentUnfit(prompt))
 
     def heard_history(self, session: Session) -> None:

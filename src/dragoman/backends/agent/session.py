@@ -37,6 +37,7 @@ from dragoman.backends.agent.toolserver import Endpoint, ToolServer
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.jsonrpc import ConnectionClosed
 from dragoman.lm import CancellationError, LanguageModelError, ToolDefinition
+from dragoman.lm.gfm import escape
 
 __all__ = ["Session", "SessionPlan", "address_of", "configure", "logged_in", "open_session", "started"]
 
@@ -46,7 +47,7 @@ _T = TypeVar("_T")
 _UNKNOWN = object()
 # An agent that goes on listing the tools is not waited for.
 _MAX_LISTINGS = 10
-_WITHOUT_TOOLS = "{name} did not look at the tools it was offered; this turn may go without them."
+_WITHOUT_TOOLS = "{name} did not look at the tools it was offered; this turn may go without them. {hint}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +218,13 @@ async def _enter(
             await _begin(session, settings, plan, ear)
         if not plan.tools or await session.wait_listed(_patience(session, settings), settings, clock):
             return
-        _log.warning("%s has not listed the tools (attempt %d)", settings.name, attempt)
+        _log.info("%s has not listed the tools (attempt %d)", settings.name, attempt)
         if attempt == 1 and session.traits.lists:
             with suppress(LanguageModelError):
                 await session.agent.link.close_session(session.id)
     session.learn(lists=False)
-    session.tell_later(_WITHOUT_TOOLS.format(name=settings.name))
+    hint = escape(settings.traits.when_no_tools or "")
+    session.tell_later(_WITHOUT_TOOLS.format(name=escape(settings.name), hint=hint).strip())
 
 
 def _patience(session: Session, settings: AgentSettings) -> float:

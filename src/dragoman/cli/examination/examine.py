@@ -34,6 +34,7 @@ from dragoman.backends.agent.acp.messages import (
 from dragoman.backends.agent.asking import answer_agent
 from dragoman.backends.agent.catalogue import recognise, recognise_asked
 from dragoman.backends.agent.filing import PERMISSION_REFUSED
+from dragoman.backends.agent.learnt import Experience, name_of
 from dragoman.backends.agent.session import address_of, configure, logged_in, started
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolAnswer, ToolServer
@@ -78,7 +79,10 @@ _NO_EYES = "Use a model that sees pictures, and look in the agent's own settings
 
 
 async def examine(
-    settings: AgentSettings, tell: Callable[[Finding], object], on_step: Callable[[str], object]
+    settings: AgentSettings,
+    experience: Experience,
+    tell: Callable[[Finding], object],
+    on_step: Callable[[str], object],
 ) -> None:
     """Tells one finding after the other. The first that makes the rest impossible is the last."""
     with tempfile.TemporaryDirectory(prefix="dragoman-doctor-") as folder:
@@ -97,7 +101,7 @@ async def examine(
             tell(_capabilities(said))
             async with Page() as page:
                 trials = Trials(Path(folder), page)
-                await _Examination(settings, agent, server, trials, folder, tell, on_step).run()
+                await _Examination(settings, experience, agent, server, trials, folder, tell, on_step).run()
         except LanguageModelError as error:
             tell(Finding("fail", error.message, error.hint or ""))
         finally:
@@ -137,6 +141,7 @@ class _Examination:
     def __init__(
         self,
         settings: AgentSettings,
+        experience: Experience,
         agent: RunningAgent,
         server: ToolServer,
         trials: Trials,
@@ -145,6 +150,7 @@ class _Examination:
         on_step: Callable[[str], object],
     ) -> None:
         self._settings = settings
+        self._experience = experience
         self._agent = agent
         self._trials = trials
         self._folder = folder
@@ -248,13 +254,20 @@ class _Examination:
         self._session = self._created.session_id
         # It may have said so in an update meanwhile.
         self._mode = self._mode or settings.mode or self._created.mode
-        if await self._endpoint.wait_listed(settings.timing.list_tools):
+        name = name_of(link.info.agent_info, settings.command)
+        seen, timing = self._experience.of(name), settings.timing
+        for sentence in seen.sentences:
+            self._tell(Finding("ok", f"seen before: {sentence}"))
+        seconds = timing.list_tools_unsure if seen.lists is False else timing.list_tools
+        has_listed = await self._endpoint.wait_listed(seconds)
+        self._experience.note(name, lists=has_listed)
+        if has_listed:
             self._tell(Finding("ok", "it has looked at the tools that it was offered"))
         else:
             self._tell(
                 Finding(
                     "warn",
-                    f"it has not looked at the tools that it was offered, in {settings.timing.list_tools:g} s",
+                    f"it has not looked at the tools that it was offered, in {seconds:g} s",
                     settings.traits.when_no_tools
                     or "It may do so later. Ask for a newer version if your tools are never used.",
                 )
