@@ -37,7 +37,7 @@ async def test_a_command_that_does_not_speak_acp(command: tuple[str, ...], said:
     assert error.hint == f"{said}{question}\nTry again to start it anew."
 
 
-# Prints what it is told, to its standard error, and speaks ACP until it is prompted.
+# Prints every message to its standard error, and kills itself at the named request.
 _TALKER = """
 import json, os, signal, sys
 for line in sys.stdin:

@@ -208,7 +208,7 @@ async def test_what_an_agent_says_beside_its_error_is_kept_and_acts_on_nothing(
     assert failure.value.message == f"Fake could not do what it was asked to: {told}"
 
 
-async def test_an_error_of_an_agents_is_cut_where_nobody_reads_on() -> None:
+async def test_a_long_error_of_an_agent_is_cut() -> None:
     error = json.dumps({"code": -32603, "message": "m" * 100_000, "data": "d" * 100_000}).encode()
     with pytest.raises(LanguageModelError) as failure:
         await asyncio.wait_for(_linked(error, b"error").set_mode("s", "plan"), 10)

@@ -169,7 +169,7 @@ async def test_a_connection_without_a_word_is_no_visit(page: Page) -> None:
     assert not page.was_visited
 
 
-async def test_a_visitor_that_never_ends_its_request_does_not_hold_anybody_up() -> None:
+async def test_a_visitor_that_never_ends_its_request_does_not_keep_the_page_open() -> None:
     async with Page() as page:
         host, _, port = page.url.removeprefix("http://").partition("/")[0].partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))

@@ -75,7 +75,9 @@ _TOOL = ToolDefinition(
 FIRST = ("Say hello in one short sentence.", "Call the tool dragoman_check with the word ping.")
 TALK = "Write the numbers from one to five hundred in words, one on each line. Use no tools."
 # For an agent of which the catalogue says nothing about pictures.
-_NO_EYES = "Use a model that sees pictures, and look in the agent's own settings for one that turns them on."
+_PICTURES_ADVICE = (
+    "Use a model that sees pictures, and look in the agent's own settings for one that turns them on."
+)
 
 
 async def examine(
@@ -361,7 +363,7 @@ class _Examination:
             if error.kind == "timeout" or self._agent.gone.cancelled():
                 raise
             told = f"it says that it takes pictures, and failed when it was sent one: {error.message}"
-            self._tell(Finding("warn", told, known or _NO_EYES))
+            self._tell(Finding("warn", told, known or _PICTURES_ADVICE))
             return
         said = _shown(self._text) or "nothing"
         match stripes.seen(self._text):
@@ -369,7 +371,7 @@ class _Examination:
                 self._tell(Finding("ok", "it takes pictures, and the model sees them"))
             case "no":
                 told = "it says that it takes pictures, but the picture did not reach the model; it answered"
-                self._tell(Finding("warn", f"{told}: {said}", known or _NO_EYES))
+                self._tell(Finding("warn", f"{told}: {said}", known or _PICTURES_ADVICE))
             case "unknown":
                 told = "whether a picture reaches the model could not be seen from its answer"
                 self._tell(Finding("warn", f"{told}: {said}", known))

@@ -73,7 +73,7 @@ class Page:
                         writer.write(_ANSWER)
                         await writer.drain()
         except ConnectionError:
-            # Whoever has gone was here.
+            # The visitor has gone. The visit counts.
             return
         finally:
             writer.close()

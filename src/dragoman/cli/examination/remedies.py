@@ -101,7 +101,7 @@ def _key(option: JsonObject) -> str:
 
 
 def _mode_options(created: SessionCreated, modes: list[_Choice]) -> Iterator[JsonObject]:
-    """Options that say how far it acts by itself. Newer agents announce their modes both ways: once is enough."""
+    """Options that decide what it does without asking. Newer agents announce their modes in both ways: one is enough."""
     known = {choice.id for choice in modes}
     for option in created.config_options or ():
         values = {choice.id for choice in _choices(option.get("options"), "value")}

@@ -1,4 +1,4 @@
-"""A picture that says something which only somebody who sees it can know: three stripes, in colours drawn by lot."""
+"""A picture for a model to describe: three stripes in random colours, so that a right answer proves that it was seen."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class Stripes:
         if named == self.colours:
             return "yes"
         if not named:
-            # "I see no picture" says it; "Hello" says nothing.
+            # "I see no picture" is an answer to the question, "Hello" is not.
             return "no" if _OF_PICTURES.search(answer) else "unknown"
-        # The right ones in another order, or more than was asked for: somebody may have looked.
+        # The right colours in another order, or among others: the model may have seen the picture.
         return "unknown" if set(self.colours) <= set(named) else "no"
 
 

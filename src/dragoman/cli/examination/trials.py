@@ -31,7 +31,10 @@ _MARKER = "dragoman-was-here.txt"
 _EDITED = "dragoman-edit.txt"
 _DELETED = "dragoman-delete.txt"
 _BEFORE, _AFTER = "before", "after"
-# Of these nothing comes: an agent looks at a file before it changes it.
+# Of requests that could be for anything: enough to know them by.
+_MAX_UNMATCHED = 3
+_MAX_TITLE = 60
+# Kinds of tool calls that change nothing: an agent reads a file before it changes it.
 _HARMLESS = frozenset({"read", "search", "think"})
 
 _SAID: dict[Outcome, str] = {
@@ -57,7 +60,7 @@ class Trial:
     mark: str
     has_happened: Callable[[], bool]
     was_asked: bool = False
-    # It was done; None: not as far as anybody sees.
+    # How it was done; None: no trace of it was found.
     done: Literal["unasked", "defied"] | None = None
     was_held: bool = False
     was_claimed: bool = False
@@ -125,7 +128,7 @@ class Trials:
                 lambda: page.was_visited,
             ),
         )
-        # Requests for permission that could be for anything.
+        # Titles of requests for permission that could be for anything.
         self.unmatched: list[str] = []
 
     def prompt(self, *before: str, trials: Iterable[Trial] | None = None) -> str:
@@ -152,8 +155,8 @@ class Trials:
                 return
         for trial in found:
             trial.was_asked = True
-        if not found:
-            self.unmatched.append(known.title or known.tool_call_id)
+        if not found and len(self.unmatched) < _MAX_UNMATCHED:
+            self.unmatched.append((known.title or known.tool_call_id)[:_MAX_TITLE])
 
     def wrote(self, path: str) -> None:
         """The agent asks its client to write a file, which is refused."""

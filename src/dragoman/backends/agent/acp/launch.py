@@ -23,7 +23,7 @@ __all__ = ["RunningAgent", "launch"]
 _log = logging.getLogger(__name__)
 
 _NEXT_STEP = "Try again to start it anew."
-# To somebody whose agent ended after it was prompted.
+# For an agent that ended after its first prompt.
 _WHERE_TO_LOOK = (
     "What it printed is in the log, with --log-level info (and --log-file FILE)."
     " To see whether it works: dragoman doctor MODEL."
