@@ -126,14 +126,19 @@ class Models:
     """The models of a configuration, under way."""
 
     def __init__(
-        self, config: Config, state_dir: Path | None = None, permissions: Permissions | None = None
+        self,
+        config: Config,
+        state_dir: Path | None = None,
+        permissions: Permissions | None = None,
+        learnt: AgentStore | None = None,
     ) -> None:
-        """With a state folder, conversations with agents outlive this process, and so do approvals."""
+        """With a state folder, conversations with agents outlive this process, and so do approvals and what was learnt."""
         self._config = config
         self._state_dir = state_dir
         self._database: Database | None = None
         self._made: dict[str, GuardedModel] = {}
         self._permissions = permissions
+        self._learnt = learnt
         self._learning: list[Learning] = []
         self._has_forgotten = False
 
@@ -147,7 +152,7 @@ class Models:
     def get(self, model_id: str) -> GuardedModel:
         if model_id not in self._made:
             style = find(self._config, model_id).style
-            shared = Shared(self.permissions, self._store(), self._ledger(), self._learnt())
+            shared = Shared(self.permissions, self._store(), self._ledger(), self._memory())
             model = build_unguarded(self._config, model_id, shared)
             log_cautions(self._config, model_id)
             if isinstance(model, Learning):
@@ -196,11 +201,11 @@ class Models:
 
         return Ledger(self._state_dir / "run" / "processes") if self._state_dir is not None else None
 
-    def _learnt(self) -> AgentStore | None:
+    def _memory(self) -> AgentStore | None:
         from dragoman.store import AgentStore  # noqa: PLC0415 - SQLite, for agents only
 
         database = self._opened()
-        return AgentStore(database) if database is not None else None
+        return AgentStore(database) if database is not None else self._learnt
 
     def _store(self) -> ConversationStore | None:
         if self._state_dir is None:
