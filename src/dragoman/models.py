@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from dragoman.permissions.autoapproval import AutoApproval
     from dragoman.permissions.pipeline import Permissions
     from dragoman.process import Ledger
-    from dragoman.store import ConversationStore, Database
+    from dragoman.store import AgentStore, ConversationStore, Database
 
 __all__ = [
     "ModelNotUsable",
@@ -109,6 +109,8 @@ class Shared:
     permissions: Permissions | None = None
     store: ConversationStore | None = None
     ledger: Ledger | None = None
+    # What was learnt about agents, and where it is kept.
+    learnt: AgentStore | None = None
 
 
 @runtime_checkable
@@ -124,14 +126,19 @@ class Models:
     """The models of a configuration, under way."""
 
     def __init__(
-        self, config: Config, state_dir: Path | None = None, permissions: Permissions | None = None
+        self,
+        config: Config,
+        state_dir: Path | None = None,
+        permissions: Permissions | None = None,
+        learnt: AgentStore | None = None,
     ) -> None:
-        """With a state folder, conversations with agents outlive this process, and so do approvals."""
+        """With a state folder, conversations with agents outlive this process, and so do approvals and what was learnt."""
         self._config = config
         self._state_dir = state_dir
         self._database: Database | None = None
         self._made: dict[str, GuardedModel] = {}
         self._permissions = permissions
+        self._learnt = learnt
         self._learning: list[Learning] = []
         self._has_forgotten = False
 
@@ -145,7 +152,7 @@ class Models:
     def get(self, model_id: str) -> GuardedModel:
         if model_id not in self._made:
             style = find(self._config, model_id).style
-            shared = Shared(self.permissions, self._store(), self._ledger())
+            shared = Shared(self.permissions, self._store(), self._ledger(), self._memory())
             model = build_unguarded(self._config, model_id, shared)
             log_cautions(self._config, model_id)
             if isinstance(model, Learning):
@@ -193,6 +200,12 @@ class Models:
         from dragoman.process import Ledger  # noqa: PLC0415 - for models that are agents
 
         return Ledger(self._state_dir / "run" / "processes") if self._state_dir is not None else None
+
+    def _memory(self) -> AgentStore | None:
+        from dragoman.store import AgentStore  # noqa: PLC0415 - SQLite, for agents only
+
+        database = self._opened()
+        return AgentStore(database) if database is not None else self._learnt
 
     def _store(self) -> ConversationStore | None:
         if self._state_dir is None:
@@ -300,6 +313,7 @@ def _made(model_id: str, model: ModelConfig, config: Config, shared: Shared) -> 
 
 def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> AgentModel:
     from dragoman.backends.agent.catalogue import traits_of  # noqa: PLC0415 - only agents need it
+    from dragoman.backends.agent.learnt import Experience  # noqa: PLC0415
     from dragoman.backends.agent.model import AgentModel  # noqa: PLC0415
     from dragoman.backends.agent.settings import AgentSettings, Timing  # noqa: PLC0415
     from dragoman.store import StoreError  # noqa: PLC0415
@@ -332,6 +346,7 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> Ag
         model.style,
         conversation.replay_tokens,
         model.fs,
+        model.tool_limit_seconds,
         model.auth,
         ledger=shared.ledger,
         max_agents=conversation.max_agents,
@@ -348,11 +363,14 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> Ag
         is_byok=True,
         is_user_selectable=True,
     )
+    experience = Experience(shared.learnt)
     try:
-        return AgentModel(info, settings, permissions=shared.permissions, store=shared.store)
+        return AgentModel(
+            info, settings, permissions=shared.permissions, store=shared.store, experience=experience
+        )
     except StoreError as error:
         _log.warning("conversations with %s will not survive a restart: %s", quoted(model_id), error)
-        return AgentModel(info, settings, permissions=shared.permissions)
+        return AgentModel(info, settings, permissions=shared.permissions, experience=experience)
 
 
 def _endpoint(model_id: str, model: ResponsesModel, config: Config) -> EndpointModel:

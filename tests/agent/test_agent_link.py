@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable
+from pathlib import Path
 
 import pytest
 
 from dragoman.backends.agent.acp.link import AgentLink, TurnEnd
-from dragoman.backends.agent.acp.messages import PROTOCOL_VERSION, AuthMethod, Initialized, PromptResponse
+from dragoman.backends.agent.acp.messages import (
+    PROTOCOL_VERSION,
+    AuthMethod,
+    FileRequest,
+    Initialized,
+    PermissionRequest,
+    PromptResponse,
+    SessionCreated,
+    SessionUpdate,
+)
+from dragoman.backends.agent.session import configure
+from dragoman.backends.agent.settings import AgentSettings
 from dragoman.jsonrpc import Incoming, Notification, Peer, memory_pair
 from dragoman.lm import LanguageModelError
 
@@ -90,19 +103,127 @@ async def test_an_error_of_an_agents_is_told_in_words_for_people(said: str, told
     assert end.sentence == f"{told} It is down. {next_step}"
 
 
-async def test_whoever_must_log_in_is_told_with_what() -> None:
+_METHODS = Initialized(
+    PROTOCOL_VERSION, auth_methods=(AuthMethod("key", "A key", "from the site."), AuthMethod("web"))
+)
+
+
+async def test_f9_a_login_that_is_needed_is_told_with_the_ways_and_in_the_agents_own_words() -> None:
     link = _linked(b'{"code":-32000,"message":"Authentication required"}', b"error")
-    link.info = Initialized(
-        PROTOCOL_VERSION, auth_methods=(AuthMethod("key", "A key", "from the site."), AuthMethod("web"))
-    )
+    link.info = _METHODS
     with pytest.raises(LanguageModelError) as failure:
         await asyncio.wait_for(link.load_session("s", ("/",), ()), 10)
     assert failure.value.kind == "auth_required"
+    assert failure.value.message == "Fake requires a login: Authentication required."
     assert str(failure.value.hint).splitlines() == [
         "Log in with the agent's own program, then try again. It is started as: 'my fake' --acp",
         'Or set `auth = "key"` of this model, and the agent is asked to do it: A key (from the site).',
         'Or set `auth = "web"` of this model, and the agent is asked to do it: web.',
     ]
+
+
+_LIMITED = b'{"code":-32000,"message":"rate limited, try later"}'
+
+
+def _failing(link: AgentLink, method: str) -> Awaitable[object]:
+    match method:
+        case "session/new":
+            return link.new_session(("/",), (), _NoListener())
+        case "session/load":
+            return link.load_session("s", ("/",), ())
+        case "session/resume":
+            return link.resume_session("s", ("/",), ())
+        case "session/set_mode":
+            return link.set_mode("s", "plan")
+        case "session/set_config_option":
+            return link.set_option("s", "model", "large")
+        case _:
+            return link.initialize()
+
+
+class _NoListener:
+    def on_update(self, update: SessionUpdate) -> None:
+        raise AssertionError(update)
+
+    def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
+        raise AssertionError(request, incoming)
+
+    def on_file(self, request: FileRequest, incoming: Incoming) -> None:
+        raise AssertionError(request, incoming)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "initialize",
+        "session/new",
+        "session/load",
+        "session/resume",
+        "session/set_mode",
+        "session/set_config_option",
+    ],
+)
+async def test_f8_f9_without_a_way_to_log_in_an_error_is_what_the_agent_says_that_it_is(method: str) -> None:
+    with pytest.raises(LanguageModelError) as failure:
+        await asyncio.wait_for(_failing(_linked(_LIMITED, b"error"), method), 10)
+    assert failure.value.kind == "agent_failed"
+    assert failure.value.message.endswith(": rate limited, try later.")
+
+
+@pytest.mark.parametrize(("info", "kind"), [(None, "agent_failed"), (_METHODS, "auth_required")])
+async def test_f8_f9_a_prompt_that_fails_keeps_the_agents_own_words(
+    info: Initialized | None, kind: str
+) -> None:
+    ended: asyncio.Future[TurnEnd] = asyncio.get_running_loop().create_future()
+    link = _linked(_LIMITED, b"error")
+    link.info = info or link.info
+    link.prompt("s", (), ended.set_result)
+    end = await asyncio.wait_for(ended, 10)
+    assert isinstance(end, LanguageModelError)
+    assert end.kind == kind
+    assert end.message.endswith(": rate limited, try later.")
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (None, "Internal error."),
+        ("It is down", "Internal error. It is down."),
+        ({"message": "It is down"}, "Internal error. It is down."),
+        ({"details": {"message": "It is down."}}, "Internal error. It is down."),
+        ({"error": {"message": "It is down"}, "status": 503}, "Internal error. It is down."),
+        ({"message": "internal error"}, "Internal error."),
+        ({"message": "It is down", "details": "Since noon"}, "Internal error. It is down. Since noon."),
+        ({"details": 7}, "Internal error."),
+        ([1, 2], "Internal error."),
+        ("\x1b[31mred\x1b[0m\r\n\x07bell \u202e", "Internal error. red ␇bell <U+202E>."),
+    ],
+)
+async def test_what_an_agent_says_beside_its_error_is_kept_and_acts_on_nothing(
+    data: object, told: str
+) -> None:
+    error = json.dumps({"code": -32603, "message": "Internal error", "data": data}).encode()
+    with pytest.raises(LanguageModelError) as failure:
+        await asyncio.wait_for(_linked(error, b"error").set_mode("s", "plan"), 10)
+    assert failure.value.message == f"Fake could not do what it was asked to: {told}"
+
+
+async def test_a_long_error_of_an_agent_is_cut() -> None:
+    error = json.dumps({"code": -32603, "message": "m" * 100_000, "data": "d" * 100_000}).encode()
+    with pytest.raises(LanguageModelError) as failure:
+        await asyncio.wait_for(_linked(error, b"error").set_mode("s", "plan"), 10)
+    assert "mmm… ddd" in failure.value.message
+    assert failure.value.message.endswith("ddd…")
+    assert len(failure.value.message) < 2_000
+
+
+async def test_f9_a_login_that_fails_is_told_in_the_agents_own_words_once() -> None:
+    link = _linked(b'{"code":-32000,"message":"No.","data":{"details":"The key has expired"}}', b"error")
+    link.info = _METHODS
+    with pytest.raises(LanguageModelError) as failure:
+        await asyncio.wait_for(link.authenticate("key"), 10)
+    assert failure.value.kind == "auth_required"
+    assert failure.value.message == 'Fake could not log in with "key": No. The key has expired.'
 
 
 async def test_f16_half_a_character_in_an_answer_costs_only_itself() -> None:
@@ -124,3 +245,20 @@ async def test_f10_f16_what_became_of_words_in_mid_turn_is_told(result: bytes, *
     told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     _linked(result).steer("s", (), told.set_result)
     assert await asyncio.wait_for(told, 10) == is_taken
+
+
+@pytest.mark.parametrize(
+    ("info", "kind", "hint"),
+    [(None, "bad_request", "Check `mode` and `options`"), (_METHODS, "auth_required", "Log in with")],
+)
+async def test_a_mode_that_cannot_be_set_is_told_in_the_agents_own_words(
+    info: Initialized | None, kind: str, hint: str
+) -> None:
+    link = _linked(_LIMITED, b"error")
+    link.info = info or link.info
+    settings = AgentSettings("fake", "Fake", (), {}, Path("/"), mode="plan")
+    with pytest.raises(LanguageModelError) as failure:
+        await asyncio.wait_for(configure(link, "s", SessionCreated("s"), settings), 10)
+    assert failure.value.kind == kind
+    assert failure.value.message.endswith(": rate limited, try later.")
+    assert str(failure.value.hint).startswith(hint)

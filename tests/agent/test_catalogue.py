@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from agent.recorded import PERMISSIONS, UPDATES, Recorded
 from dragoman.backends.agent.acp.messages import ToolActivity, decode_permission, decode_update
-from dragoman.backends.agent.catalogue import CATALOGUE, Traits, recognise, recognise_asked, traits_of, warned
+from dragoman.backends.agent.catalogue import (
+    CATALOGUE,
+    UNKNOWN,
+    Traits,
+    recognise,
+    recognise_asked,
+    traits_of,
+    warned,
+)
+from dragoman.backends.agent.learnt import Learnt
+from dragoman.backends.agent.toolserver.endpoint import Addresses, Endpoint
+from dragoman.clock import SystemClock
 
 TOOLS = ("look", "touch")
 AGENTS = ("claude", "codex", "copilot", "fast-agent", "gemini", "kimi", "opencode", "qwen", "demo")
@@ -20,6 +33,10 @@ NAMES = {
     "fast": "fast-agent",
 }
 PROBE = ("probe_alpha", "probe_beta", "probe_gamma", "probe_grow", "probe_slow")
+
+
+async def _never(*_: object) -> None:
+    raise AssertionError("not called here")
 
 
 def said(agent: str, tool: str, server: str) -> ToolActivity:
@@ -165,7 +182,38 @@ def test_an_agent_that_does_not_show_it_is_always_asked_about(agent: str | None)
 
 
 def test_an_unknown_agent_gets_the_careful_defaults() -> None:
-    assert traits_of("unknown") == traits_of(None) == Traits()
+    assert traits_of("unknown") == traits_of(None) == UNKNOWN
+    assert (UNKNOWN.lists, UNKNOWN.lists_again, UNKNOWN.recognised_by) == (None, None, ())
+
+
+def test_an_unknown_agent_gets_a_ticket_after_45_seconds() -> None:
+    endpoint = Endpoint(
+        "dg-1",
+        UNKNOWN.tool_limit_seconds,
+        _never,
+        _never,
+        _never,
+        SystemClock(),
+        Addresses("http://127.0.0.1:1", Path("socket")),
+        _never,
+    )
+    assert endpoint.patience_seconds == 45
+
+
+@pytest.mark.parametrize("known", [Traits(), UNKNOWN, Traits(tool_limit_seconds=300, lists_again=False)])
+def test_what_was_learnt_is_put_over_what_is_known(known: Traits) -> None:
+    assert known.after(Learnt()) == known
+    after = known.after(Learnt(lists=False, lists_again=True, tool_limit_seconds=30, history="late"))
+    assert (after.tool_limit_seconds, after.history) == (30, "late")
+    # An agent that lists tools as a rule may have failed once.
+    assert after.lists is (None if known.is_known else False)
+    assert known.after(Learnt(lists=True)).lists is True
+    # The catalogue knows better: an agent may list too late.
+    assert after.lists_again == (known.lists_again is not False)
+    # A limit that is longer than a known one changes nothing.
+    assert known.after(Learnt(tool_limit_seconds=1_000)).tool_limit_seconds == (
+        known.tool_limit_seconds or 1_000
+    )
 
 
 def test_a_field_that_is_nowhere_has_no_value() -> None:

@@ -16,6 +16,7 @@ from dragoman.backends.agent.machine import State, handle
 from dragoman.backends.agent.vocabulary import (
     AgentExited,
     AgentStarted,
+    AgentUnfit,
     Announced,
     Answer,
     Answered,
@@ -78,6 +79,7 @@ class World(RuleBasedStateMachine):
         self.announced: set[str] = set()
         self.prompts_heard: list[str] = []
         self.prompts_said: list[str] = []
+        self.last_prompt: tuple[Message, ...] = ()
         # What an agent that was idle was given, and has shown no sign of.
         self.unheard: list[str] = []
         self.is_asking = False
@@ -124,6 +126,7 @@ class World(RuleBasedStateMachine):
                 self.taken_back = False
                 texts = [_as_said(message.text) for message in prompt]
                 self.prompts_heard += texts
+                self.last_prompt = prompt
                 self.unheard = texts if self.is_asking else []
             case TakeBack(heard=heard):
                 assert not self.taken_back, "taken back twice"
@@ -329,6 +332,21 @@ class World(RuleBasedStateMachine):
         self.event(TurnEnded(error=_GONE if fails else None))
         if not self.turn:
             assert self.taken_back == (silent and fails)
+
+    @precondition(lambda self: self.turn and self.silent and not self.cancel_sent)
+    @rule()
+    def turn_out_unfit(self) -> None:
+        """The prompt goes to another run of the agent, and the reply waits for that."""
+        reply = self.open_reply
+        del self.prompts_heard[-len(self.last_prompt) :]
+        if self.unproved:
+            self.prompts_said.insert(len(self.prompts_heard), "restarted")
+            self.unproved = False
+        self.unheard = []
+        self.event(AgentUnfit(self.last_prompt))
+        assert self.agent == "starting"
+        assert self.taken_back
+        assert self.open_reply == reply
 
     @precondition(lambda self: self.agent == "up")
     @rule()

@@ -10,6 +10,7 @@ from dragoman.backends.agent.machine import Phase, State, handle
 from dragoman.backends.agent.vocabulary import (
     AgentExited,
     AgentStarted,
+    AgentUnfit,
     Announced,
     Answer,
     Answered,
@@ -979,3 +980,34 @@ def test_t9_text_of_a_turn_that_is_cancelled_or_crashes_is_not_lost() -> None:
         machine = steered()
         machine(event)
         assert (machine.state.steering, machine.state.queue[-1:]) == (None, says("and hurry"))
+
+
+def test_t26_a_prompt_that_this_run_of_the_agent_cannot_take_goes_to_another_one() -> None:
+    machine = streaming()
+    assert machine(AgentUnfit(says("one"))) == [TakeBack(heard=False), StopAgent(), StartAgent()]
+    assert (machine.phase, machine.state.reply) == ("Starting", 1)
+    assert machine(AgentStarted()) == [SendPrompt(says("one"))]
+    # Words of the agent's are a sign: from here on it is past that.
+    machine(text("so"))
+    assert machine(AgentUnfit(says("one"))) == []
+    assert machine.phase == "Streaming"
+
+
+def test_t26_a_turn_that_is_cancelled_is_given_to_nobody_else() -> None:
+    machine = streaming()
+    machine(ReplyCancelled(1))
+    assert machine(AgentUnfit(says("one"))) == []
+    assert machine.phase == "Cancelling"
+
+
+def test_t6_what_became_of_late_results_is_said_first_and_is_an_answer() -> None:
+    machine = idle()
+    late = TextPart("too late")
+    assert machine(Requested(2, notices=(late,))) == [
+        ClearTimer("idle"),
+        ClearTimer("human"),
+        OpenReply(2),
+        Emit(late),
+        EndReply(2, "complete"),
+        SetTimer("idle"),
+    ]

@@ -20,7 +20,8 @@ Written by `make agents-table`; not by hand.
 ## What was tried
 
 `make test-agents` runs each of these agents, in the version below, through `dragoman vscode`, `dragoman serve` and
-`dragoman chat`, against a scripted model and without a network. What cannot work is explained.
+`dragoman chat`, against a scripted model and without a network. What cannot work is explained. `careless` is an agent of
+the tests that is in no catalogue and does everything late, twice, silently or never: it shows the careful defaults.
 """
 KNOWN = "## What is known"
 _KNOWN = f"""{KNOWN}
@@ -47,10 +48,10 @@ def write(document: Path, result: Path) -> int:
 
 def tried(table: Table) -> str:
     agents = sorted(table.cells)
-    versions = {id_: entry.version for id_, entry in shipped().items()}
+    versions = {id_: f" {entry.version}" for id_, entry in shipped().items()}
     lines = [
         _HEAD,
-        f"| | {' | '.join(f'{agent} {versions[agent]}' for agent in agents)} |",
+        f"| | {' | '.join(f'{agent}{versions.get(agent, str())}' for agent in agents)} |",
         f"|---|{'---|' * len(agents)}",
     ]
     for scenario in table.scenarios:

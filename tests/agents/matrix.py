@@ -319,7 +319,8 @@ async def test_taken_up_after_a_restart(desk: Desk) -> None:
     last = desk.models.scripted("word=again")[-1]
     assert "<look_up of remember>" in str(last.body)
     # It is told only if it cannot take a session up.
-    takes_up = shipped()[desk.row.agent].facts.resumes or shipped()[desk.row.agent].facts.loads
+    facts = shipped()[desk.row.agent].facts if desk.row.agent else None
+    takes_up = facts is None or facts.resumes or facts.loads
     if takes_up and desk.row.loses_new_sessions:
         takes_up = not desk.refused("session/load", "session/resume")
     assert ("conversation-so-far" in str(last.body)) != takes_up

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,8 +33,8 @@ class Started:
 @dataclass(frozen=True)
 class Row:
     name: str
-    # Its entry in the catalogue.
-    agent: str
+    # Its entry in the catalogue; none for an agent that nobody has tried.
+    agent: str | None
     installed: Callable[[], Started]
     # `{url}` stands for the model server, `{home}` for the agent's home.
     env: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +50,7 @@ class Row:
     slow_note: str = ""
     # It cannot load a session in the minute in which it began it.
     loses_new_sessions: bool = False
-    # What our own bridge is told of the agent's limit, so that it gives a ticket while a test can wait for it.
+    # What our own configuration says of the agent's limit, so that it is given a ticket while a test can wait for it.
     limit_seconds: float | None = None
 
     def environment(self, home: Path, url: str, path: Path | None) -> dict[str, str]:
@@ -91,6 +92,9 @@ def _on_node(major: int, package: str, module: str, *arguments: str) -> Callable
 def _opencode() -> Started:
     folder = install.npm_package("opencode", install.node(24))
     return Started((str(folder / "opencode-linux-x64-baseline" / "bin" / "opencode"), "acp"))
+
+
+_CARELESS = Path(__file__).parents[1] / "careless_agent" / "agent.py"
 
 
 # fast-agent gives pictures only to models of which it knows that they see.
@@ -312,6 +316,15 @@ ROWS = {
             slow_seconds=30.0,
             slow_note="30 s by a ticket, with its limit of 60 s lowered to 25",
             limit_seconds=25.0,
+        ),
+        Row(
+            "careless",
+            None,
+            lambda: Started((sys.executable, str(_CARELESS))),
+            {"CARELESS_URL": "{url}", "CARELESS_SECONDS": "12"},
+            slow_seconds=15.0,
+            slow_note="15 s by a ticket, with a limit of 12 of which it says nothing",
+            limit_seconds=12.0,
         ),
     )
 }

@@ -28,7 +28,6 @@ Json: TypeAlias = dict[str, Any]
 
 # opencode's session takes most of a minute now and then, and the bridge then starts another.
 PATIENCE_SECONDS = 150.0
-_HURRIED = Path(__file__).with_name("hurried.py")
 TOOLS = [tool(name) for name in ("look_up", "count", "show", "ask_person")]
 
 
@@ -71,9 +70,10 @@ class Desk:
         lines = [
             f"[models.{self.row.name}]",
             'kind = "acp"',
-            f"agent = {json.dumps(self.row.agent)}",
+            *([f"agent = {json.dumps(self.row.agent)}"] if self.row.agent else []),
             f"command = {json.dumps(self.command)}",
             "env_inherit = false",
+            *([f"tool_limit_seconds = {self.row.limit_seconds}"] if self.row.limit_seconds else []),
             *(f"{name} = {json.dumps(value)}" for name, value in self.row.settings.items()),
             f"[models.{self.row.name}.env]",
             *(f"{name} = {json.dumps(value)}" for name, value in self.env.items()),
@@ -87,10 +87,8 @@ class Desk:
 
     def dragoman(self, *words: str) -> tuple[str, ...]:
         files = {"--config": "dragoman.toml", "--state-dir": "state", "--record": "wire.jsonl"}
-        folders = [word for option, name in files.items() for word in (option, str(self.folder / name))]
-        limit = self.row.limit_seconds
-        program = ("-m", "dragoman") if limit is None else (str(_HURRIED), self.row.agent, str(limit))
-        return (sys.executable, *program, *words, *folders)
+        named = (word for option, name in files.items() for word in (option, str(self.folder / name)))
+        return (sys.executable, "-m", "dragoman", *words, *named)
 
     def refused(self, *methods: str) -> bool:
         """Whether the agent has answered the last request of these methods with an error."""

@@ -479,15 +479,15 @@ def test_the_doctor_looks_an_agent_over(home: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("options", "said", "status"),
     [
-        ({"asks": False}, "warn  it ran a command without asking\n      → Set `mode`", 0),
+        ({"unasked": ["command"]}, "warn  running a command: it did this without asking\n", 0),
         (
             {"wary": True},
             "warn  it asks before it calls a tool that it is offered, in a form that is not known here, and was refused\n",
             0,
         ),
         (
-            {"stubborn": True},
-            "warn  it asked, was refused, and has run the command all the same\n",
+            {"defies": ["command"]},
+            "warn  running a command: it asked, was refused, and did it all the same\n",
             0,
         ),
         ({"deaf": True}, "fail  it has not stopped within 0.2 s of being asked to\n      → ", 1),

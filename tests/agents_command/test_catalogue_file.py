@@ -17,7 +17,7 @@ from agents_command import packages
 from dragoman.agents import catalogue as module
 from dragoman.agents.catalogue import CatalogueError, catalogue, read_registry, shipped
 from dragoman.agents.entry import Entry, Facts
-from dragoman.backends.agent.catalogue import CATALOGUE, Traits, traits_of
+from dragoman.backends.agent.catalogue import CATALOGUE, UNKNOWN, Traits, traits_of
 
 _DATA = resources.files("dragoman.agents").joinpath("catalogue.json").read_bytes()
 
@@ -105,7 +105,10 @@ def test_the_bridge_reads_the_facts() -> None:
     assert shipped()["opencode"].facts.tool_limit is not None
     assert CATALOGUE["opencode"].tool_limit_seconds is None
     assert dict(CATALOGUE["claude"].env) == {"ENABLE_TOOL_SEARCH": "false"}
-    assert traits_of("unknown") == Traits() == traits_of(None, {})
+    assert traits_of("unknown") == UNKNOWN == traits_of(None, {})
+    # Nor is an agent known of which a registry says only where it comes from.
+    assert traits_of("other", {"other": Facts()}) == UNKNOWN
+    assert traits_of("other", {"other": Facts(lists_again=False)}) == Traits(lists_again=False)
 
 
 # What a registry says.
@@ -136,7 +139,7 @@ def test_a_registry_replaces_where_an_agent_comes_from_and_not_what_we_know(tmp_
 def test_an_agent_that_nobody_knows_gets_the_careful_defaults(tmp_path: Path) -> None:
     new = fetched(tmp_path, packages.entry("1.0.0", {"npx": {"package": "x@1.0.0"}}))["packaged"]
     assert new.facts == Facts()
-    assert traits_of("packaged", {"packaged": new.facts}) == Traits()
+    assert traits_of("packaged", {"packaged": new.facts}) == UNKNOWN
 
 
 def test_facts_are_taken_but_for_what_spares_a_question(tmp_path: Path) -> None:

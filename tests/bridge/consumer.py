@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from dragoman.backends.agent.catalogue import Traits, traits_of
 from dragoman.backends.agent.conversation import Conversation
 from dragoman.backends.agent.kept import HELD_BYTES
+from dragoman.backends.agent.learnt import Experience
 from dragoman.backends.agent.model import AgentModel
 from dragoman.backends.agent.settings import AgentSettings, Policy, Timing
 from dragoman.lm import (
@@ -158,6 +159,7 @@ class Bridge:
         self.model: GuardedModel | None = None
         # Where conversations are kept, if anywhere.
         self.store: ConversationStore | None = None
+        self.experience = Experience()
 
     def chat(
         self,
@@ -187,7 +189,13 @@ class Bridge:
             )
             info = ModelInfo("fake", "Fake", "fake", "1", 100_000, 10_000)
             self.model = GuardedModel(
-                AgentModel(info, settings, permissions=self.permissions, store=self.store)
+                AgentModel(
+                    info,
+                    settings,
+                    permissions=self.permissions,
+                    store=self.store,
+                    experience=self.experience,
+                )
             )
         chat = Chat(self.model, self.folder)
         if tools is not None:

@@ -42,7 +42,8 @@ async def test_t6_t7_results_that_come_late_or_twice_are_logged(
         caplog.clear()
         # Nobody waits for it any more.
         late = await chat.give(result(count, "late"), also="and now?")
-        assert late.text == 'echo: ["and now?"]'
+        assert late.text.endswith('echo: ["and now?"]')
+        assert "The agent went on without the result of count. It was not passed on." in late.text
         assert [count.call_id in record.message for record in caplog.records] == [True]
         caplog.clear()
         # Both stand in the history from now on, and are no news.

@@ -287,7 +287,7 @@ def test_the_text_of_the_file_is_not_shown_with_the_configuration(tmp_path: Path
             '[models.a]\nkind = "acp"\nagent = "zzz"\n',
             (
                 '3: "agent" in [models.a]: "zzz" is not in the catalogue. There are demo, claude, claude-node20, codex, copilot, '
-                'fast-agent, gemini, opencode, qwen; for any other agent leave "agent" out and give its "command".'
+                'fast-agent, gemini, kimi, opencode, qwen; for any other agent leave "agent" out and give its "command".'
             ),
         ),
         (

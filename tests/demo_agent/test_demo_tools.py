@@ -1,6 +1,7 @@
 """The consumer's tools: announced, asked about, and called over MCP, as the bridge's own tool server sees it."""
 
 import asyncio
+import base64
 from pathlib import Path
 from typing import Literal, cast
 
@@ -8,6 +9,7 @@ import pytest
 
 from demo_agent.harness import Editor, Permission, soon
 from dragoman.backends.agent.toolserver import PendingCall, ToolAnswer, ToolServer
+from dragoman.cli.examination.stripes import Stripes
 from dragoman.lm import DataPart, JsonObject, TextPart, ToolDefinition
 from toolserver.harness import Bridge, PatientClock, text, tool
 
@@ -350,6 +352,34 @@ async def test_a_tool_and_a_command_are_asked_for_at_once_and_come_one_after_the
     said = await answering
     assert said.index("pong") < said.index("With your permission") < said.index("Exit code 0")
     assert (folder / "out.txt").read_text() == "done\n"
+
+
+async def test_a_file_is_deleted_and_a_page_fetched_by_commands_that_a_person_sees_first(
+    editor: Editor, folder: Path
+) -> None:
+    session = await editor.start(folder)
+    (folder / "it's old.txt").write_text("")
+    await editor.say(session, "Delete the file `it's old.txt`.")
+    assert not (folder / "it's old.txt").exists()
+    asked: list[object] = []
+
+    def refuse(permission: Permission) -> None:
+        asked.append(permission.call["title"])
+        permission.choose("reject_once")
+
+    editor.decide = refuse
+    await editor.say(session, "Fetch `http://127.0.0.1:9/$(id)` and say what it says.")
+    assert asked == ["curl -sS -m 10 'http://127.0.0.1:9/$(id)'"]
+
+
+async def test_the_colours_of_a_picture_are_seen(editor: Editor, folder: Path) -> None:
+    session = await editor.start(folder)
+    stripes = Stripes.by_lot()
+    picture = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(stripes.png).decode()}
+    await editor.ask(
+        "session/prompt", sessionId=session, prompt=[picture, {"type": "text", "text": "Which colours?"}]
+    )
+    assert editor.text(session).strip() == ", ".join(stripes.colours)
 
 
 async def test_after_a_refusal_nothing_else_is_begun(

@@ -15,6 +15,10 @@ one argument is a JSON object of options:
     authentication  the methods of `initialize`
     login           the one that it wants, before it opens a session
     slow            its sessions are open when that gate is
+    history         when it tells the history of a session that it loads: "before" its answer (the default), "after" it,
+                    in pieces; "prompt": when it is prompted; "answer": in the middle of its answer
+    pause           between two pieces of a history that is told later, in seconds
+    name            the name that it gives itself; none otherwise
     steers          whether it takes words in mid-turn: true, or the outcome that it answers instead
     state           {…}: what it says of the modes and options of a session that it opens
 """
@@ -69,6 +73,8 @@ class Session:
         self.deaf = False
         self.stops_at: str | None = None
         self.after: list[Any] = []
+        # What it was told in earlier turns, and has not told again.
+        self.history: list[dict[str, Any]] = []
 
 
 class Agent:
@@ -160,6 +166,11 @@ class Agent:
                     "mcpCapabilities": {"http": self.options.get("http", True)},
                     "sessionCapabilities": can,
                 },
+                **(
+                    {"agentInfo": {"name": self.options["name"], "version": "1"}}
+                    if "name" in self.options
+                    else {}
+                ),
                 "authMethods": self.options.get("authentication", []),
                 "_meta": {"steering": {"supported": bool(self.options.get("steers"))}},
             }
@@ -179,14 +190,27 @@ class Agent:
             return
         session = self.sessions[name] = Session(name)
         if incoming.method == "session/load":
-            for line in told.read_text().splitlines():
-                self.tell(name, {"sessionUpdate": "agent_message_chunk", "content": json.loads(line)})
+            session.history = [json.loads(line) for line in told.read_text().splitlines()]
+            if self.options.get("history", "before") == "before":
+                await self.tell_history(session)
         told.touch()
         lists = self.options.get("lists", "all")
         if lists == "all" or (lists == "second" and self.made == 2):
             await self.connect(session, params["mcpServers"])
         named = {"sessionId": name} if incoming.method == "session/new" else {}
         incoming.reply({**named, **self.options.get("state", {})})
+        if self.options.get("history") == "after":
+            await self.tell_history(session)
+
+    async def tell_history(self, session: Session) -> None:
+        """What it was told, as the user's words and as its own."""
+        history, session.history = session.history, []
+        for content in history:
+            for kind in ("user_message_chunk", "agent_message_chunk"):
+                self.tell(session.name, {"sessionUpdate": kind, "content": content})
+                if "pause" in self.options:
+                    await asyncio.sleep(self.options["pause"])
+        self.note("told", {"pieces": len(history)})
 
     async def connect(self, session: Session, servers: list[dict[str, Any]]) -> None:
         for server in servers:
@@ -218,6 +242,10 @@ class Agent:
         with (self.folder / session.name).open("a") as told:
             told.write("".join(json.dumps(block) + "\n" for block in blocks))
         try:
+            if self.options.get("history") == "answer":
+                self.say(session, "so, ")
+            if self.options.get("history") in ("prompt", "answer"):
+                await self.tell_history(session)
             await self.perform(session, blocks)
         except TurnOver as over:
             if over.code is not None:

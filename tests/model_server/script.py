@@ -5,7 +5,7 @@ followed by the next when their results are there.
 
     [[say Looking.; call look_up word=one]] [[say Found: {results}]]
 
-    say TEXT            {results}, {pictures} and {turn} stand for what the model was given
+    say TEXT            {results}, {pictures}, {stripes} and {turn} stand for what the model was given
     call PATTERN K=V    a tool found by a regular expression among those offered; values are JSON where they can be
     run COMMAND         the agent's own tool for the shell
     write FILE TEXT     the agent's own tool for files
@@ -19,12 +19,16 @@ without a script, or without tools (for a title), gets "Noted."
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import secrets
 from collections.abc import Iterator
 
-from dragoman.cli.examination import DO, TALK
+from dragoman.cli.examination.examine import FIRST, TALK
+from dragoman.cli.examination.stripes import QUESTION
+from dragoman.cli.examination.trials import OPENING
+from dragoman.demo.agent.eyes import stripes
 from model_server.asked import Ask, Call, Gate, Reply, Tool
 from model_server.builtin import run, write
 
@@ -43,12 +47,26 @@ def play(*replies: str) -> str:
 
 
 # In words that a model would understand, and what it would do.
-_UNDERSTOOD = {
-    DO: play(
-        "say Hello.; call dragoman_check$ word=ping", "run echo dragoman > dragoman-was-here.txt", "say Done."
-    ),
-    TALK: play("say One. Two. Three.; wait talk; say Five hundred."),
-}
+_UNDERSTOOD = (
+    (re.compile(re.escape(FIRST[1])), "say Hello.; call dragoman_check$ word=ping"),
+    (re.compile(r"Run the shell command `([^`]+)`"), r"run \1"),
+    (re.compile(r"Write `(\w+)` into `([^`]+)`"), r"write \2 \1"),
+    (re.compile(r"Delete the file `([^`]+)`"), r"run rm \1"),
+    (re.compile(r"Fetch `([^`]+)`"), r"run curl -sS \1"),
+)
+
+
+def _understood(text: str) -> list[str]:
+    """What `dragoman doctor` asks for, as a script: one action in each reply."""
+    if QUESTION in text:
+        return [play("say {stripes}")]
+    if TALK in text:
+        return [play("say One. Two. Three.; wait talk; say Five hundred.")]
+    if OPENING not in text:
+        return []
+    asked = text[text.rindex(OPENING) :]
+    replies = [match.expand(form) for words, form in _UNDERSTOOD if (match := words.search(asked))]
+    return [play(*replies, "say Done.")]
 
 
 def has_script(text: str) -> bool:
@@ -60,6 +78,9 @@ def reply_to(ask: Ask) -> Reply:
     if not rows or not ask.tools:
         return _ASIDE
     replies = [match[1] for match in _BLOCK.finditer(rows[-1])]
+    if OPENING in ask.text:
+        # As a model does it: what it has no tool for is passed over.
+        replies = [each for each in replies if _is_possible(each, ask.tools)]
     if ask.rounds >= len(replies):
         return Reply(("The script is over.",))
     return _replied(replies[ask.rounds], ask)
@@ -68,7 +89,7 @@ def reply_to(ask: Ask) -> Reply:
 def _rows(text: str) -> list[str]:
     """The scripts in a text, in order."""
     written = [match[0] for match in _ROW.finditer(text)]
-    return written or [script for words, script in _UNDERSTOOD.items() if words in text]
+    return written or _understood(text)
 
 
 def _replied(words: str, ask: Ask) -> Reply:
@@ -95,15 +116,38 @@ def _replied(words: str, ask: Ask) -> Reply:
     return Reply(tuple(said), tuple(calls))
 
 
+def _is_possible(action: str, tools: tuple[Tool, ...]) -> bool:
+    verb, _, rest = action.partition(" ")
+    return verb not in ("run", "write") or isinstance(_call(verb, rest, "", tools), Call)
+
+
 def _filled(text: str, ask: Ask) -> str:
     values = {
         "results": " | ".join(ask.results.values()),
         "pictures": str(ask.pictures),
         "turn": str(ask.turn),
+        "stripes": ", ".join(_colours(ask.body)) or "I see no picture.",
     }
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", value)
     return text
+
+
+def _colours(body: object) -> tuple[str, ...]:
+    """Of the last picture with stripes in a request."""
+    match body:
+        case {"type": "base64", "data": str(data)}:
+            return _read(data)
+        case str() if body.startswith("data:image/"):
+            return _read(body.partition(",")[2])
+        case dict() | list():
+            inner = body.values() if isinstance(body, dict) else body
+            return next(filter(None, map(_colours, reversed([*inner]))), ())
+    return ()
+
+
+def _read(data: str) -> tuple[str, ...]:
+    return stripes(base64.b64decode(data))
 
 
 def _call(verb: str, rest: str, id_: str, tools: tuple[Tool, ...]) -> Call | str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from dragoman.cli.examination import DO
+from dragoman.cli.examination.examine import FIRST
+from dragoman.cli.examination.page import Page
+from dragoman.cli.examination.trials import Trials
 from model_server import ModelServer, model_server, play
 
 pytestmark = pytest.mark.long
@@ -356,8 +359,10 @@ async def test_whoever_asks_for_a_title_gets_something_harmless(client: Dialect)
     assert await client.ask(tools=False) == ("Noted. ", [])
 
 
-async def test_what_the_doctor_asks_for_is_understood(client: Dialect) -> None:
-    client.user(f"<context>As agents add it.</context>\n{DO}")
+async def test_what_the_doctor_asks_for_is_understood(client: Dialect, tmp_path: Path) -> None:
+    async with Page() as page:
+        words = Trials(tmp_path, page).prompt(*FIRST)
+    client.user(f"<context>As agents add it.</context>\n{words}")
     text, calls = await client.ask()
     # Here nobody offers its tool.
     assert text.startswith("Hello. No tool to call dragoman_check$.")

@@ -134,7 +134,7 @@ async def test_t12_a_changed_tool_is_announced_and_listed_anew(server: ToolServe
             async with agent.listen(tools_list_changed=True) as changes:
                 assert bridge.endpoint.set_tools((tool("one", "as it is now"),))
                 await soon(anext(changes))
-        assert not bridge.endpoint.is_listed
+        assert bridge.endpoint.has_news
         assert [each.description for each in (await agent.list_tools()).tools] == ["as it is now"]
         assert await soon(bridge.endpoint.wait_listed(60))
     assert bridge.listed == 2

@@ -268,8 +268,12 @@ async def test_t27_waiting_for_an_agent_that_lists_and_for_one_that_does_not(
     async with attached(bridge.endpoint) as agent:
         await agent.list_tools()
     assert await soon(waiting)
-    bridge.endpoint.set_tools((tool("ask", "another"),))
-    assert not bridge.endpoint.is_listed
+    news = [bridge.endpoint.has_news]
+    # What is merely gone is no news.
+    for tools in ((tool("ask", "another"),), ()):
+        bridge.endpoint.set_tools(tools)
+        news.append(bridge.endpoint.has_news)
+    assert news == [False, True, False]
 
 
 async def test_t6_an_answer_to_no_call_is_logged_and_ignored(

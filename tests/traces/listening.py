@@ -32,6 +32,7 @@ from dragoman.backends.agent.acp.messages import (
 from dragoman.backends.agent.catalogue import traits_of
 from dragoman.backends.agent.conversation import Conversation, Surroundings
 from dragoman.backends.agent.ear import Ear
+from dragoman.backends.agent.learnt import Experience
 from dragoman.backends.agent.records import Record, Records, Scope
 from dragoman.backends.agent.session import Session
 from dragoman.backends.agent.settings import AgentSettings
@@ -178,6 +179,7 @@ class _Client:
             Records(),
             clock,
             lambda *_args, **_options: None,
+            Experience(),
         )
         self._conversation = _Listening(Record("a" * 16, Scope("agent", ("/here",))), ("/here",), around)
         self._conversation.told = self.told
@@ -200,7 +202,9 @@ class _Client:
         # Nothing here asks for the process.
         process = cast("SupervisedProcess", None)
         running = RunningAgent("Agent", process, self._link, peer, CancellationToken())
-        self._session = self._ear.session = Session(running, endpoint, settings, self._ear)
+        self._session = self._ear.session = Session(
+            running, endpoint, self._ear, traits, lambda **_seen: None
+        )
         self._called: set[str] = set()
         # The agent's questions in the trace, by their ids, in their order, and those that came.
         self._asked = [

@@ -234,9 +234,11 @@ Check what Dragoman needs: Python, the platform, the libraries, the
 configuration, the state folder and the configured models. Each line says ok,
 warn or fail, and what to do next.
 
-With MODEL that model is started and sent a short prompt; an agent is also
-looked at more closely: its version and capabilities, whether it sees tools,
-whether it asks before it acts, how fast it stops, how much memory it takes.
+With MODEL that model is started and sent a short prompt. An agent is looked at
+more closely, in a scratch folder: its version and capabilities, whether it sees
+tools, whether it asks before it runs a command, edits a file, deletes a file and
+fetches a page, whether a picture reaches its model, how fast it stops, how much
+memory it takes. That takes two to seven prompts, and says beforehand what it does.
 What it asks for is refused. Models that cost money cost it here too.""",
             """\
   dragoman doctor

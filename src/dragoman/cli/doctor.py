@@ -10,13 +10,14 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from importlib import import_module, metadata
 from pathlib import Path
 
 from dragoman import __version__
 from dragoman.cli.errors import DONE, FAILED
 from dragoman.cli.finding import Finding
-from dragoman.cli.layout import width_of
+from dragoman.cli.layout import say, width_of
 from dragoman.cli.run import Surroundings
 from dragoman.cli.steps import Steps
 from dragoman.config import (
@@ -30,8 +31,9 @@ from dragoman.config import (
 )
 from dragoman.interruptible import run_interruptible
 from dragoman.lm import CancellationSource, GuardedModel, LanguageModelError, Request, Response, user
+from dragoman.logs import one_line
 from dragoman.models import ModelNotUsable, build, build_unguarded, cautions_of, find
-from dragoman.store import Database, StoreError
+from dragoman.store import AgentStore, Database, StoreError
 
 __all__ = ["Finding", "run"]
 
@@ -84,7 +86,7 @@ def _look(model: str | None, surroundings: Surroundings, tell: Callable[[Finding
     for model_id, untrusted in config.untrusted.items():
         tell(_untrusted(model_id, untrusted))
     if model is not None:
-        _start(config, model, tell)
+        _start(config, model, surroundings.state_dir, tell)
 
 
 def python(version: tuple[int, ...]) -> Finding:
@@ -190,7 +192,7 @@ def _untrusted(model_id: str, model: ModelConfig) -> Finding:
     )
 
 
-def _start(config: Config, model_id: str, tell: Callable[[Finding], None]) -> None:
+def _start(config: Config, model_id: str, state_dir: Path, tell: Callable[[Finding], None]) -> None:
     try:
         model = build_unguarded(config, model_id)
     except LanguageModelError as error:
@@ -201,11 +203,20 @@ def _start(config: Config, model_id: str, tell: Callable[[Finding], None]) -> No
     if not isinstance(model, AgentModel):
         tell(_answer(config, model_id))
         return
-    from dragoman.cli.examination import examine  # noqa: PLC0415 - as above
+    from dragoman.backends.agent.learnt import Experience  # noqa: PLC0415 - as above
+    from dragoman.cli.examination.examine import NOTICE, examine  # noqa: PLC0415
 
     settings = model.settings
-    with Steps() as steps:
-        run_interruptible(lambda: examine(settings, tell, steps.step))
+    say(NOTICE.format(name=one_line(settings.name)), sys.stderr)
+    with ExitStack() as stack:
+        try:
+            memory = AgentStore(stack.enter_context(Database.open(state_dir)))
+        except StoreError:
+            # That it cannot be used has been told.
+            memory = None
+        steps = stack.enter_context(Steps())
+        experience = Experience(memory)
+        run_interruptible(lambda: examine(settings, experience, tell, steps.step))
 
 
 def _answer(config: Config, model_id: str) -> Finding:

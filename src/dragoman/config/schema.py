@@ -90,6 +90,9 @@ class AcpModel(_Model, frozen=True, kw_only=True, tag="acp"):
     # By the agent's own ids.
     mode: _Text | None = None
     options: dict[str, str | bool | int | float] = {}
+    # After so many seconds the agent gives a tool call up, so it is given a ticket before. Left out: what is known or was
+    # learnt about the agent, and 60 for one of which nothing is known. Give a large number to one that waits for hours.
+    tool_limit_seconds: Annotated[float, msgspec.Meta(ge=1, le=86_400)] | None = None
     # How the agent logs in when it says that it must: one of its own methods, by its id.
     auth: _Text | None = None
     # Offer the agent file access through us.

@@ -95,6 +95,18 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # With the size, so that what is too much is found without reading what it is.
         "CREATE INDEX responses_by_use ON responses (used_at, size)",
     ),
+    (
+        # What an agent was seen to do, as its back end writes it.
+        """
+        CREATE TABLE agents_learnt (
+            name TEXT NOT NULL,
+            version TEXT NOT NULL,
+            facts BLOB NOT NULL,
+            seen_at TEXT NOT NULL,
+            PRIMARY KEY (name, version)
+        )
+        """,
+    ),
 )
 
 Value = str | int | float | bytes | None

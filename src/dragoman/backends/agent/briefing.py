@@ -50,6 +50,14 @@ class Briefing:
         """The user's last words."""
         return self._words
 
+    @property
+    def last_words(self) -> str:
+        """What the user said last before those."""
+        return next(
+            (message.text for message in reversed(self._before) if message.role == "user" and message.text),
+            "",
+        )
+
     def update(self, asked: Asked) -> None:
         self._before, self._words = split_prompt(asked.messages)
         self._context = asked.context

@@ -7,15 +7,16 @@ the careful defaults; what `initialize` says wins over both.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from dragoman.agents.catalogue import shipped
 from dragoman.agents.entry import Caution, Facts
 from dragoman.backends.agent.acp.messages import ToolActivity
+from dragoman.backends.agent.learnt import History, Learnt
 from dragoman.lm import JsonObject
 
-__all__ = ["CATALOGUE", "Traits", "recognise", "recognise_asked", "traits_of", "warned"]
+__all__ = ["CATALOGUE", "UNKNOWN", "Traits", "recognise", "recognise_asked", "traits_of", "warned"]
 
 # A place in a tool call, dots between the names, and what stands there for a tool of a server: one of several, with a
 # bar between. One that ends in an asterisk is the beginning of a longer text. A place that begins with `announced` is in
@@ -27,10 +28,15 @@ _LONGER = "*"
 
 @dataclass(frozen=True, slots=True)
 class Traits:
+    # Whether it is in a catalogue.
+    is_known: bool = True
     # After so many seconds the agent gives a tool call up, whatever progress it is sent. None: progress keeps it alive.
     tool_limit_seconds: float | None = None
-    # Whether the agent lists tools again when told that they changed.
-    lists_again: bool = True
+    # Whether the agent lists the tools when a session begins, and again when they change. None: it was never seen.
+    lists: bool | None = True
+    lists_again: bool | None = True
+    # When it tells the history of a session that it loads.
+    history: History | None = None
     # Ways to recognise that a tool call is one of a server's tools: each is a set of fields that must all agree.
     recognised_by: tuple[_Fields, ...] = ()
     # Environment without which the agent decides by itself, or hides our tools.
@@ -40,12 +46,37 @@ class Traits:
     # What a person can do when the agent lists no tools, or its model does not see them.
     when_no_tools: str | None = None
     cautions: tuple[Caution, ...] = ()
+    # For people.
+    quirks: tuple[str, ...] = ()
+
+    def after(self, learnt: Learnt) -> Traits:
+        """With what this agent was seen to do. What the catalogue says of it was seen more often."""
+        limits = [each for each in (self.tool_limit_seconds, learnt.tool_limit_seconds) if each is not None]
+        return replace(
+            self,
+            tool_limit_seconds=min(limits, default=None),
+            lists=self.lists if learnt.lists is None else learnt.lists or (None if self.is_known else False),
+            # Where the catalogue says that it does not, it may do so too late.
+            lists_again=self.lists_again
+            if self.lists_again is False or learnt.lists_again is None
+            else learnt.lists_again,
+            history=learnt.history,
+        )
+
+
+# The limit that MCP's own TypeScript library gives to a call: agents that were never tried gave up after 60 and 120 seconds.
+_CAREFUL_LIMIT_SECONDS = 60.0
+# An agent that is in no catalogue.
+UNKNOWN = Traits(is_known=False, tool_limit_seconds=_CAREFUL_LIMIT_SECONDS, lists=None, lists_again=None)
 
 
 def traits_of(agent: str | None, facts: Mapping[str, Facts] | None = None) -> Traits:
     """`facts` are those of somebody who knows more than what came with us."""
     found = (facts or {}).get(agent or "")
-    return _traits(found) if found is not None else CATALOGUE.get(agent or "", Traits())
+    if found is None:
+        return CATALOGUE.get(agent or "", UNKNOWN)
+    # A registry knows where agents come from, and as a rule nothing of what they do.
+    return UNKNOWN if found == Facts() else _traits(found)
 
 
 def _traits(facts: Facts) -> Traits:
@@ -58,6 +89,7 @@ def _traits(facts: Facts) -> Traits:
         cannot=tuple(facts.cannot.items()),
         when_no_tools=facts.when_no_tools,
         cautions=facts.cautions,
+        quirks=facts.quirks,
     )
 
 

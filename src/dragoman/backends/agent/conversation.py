@@ -24,6 +24,8 @@ from dragoman.backends.agent.briefing import Briefing
 from dragoman.backends.agent.ear import Ear
 from dragoman.backends.agent.identify import Identified
 from dragoman.backends.agent.kept import Kept
+from dragoman.backends.agent.learnt import Experience
+from dragoman.backends.agent.missed import Missed
 from dragoman.backends.agent.permission import action_of
 from dragoman.backends.agent.records import Asked, Record, Records, Scope
 from dragoman.backends.agent.reply import Reply
@@ -37,6 +39,7 @@ from dragoman.backends.agent.toolserver import ToolAnswer, ToolServer
 from dragoman.backends.agent.vocabulary import (
     AgentExited,
     AgentStarted,
+    AgentUnfit,
     Answer,
     Answered,
     CallAnswer,
@@ -47,6 +50,7 @@ from dragoman.backends.agent.vocabulary import (
     EndReply,
     Event,
     Forget,
+    Interrupted,
     Keep,
     Noticed,
     OpenReply,
@@ -66,6 +70,7 @@ from dragoman.backends.agent.vocabulary import (
     TimedOut,
     Timer,
     TimerPassed,
+    TurnCancelled,
 )
 from dragoman.clock import Clock
 from dragoman.lm import (
@@ -81,7 +86,7 @@ from dragoman.lm import (
     ToolResultPart,
     until_cancelled,
 )
-from dragoman.lm.gfm import notice
+from dragoman.lm.gfm import escape, notice
 from dragoman.permissions.action import Action, is_permission_tool
 from dragoman.permissions.pipeline import Permissions
 
@@ -92,8 +97,13 @@ _log = logging.getLogger(__name__)
 _INTERRUPTED = "Error: The call was interrupted: nobody gave a result for it."
 _TRY_AGAIN = "Try again; if it fails again, please report it with what the log says."
 _TIMED_OUT = "Error: Nobody decided about this call in time."
-# How long a prompt is held for an agent that is to list changed tools. Most do so at once, some never before a prompt.
-_LISTS_AGAIN_SECONDS = 1.0
+_NEW_TOOLS = "{name} does not look at changed tools while it runs, so it was started anew for them."
+_OLD_WORDS = (
+    "{name} was still telling an earlier part of this conversation, so it was started anew in a new session."
+)
+_MIXED = "{name} mixed words of earlier turns into this answer."
+# A call that an agent gives up earlier than this was not given up for its length.
+_SHORTEST_LIMIT_SECONDS = 10.0
 
 
 class Save(Protocol):
@@ -113,6 +123,7 @@ class Surroundings:
     clock: Clock
     # Keeps a conversation on disk.
     save: Save
+    experience: Experience
 
 
 class Conversation:
@@ -141,12 +152,14 @@ class Conversation:
         # Side requests that its agent serves now.
         self._lent = 0
         self._starting: asyncio.Task[None] | None = None
-        # Sends the prompt that waits until the agent has looked at the tools.
+        # The prompt of the turn under way; and what sends it, while it waits until the agent has looked at the tools.
+        self._prompt: tuple[Message, ...] = ()
         self._held: Callable[[], None] | None = None
         # Whether the agent's requests for the consumer's own tools are taken for what they say they are.
         self.recognises = True
         self._asking = Asking(record.id, workspace, around.permissions, around.settings)
         self._kept = Kept(self)
+        self._missed = Missed(around.clock)
         self._replies: dict[int, Reply] = {}
         self._reply: Reply | None = None
         self._last_reply: Reply | None = None
@@ -196,7 +209,7 @@ class Conversation:
         Nor an agent that sees new tools only in a new process: the next request may have to end it.
         """
         waits = self._state.pending or self._state.turn == "cancelling" or self._kept.is_full
-        if self._session is None or waits or not self._settings.traits.lists_again:
+        if self._session is None or waits or self._session.traits.lists_again is False:
             return None
         return self._session.agent
 
@@ -267,7 +280,9 @@ class Conversation:
         reply = Reply(number, request.consumer.features, self._settings.style, self)
         self._replies[number] = reply
         answers = {result.call_id: self._answer_of(result) for result in found.results}
-        self.dispatch(Requested(number, answers, new, cancels=found.kind == "refusal"))
+        late = self._missed.brought(request.messages, found.unwanted)
+        notices = tuple(TextPart(notice(text)) for text in late)
+        self.dispatch(Requested(number, answers, new, found.kind == "refusal", notices))
         return reply
 
     def _answer_of(self, result: ToolResultPart) -> CallAnswer:
@@ -280,16 +295,18 @@ class Conversation:
         """Exactly the tools of this request, but for our own: those are for the consumer's eyes."""
         before, self._tools = self._tools, tuple(tool for tool in tools if not is_permission_tool(tool.name))
         self._permission_tools = frozenset(tool.name for tool in tools if is_permission_tool(tool.name))
-        is_idle = self._state.phase == "Idle" and not self._state.is_busy
+        session, is_idle = self._session, self._state.phase == "Idle" and not self._state.is_busy
+        if session is None:
+            return
         if (
             is_idle
-            and not self._settings.traits.lists_again
+            and session.traits.lists_again is False
             and any(tool not in before for tool in self._tools)
         ):
             # Such an agent sees new tools in a new process only: parked, it is started for this request, and lists them.
             self.park()
-        if self._session is not None:
-            self._session.endpoint.set_tools(self._tools)
+        else:
+            session.endpoint.set_tools(self._tools)
 
     # Events in, commands out.
 
@@ -334,6 +351,7 @@ class Conversation:
                 self._answer(pending, answer)
             case Forget(pending=pending):
                 self._put(self._record.settled((pending.call_id,)))
+                self._gave_up(pending)
             case SendPrompt(prompt=prompt):
                 self._send_prompt(prompt)
             case TakeBack(heard=heard):
@@ -442,6 +460,7 @@ class Conversation:
         if session is None:
             # It is gone, and how is about to be told.
             return
+        self._prompt = prompt
         composed = self._briefing.prompt(prompt, images=session.takes_images)
         for text in (*session.take_notices(), *composed.notices):
             # A prompt that is given to another agent is made anew, and the user has read it.
@@ -456,7 +475,7 @@ class Conversation:
             send()
             return
         self._held = send
-        self.tasks.wait(self._send_when_listed(session, send))
+        self.tasks.wait(self._send_when_listed(session, prompt, send))
 
     def _notice(self, text: str) -> None:
         self.dispatch(Noticed(TextPart(notice(text))))
@@ -471,28 +490,80 @@ class Conversation:
             self._notice(text)
         session.steer(composed.blocks, lambda taken: session.ear.on_steered(steering.reply, taken=taken))
 
-    async def _send_when_listed(self, session: Session, send: Callable[[], None]) -> None:
-        """An agent that has been told of other tools looks at them first, and at them only with the next prompt."""
-        await session.endpoint.wait_listed(_LISTS_AGAIN_SECONDS)
-        if self._held is send:
-            try:
+    async def _send_when_listed(
+        self, session: Session, prompt: tuple[Message, ...], send: Callable[[], None]
+    ) -> None:
+        """Hold the prompt until the agent has looked at tools that are new to it. One that does not is started anew."""
+        timing = self._settings.timing
+        seconds = timing.list_again if session.traits.lists_again else timing.list_again_unsure
+        has_listed = await session.wait_listed(seconds, self._settings, self._around.clock)
+        if self._session is not session or session.agent.has_exited:
+            return
+        session.learn(lists_again=has_listed)
+        if self._held is not send:
+            return
+        try:
+            if has_listed:
                 send()
-            except Exception as fault:
-                self._fail(fault)
+            else:
+                self._start_over(_NEW_TOOLS, prompt)
+        except Exception as fault:
+            self._fail(fault)
+
+    def _start_over(self, why: str, prompt: tuple[Message, ...]) -> None:
+        """Give the prompt to another run of the agent."""
+        self._held = None
+        self._notice(why.format(name=escape(self._settings.name)))
+        self.dispatch(AgentUnfit(prompt))
+
+    def heard_history(self, session: Session) -> None:
+        """An earlier turn is being told in the middle of this one. What follows cannot be told from an answer."""
+        session.learn(history="unusable")
+        self._session_id = None
+        if self._state.phase == "Streaming" and self._state.silent:
+            self._start_over(_OLD_WORDS, self._prompt)
+            return
+        hint = "Ask again: it will be started in a new session, with what was said before."
+        error = LanguageModelError("agent_failed", _MIXED.format(name=self._settings.name), hint=hint)
+        self._stop()
+        self.dispatch(AgentExited(error))
 
     def _answer(self, pending: Pending, answer: CallAnswer) -> None:
         self._put(self._record.settled((pending.call_id,)))
+        if isinstance(answer, TimedOut):
+            self._missed.timed_out(pending)
+        elif isinstance(answer, Interrupted | TurnCancelled) and self._state.turn != "cancelling":
+            self._missed.passed_over(pending)
         if pending.kind == "permission":
             told = self._asking.answer(pending, answer)
             if told is not None:
                 self._notice(told)
             return
         if self._session is not None:
-            self._session.endpoint.answer(pending.key, _tool_answer(answer))
+            is_taken = self._session.endpoint.answer(pending.key, _tool_answer(answer))
+            lost = self._missed.answered(pending, is_taken=is_taken) if isinstance(answer, Answered) else None
+            if lost is not None:
+                self._notice(lost)
+
+    def _gave_up(self, pending: Pending) -> None:
+        """The agent no longer waits for a call that the consumer has."""
+        waited = self._missed.given_up(pending)
+        session = self._session
+        # Not because of anything that the consumer brought; and of an agent in the catalogue its limit is known.
+        is_limit = self._state.phase == "Awaiting" and not self._settings.traits.is_known
+        if session is not None and is_limit and pending.kind == "call" and waited >= _SHORTEST_LIMIT_SECONDS:
+            limit = session.traits.tool_limit_seconds
+            session.learn(tool_limit_seconds=waited if limit is None else min(waited, limit))
 
     def new_call_id(self) -> str:
         self._calls += 1
-        return self._around.tokens.call_id(CallName(self.id, self._calls))
+        call_id = self._around.tokens.call_id(CallName(self.id, self._calls))
+        self._missed.made(call_id)
+        return call_id
+
+    def uncollected(self, session: Session) -> Iterator[str]:
+        """What to say at the end of a turn of answers that its agent has never come for."""
+        return self._missed.uncollected(session.endpoint.is_uncollected)
 
     def described(self, activity: ToolActivity, request: PermissionRequest | None = None) -> Action:
         """What a tool call of the agent's would do here."""
@@ -520,9 +591,12 @@ class Conversation:
 
     async def _start(self, epoch: int) -> None:
         ear = Ear(self, epoch)
-        plan = SessionPlan(self.workspace, self._tools, self._session_id)
+        plan = SessionPlan(self.workspace, self._tools, self._session_id, self._briefing.last_words)
         try:
-            session = await open_session(self._settings, self._around.server, plan, ear, self._around.clock)
+            around = self._around
+            session = await open_session(
+                self._settings, around.server, plan, ear, around.clock, around.experience
+            )
         except Exception as error:
             if not isinstance(error, LanguageModelError):
                 _log.exception("%s could not be started", self._settings.name)

@@ -31,7 +31,7 @@ from dragoman.backends.agent.vocabulary import (
     Withdrawn,
 )
 from dragoman.jsonrpc import REQUEST_CANCELLED, Incoming
-from dragoman.lm import LanguageModelError, TextPart, ThinkingPart, ToolCallPart
+from dragoman.lm import LanguageModelError, Part, TextPart, ThinkingPart, ToolCallPart
 from dragoman.lm.gfm import escape, notice
 
 if TYPE_CHECKING:
@@ -83,6 +83,10 @@ class Ear:
     def on_update(self, update: SessionUpdate) -> None:
         session = self.session
         if session is None:
+            return
+        if session.suspects_history and session.tells_history(update.update):
+            if self._conversation.hears(self._epoch):
+                self._conversation.heard_history(session)
             return
         if isinstance(update.update, ToolActivity):
             self._announce(session, session.narrator.known(update.update))
@@ -185,7 +189,11 @@ class Ear:
     def on_turn_end(self, end: TurnEnd) -> None:
         if self._conversation.hears(self._epoch):
             self._conversation.asking.end_turn()
-        words = self.session.narrator.end_turn() if self.session is not None else ()
+        words: tuple[Part, ...] = ()
+        if self.session is not None:
+            self.session.suspects_history = False
+            late = self._conversation.uncollected(self.session)
+            words = (*self.session.narrator.end_turn(), *(TextPart(notice(text)) for text in late))
         if self._allowed and self._conversation.state.turn != "cancelling":
             words = (*words, TextPart(notice(self._found_out())))
         if not isinstance(end, LanguageModelError):

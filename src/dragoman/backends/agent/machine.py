@@ -40,6 +40,9 @@ with the next one. Calls whose agent is gone are *orphaned*: their results are t
 permission never is: the next agent asks again. Nor does anybody see at once that a process has died: results that it was
 given, and has shown no sign of, are *unproved*, and told to the next agent all the same.
 
+An agent may also turn out to be *unfit* for the prompt under way, because it does not see the tools that the prompt is about
+or still tells the history of an earlier turn. Then it is stopped, and another run of it is given the prompt.
+
 What the user says while a turn runs waits for its end; an agent that can be *steered* gets it at once. What it does not
 take, or has not said that it took when the turn is over, waits like the rest.
 
@@ -74,6 +77,7 @@ from dragoman.backends.agent.replay import lost_results
 from dragoman.backends.agent.vocabulary import (
     AgentExited,
     AgentStarted,
+    AgentUnfit,
     Announced,
     Answer,
     Answered,
@@ -234,10 +238,11 @@ class _Doing:
         if self.state.reply is not None:
             self.then(EndReply(self.state.reply, end, error), reply=None)
 
-    def open_reply(self, reply: int) -> None:
-        self.then(OpenReply(reply), reply=reply)
+    def open_reply(self, event: Requested) -> None:
+        self.then(OpenReply(event.reply), reply=event.reply)
         if self.state.kept and self.state.turn != "cancelling":
             self.then(Release(), kept=False)
+        self.then(*map(Emit, event.notices))
 
     def stop_gathering(self) -> None:
         if self.state.gathering:
@@ -357,12 +362,12 @@ def _ignore(do: _Doing, event: Event) -> None:
 
 def _start(do: _Doing, event: Requested) -> None:
     """The agent is started. Calls of one that is gone get their results through the next one's prompt."""
-    is_told, orphaned = do.state.kept, do.state.orphaned
+    is_told, orphaned = do.state.kept or bool(event.notices), do.state.orphaned
     for call in orphaned:
         # Nobody is there to hear it, but it is settled; and no permission outlives the agent that asked for it.
         answer = Refused() if call.kind == "permission" else _fitting(call, event.answers.get(call.call_id))
         do.then(Answer(call, answer))
-    do.open_reply(event.reply)
+    do.open_reply(event)
     lost = (lost_results(orphaned, event.answers),) if event.answers and not event.cancels else ()
     do.then(orphaned=())
     do.enqueue(lost + event.prompt, is_answered=is_told)
@@ -375,8 +380,8 @@ def _start(do: _Doing, event: Requested) -> None:
 def _replace_request(do: _Doing, event: Requested) -> None:
     """A newer request while the agent starts or stops: it wins, and takes along what was not heard yet."""
     do.end_reply("cut")
-    do.open_reply(event.reply)
-    do.enqueue(event.prompt)
+    do.open_reply(event)
+    do.enqueue(event.prompt, is_answered=bool(event.notices))
 
 
 def _begin(do: _Doing, event: Requested) -> None:
@@ -385,8 +390,8 @@ def _begin(do: _Doing, event: Requested) -> None:
     given = tuple(call for call in do.state.pending if call.handed_over)
     is_answered = do.state.kept or bool(given)
     do.deliver(event.answers)
-    do.open_reply(event.reply)
-    do.enqueue(event.prompt, is_answered=is_answered)
+    do.open_reply(event)
+    do.enqueue(event.prompt, is_answered=is_answered or bool(event.notices))
     prompt = do.state.queue
     do.advance()
     if do.state.turn == "running" and not is_answered:
@@ -398,7 +403,7 @@ def _interrupt(do: _Doing, event: Requested) -> None:
     """Another request while one streams: the newer wins."""
     do.end_reply("cut")
     do.cancel_turn(Interrupted(), event.answers)
-    do.open_reply(event.reply)
+    do.open_reply(event)
     do.then(queue=do.state.queue + event.prompt)
 
 
@@ -410,7 +415,7 @@ def _continue(do: _Doing, event: Requested) -> None:
         return
     given = tuple(call for call in do.state.pending if call.handed_over)
     do.deliver(event.answers)
-    do.open_reply(event.reply)
+    do.open_reply(event)
     do.say_in_turn(event.prompt)
     do.advance()
     do.doubt(given, event.answers)
@@ -450,6 +455,14 @@ def _exited_streaming(do: _Doing, event: AgentExited) -> None:
         do.then(StartAgent(), agent="starting", queue=do.state.unheard + do.state.queue, unheard=())
     else:
         _exited(do, event)
+
+
+def _start_over(do: _Doing, event: AgentUnfit) -> None:
+    """Another run of the agent is given the prompt, and the reply stays open. One that has shown life is past that."""
+    if do.state.silent:
+        do.lose_turn()
+        queue = do.state.unproved + event.prompt + do.state.queue
+        do.then(StopAgent(), StartAgent(), agent="starting", queue=queue, unheard=(), unproved=())
 
 
 def _exited_cancelling(do: _Doing, _event: AgentExited) -> None:
@@ -646,6 +659,7 @@ TABLE: Mapping[tuple[Phase, type[Event]], Row] = {
     ("Streaming", Called): _row(_gather, "Streaming", "Awaiting"),
     ("Streaming", Withdrawn): _row(_withdraw, "Streaming"),
     ("Streaming", TurnEnded): _row(_turn_ended, "Idle", "Streaming"),
+    ("Streaming", AgentUnfit): _row(_start_over, "Starting", "Streaming"),
     ("Streaming", Steered): _row(_steered, "Streaming"),
     ("Streaming", TimerPassed): _row(_timer_streaming, "Streaming", "Awaiting"),
     ("Awaiting", Requested): _row(_continue, "Streaming", "Awaiting", "Cancelling"),
@@ -668,6 +682,7 @@ TABLE: Mapping[tuple[Phase, type[Event]], Row] = {
     ("Cancelling", Called): _row(_turn_away, "Cancelling"),
     ("Cancelling", Withdrawn): _row(_ignore, "Cancelling"),
     ("Cancelling", TurnEnded): _row(_turn_stopped, "Idle", "Streaming"),
+    ("Cancelling", AgentUnfit): _row(_ignore, "Cancelling"),
     ("Cancelling", Steered): _row(_ignore, "Cancelling"),
     ("Cancelling", TimerPassed): _row(_timer_cancelling, "Cancelling", "Parked", "Starting"),
 }

@@ -15,6 +15,7 @@ from dragoman.backends.agent.aside import Aside
 from dragoman.backends.agent.conversation import Surroundings
 from dragoman.backends.agent.directory import Directory
 from dragoman.backends.agent.identify import Knowledge
+from dragoman.backends.agent.learnt import Experience
 from dragoman.backends.agent.records import Scope
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.tokens import KEY_BYTES, Tokens
@@ -55,6 +56,7 @@ class AgentModel:
         store: ConversationStore | None = None,
         permissions: Permissions | None = None,
         clock: Clock | None = None,
+        experience: Experience | None = None,
     ) -> None:
         self._info = info
         self._settings = settings
@@ -63,6 +65,7 @@ class AgentModel:
         self._starting: asyncio.Task[None] | None = None
         self._store = store
         self._tokens = Tokens(store.key() if store is not None else secrets.token_bytes(KEY_BYTES))
+        self._experience = experience or Experience()
         self.permissions = permissions or Permissions()
         self._directory = Directory(info.id, settings.max_agents, store, self._around)
         # Side requests under way.
@@ -169,6 +172,7 @@ class AgentModel:
             directory.records,
             self._clock,
             directory.save,
+            self._experience,
         )
 
     async def _prepare(self, token: CancellationToken) -> None:

@@ -1,8 +1,8 @@
 """A session with an agent: its process, its tools, its narrator.
 
 `open_session` does all that must be done before a first prompt, in order: start the agent, offer it the tools, take up
-the session it had or make a new one, set mode and options, and wait until it has listed the tools. An agent that did not
-list them gets one more session before the user is told.
+the session it had or make a new one, set mode and options, and wait until it has listed the tools. An agent that is known
+to list them, and did not, gets one more session before the user is told.
 """
 
 from __future__ import annotations
@@ -12,30 +12,32 @@ import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
-from dragoman.backends.agent.acp.content import Block
+from dragoman.backends.agent.acp.content import Block, TextBlock
 from dragoman.backends.agent.acp.launch import RunningAgent, launch
 from dragoman.backends.agent.acp.link import AgentLink, ToolServerAddress, TurnEnd
 from dragoman.backends.agent.acp.messages import (
-    FileRequest,
+    ChunkUpdate,
     Header,
     HttpServer,
-    PermissionRequest,
     SessionCreated,
-    SessionUpdate,
     StdioServer,
     ToolActivity,
+    Update,
 )
-from dragoman.backends.agent.catalogue import recognise, recognise_asked
+from dragoman.backends.agent.catalogue import Traits, recognise, recognise_asked
 from dragoman.backends.agent.ear import Ear
-from dragoman.backends.agent.filing import PERMISSION_REFUSED
+from dragoman.backends.agent.learnt import Experience, name_of
+from dragoman.backends.agent.loading import HistoryListener
 from dragoman.backends.agent.narrator import Narrator
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.toolserver import Endpoint, ToolServer
 from dragoman.clock import Clock, DeadlinePassed, within
-from dragoman.jsonrpc import Incoming
+from dragoman.jsonrpc import ConnectionClosed
 from dragoman.lm import CancellationError, LanguageModelError, ToolDefinition
+from dragoman.lm.gfm import escape
 
 __all__ = ["Session", "SessionPlan", "address_of", "configure", "logged_in", "open_session", "started"]
 
@@ -43,30 +45,41 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _UNKNOWN = object()
-_WITHOUT_TOOLS = "{name} did not look at the tools it was offered; this turn may go without them."
+# An agent that goes on listing the tools is not waited for.
+_MAX_LISTINGS = 10
+_WITHOUT_TOOLS = "{name} did not look at the tools it was offered; this turn may go without them. {hint}"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionPlan:
     workspace: tuple[str, ...]
     tools: tuple[ToolDefinition, ...]
-    # The agent's own name for the session it had, if it had one.
+    # The agent's own name for the session it had, if it had one, and the user's last words in it.
     previous: str | None = None
+    last_words: str = ""
 
 
 class Session:
-    def __init__(self, agent: RunningAgent, endpoint: Endpoint, settings: AgentSettings, ear: Ear) -> None:
+    def __init__(
+        self, agent: RunningAgent, endpoint: Endpoint, ear: Ear, traits: Traits, learn: Callable[..., None]
+    ) -> None:
+        """`learn` remembers what the agent was seen to do, for the next time."""
         self.agent = agent
         self.ear = ear
         self.endpoint = endpoint
         self.id = ""
         # Not one that the agent had before, and was taken up.
         self.is_new = True
-        # The agent has looked at the tools before; when they change, it will again.
+        # The agent has looked at the tools before; when they change, it may again.
         self.has_listed = False
         self._notices: list[str] = []
         self.narrator = Narrator(lambda activity: self.own_tool((activity,)) is not None)
-        self._traits = settings.traits
+        self.traits = traits
+        self.learn = learn
+        # It was loaded, and whether the agent tells its history in time is not known. Until the first turn has ended.
+        self.suspects_history = False
+        # The words of the prompt under way: an agent may repeat them.
+        self._prompted = ""
 
     @property
     def takes_images(self) -> bool:
@@ -78,17 +91,41 @@ class Session:
 
     @property
     def awaits_listing(self) -> bool:
-        """Whether the tools are others than the agent has seen, and it is about to look."""
-        return self.has_listed and self._traits.lists_again and not self.endpoint.is_listed
+        """Whether there are tools that the agent has not seen, and it may be about to look."""
+        return self.has_listed and self.traits.lists_again is not False and self.endpoint.has_news
+
+    async def wait_listed(self, seconds: float, settings: AgentSettings, clock: Clock) -> bool:
+        """Whether the agent has listed the tools in that time. One that was never tried may list them several times, and
+        is given a moment to take them in.
+        """
+        if not await self.endpoint.wait_listed(seconds):
+            return False
+        seen = 0
+        while not self.traits.is_known and seen != (seen := self.endpoint.listings) <= _MAX_LISTINGS:
+            await clock.sleep(settings.timing.list_settle)
+        return True
+
+    def on_listed(self) -> None:
+        if not self.has_listed:
+            self.has_listed = True
+            self.learn(lists=True)
+
+    def tells_history(self, update: Update) -> bool:
+        """Whether an update in a turn is of an earlier one: words of the user that are not of this prompt."""
+        match update:
+            case ChunkUpdate(role="user", content=TextBlock(text=text)):
+                return text not in self._prompted
+            case _:
+                return False
 
     def own_tool(self, said: tuple[ToolActivity, ...]) -> str | None:
         """The tool of ours that a tool call of the agent's is, if what was said of it shows that."""
-        return recognise(self._traits, said, self.endpoint.name, self.endpoint.own_names)
+        return recognise(self.traits, said, self.endpoint.name, self.endpoint.own_names)
 
     def asked_tool(self, asked: ToolActivity) -> str | None:
         """The tool of ours that the agent asks for permission to call, if that is what it asks for."""
         announced = self.narrator.known(ToolActivity(asked.tool_call_id))
-        return recognise_asked(self._traits, announced, asked, self.endpoint.name, self.endpoint.own_names)
+        return recognise_asked(self.traits, announced, asked, self.endpoint.name, self.endpoint.own_names)
 
     def tell_later(self, text: str) -> None:
         """Something the user should know, with the next turn."""
@@ -99,9 +136,11 @@ class Session:
         return notices
 
     def prompt(self, blocks: tuple[Block, ...], on_end: Callable[[TurnEnd], None]) -> None:
+        self._prompted = _words(blocks)
         self.agent.link.prompt(self.id, blocks, on_end)
 
     def steer(self, blocks: tuple[Block, ...], on_outcome: Callable[[bool], None]) -> None:
+        self._prompted += _words(blocks)
         self.agent.link.steer(self.id, blocks, on_outcome)
 
     def cancel(self) -> None:
@@ -115,7 +154,12 @@ class Session:
 
 
 async def open_session(
-    settings: AgentSettings, server: ToolServer, plan: SessionPlan, ear: Ear, clock: Clock
+    settings: AgentSettings,
+    server: ToolServer,
+    plan: SessionPlan,
+    ear: Ear,
+    clock: Clock,
+    experience: Experience,
 ) -> Session:
     """Raises `LanguageModelError`; whatever was started by then is ended."""
     agent = await launch(
@@ -124,17 +168,20 @@ async def open_session(
     endpoint: Endpoint | None = None
     try:
         await started(agent, agent.link.initialize(files=settings.fs), settings, clock)
+        name = name_of(agent.link.info.agent_info, settings.command)
+        traits = settings.traits.after(experience.of(name))
         endpoint = server.endpoint(
             # Random, so that no model can name it by chance.
             name=f"dg-{secrets.token_hex(4)}",
-            limit_seconds=settings.traits.tool_limit_seconds,
+            limit_seconds=settings.tool_limit_seconds or traits.tool_limit_seconds,
             on_call=ear.on_call,
             on_withdrawn=ear.on_withdrawn,
             on_waits=ear.on_waits,
         )
+        session = ear.session = Session(agent, endpoint, ear, traits, partial(experience.note, name))
         endpoint.set_tools(plan.tools)
-        session = ear.session = Session(agent, endpoint, settings, ear)
-        await started(agent, _enter(session, settings, plan, ear), settings, clock)
+        endpoint.on_listed = session.on_listed
+        await started(agent, _enter(session, settings, plan, ear, clock), settings, clock)
     except BaseException:
         if endpoint is not None:
             await endpoint.close()
@@ -160,19 +207,36 @@ async def started(agent: RunningAgent, step: Awaitable[_T], settings: AgentSetti
         ) from passed
 
 
-async def _enter(session: Session, settings: AgentSettings, plan: SessionPlan, ear: Ear) -> None:
+async def _enter(
+    session: Session, settings: AgentSettings, plan: SessionPlan, ear: Ear, clock: Clock
+) -> None:
     previous = plan.previous
-    for attempt in (1, 2):
-        if not await _take_up(session, settings, previous, plan, ear):
+    # A second session helps an agent that lists tools as a rule.
+    for attempt in (1, 2) if session.traits.lists else (1,):
+        if not await _take_up(session, settings, previous, plan, ear, clock):
             previous = None
             await _begin(session, settings, plan, ear)
-        if not plan.tools or await _listed(session, settings):
+        if not plan.tools or await session.wait_listed(_patience(session, settings), settings, clock):
             return
-        _log.warning("%s has not listed the tools (attempt %d)", settings.name, attempt)
-        if attempt == 1:
+        _log.info("%s has not listed the tools (attempt %d)", settings.name, attempt)
+        if attempt == 1 and session.traits.lists:
             with suppress(LanguageModelError):
                 await session.agent.link.close_session(session.id)
-    session.tell_later(_WITHOUT_TOOLS.format(name=settings.name))
+    session.learn(lists=False)
+    hint = escape(settings.traits.when_no_tools or "")
+    session.tell_later(_WITHOUT_TOOLS.format(name=escape(settings.name), hint=hint).strip())
+
+
+def _patience(session: Session, settings: AgentSettings) -> float:
+    """How long it is waited for that the agent lists the tools."""
+    timing = settings.timing
+    match session.traits.lists:
+        case True:
+            return timing.list_tools
+        case None:
+            return timing.list_tools_unsure
+        case False:
+            return timing.list_tools_unlikely
 
 
 async def _begin(session: Session, settings: AgentSettings, plan: SessionPlan, ear: Ear) -> None:
@@ -186,32 +250,28 @@ async def _begin(session: Session, settings: AgentSettings, plan: SessionPlan, e
     await configure(link, session.id, created, settings)
 
 
-async def _listed(session: Session, settings: AgentSettings) -> bool:
-    session.has_listed = await session.endpoint.wait_listed(settings.timing.list_tools)
-    return session.has_listed
-
-
 async def _take_up(
-    session: Session, settings: AgentSettings, previous: str | None, plan: SessionPlan, ear: Ear
+    session: Session,
+    settings: AgentSettings,
+    previous: str | None,
+    plan: SessionPlan,
+    ear: Ear,
+    clock: Clock,
 ) -> bool:
     """Whether the session that the agent had was taken up. An agent that says it can may still fail."""
     if previous is None:
         return False
     link, servers = session.agent.link, (address_of(session.endpoint, session.agent.link),)
     capabilities = link.info.agent_capabilities
+    resumes = capabilities.session_capabilities.resume is not None
+    if not resumes and (not capabilities.load_session or session.traits.history == "unusable"):
+        return False
+    take_up = link.resume_session if resumes else link.load_session
+    # What it tells of the session now is history.
+    history = HistoryListener(plan.last_words)
+    link.attach(previous, history)
     try:
-        if capabilities.session_capabilities.resume is not None:
-            taken_up = await logged_in(
-                link, settings, lambda: link.resume_session(previous, plan.workspace, servers)
-            )
-        elif capabilities.load_session:
-            # What it tells before it answers is the history: attached to nobody, it is emitted to nobody.
-            link.attach(previous, _Deaf())
-            taken_up = await logged_in(
-                link, settings, lambda: link.load_session(previous, plan.workspace, servers)
-            )
-        else:
-            return False
+        taken_up = await logged_in(link, settings, lambda: take_up(previous, plan.workspace, servers))
     except LanguageModelError as error:
         if error.kind == "bad_request":
             # Of the configuration. Whether it is a login that is wanted, a new session will show.
@@ -219,6 +279,14 @@ async def _take_up(
         _log.info("session %s could not be taken up: %s", previous, error.sentence)
         link.detach(previous)
         return False
+    if not resumes or history.is_told:
+        told = await history.until_told(session.traits.history, settings.timing, clock)
+        session.learn(history=told)
+        if told == "unusable":
+            _log.warning("%s has not come to the end of the history of %s", settings.name, previous)
+            link.detach(previous)
+            return False
+        session.suspects_history = session.traits.history != "before"
     session.id, session.is_new = previous, False
     link.attach(session.id, ear)
     await configure(link, session.id, taken_up, settings)
@@ -239,19 +307,6 @@ async def logged_in(
     return await ask()
 
 
-class _Deaf:
-    """Listens to nothing, and allows nothing."""
-
-    def on_update(self, update: SessionUpdate) -> None:
-        pass
-
-    def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:  # noqa: ARG002 - a listener
-        incoming.reply({"outcome": {"outcome": "cancelled"}})
-
-    def on_file(self, request: FileRequest, incoming: Incoming) -> None:
-        incoming.fail(PERMISSION_REFUSED, f"{request.path} is not for a session that is only being told.")
-
-
 async def configure(link: AgentLink, session: str, created: SessionCreated, settings: AgentSettings) -> None:
     """Mode and options as they are configured. What the agent says is so already is not asked for."""
     try:
@@ -261,6 +316,9 @@ async def configure(link: AgentLink, session: str, created: SessionCreated, sett
             if created.options.get(option, _UNKNOWN) != value:
                 await link.set_option(session, option, value)
     except LanguageModelError as error:
+        if error.kind == "auth_required" or isinstance(error.__cause__, ConnectionClosed):
+            # Neither is a fault of the configuration.
+            raise
         raise LanguageModelError(
             "bad_request",
             error.message,
@@ -277,3 +335,7 @@ def address_of(endpoint: Endpoint, link: AgentLink) -> ToolServerAddress:
     return StdioServer(
         endpoint.name, command, tuple(arguments), tuple(Header(name, value) for name, value in env.items())
     )
+
+
+def _words(blocks: tuple[Block, ...]) -> str:
+    return "\n".join(block.text for block in blocks if isinstance(block, TextBlock))

@@ -32,9 +32,23 @@ class Timing:
     gather_limit: float = 1.0
     # How long after its end a reply is given again to the same request.
     retry: float = 10.0
-    # How long an agent may take to start, and to list the tools. Some take most of a minute now and then.
+    # How long an agent may take to start. Some take most of a minute now and then.
     start: float = 120.0
+    # How long it may take to list the tools when a session begins: one that does, one that was never seen to, and one
+    # that was seen not to, which may have changed its mind.
     list_tools: float = 20.0
+    list_tools_unsure: float = 5.0
+    list_tools_unlikely: float = 1.0
+    # How long a prompt is held until changed tools have been listed: by an agent that does so, and by one that may.
+    list_again: float = 5.0
+    list_again_unsure: float = 1.0
+    # So long after its last look at the tools, an agent that was never tried has taken in what it saw.
+    list_settle: float = 0.25
+    # When the history of a loaded session has been told: so long after its last words, where those are known; after
+    # anything else of it; and the most that it may take.
+    history_end: float = 1.0
+    history_pause: float = 5.0
+    history: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +67,8 @@ class AgentSettings:
     replay_tokens: int = 100_000
     # Offer the agent file access through us.
     fs: bool = False
+    # After so many seconds it gives a tool call up, whatever else is known about it.
+    tool_limit_seconds: float | None = None
     # The agent's own method to log in by, where it wants that.
     auth: str | None = None
     # Where agents that run are written down.

@@ -12,6 +12,7 @@ from dragoman.lm import ContentPart, LanguageModelError, Message, Part, ToolCall
 __all__ = [
     "AgentExited",
     "AgentStarted",
+    "AgentUnfit",
     "Announced",
     "Answer",
     "Answered",
@@ -126,12 +127,16 @@ class Steering(_Value, frozen=True):
 
 
 class Requested(_Value, frozen=True):
-    """A consumer's request, identified. `cancels`: the open turn is not wanted any more."""
+    """A consumer's request, identified. `cancels`: the open turn is not wanted any more.
+
+    `notices` are for the beginning of its reply: what became of results that it brought, and no call waits for.
+    """
 
     reply: int
     answers: Mapping[str, CallAnswer] = msgspec.field(default_factory=dict)
     prompt: Prompt = ()
     cancels: bool = False
+    notices: tuple[Part, ...] = ()
 
 
 class ReplyCancelled(_Value, frozen=True):
@@ -192,6 +197,12 @@ class TurnEnded(_Value, frozen=True):
     error: LanguageModelError | None = None
 
 
+class AgentUnfit(_Value, frozen=True):
+    """This run of the agent cannot take the prompt under way, and another can: it was not sent, or nothing came of it."""
+
+    prompt: Prompt
+
+
 class Steered(_Value, frozen=True):
     """What became of the words of that reply: the turn under way has them, or it has not."""
 
@@ -214,6 +225,7 @@ Event: TypeAlias = (
     | Called
     | Withdrawn
     | TurnEnded
+    | AgentUnfit
     | Steered
     | TimerPassed
 )

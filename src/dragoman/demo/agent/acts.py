@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +21,7 @@ import msgspec
 from dragoman.backends.scripted import Reply, Step, act, call, fail, reply, say, think, wait
 from dragoman.backends.scripted.scene import Scene
 from dragoman.demo.agent.casting import arguments_for, consumers, named
+from dragoman.demo.agent.eyes import stripes
 from dragoman.demo.agent.prompt import TRANSCRIPT
 from dragoman.lm import (
     DataPart,
@@ -42,6 +44,8 @@ _DEFAULT_FLOOD = 1_000
 _SLOW_WORDS = 600
 _SLOW_PAUSE = 0.1
 _CRASH_STATUS = 70
+# A page that takes longer is not worth a demonstration.
+_FETCH_SECONDS = 10
 # Of what was said before, as much as answers the question: the last of it.
 _MAX_QUOTE = 2_000
 # Of what a tool returned, as much as shows that it arrived: nobody wants their own file back.
@@ -52,6 +56,9 @@ _COMMAND = re.compile(r"!(\w+)[ \t]*(.*)", re.DOTALL)
 _TOOL = re.compile(r"\b(?:use|call) (?:the |my )?tool [`\"“]?([\w.-]*\w)", re.IGNORECASE)
 _RUN = re.compile(r"\brun (?:the (?:shell )?command )?`([^`\n]+)`", re.IGNORECASE)
 _WRITE = re.compile(r"\bwrite `([^`\n]+)` (?:in)?to `([^`\n]+)`", re.IGNORECASE)
+_DELETE = re.compile(r"\bdelete (?:the file )?`([^`\n]+)`", re.IGNORECASE)
+_FETCH = re.compile(r"\bfetch `(https?://[^`\s]+)`", re.IGNORECASE)
+_COLOURS = re.compile(r"\bcolou?rs?\b", re.IGNORECASE)
 _BEFORE = re.compile(r"\bwhat did i say\b|\bwhat was said\b|\bdo you remember\b", re.IGNORECASE)
 
 
@@ -100,7 +107,7 @@ def reply_to(request: Request, problems: tuple[str, ...] = ()) -> Reply | None:
     if command is not None and command[1] in ACTS:
         return ACTS[command[1]](Cue(command[2].strip(), request, scene, problems))
     if pictures:
-        return _see(pictures)
+        return _see(pictures, words)
     if _BEFORE.search(words):
         return _remember(cue)
     return _in_turn(cue, tuple(act for _, act in sorted(_asked_for(words), key=itemgetter(0))))
@@ -159,7 +166,9 @@ def _remember(cue: Cue) -> Reply:
     return reply(_said("\n".join(pieces) or "You have said nothing before.\n"))
 
 
-def _see(pictures: list[DataPart]) -> Reply:
+def _see(pictures: list[DataPart], words: str) -> Reply:
+    if _COLOURS.search(words) and (seen := stripes(pictures[-1].data)):
+        return reply(_said(f"{', '.join(seen)}\n"))
     lines = [f"- {code(picture.mime_type)}, {len(picture.data):,} bytes" for picture in pictures]
     return reply(_said("\n".join([f"You sent {len(pictures)}:", "", *lines, ""])))
 
@@ -214,17 +223,24 @@ def _one_call(line: str, cue: Cue) -> Step:
 
 def _asked_for(words: str) -> Iterator[tuple[int, Act]]:
     """What is asked for, and where in the words."""
-    if (command := _RUN.search(words)) is not None:
-        arguments: JsonObject = {"command": command[1]}
-        yield (
-            command.start(),
-            partial(_own_action, tool="run_command", arguments=arguments, first=_ON_RUNNING),
-        )
+    for where, command in _commands(words):
+        arguments: JsonObject = {"command": command}
+        yield where, partial(_own_action, tool="run_command", arguments=arguments, first=_ON_RUNNING)
     if (change := _WRITE.search(words)) is not None:
         arguments = {"path": change[2], "content": f"{change[1]}\n"}
         yield change.start(), partial(_own_action, tool="write_file", arguments=arguments, first=_ON_WRITING)
     if (tool := _TOOL.search(words)) is not None:
         yield tool.start(), partial(_call_by_name, name=tool[1])
+
+
+def _commands(words: str) -> Iterator[tuple[int, str]]:
+    """Commands that are asked for, and those that do what is asked for."""
+    if (command := _RUN.search(words)) is not None:
+        yield command.start(), command[1]
+    if (file := _DELETE.search(words)) is not None:
+        yield file.start(), f"rm -- {shlex.quote(file[1])}"
+    if (page := _FETCH.search(words)) is not None:
+        yield page.start(), f"curl -sS -m {_FETCH_SECONDS} {shlex.quote(page[1])}"
 
 
 def _in_turn(cue: Cue, wishes: Sequence[Act]) -> Reply | None:

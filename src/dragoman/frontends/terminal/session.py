@@ -26,7 +26,7 @@ from dragoman.models import Models, auto_approval, own_places
 from dragoman.nearest import nearest
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.pipeline import Permissions
-from dragoman.store import ApprovalStore, Database, StoreError
+from dragoman.store import AgentStore, ApprovalStore, Database, StoreError
 from dragoman.tools.declaration import load_declarations
 from dragoman.tools.definition import DefinedTool
 from dragoman.tools.registry import Registry
@@ -96,10 +96,14 @@ class Session:
         self.workspace = workspace
         self.messages: tuple[Message, ...] = ()
         self.registry = Registry()
-        self.approvals = Approvals(self._store(state_dir), workspace[0] if workspace else None)
+        database = self._opened(state_dir)
+        store = ApprovalStore(database) if database is not None else None
+        self.approvals = Approvals(store, workspace[0] if workspace else None)
         self._auto = auto_approval(config)
         self._models = Models(
-            config, permissions=Permissions(self.approvals, self._auto, own=own_places(config, state_dir))
+            config,
+            permissions=Permissions(self.approvals, self._auto, own=own_places(config, state_dir)),
+            learnt=AgentStore(database) if database is not None else None,
         )
         self.use(model)
         self.registry.context.update(context_keys(workspace))
@@ -198,9 +202,9 @@ class Session:
         )
         return id_, runtime
 
-    def _store(self, state_dir: Path) -> ApprovalStore | None:
+    def _opened(self, state_dir: Path) -> Database | None:
         try:
-            return ApprovalStore(self._closing.enter_context(Database.open(state_dir)))
+            return self._closing.enter_context(Database.open(state_dir))
         except StoreError as problem:
             _log.warning("approvals last for this session only: %s", problem)
             return None

@@ -1,12 +1,18 @@
-"""Starting an agent: a supervised process, and a connection to it."""
+"""Starting an agent: a supervised process, and a connection to it.
+
+What an agent prints to its standard error says best why it does not start, so an error quotes it. From the first prompt
+on it may hold the user's words, or those of another conversation: then it goes to the log, and no error has it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from dragoman.backends.agent.acp.link import AgentLink, as_sentence
+from dragoman.backends.agent.acp.link import AgentLink
+from dragoman.backends.agent.acp.words import as_sentence, cleaned
 from dragoman.jsonrpc import Peer, PeerOptions
 from dragoman.lm import CancellationSource, CancellationToken, ErrorKind, LanguageModelError
 from dragoman.process import Ledger, SpawnError, SupervisedProcess
@@ -14,7 +20,14 @@ from dragoman.traces.recording import watch
 
 __all__ = ["RunningAgent", "launch"]
 
+_log = logging.getLogger(__name__)
+
 _NEXT_STEP = "Try again to start it anew."
+# For an agent that ended after its first prompt.
+_WHERE_TO_LOOK = (
+    "What it printed is in the log, with --log-level info (and --log-file FILE)."
+    " To see whether it works: dragoman doctor MODEL."
+)
 # To somebody whose agent has never spoken ACP.
 _IS_IT_COMPLETE = "Is its command complete (for many agents: --acp)? It is:"
 # The end of what an agent printed to its standard error, as much of it as helps in an error message.
@@ -42,11 +55,17 @@ class RunningAgent:
 
     @property
     def last_words(self) -> str | None:
-        tail = self._process.stderr_tail.strip() or self.link.printed.decode(errors="replace").strip()
-        if not tail:
+        """The end of what it printed, for an error message. None once the user's words may be in it."""
+        tail = self._printed
+        if not tail or self.link.knows_words:
             return None
         cut = tail[-_LAST_WORDS_CHARACTERS:]
         return f"It said: {'…' if len(cut) < len(tail) else ''}{cut}"
+
+    @property
+    def _printed(self) -> str:
+        printed = self._process.stderr_tail.strip() or self.link.printed.decode(errors="replace").strip()
+        return cleaned(printed)
 
     @property
     def has_exited(self) -> bool:
@@ -64,10 +83,14 @@ class RunningAgent:
         except TimeoutError:
             how = "closed its connection, and was ended"
             await self._process.stop(0)
+        for line in self._printed.splitlines():
+            _log.info("%s printed: %s", self._name, line)
         return LanguageModelError("agent_failed", f"{self._name} {how}.", hint=self._after_exit())
 
     def _after_exit(self) -> str:
         said = f"{as_sentence(self.last_words)} " if self.last_words else ""
+        if self.link.knows_words:
+            return f"{_NEXT_STEP} {_WHERE_TO_LOOK}"
         if self.link.is_introduced:
             return f"{said}{_NEXT_STEP}"
         return f"{said}{_IS_IT_COMPLETE} {self.link.command}\n{_NEXT_STEP}"

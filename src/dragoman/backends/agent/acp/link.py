@@ -31,6 +31,7 @@ from dragoman.backends.agent.acp.messages import (
     decode_update,
     decode_words,
 )
+from dragoman.backends.agent.acp.words import as_sentence, words_of
 from dragoman.jsonrpc import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -46,7 +47,7 @@ from dragoman.jsonrpc import (
 )
 from dragoman.lm import JsonObject, LanguageModelError
 
-__all__ = ["AgentLink", "SessionListener", "ToolServerAddress", "TurnEnd", "as_sentence"]
+__all__ = ["AgentLink", "SessionListener", "ToolServerAddress", "TurnEnd"]
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +59,6 @@ _Answer = TypeVar("_Answer")
 # What an agent has not done that answers a request with an error.
 _FAILED = {
     "initialize": "could not start",
-    "authenticate": "said",
     "session/new": "could not begin a conversation",
     "session/resume": "could not take the conversation up again",
     "session/load": "could not take the conversation up again",
@@ -67,7 +67,7 @@ _FAILED = {
 _FAILED_OTHERWISE = "could not do what it was asked to"
 # Of what a command prints that does not speak ACP: enough to know it by.
 _PRINTED_BYTES = 600
-# ACP's own code for it.
+# ACP's own code for a login that is needed. JSON-RPC leaves it to servers, and agents use it for other errors as well.
 _AUTH_REQUIRED = -32000
 # Updates of a session whose `session/new` has not been answered yet: agents send a few. More is a fault of theirs.
 _EARLY_BYTES = 1024 * 1024
@@ -103,6 +103,8 @@ class AgentLink:
         self.offers_files = False
         self.info = Initialized(PROTOCOL_VERSION)
         self.is_introduced = False
+        # A prompt was sent to it, or a session that it had was taken up: the user's words may be in what it prints.
+        self.knows_words = False
         # What it printed before it was, and what is no message.
         self.printed = b""
 
@@ -219,9 +221,11 @@ class AgentLink:
         try:
             await self._ask("authenticate", {"methodId": method}, dict)
         except LanguageModelError as error:
+            cause = error.__cause__
+            said = words_of(cause) if isinstance(cause, RemoteError) else error.message
             raise LanguageModelError(
                 "auth_required",
-                f'{self._name} could not log in with "{method}": {error.message}',
+                f'{self._name} could not log in with "{method}": {said}',
                 hint=self._how_to_log_in(),
             ) from error
 
@@ -243,6 +247,7 @@ class AgentLink:
         self, session: str, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress]
     ) -> SessionCreated:
         """Take a session up without being told its history again."""
+        self.knows_words = True
         params = {"sessionId": session, **self._place(workspace, servers)}
         return await self._ask("session/resume", params, SessionCreated)
 
@@ -250,6 +255,7 @@ class AgentLink:
         self, session: str, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress]
     ) -> SessionCreated:
         """Take a session up. The agent tells its history first, as updates; nobody listens to them yet."""
+        self.knows_words = True
         params = {"sessionId": session, **self._place(workspace, servers)}
         return await self._ask("session/load", params, SessionCreated)
 
@@ -285,6 +291,7 @@ class AgentLink:
             if not isinstance(reply, ConnectionClosed):
                 on_end(self._turn_end(reply))
 
+        self.knows_words = True
         try:
             self._connection.call("session/prompt", {"sessionId": session, "prompt": blocks}, on_reply)
         except ConnectionClosed as closed:
@@ -366,16 +373,13 @@ class AgentLink:
             return LanguageModelError(
                 "agent_failed", f"{self._name} ended: {error.reason}.", hint=self.next_step
             )
-        if error.code == _AUTH_REQUIRED:
+        said = words_of(error)
+        if error.code == _AUTH_REQUIRED and self.info.auth_methods:
             return LanguageModelError(
-                "auth_required",
-                f"{self._name} wants you to log in.",
-                hint=self._how_to_log_in(),
+                "auth_required", f"{self._name} requires a login: {said}", hint=self._how_to_log_in()
             )
         return LanguageModelError(
-            "agent_failed",
-            as_sentence(f"{self._name} {_failed(method)}: {error.message}"),
-            hint=self._what_next(error.data),
+            "agent_failed", f"{self._name} {_failed(method)}: {said}", hint=self.next_step
         )
 
     @property
@@ -385,11 +389,6 @@ class AgentLink:
     @property
     def _started_as(self) -> str:
         return f"It is started as: {self.command}"
-
-    def _what_next(self, data: object) -> str:
-        """The agent's own explanation, where it has one, and what can be done in any case."""
-        details = data.get("details") if isinstance(data, dict) else None
-        return f"{as_sentence(details)} {self.next_step}" if isinstance(details, str) else self.next_step
 
     def _how_to_log_in(self) -> str:
         """One way on each line."""
@@ -420,9 +419,3 @@ def _way(method: AuthMethod) -> str:
 
 def _failed(method: str) -> str:
     return _FAILED.get(method, _FAILED_OTHERWISE)
-
-
-def as_sentence(text: str) -> str:
-    """With one mark at its end, whatever of that it brings along."""
-    text = text.rstrip(" \n.")
-    return text if text.endswith(("!", "?", "…")) else f"{text}."

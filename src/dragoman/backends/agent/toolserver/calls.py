@@ -111,17 +111,23 @@ class Calls:
             raise
         return hold
 
-    def answer(self, key: str, answer: ToolAnswer) -> None:
-        """Hand the answer to whoever holds the call, or keep it for who comes with the ticket."""
+    def answer(self, key: str, answer: ToolAnswer) -> bool:
+        """Hand the answer to whoever holds the call, or keep it for who comes with the ticket. False: it goes nowhere."""
         call = self._open.get(key)
         if call is None or call.answer is not None:
             _log.info("an answer to call %s goes nowhere: it has one already, or was withdrawn", key)
-        elif call.hold is not None:
+            return False
+        if call.hold is not None:
             self._forget(call)
             call.hold.end(answer)
         else:
             call.answer = answer
             self._drop_oldest_uncollected()
+        return True
+
+    def is_uncollected(self, key: str) -> bool:
+        call = self._open.get(key)
+        return call is not None and call.answer is not None
 
     def withdraw(self, hold: Hold) -> None:
         """The agent no longer waits. Nothing happens if somebody else holds the call by now, or it has its answer."""

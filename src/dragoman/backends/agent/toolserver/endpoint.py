@@ -65,9 +65,13 @@ class Endpoint:
     offer: Offer = field(init=False, repr=False, default_factory=Offer)
     # Counts the changes of what is offered.
     version: int = field(init=False, default=0)
-    # Called after each change.
+    # Called after each change, and when the agent has listed the tools.
     on_changed: Callable[[], object] | None = field(init=False, repr=False, default=None)
+    on_listed: Callable[[], object] | None = field(init=False, repr=False, default=None)
     _has_listed: asyncio.Event = field(init=False, repr=False, default_factory=asyncio.Event)
+    # What the agent has seen, and how often it has looked.
+    listings: int = field(init=False, default=0)
+    _seen: Mapping[str, ToolDefinition] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if not is_server_name(self.name):
@@ -112,21 +116,25 @@ class Endpoint:
         return (*self.offer.by_name, *((WAIT_TOOL,) if self.patience_seconds is not None else ()))
 
     @property
-    def is_listed(self) -> bool:
-        """Whether the agent has listed the tools as they are now."""
-        return self._has_listed.is_set()
+    def has_news(self) -> bool:
+        """Whether a tool is there that the agent has not listed. One that is gone is none."""
+        return any(self._seen.get(name) != tool for name, tool in self.offer.definitions.items())
 
     async def wait_listed(self, seconds: float) -> bool:
-        """The same, waiting so long for it."""
+        """Whether the agent has listed the tools as they are now, waiting so long for it."""
         try:
             await within(self._has_listed.wait(), seconds, self.clock)
         except DeadlinePassed:
             return False
         return True
 
-    def answer(self, key: str, answer: ToolAnswer) -> None:
-        """The answer to a call. The first counts; one that nobody waits for any more goes nowhere."""
-        self.calls.answer(key, answer)
+    def answer(self, key: str, answer: ToolAnswer) -> bool:
+        """The answer to a call. The first counts. False: nobody waits for it any more, and it goes nowhere."""
+        return self.calls.answer(key, answer)
+
+    def is_uncollected(self, key: str) -> bool:
+        """Whether a call has its answer, and the agent has not come back with its ticket."""
+        return self.calls.is_uncollected(key)
 
     async def close(self) -> None:
         """End every call and connection. The addresses given out lead nowhere from now on."""
@@ -145,4 +153,8 @@ class Endpoint:
     def list_tools(self) -> tuple[OfferedTool, ...]:
         """What the agent gets to see, and the fact that it has looked."""
         self._has_listed.set()
+        self._seen = self.offer.definitions
+        self.listings += 1
+        if self.on_listed is not None:
+            self.on_listed()
         return self.offer.tools

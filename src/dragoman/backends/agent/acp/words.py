@@ -1,0 +1,59 @@
+"""An agent's own words in our messages: an error that it answers with, or what it printed.
+
+They come from outside, so they are cut to what a person reads, and hold nothing that a terminal would obey.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dragoman.jsonrpc import RemoteError
+from dragoman.visible import visible, visible_line
+
+__all__ = ["as_sentence", "cleaned", "words_of"]
+
+# Of one text in an error: a stack trace that an agent puts there is not for an answer.
+_LONGEST = 600
+# Where agents put what their message leaves out, and how deep: Gemini's `details`, Codex's `message`, `error.message`.
+_DETAILS = ("message", "details", "error")
+_DEEPEST = 3
+# Colours and the like: printed for a terminal, and no part of what is said.
+_TERMINAL_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+
+
+def words_of(error: RemoteError) -> str:
+    """What the agent says of its error, as sentences: the message, and the details where they say more."""
+    said: list[str] = []
+    for text in (error.message, *_details(error.data, _DEEPEST)):
+        line = _in_short(text)
+        if line and not any(line.casefold() in before.casefold() for before in said):
+            said.append(line)
+    return " ".join(said) or f"It gives no reason (code {error.code})."
+
+
+def _details(data: object, deepest: int) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, dict) and deepest:
+        for name in _DETAILS:
+            yield from _details(data.get(name), deepest - 1)
+
+
+def _in_short(text: str) -> str:
+    # Cut first: the rest of a long text need not be looked at.
+    line = visible_line(_TERMINAL_SEQUENCE.sub("", text[: 2 * _LONGEST]))
+    if not line.strip(" ."):
+        return ""
+    return as_sentence(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…")
+
+
+def cleaned(text: str) -> str:
+    """Text that was printed for a terminal, without what a terminal would obey. Its lines stay lines."""
+    return visible(_TERMINAL_SEQUENCE.sub("", text))
+
+
+def as_sentence(text: str) -> str:
+    """With one mark at its end, whatever of that it brings along."""
+    text = text.rstrip(" \n.")
+    return text if text.endswith(("!", "?", "…")) else f"{text}."

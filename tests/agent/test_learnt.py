@@ -1,0 +1,97 @@
+"""What agents were seen to do: kept, read again, and never in the way."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from dragoman.backends.agent.acp.messages import AgentInfo
+from dragoman.backends.agent.learnt import AgentName, Experience, Learnt, name_of
+
+_AGENT = AgentName("some-agent", "1.2")
+
+
+class _Memory:
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str], bytes] = {}
+        self.fails = False
+
+    def read(self, name: str, version: str) -> bytes | None:
+        self._check()
+        return self.rows.get((name, version))
+
+    def write(self, name: str, version: str, facts: bytes) -> None:
+        self._check()
+        self.rows[name, version] = facts
+
+    def _check(self) -> None:
+        if self.fails:
+            raise OSError("the disk is full")
+
+
+def test_it_is_read_again_by_name_and_version() -> None:
+    memory = _Memory()
+    Experience(memory).note(_AGENT, lists=True, history="late")
+    assert Experience(memory).of(_AGENT) == Learnt(lists=True, history="late")
+    assert Experience(memory).of(AgentName("some-agent", "1.3")) == Learnt()
+
+
+def test_what_is_no_news_is_not_written() -> None:
+    memory = _Memory()
+    experience = Experience(memory)
+    experience.note(_AGENT, lists=True)
+    memory.rows.clear()
+    experience.note(_AGENT, lists=True)
+    assert memory.rows == {}
+
+
+def test_without_a_memory_it_is_known_in_this_process() -> None:
+    experience = Experience()
+    experience.note(_AGENT, lists_again=False)
+    assert experience.of(_AGENT).lists_again is False
+
+
+def test_a_memory_that_fails_is_logged_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    memory = _Memory()
+    memory.fails = True
+    experience = Experience(memory)
+    with caplog.at_level(logging.WARNING):
+        assert experience.of(_AGENT) == Learnt()
+        experience.note(_AGENT, lists=False)
+    assert experience.of(_AGENT).lists is False
+    assert [record.message.rpartition(": ")[2] for record in caplog.records] == ["the disk is full"] * 2
+
+
+def test_what_cannot_be_read_is_nothing() -> None:
+    memory = _Memory()
+    memory.rows[_AGENT] = b'{"lists": "perhaps"}'
+    assert Experience(memory).of(_AGENT) == Learnt()
+
+
+def test_an_agent_without_a_name_is_known_by_its_command_and_shows_none_of_its_arguments() -> None:
+    assert name_of(AgentInfo("a" * 200, None, "2"), ("x",)) == AgentName("a" * 100, "2")
+    named = name_of(None, ("/opt/agent", "--key", "secret"))
+    assert named == name_of(AgentInfo(), ("/opt/agent", "--key", "secret"))
+    assert named != name_of(None, ("/opt/agent", "--key", "another"))
+    assert named.name.startswith("agent #")
+    assert "secret" not in str(named)
+
+
+@pytest.mark.parametrize(
+    ("learnt", "says"),
+    [
+        (Learnt(), ""),
+        (Learnt(lists=True, lists_again=True), "looks at changed tools while it runs"),
+        (Learnt(lists=False, lists_again=False), "started anew for them"),
+        (Learnt(tool_limit_seconds=59.7), "after 60 seconds"),
+        (Learnt(history="before"), "before it answers"),
+        (Learnt(history="late"), "after its answer, and is waited for"),
+        (Learnt(history="none"), "does not tell the history"),
+        (Learnt(history="unusable"), "not loaded"),
+    ],
+)
+def test_each_is_said_to_a_person(learnt: Learnt, says: str) -> None:
+    sentences = list(learnt.sentences)
+    assert says in " ".join(sentences)
+    assert len(sentences) == sum(getattr(learnt, name) is not None for name in learnt.__struct_fields__)

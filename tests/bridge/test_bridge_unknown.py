@@ -1,0 +1,278 @@
+"""Agents that are in no catalogue, and do things late, or never."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bridge.consumer import TOOLS, Bridge, Chat, result
+from dragoman.backends.agent.catalogue import UNKNOWN
+from dragoman.backends.agent.learnt import AgentName, Experience, Learnt
+from dragoman.backends.agent.settings import Timing
+from dragoman.backends.agent.toolserver.naming import WAIT_TOOL
+from dragoman.lm import user
+from dragoman.store import AgentStore, Database
+
+pytestmark = pytest.mark.long
+
+LOOK, COUNT, TOUCH = TOOLS
+# What waits for an agent that is known to do something, no test here may wait for.
+_NEVER = 1_000.0
+_NAME = AgentName("fake-agent", "1")
+
+
+def _unknown(bridge: Bridge, timing: Timing | None = None, **options: object) -> Chat:
+    chat = bridge.chat(traits=UNKNOWN, timing=timing or Timing(), name="fake-agent", **options)  # type: ignore[arg-type]
+    chat.tools = (LOOK, COUNT)
+    return chat
+
+
+# A person who is slower than the agent.
+
+
+async def test_t17_a_ticket_keeps_a_call_alive_for_longer_than_the_agent_waits(bridge: Bridge) -> None:
+    chat = _unknown(bridge, configured={"tool_limit_seconds": 1})
+    asked = await chat.do(
+        ["call", "look", {}],
+        ["note", "has a ticket"],
+        ["gate", "back"],
+        ["call", WAIT_TOOL, {"ticket": 1}],
+    )
+    [call] = asked.calls
+    await bridge.until_noted("has a ticket")
+    [noted] = bridge.noted("result")
+    assert "Still waiting for the user" in str(noted["text"])
+    bridge.open_gate("back")
+    answer = await chat.give(result(call, "seen at last"))
+    assert f"<{WAIT_TOOL} returned: seen at last>" in answer.text
+    assert "not passed on" not in answer.text
+
+
+async def test_t17_a_result_that_the_agent_never_fetches_is_told_to_the_person(bridge: Bridge) -> None:
+    chat = _unknown(bridge, configured={"tool_limit_seconds": 1})
+    asked = await chat.do(
+        ["call", "look", {}], ["note", "has a ticket"], ["gate", "on"], ["say", "never mind"]
+    )
+    [call] = asked.calls
+    await bridge.until_noted("has a ticket")
+    going = chat.begin(user(result(call, "seen at last")))
+    await bridge.until_streaming()
+    bridge.open_gate("on")
+    answer = await going.end()
+    assert "never mind" in answer.text
+    assert (
+        "stopped waiting for the result of look, and did not come back for it with its ticket" in answer.text
+    )
+    # Said once.
+    assert (await chat.say("and?")).text == 'echo: ["and?"]'
+
+
+async def test_t16_a_result_that_comes_after_the_turn_is_told_to_the_person(bridge: Bridge) -> None:
+    chat = _unknown(bridge, configured={"tool_limit_seconds": 1})
+    [call] = (await chat.do(["call", "look", {}], ["say", "without it, then"])).calls
+    await bridge.until_idle()
+    answer = await chat.give(result(call, "seen at last"))
+    assert "without it, then" in answer.text
+    assert "The agent went on without the result of look. It was not passed on." in answer.text
+
+
+async def test_t16_a_result_for_a_call_that_the_agent_gave_up_is_told_to_the_person(bridge: Bridge) -> None:
+    chat = _unknown(bridge)
+    [call] = (
+        await chat.do(["until", "enough", ["call", "look", {}]], ["gate", "on"], ["say", "so be it"])
+    ).calls
+    bridge.open_gate("enough")
+    await bridge.until_pending(0)
+    going = chat.begin(user(result(call, "seen at last")))
+    await bridge.until_streaming()
+    bridge.open_gate("on")
+    answer = await going.end()
+    assert "The agent stopped waiting for the result of look after 0 s. It was not passed on." in answer.text
+    assert "seen at last" not in answer.text
+
+
+async def test_t17_the_time_after_which_an_agent_gives_a_call_up_is_learnt(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.backends.agent.conversation._SHORTEST_LIMIT_SECONDS", 0.0)
+    chat = _unknown(bridge)
+    await chat.do(["until", "enough", ["call", "look", {}]], ["gate", "on"])
+    bridge.open_gate("enough")
+    await bridge.until_pending(0)
+    learnt = bridge.experience.of(_NAME).tool_limit_seconds
+    assert learnt is not None
+    assert 0 < learnt < 60
+    bridge.open_gate("on")
+
+
+async def test_p18_a_decision_about_a_withdrawn_request_is_told_to_the_person(bridge: Bridge) -> None:
+    chat = bridge.chat(traits=UNKNOWN)
+    ask = ["ask", {"toolCallId": "p", "title": "Remove it", "kind": "delete"}, ["allow_once", "reject_once"]]
+    [call] = (await chat.do(["until", "enough", ask], ["say", "never mind"])).calls
+    approved = bridge.approve(call)
+    bridge.open_gate("enough")
+    await bridge.until_idle()
+    answer = await chat.give(approved)
+    assert "The agent stopped waiting for your decision after 0 s. It was not passed on." in answer.text
+
+
+async def test_c4_what_a_person_has_stopped_needs_no_such_line(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    [call] = (await chat.do(["call", "look", {}])).calls
+    stopped = result(call, "The user cancelled the tool call.")
+    assert (await chat.begin(user(stopped), user("no, this")).end()).text == 'echo: ["no, this"]'
+    # The tool has run all the same, and the editor has its result in the history now.
+    chat.history[-3] = user(result(call, "seen"))
+    assert "not passed on" not in (await chat.say("on")).text
+
+
+# Tools.
+
+
+@pytest.mark.parametrize("resume", [True, False])
+async def test_t12_t26_an_agent_that_does_not_look_again_is_started_anew_with_a_line(
+    bridge: Bridge, *, resume: bool
+) -> None:
+    timing = Timing(list_again_unsure=0.2, list_again=_NEVER)
+    chat = _unknown(bridge, timing, relists=False, resume=resume)
+    await chat.say("remember the milk")
+    chat.tools = (LOOK, TOUCH)
+    answer = await chat.do(["call", "touch", {}])
+    assert (
+        "Fake does not look at changed tools while it runs, so it was started anew for them." in answer.text
+    )
+    [call] = answer.calls
+    assert call.name == "touch"
+    await chat.give(result(call, "felt"))
+    assert len(bridge.noted("started")) == 2
+    # Neither prompt was sent twice, and the conversation was told to a session that does not know it.
+    prompts = [json.dumps(entry["prompt"]) for entry in bridge.noted("session/prompt")]
+    assert len(prompts) == 2
+    assert ("remember the milk" in prompts[1]) is not resume
+    # From now on it is known, and nothing is waited for.
+    assert bridge.experience.of(_NAME).lists_again is False
+    chat.tools = (LOOK, TOUCH, COUNT)
+    assert [each.name for each in (await chat.do(["call", "count", {}])).calls] == ["count"]
+    assert len(bridge.noted("started")) == 3
+
+
+async def test_t12_a_tool_that_is_gone_holds_no_prompt(bridge: Bridge) -> None:
+    chat = _unknown(bridge, Timing(list_again_unsure=_NEVER), relists=False)
+    await chat.say("hello")
+    chat.tools = (LOOK,)
+    answer = await chat.do(["call", "count", {}])
+    assert "<count returned as an error: The tool count is no longer available.>" in answer.text
+    assert len(bridge.noted("started")) == 1
+
+
+async def test_t27_an_agent_that_never_lists_is_waited_for_once_and_briefly(bridge: Bridge) -> None:
+    timing = Timing(
+        list_tools=_NEVER, list_tools_unsure=0.2, list_tools_unlikely=0.1, list_again_unsure=_NEVER
+    )
+    chat = _unknown(bridge, timing, lists="none")
+    assert "did not look at the tools" in (await chat.say("hello")).text
+    assert len(bridge.noted("session/new")) == 1
+    assert bridge.experience.of(_NAME) == Learnt(lists=False)
+    # Other tools are nothing to it: no prompt waits for that.
+    chat.tools = (TOUCH,)
+    assert (await chat.say("on")).text == 'echo: ["on"]'
+
+
+async def test_t27_a_listing_that_comes_late_corrects_what_was_learnt(bridge: Bridge) -> None:
+    bridge.experience.note(_NAME, lists=False)
+    chat = _unknown(bridge)
+    await chat.say("hello")
+    assert bridge.experience.of(_NAME).lists is True
+
+
+# The history of a session that is loaded.
+
+
+async def _loaded(bridge: Bridge, chat: Chat) -> None:
+    await chat.say("remember the milk")
+    await chat.say("and the bread")
+    await bridge.until_parked()
+
+
+async def test_h21_nothing_of_a_history_that_is_told_for_seconds_after_the_load_is_in_the_answer(
+    bridge: Bridge,
+) -> None:
+    timing = Timing(idle=0.05, history_end=0.5)
+    chat = _unknown(bridge, timing, load=True, history="after", pause=0.3)
+    for number in range(4):
+        await chat.say(f"remember {number}")
+    await bridge.until_parked()
+    assert (await chat.say("what was it?")).text == 'echo: ["what was it?"]'
+    names = [name for name, _ in bridge.journal if name in ("session/load", "told", "session/prompt")]
+    assert names[-3:] == ["session/load", "told", "session/prompt"]
+    assert bridge.experience.of(_NAME).history == "late"
+
+
+async def test_h21_an_agent_that_tells_its_history_in_time_is_waited_for_only_once(bridge: Bridge) -> None:
+    chat = _unknown(bridge, Timing(idle=0.05, history_end=0.1, history_pause=_NEVER), load=True)
+    await _loaded(bridge, chat)
+    assert (await chat.say("well?")).text == 'echo: ["well?"]'
+    assert bridge.experience.of(_NAME).history == "before"
+
+
+async def test_h21_an_agent_that_never_comes_to_the_end_gets_a_new_session_and_the_transcript(
+    bridge: Bridge,
+) -> None:
+    timing = Timing(idle=0.05, history_end=2, history_pause=2, history=0.3)
+    chat = _unknown(bridge, timing, load=True, history="after", pause=0.1)
+    await _loaded(bridge, chat)
+    answer = await chat.say("what was it?")
+    before, _, echo = answer.text.partition("echo: ")
+    assert before == ""
+    heard = json.loads(echo)
+    assert "remember the milk" in heard[0]
+    assert heard[-1] == "what was it?"
+    assert bridge.experience.of(_NAME).history == "unusable"
+    # It is not tried again.
+    await bridge.until_parked()
+    await chat.say("again")
+    assert len(bridge.noted("session/load")) == 1
+
+
+async def test_h21_a_history_that_begins_with_the_prompt_is_noticed_and_the_prompt_goes_to_a_new_session(
+    bridge: Bridge,
+) -> None:
+    timing = Timing(idle=0.05, history_end=0.1, history_pause=0.2)
+    chat = _unknown(bridge, timing, load=True, history="prompt")
+    await _loaded(bridge, chat)
+    answer = await chat.say("what was it?")
+    before, _, heard = answer.text.partition("echo: ")
+    assert "was still telling an earlier part of this conversation" in before
+    assert "milk" not in before
+    assert json.loads(heard)[-1] == "what was it?"
+    assert bridge.experience.of(_NAME).history == "unusable"
+
+
+async def test_h21_an_answer_into_which_old_words_were_mixed_fails(bridge: Bridge) -> None:
+    timing = Timing(idle=0.05, history_end=0.1, history_pause=0.2)
+    chat = _unknown(bridge, timing, load=True, history="answer")
+    await chat.say("remember the milk")
+    await bridge.until_parked()
+    answer = await chat.say("what was it?")
+    assert "**Error:** Fake mixed words of earlier turns into this answer." in answer.text
+    assert "milk" not in answer.text
+    # And the next one is in a new session, which was told of it.
+    assert "remember the milk" in (await chat.say("again")).text
+    assert len(bridge.noted("session/new")) == 2
+
+
+# What was learnt outlives the process.
+
+
+async def test_what_was_learnt_is_kept_by_name_and_version(bridge: Bridge, tmp_path: Path) -> None:
+    with Database.open(tmp_path / "state") as database:
+        bridge.experience = Experience(AgentStore(database))
+        chat = _unknown(bridge, Timing(list_tools_unsure=0.1), lists="none")
+        await chat.say("hello")
+    with Database.open(tmp_path / "state") as database:
+        again = Experience(AgentStore(database))
+        assert again.of(_NAME) == Learnt(lists=False)
+        assert list(again.of(_NAME).sentences) == ["It did not look at the tools that it was offered."]
+        assert again.of(AgentName("fake-agent", "2")) == Learnt()
