@@ -12,6 +12,7 @@ from dragoman.backends.agent.permission import action_of
 from dragoman.config import AcpModel, Config, Serve
 from dragoman.lm import json
 from dragoman.lm.links import InertLinks
+from dragoman.lm.nesting import INPUT_LEVELS, MOST_LEVELS
 from dragoman.models import build_unguarded
 from dragoman.permissions.question import question_about
 from dragoman.permissions.sensitive import Places
@@ -88,3 +89,31 @@ def test_the_servers_own_key_is_not_in_an_agents_environment(
     assert isinstance(model, AgentModel)
     assert model.settings.env["AGENT_KEY"] == "sk-of-the-agent"
     assert model.settings.env.get("SERVER_KEY") == ("sk-of-the-server" if asked else None)
+
+
+def _nested(levels: int) -> object:
+    value: object = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.long
+async def test_a_call_that_is_nested_too_deeply_gets_an_error_that_says_so(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    heard = await chat.do(["call", "look", _nested(INPUT_LEVELS + 1)], ["say", "and on"])
+    assert f"at most {INPUT_LEVELS} levels deep" in heard.text
+    assert heard.text.endswith("and on")
+    heard = await chat.do(["call", "look", _nested(500)])
+    assert f"more than {MOST_LEVELS} levels deep" in heard.text
+    assert await chat.echo()
+
+
+@pytest.mark.long
+async def test_a_permission_request_that_is_nested_too_deeply_is_refused(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    call = {"toolCallId": "c1", "title": "Run it", "kind": "execute", "rawInput": _nested(500)}
+    heard = await chat.do(["ask", call, ["allow_once", "reject_once"]], ["say", "and on"])
+    assert heard.calls == ()
+    assert [outcome["outcome"] for outcome in bridge.noted("outcome")] == ["none"]
+    assert heard.text.endswith("and on")

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from dragoman.lm import ErrorKind, JsonObject, LanguageModelError
+from dragoman.lm.nesting import NestedTooDeeply
 
-__all__ = ["ApiError", "ErrorType", "bad_request", "of_model", "unexpected"]
+__all__ = ["ApiError", "ErrorType", "bad_request", "of_model", "too_deep", "unexpected"]
 
 ErrorType: TypeAlias = Literal[
     "server_error", "invalid_request", "not_found", "model_error", "too_many_requests"
@@ -71,6 +72,11 @@ class ApiError(Exception):
 
 def bad_request(message: str, *, param: str | None = None, code: str | None = None) -> ApiError:
     return ApiError(400, "invalid_request", message, code=code, param=param)
+
+
+def too_deep(error: NestedTooDeeply, where: str) -> ApiError:
+    """For a JSON text in a request with more levels than are read; `where` is the path to it."""
+    return bad_request(f"`{where}` cannot be read: {error}.", param=where, code="nested_too_deeply")
 
 
 def of_model(error: LanguageModelError) -> ApiError:
