@@ -49,6 +49,7 @@ def test_the_place_of_what_is_too_deep_is_named(depth: int) -> None:
     assert place_of(body) == 'input[1].con\\"tent'
     assert place_of(b'{"input":' + deep) == "input[0][0]"
     assert place_of(b'}"no json",' + deep) == "[0][0][0]"
+    assert place_of(b'{"a":[1]}') == ""
 
 
 @pytest.mark.parametrize("depth", [MOST_LEVELS + 1, 500, 3_000, 100_000])
