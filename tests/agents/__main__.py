@@ -21,7 +21,7 @@ from agents.table import Table
 _MATRIX = Path(__file__).with_name("matrix.py")
 _ROOT = _MATRIX.parents[2]
 # What takes longest begins first.
-_LONGEST = ("opencode", "fast-agent")
+_LONGEST = ("opencode", "qwen")
 
 
 async def _row(name: str, folder: Path, turn: asyncio.Semaphore, more: list[str]) -> bool:

@@ -257,6 +257,10 @@ async def test_cancel_with_a_call_open(desk: Desk) -> None:
     answer = await chat.say(play("call look_up$ word=open", "say After {results}."))
     assert [call["name"] for call in answer.calls] == ["look_up"]
     await assert_goes_on(chat, "call")
+    # And it still has its tools.
+    answer = await chat.say(play("call look_up$ word=after", "say Got {results}."))
+    text, _ = await answered(chat, answer, result)
+    assert "<look_up of after>" in text
 
 
 async def test_cancel_with_a_permission_open(desk: Desk) -> None:

@@ -4,8 +4,11 @@ import asyncio
 import sys
 from pathlib import Path
 
+import pytest
+
 from bridge.consumer import Bridge, soon
 from dragoman.backends.agent.settings import Timing
+from dragoman.backends.agent.toolserver import Endpoint, ToolAnswer
 from dragoman.lm import user
 from dragoman.process import Ledger, ProcessIdentity
 from fake_agent.steps import prompt
@@ -111,3 +114,25 @@ async def test_c1_a_request_that_waits_for_what_a_crash_left_behind_is_stopped_a
             if each.returncode is None:
                 each.kill()
                 await each.wait()
+
+
+@pytest.mark.parametrize("http", [True, False])
+async def test_c4_a_call_that_the_agent_withdraws_when_it_is_stopped_gets_no_result(
+    bridge: Bridge, monkeypatch: pytest.MonkeyPatch, *, http: bool
+) -> None:
+    """A result that crosses the withdrawal is one for an unknown request. Qwen Code then takes its connection for broken."""
+    answers: asyncio.Queue[bool] = asyncio.Queue()
+    answer = Endpoint.answer
+
+    def noted(endpoint: Endpoint, key: str, given: ToolAnswer) -> bool:
+        is_taken = answer(endpoint, key, given)
+        answers.put_nowait(is_taken)
+        return is_taken
+
+    monkeypatch.setattr(Endpoint, "answer", noted)
+    chat = bridge.chat(http=http)
+    asked = await chat.do(["call", "look", {}], ["say", "not said"])
+    assert [call.name for call in asked.calls] == ["look"]
+    # Without the result: the person has stopped it.
+    await chat.echo()
+    assert await soon(answers.get()) is False

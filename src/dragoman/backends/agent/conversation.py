@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from dragoman.backends.agent import machine
@@ -35,7 +36,7 @@ from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.tasks import Tasks
 from dragoman.backends.agent.timers import Timers
 from dragoman.backends.agent.tokens import CallName, MarkerName, Tokens
-from dragoman.backends.agent.toolserver import ToolAnswer, ToolServer
+from dragoman.backends.agent.toolserver import Endpoint, ToolAnswer, ToolServer
 from dragoman.backends.agent.vocabulary import (
     AgentExited,
     AgentStarted,
@@ -94,6 +95,8 @@ __all__ = ["Conversation", "Save", "Surroundings"]
 
 _log = logging.getLogger(__name__)
 
+# How long an agent that is stopped has to withdraw its calls, before they are answered. Most do in milliseconds.
+_WITHDRAWAL_SECONDS = 1.0
 _INTERRUPTED = "Error: The call was interrupted: nobody gave a result for it."
 _TRY_AGAIN = "Try again; if it fails again, please report it with what the log says."
 _TIMED_OUT = "Error: Nobody decided about this call in time."
@@ -543,7 +546,11 @@ class Conversation:
             if told is not None:
                 self._notice(told)
             return
-        if self._session is not None:
+        if self._session is not None and isinstance(answer, Interrupted) and self._state.turn == "cancelling":
+            # Once the agent has had time to withdraw it. A result that crosses the withdrawal is one for an unknown
+            # request: Qwen Code takes its connection for broken then, and drops its tools.
+            self.tasks.soon(_WITHDRAWAL_SECONDS, partial(_answer_late, self._session.endpoint, pending.key))
+        elif self._session is not None:
             is_taken = self._session.endpoint.answer(pending.key, _tool_answer(answer))
             lost = self._missed.answered(pending, is_taken=is_taken) if isinstance(answer, Answered) else None
             if lost is not None:
@@ -705,6 +712,10 @@ class Conversation:
 
 def _nowhere(record: Record, session: str | None, calls: int, *, held: bool) -> None:
     """Not kept."""
+
+
+def _answer_late(endpoint: Endpoint, key: str) -> None:
+    endpoint.answer(key, _tool_answer(Interrupted()))
 
 
 def _tool_answer(answer: CallAnswer) -> ToolAnswer:
