@@ -2,13 +2,17 @@
 
 import base64
 import json
+import logging
 import zlib
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from bridge.consumer import Bridge, result
+from dragoman.config import load
 from dragoman.lm.nesting import INPUT_LEVELS
+from dragoman.models import Models
 from http_server.kit import Held, scripted, site_of
 from security.compaction_bombs import BOMBS, explode
 
@@ -82,3 +86,26 @@ async def test_what_is_as_deep_as_may_be_is_served_by_a_model_and_an_agent(bridg
     answer = await chat.give(result(call, "seen"))
     assert "<look returned: seen>" in answer.text
     assert await chat.echo(), "its history is taken as well"
+
+
+async def test_an_unknown_model_says_nothing_of_the_configuration(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    (tmp_path / "dragoman.toml").write_text('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
+    models = Models(load(tmp_path / "dragoman.toml"))
+    with contextmanager(site_of)(models) as made:
+        answers = [
+            await made.post(path, {"model": "gone", name: said})
+            for path, name, said in (
+                ("/v1/responses", "input", "x"),
+                ("/v1/chat/completions", "messages", [{"role": "user", "content": "x"}]),
+            )
+        ]
+        answers.append(await made.get("/v1/models/gone"))
+    for answered in answers:
+        assert (answered.status, answered.error["code"]) == (404, "model_not_found")
+        assert "dragoman.toml" not in answered.error["message"]
+        assert str(tmp_path) not in answered.error["message"]
+    assert "dragoman.toml" in caplog.text, "the operator sees where it was looked for"
+    await models.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import select
 import sys
 from argparse import Namespace
@@ -34,6 +35,7 @@ from dragoman.config import (
     state_folder,
     trusted,
 )
+from dragoman.config.folders import STATE_VARIABLE
 from dragoman.lm import LanguageModelError
 from dragoman.logs import Redaction, logging_to, one_line
 from dragoman.models import ModelNotUsable, find
@@ -144,7 +146,11 @@ def run(command: Command, arguments: Namespace) -> int:
             return _tell(
                 f"the recording {arguments.record} cannot be written: {error.strerror}.", WRONG_USAGE
             )
-        surroundings = Surroundings(arguments.config, state_folder(arguments.state_dir), redaction)
+        state_dir = state_folder(arguments.state_dir)
+        if arguments.state_dir is not None:
+            # For a Dragoman that is started from here: the demo agent keeps its sessions in the same folder.
+            os.environ[STATE_VARIABLE] = str(state_dir)
+        surroundings = Surroundings(arguments.config, state_dir, redaction)
         try:
             chosen = cast("_Run", import_module(command.module).run)
             return chosen(arguments, surroundings)

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from dragoman.lm import ErrorKind, JsonObject, LanguageModelError
 from dragoman.lm.nesting import NestedTooDeeply
 
-__all__ = ["ApiError", "ErrorType", "bad_request", "of_model", "too_deep", "unexpected"]
+__all__ = ["ApiError", "ErrorType", "bad_request", "of_model", "too_deep", "unexpected", "unknown_model"]
 
 ErrorType: TypeAlias = Literal[
     "server_error", "invalid_request", "not_found", "model_error", "too_many_requests"
@@ -29,6 +29,8 @@ _BY_KIND: dict[ErrorKind, tuple[int, ErrorType]] = {
     "agent_failed": (500, "model_error"),
     "internal": (500, "server_error"),
 }
+# Of what a client sent, in a message.
+_SHOWN = 128
 _TRANSIENT = frozenset({429, 503, 504})
 
 
@@ -83,6 +85,11 @@ def of_model(error: LanguageModelError) -> ApiError:
     status, kind = _BY_KIND[error.kind]
     code = "model_not_found" if error.kind == "not_found" else error.kind
     return ApiError(status, kind, error.sentence, code=code, retry_after=error.retry_after)
+
+
+def unknown_model(model_id: str) -> ApiError:
+    message = f"There is no model {model_id[:_SHOWN]!r}. `GET /v1/models` lists those there are."
+    return ApiError(404, "not_found", message, code="model_not_found")
 
 
 def unexpected() -> ApiError:

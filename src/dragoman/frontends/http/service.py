@@ -5,6 +5,7 @@ HTTP and WebSocket differ in how they are read and written; everything between i
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ from dragoman.frontends.http.approvals import APPROVAL_TOOLS, is_approval, spell
 from dragoman.frontends.http.asked import IGNORED, Asked, CompactBody, items_of
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import compacted, expanded
-from dragoman.frontends.http.errors import ApiError, bad_request, of_model
+from dragoman.frontends.http.errors import ApiError, bad_request, of_model, unknown_model
 from dragoman.frontends.http.histories import Chain, Histories, Kept, Local
 from dragoman.frontends.http.items import tell
 from dragoman.frontends.http.metrics import Metrics
@@ -39,6 +40,8 @@ from dragoman.lm import (
 from dragoman.store import ResponseStore
 
 __all__ = ["FEATURES", "Client", "Prepared", "Service"]
+
+_log = logging.getLogger(__name__)
 
 # What our dialects can carry. Pictures have no place in them, and are told as a line.
 FEATURES = Features(thinking=True, keeps_parts_of_failures=True, unparsed_calls=True, reports=True)
@@ -83,6 +86,10 @@ class Service:
         try:
             return self.models.get(model_id)
         except LanguageModelError as error:
+            if error.kind == "not_found":
+                # What it says of the configuration, its path for example, is for the server's operator.
+                _log.info("a client asked for a model that there is not: %s", error.sentence)
+                raise unknown_model(model_id) from error
             raise of_model(error) from error
 
     @asynccontextmanager
