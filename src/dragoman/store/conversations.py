@@ -7,6 +7,7 @@ and renews that as long as it lives. Only the owner writes. Each change has a *r
 
 from __future__ import annotations
 
+import logging
 import secrets
 from datetime import datetime
 
@@ -15,6 +16,8 @@ import msgspec
 from dragoman.store.database import Database
 
 __all__ = ["ConversationStore", "Holding", "StoredConversation"]
+
+_log = logging.getLogger(__name__)
 
 _KEY_BYTES = 32
 
@@ -158,8 +161,15 @@ class ConversationStore:
         )
 
     def delete(self, id_: str) -> bool:
+        """Delete a conversation and the stored responses of it: nothing of it is left in the file."""
         with self._database.writing() as database:
-            return database.execute("DELETE FROM conversations WHERE id = ?", id_) == 1
+            database.execute("DELETE FROM responses WHERE conversation = ?", id_)
+            deleted = database.execute("DELETE FROM conversations WHERE id = ?", id_) == 1
+        if not self._database.purge():
+            _log.warning(
+                "what was deleted stays in %s-wal until other processes have read it", self._database.path
+            )
+        return deleted
 
     def forget_before(self, moment: datetime, now: float) -> int:
         """Delete what nobody has used since, and nobody has now. Returns how many."""

@@ -95,6 +95,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         # With the size, so that what is too much is found without reading what it is.
         "CREATE INDEX responses_by_use ON responses (used_at, size)",
     ),
+    (
+        # The conversation that a response belongs to: it goes with the last of its responses.
+        "ALTER TABLE responses ADD COLUMN conversation TEXT",
+        "CREATE INDEX responses_by_conversation ON responses (conversation)",
+    ),
 )
 
 Value = str | int | float | bytes | None
@@ -146,6 +151,8 @@ class Database:
                 # With write-ahead logging a commit survives us in any case. Only when the machine itself goes down may
                 # the last ones be missing, and then nobody has seen what they were for.
                 connection.execute("PRAGMA synchronous = NORMAL")
+                # What is deleted or replaced is overwritten, and not only unlinked.
+                connection.execute("PRAGMA secure_delete = ON")
             database._migrate()
         except BaseException:
             database.close()
@@ -194,6 +201,11 @@ class Database:
         """A statement that changes rows, inside `writing`. Returns how many it changed."""
         with _mapped(self.path):
             return self._connection.execute(sql, parameters).rowcount
+
+    def purge(self) -> bool:
+        """Have nothing of what was deleted left in the write-ahead log. False while another process reads from it."""
+        [(busy, _, _)] = self.rows(tuple[int, int, int], "PRAGMA wal_checkpoint(TRUNCATE)")
+        return not busy
 
     def version_seen(self) -> int:
         """Another number than before when others have written since. Our own writes do not count."""

@@ -211,8 +211,11 @@ class Directory:
             return "ours"
         try:
             holding = self._store.holding(id_)
+            if holding is None and id_ in self._revisions:
+                self._forget(id_)
+                return "changed"
             if holding is None:
-                # Not kept, or not any more.
+                # It could not be kept.
                 return "ours"
             if holding.revision != self._revisions.get(id_):
                 self._let_go(id_)
@@ -232,6 +235,18 @@ class Directory:
         self._revisions[id_] = revision
         self._unclaimed.discard(id_)
         return "ours"
+
+    def _forget(self, id_: str) -> None:
+        """Somebody deleted it: nothing of it is left here either."""
+        self._let_go(id_)
+        self.records.remove(id_)
+        self._rest_no_more(id_)
+        self._tellings.forget()
+        self._revisions.pop(id_, None)
+
+    def _is_deleted(self, id_: str) -> bool:
+        """Whether it was kept and is no longer. Only what nothing is under way of can be deleted."""
+        return self._store is not None and id_ in self._revisions and self._store.holding(id_) is None
 
     def _let_go(self, id_: str) -> None:
         """Another process has gone on with it: what runs here knows too little."""
@@ -269,6 +284,8 @@ class Directory:
         )
         # It goes on all the same, as long as we do.
         with _told("this conversation will not survive a restart"):
+            if self._is_deleted(record.id):
+                return
             revision = self._store.save(stored, self._owner, self._revisions.get(record.id))
             if revision is None:
                 _log.warning("another process has taken conversation %s over", record.id)

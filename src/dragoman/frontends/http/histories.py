@@ -7,6 +7,7 @@ stored, for as long as it is open. A history is the chain of all of them, the ol
 from __future__ import annotations
 
 import logging
+import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -95,13 +96,15 @@ class Histories:
             )
         return kept
 
-    def keep(self, id_: str, kept: Kept, connection: str, used: tuple[str, ...]) -> None:
+    def keep(
+        self, id_: str, kept: Kept, connection: str, used: tuple[str, ...], conversation: str | None = None
+    ) -> None:
         """A response that cannot be kept has been given all the same."""
         if self._store is None:
             return
         now = datetime.now(UTC)
         try:
-            self._store.save(StoredResponse(id_, connection, kept.previous, now, encode(kept)))
+            self._store.save(StoredResponse(id_, connection, kept.previous, now, encode(kept), conversation))
             if used:
                 self._store.touch(used, now)
         except StoreError as error:
@@ -110,7 +113,7 @@ class Histories:
     def delete(self, id_: str, connection: str) -> None:
         self.find(id_, connection)
         if self._store is not None:
-            self._store.delete(id_, connection)
+            self._store.delete(id_, connection, time.time())
 
     def _find(self, id_: str, connection: str) -> tuple[Kept | None, int]:
         if self._store is None:

@@ -130,7 +130,8 @@ class Service:
                 yield event
             return
         if not answer.is_cancelled:
-            for event in self.completed(prepared, local):
+            conversation = answer.place.conversation if answer.place is not None else None
+            for event in self.completed(prepared, local, conversation):
                 yield event
             answer.outcome = prepared.resource.status
 
@@ -197,7 +198,9 @@ class Service:
             Consumer("http", client.connection, features=FEATURES),
         )
 
-    def completed(self, prepared: Prepared, local: Local | None = None) -> Iterator[JsonObject]:
+    def completed(
+        self, prepared: Prepared, local: Local | None = None, conversation: str | None = None
+    ) -> Iterator[JsonObject]:
         """The last events of a response, which is kept before anybody hears of its end."""
         events = list(prepared.stream.complete(int(time.time())))
         resource, asked = prepared.resource, prepared.asked
@@ -209,7 +212,9 @@ class Service:
             asked.consumer_id or prepared.chain.consumer_id,
         )
         if resource.is_stored:
-            self.histories.keep(resource.id, kept, prepared.client.connection, prepared.chain.ids)
+            self.histories.keep(
+                resource.id, kept, prepared.client.connection, prepared.chain.ids, conversation
+            )
         elif local is not None:
             local.keep(resource.id, kept)
         return iter(events)
