@@ -39,6 +39,7 @@ from dragoman.lm import (
 from dragoman.nearest import nearest
 
 if TYPE_CHECKING:
+    from dragoman.backends.agent.memory import MemoryLimit
     from dragoman.backends.agent.model import AgentModel
     from dragoman.backends.responses.model import EndpointModel
     from dragoman.permissions.autoapproval import AutoApproval
@@ -100,6 +101,7 @@ class Shared:
     permissions: Permissions | None = None
     store: ConversationStore | None = None
     ledger: Ledger | None = None
+    memory: MemoryLimit | None = None
 
 
 @runtime_checkable
@@ -115,9 +117,18 @@ class Models:
     """The models of a configuration, under way."""
 
     def __init__(
-        self, config: Config, state_dir: Path | None = None, permissions: Permissions | None = None
+        self,
+        config: Config,
+        state_dir: Path | None = None,
+        permissions: Permissions | None = None,
+        max_memory: int | None = None,
     ) -> None:
-        """With a state folder, conversations with agents outlive this process, and so do approvals."""
+        """With a state folder, conversations with agents outlive this process, and so do approvals.
+
+        `max_memory` is in bytes, and of all agents together.
+        """
+        self._max_memory = max_memory
+        self._memory: MemoryLimit | None = None
         self._config = config
         self._state_dir = state_dir
         self._database: Database | None = None
@@ -136,7 +147,7 @@ class Models:
     def get(self, model_id: str) -> GuardedModel:
         if model_id not in self._made:
             style = find(self._config, model_id).style
-            shared = Shared(self.permissions, self._store(), self._ledger())
+            shared = Shared(self.permissions, self._store(), self._ledger(), self._memory_limit())
             model = build_unguarded(self._config, model_id, shared)
             if isinstance(model, Learning):
                 self._learning.append(model)
@@ -178,6 +189,13 @@ class Models:
         if self._database is not None:
             self._database.close()
             self._database = None
+
+    def _memory_limit(self) -> MemoryLimit | None:
+        from dragoman.backends.agent.memory import MemoryLimit  # noqa: PLC0415 - for models that are agents
+
+        if self._memory is None and self._max_memory is not None:
+            self._memory = MemoryLimit(self._max_memory)
+        return self._memory
 
     def _ledger(self) -> Ledger | None:
         from dragoman.process import Ledger  # noqa: PLC0415 - for models that are agents
@@ -310,6 +328,7 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> Ag
         model.auth,
         ledger=shared.ledger,
         max_agents=conversation.max_agents,
+        memory=shared.memory,
     )
     info = ModelInfo(
         id=model_id,

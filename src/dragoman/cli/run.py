@@ -8,8 +8,8 @@ import os
 import select
 import sys
 from argparse import Namespace
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -148,8 +148,7 @@ def run(command: Command, arguments: Namespace) -> int:
             )
         state_dir = state_folder(arguments.state_dir)
         if arguments.state_dir is not None:
-            # For a Dragoman that is started from here: the demo agent keeps its sessions in the same folder.
-            os.environ[STATE_VARIABLE] = str(state_dir)
+            stack.enter_context(_exported(state_dir))
         surroundings = Surroundings(arguments.config, state_dir, redaction)
         try:
             chosen = cast("_Run", import_module(command.module).run)
@@ -197,6 +196,20 @@ def _is_of_output(error: OSError) -> bool:
     except OSError:
         return True
     return False
+
+
+@contextmanager
+def _exported(state_dir: Path) -> Iterator[None]:
+    """Name the folder to every Dragoman that is started from here: the demo agent keeps its sessions there."""
+    before = os.environ.get(STATE_VARIABLE)
+    os.environ[STATE_VARIABLE] = str(state_dir)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[STATE_VARIABLE]
+        else:
+            os.environ[STATE_VARIABLE] = before
 
 
 def _is_folder_gone() -> bool:

@@ -40,7 +40,7 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
     gate = Gate(keys, settings.cors_origins)
 
     async def work() -> bool:
-        models = Models(config, surroundings.state_dir)
+        models = Models(config, surroundings.state_dir, max_memory=settings.max_memory_bytes)
         database = _database(surroundings.state_dir) if settings.store else None
         try:
             store = _store(database, config) if database is not None else None
