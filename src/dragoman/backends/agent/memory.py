@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -78,15 +78,15 @@ class MemoryLimit:
         self._most = most_bytes
         self._look = look
         # Each says which agents may be parked, the longest unused first.
-        self._sources: list[Callable[[], list[Idle]]] = []
+        self._sources: list[Callable[[], Sequence[Idle]]] = []
         self._is_ignored = False
         # Agents that were parked and may not have ended yet.
         self._ending: set[int] = set()
 
-    def add(self, idle: Callable[[], list[Idle]]) -> None:
+    def add(self, idle: Callable[[], Sequence[Idle]]) -> None:
         self._sources.append(idle)
 
-    def remove(self, idle: Callable[[], list[Idle]]) -> None:
+    def remove(self, idle: Callable[[], Sequence[Idle]]) -> None:
         self._sources.remove(idle)
 
     def relieve(self) -> int:
