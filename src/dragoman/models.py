@@ -213,11 +213,11 @@ class Models:
                 return None
             if not self._has_forgotten:
                 self._has_forgotten = True
+                from dragoman.backends.agent.owner import free_abandoned  # noqa: PLC0415 - for agents only
+
                 store = ConversationStore(database)
-                now = datetime.now(UTC)
-                store.forget_before(
-                    now - timedelta(days=self._config.conversation.keep_days), now.timestamp()
-                )
+                free_abandoned(store)
+                store.forget_unused(datetime.now(UTC), timedelta(days=self._config.conversation.keep_days))
             return ConversationStore(database)
         except StoreError as error:
             _log.warning("conversations will not survive a restart: %s", error)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import pytest
 
@@ -144,7 +144,7 @@ async def test_a_daemon_that_was_left_behind_is_ended_at_the_next_start(tmp_path
         stdout=subprocess.PIPE,
     )
     assert owner.stdout is not None
-    daemon, child, supervisor = map(int, (await line_from(owner.stdout)).split())
+    daemon, child, supervisor = map(int, (await line_from(cast("BinaryIO", owner.stdout))).split())
     os.kill(owner.pid, signal.SIGSTOP)
     for pid in (supervisor, owner.pid, child):
         os.kill(pid, signal.SIGKILL)

@@ -27,8 +27,8 @@ def test_nothing_of_a_response_that_was_deleted_is_left(tmp_path: Path, times: i
         assert _left(tmp_path)
         # Others have the file open, as another process would.
         assert ResponseStore(other).find("r1", "http:") is not None
-        assert not store.delete("r1", "http:another", 0.0)
-        assert store.delete("r1", "http:", 0.0)
+        assert not store.delete("r1", "http:another")
+        assert store.delete("r1", "http:")
         assert _left(tmp_path) == []
         assert store.find("r2", "http:") is not None
 
@@ -51,13 +51,12 @@ def test_nothing_of_a_conversation_that_was_deleted_or_replaced_is_left(tmp_path
 def test_a_conversation_goes_with_the_last_of_its_responses_unless_it_is_under_way(tmp_path: Path) -> None:
     with Database.open(tmp_path) as database:
         conversations, responses = ConversationStore(database), ResponseStore(database)
-        for id_, owner, until in (("idle", "", 0.0), ("busy", "1 x", 100.0), ("abandoned", "1 x", 10.0)):
-            saved = StoredConversation(id_, "m", "", "/", owner, _WHEN, _SECRET, until)
-            conversations.save(saved)
+        for id_, owner in (("idle", ""), ("busy", "1 x")):
+            conversations.save(StoredConversation(id_, "m", "", "/", owner, _WHEN, _SECRET, 100.0))
             for number in (1, 2):
                 responses.save(StoredResponse(f"{id_}{number}", "http:", None, _WHEN, b"", id_))
         for number in (1, 2):
-            assert {row.id for row in conversations.all()} == {"idle", "busy", "abandoned"}
-            for id_ in ("idle", "busy", "abandoned"):
-                assert responses.delete(f"{id_}{number}", "http:", 50.0)
+            assert {row.id for row in conversations.all()} == {"idle", "busy"}
+            for id_ in ("idle", "busy"):
+                assert responses.delete(f"{id_}{number}", "http:")
         assert [row.id for row in conversations.all()] == ["busy"]

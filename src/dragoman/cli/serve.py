@@ -97,7 +97,7 @@ def _database(state_dir: Path) -> Database | None:
 def _store(database: Database, config: Config) -> ResponseStore | None:
     store = ResponseStore(database)
     try:
-        store.forget_before(datetime.now(UTC) - timedelta(days=config.conversation.keep_days))
+        store.forget_unused(datetime.now(UTC), timedelta(days=config.conversation.keep_days))
     except StoreError as error:
         _log.warning("old responses are still kept: %s", error)
     return store

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -26,7 +26,7 @@ class Holding(msgspec.Struct, frozen=True, array_like=True):
     """Who has a conversation, until when, and since which change of it."""
 
     owner: str
-    # In seconds of the system's clock, which is the same for everybody here.
+    # In seconds of the machine's clock that only goes forward, which is the same for everybody here.
     leased_until: float
     revision: int
 
@@ -136,11 +136,16 @@ class ConversationStore:
             model,
         )
 
-    def release(self, owner: str, model: str) -> None:
-        """Nothing of this model belongs to this owner any more."""
+    def owners(self) -> list[str]:
+        """Everybody who has a conversation."""
+        found = self._database.rows(tuple[str], "SELECT DISTINCT owner FROM conversations WHERE owner != ''")
+        return [owner for (owner,) in found]
+
+    def release(self, owner: str, model: str | None = None) -> None:
+        """Nothing of this model, or of any, belongs to this owner any more."""
         with self._database.writing() as database:
             database.execute(
-                "UPDATE conversations SET owner = '', leased_until = 0 WHERE owner = ? AND model = ?",
+                "UPDATE conversations SET owner = '', leased_until = 0 WHERE owner = ? AND model = ifnull(?, model)",
                 owner,
                 model,
             )
@@ -171,11 +176,17 @@ class ConversationStore:
             )
         return deleted
 
-    def forget_before(self, moment: datetime, now: float) -> int:
-        """Delete what nobody has used since, and nobody has now. Returns how many."""
+    def forget_unused(self, now: datetime, keep: timedelta) -> int:
+        """Delete what nobody has used for so long, and nobody has now. Returns how many.
+
+        What was used in the future, by a clock that was wrong, counts as used now: it must not stay for ever.
+        """
         with self._database.writing() as database:
+            database.execute(
+                "UPDATE conversations SET used_at = ? WHERE used_at > ?", now.isoformat(), now.isoformat()
+            )
             return database.execute(
-                "DELETE FROM conversations WHERE leased_until < ? AND used_at < ?", now, moment.isoformat()
+                "DELETE FROM conversations WHERE owner = '' AND used_at < ?", (now - keep).isoformat()
             )
 
 

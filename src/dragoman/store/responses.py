@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -77,8 +77,8 @@ class ResponseStore:
             for id_ in ids:
                 database.execute("UPDATE responses SET used_at = ? WHERE id = ?", now.isoformat(), id_)
 
-    def delete(self, id_: str, connection: str, now: float) -> bool:
-        """Delete a response. With the last of a conversation goes what is kept of that, unless it is under way."""
+    def delete(self, id_: str, connection: str) -> bool:
+        """Delete a response. With the last of a conversation goes what is kept of that, unless somebody has it."""
         found = self.find(id_, connection)
         if found is None:
             return False
@@ -86,10 +86,9 @@ class ResponseStore:
             database.execute("DELETE FROM responses WHERE id = ? AND connection = ?", id_, connection)
             if found.conversation is not None:
                 database.execute(
-                    "DELETE FROM conversations WHERE id = ? AND (owner = '' OR leased_until < ?) "
+                    "DELETE FROM conversations WHERE id = ? AND owner = '' "
                     "AND NOT EXISTS (SELECT 1 FROM responses WHERE conversation = ?)",
                     found.conversation,
-                    now,
                     found.conversation,
                 )
         if not self._database.purge():
@@ -98,6 +97,10 @@ class ResponseStore:
             )
         return True
 
-    def forget_before(self, moment: datetime) -> int:
+    def forget_unused(self, now: datetime, keep: timedelta) -> int:
+        """Delete what nobody has used for so long. What was used in the future, by a wrong clock, counts as used now."""
         with self._database.writing() as database:
-            return database.execute("DELETE FROM responses WHERE used_at < ?", moment.isoformat())
+            database.execute(
+                "UPDATE responses SET used_at = ? WHERE used_at > ?", now.isoformat(), now.isoformat()
+            )
+            return database.execute("DELETE FROM responses WHERE used_at < ?", (now - keep).isoformat())

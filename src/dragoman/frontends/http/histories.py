@@ -7,7 +7,6 @@ stored, for as long as it is open. A history is the chain of all of them, the ol
 from __future__ import annotations
 
 import logging
-import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -113,7 +112,7 @@ class Histories:
     def delete(self, id_: str, connection: str) -> None:
         self.find(id_, connection)
         if self._store is not None:
-            self._store.delete(id_, connection, time.time())
+            self._store.delete(id_, connection)
 
     def _find(self, id_: str, connection: str) -> tuple[Kept | None, int]:
         if self._store is None:
