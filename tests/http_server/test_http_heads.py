@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from dragoman.frontends.http import wire
 from dragoman.frontends.http.gate import Gate
 from dragoman.frontends.http.heads import HeadLimits
 from dragoman.frontends.http.running import bound, serve
@@ -81,6 +82,19 @@ async def test_the_rest_of_a_body_that_nobody_reads_has_the_same_time(site: _Mak
         await soon(reader.readuntil(b"}"))
         writer.write(b"x")
         assert await _closed(reader) == b""
+        writer.close()
+
+
+async def test_a_body_that_stalls_is_refused_and_logged(
+    site: _Make, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "_BODY_SECONDS", 0.05)
+    async with _served(site("Yes."), HeadLimits(_LONG)) as port:
+        reader, writer = await soon(asyncio.open_connection("127.0.0.1", port))
+        head = b"POST /v1/responses HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        writer.write(head + b'Content-Length: 1000\r\n\r\n{"model"')
+        assert (await soon(reader.readline())).startswith(b"HTTP/1.1 408 ")
+        assert "a body was not complete after 0.05 seconds" in caplog.text
         writer.close()
 
 
