@@ -52,7 +52,7 @@ async def _closed(reader: asyncio.StreamReader) -> bytes:
 async def test_half_a_head_is_closed_after_a_while_and_logged(
     site: _Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with _served(site("Yes."), HeadLimits(0.05)) as port:
+    async with _served(site("Yes."), HeadLimits(0.05, log_seconds=0.0)) as port:
         for sent in (b"", b"G", _HALF, b"GET / HTTP/1.1\r\nX-Long: "):
             caplog.clear()
             reader, writer = await soon(asyncio.open_connection("127.0.0.1", port))
@@ -128,6 +128,16 @@ async def test_connections_without_a_head_shut_nobody_out(
         # The oldest are closed, one for each that came after.
         for reader, _ in held[:20]:
             assert await _closed(reader) == b""
-        assert "8 others wait as well" in caplog.text
+        assert caplog.text.count("8 others wait as well") == 1, "a flood does not fill the log"
         for _, writer in held:
             writer.close()
+
+
+def test_of_a_flood_the_log_has_a_line_now_and_then_with_the_number(caplog: pytest.LogCaptureFixture) -> None:
+    limits = HeadLimits(log_seconds=10.0)
+    for now in (100.0, 101.0, 105.0, 111.0, 112.0):
+        limits.log("10.0.0.1", "too slow", now)
+    assert [record.message for record in caplog.records] == [
+        "a connection from 10.0.0.1 is closed: too slow",
+        "a connection from 10.0.0.1 is closed: too slow; 2 more since the last such line",
+    ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import Any
 
 import h11
@@ -25,15 +26,26 @@ _log = logging.getLogger(__name__)
 HEAD_SECONDS = 20.0
 # Far more than clients that connect at the same moment, and far fewer than a process may have files.
 MOST_WAITING = 256
+# Between two lines of the log about connections that were closed: each costs its sender nothing.
+_LOG_SECONDS = 10.0
 
 
 class HeadLimits:
     """The connections of one server that wait for a request's head, the oldest first."""
 
-    def __init__(self, seconds: float = HEAD_SECONDS, most: int = MOST_WAITING) -> None:
+    def __init__(
+        self,
+        seconds: float = HEAD_SECONDS,
+        most: int = MOST_WAITING,
+        log_seconds: float = _LOG_SECONDS,
+    ) -> None:
         self.seconds = seconds
         self._most = most
+        self._log_seconds = log_seconds
         self._waiting: dict[LimitedHttp, None] = {}
+        # When the log last had a line about one that was closed, and how many were since.
+        self._logged_at = -math.inf
+        self._unlogged = 0
 
     def add(self, connection: LimitedHttp) -> None:
         self._waiting[connection] = None
@@ -43,6 +55,14 @@ class HeadLimits:
 
     def remove(self, connection: LimitedHttp) -> None:
         self._waiting.pop(connection, None)
+
+    def log(self, client: str, reason: str, now: float) -> None:
+        """Say that a connection is closed. Of a flood the log has a line now and then, with the number."""
+        self._unlogged += 1
+        if now - self._logged_at >= self._log_seconds:
+            others = f"; {self._unlogged - 1} more since the last such line" if self._unlogged > 1 else ""
+            _log.warning("a connection from %s is closed: %s%s", client, reason, others)
+            self._logged_at, self._unlogged = now, 0
 
 
 class LimitedHttp(H11Protocol):
@@ -95,5 +115,5 @@ class LimitedHttp(H11Protocol):
     def give_up(self, reason: str) -> None:
         """Close the connection. Whoever is on the other side may connect again."""
         self._unwatch()
-        _log.warning("a connection from %s is closed: %s", self.client[0] if self.client else "?", reason)
+        self._limits.log(self.client[0] if self.client else "?", reason, self.loop.time())
         self.transport.abort()
