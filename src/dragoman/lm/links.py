@@ -243,13 +243,11 @@ class _Verdict(Enum):
     UNDECIDED = "it has shown its scheme, and not its host"
     HIDING = "it has not shown its scheme"
 
-    def after(self, length: int) -> _Verdict:
-        """The verdict on a destination of that many characters."""
-        if self is _Verdict.HIDING and length > _UNDECIDED_LIMIT:
+    def when_long(self) -> _Verdict:
+        """The verdict on a destination that is longer than any that is waited for."""
+        if self is _Verdict.HIDING:
             return _Verdict.ACTIVE
-        if self is _Verdict.UNDECIDED and length > _UNDECIDED_LIMIT:
-            return _Verdict.HARMLESS
-        return self
+        return _Verdict.HARMLESS if self is _Verdict.UNDECIDED else self
 
 
 def _addresses(readings: _Readings) -> set[int]:
@@ -296,25 +294,25 @@ class InertLinks:
 
     def _completes(self, char: str) -> bool:
         """Take one more character, with a break before it if it would complete an active destination."""
-        following = self._after(char)
-        completes = any(verdict is _Verdict.ACTIVE for *_, verdict in following)
+        following, completes = self._after(char)
         if completes:
-            following = self._after(_BREAK + char)
-        self._undecided = [
-            (destination, length)
-            for destination, length, verdict in following
-            if verdict in (_Verdict.UNDECIDED, _Verdict.HIDING)
-        ]
-        if char in "]<":
-            self._undecided.append((_OPENED[char], 1))
+            following, _ = self._after(_BREAK + char)
+        if char in _OPENED:
+            following.append((_OPENED[char], 1))
+        self._undecided = following
         return completes
 
-    def _after(self, text: str) -> list[tuple[_Destination, int, _Verdict]]:
-        """What becomes of the destinations under way, with their lengths."""
+    def _after(self, text: str) -> tuple[list[tuple[_Destination, int]], bool]:
+        """Those that may still become active after this text, and whether one does with it."""
         following = []
+        completes = False
         for destination, length in self._undecided:
             found = _next(destination, text)
             if found is not None:
                 longer = length + len(text)
-                following.append((found[0], longer, found[1].after(longer)))
-        return following
+                verdict = found[1] if longer <= _UNDECIDED_LIMIT else found[1].when_long()
+                if verdict is _Verdict.ACTIVE:
+                    completes = True
+                elif verdict is not _Verdict.HARMLESS:
+                    following.append((found[0], longer))
+        return following, completes
