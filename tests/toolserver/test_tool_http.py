@@ -196,6 +196,32 @@ async def test_t16_what_a_batch_asks_for_and_then_withdraws_is_withdrawn(bridge:
     assert (await soon(asked)).status_code == 200
 
 
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18", "2025-11-25"])
+async def test_t16_the_stream_of_a_withdrawn_call_ends_without_a_response(
+    bridge: Bridge, raw: Raw, version: str
+) -> None:
+    """Qwen Code takes a response to what it has withdrawn for a broken connection, and drops its tools."""
+    await raw.open_session(version)
+    asked = asyncio.ensure_future(raw.post(message("tools/call", {"name": "ask"}, number=2)))
+    made = await bridge.call()
+    await raw.post(message("notifications/cancelled", {"requestId": 2}, number=None))
+    assert await soon(bridge.withdrawn.get()) == made.key
+    ended = await soon(asked)
+    assert ended.headers["content-type"] == "text/event-stream"
+    assert (ended.status_code, ended.content) == (200, b"")
+
+
+async def test_t16_a_client_that_takes_no_events_gets_an_error_for_a_withdrawn_call(
+    bridge: Bridge, raw: Raw
+) -> None:
+    await raw.open_session("2025-06-18")
+    call = message("tools/call", {"name": "ask"}, number=2)
+    asked = asyncio.ensure_future(raw.ask("POST", call, accept=_JSON_ALONE))
+    await bridge.call()
+    await raw.post(message("notifications/cancelled", {"requestId": 2}, number=None))
+    assert _code(await soon(asked)) == -32800
+
+
 async def test_a_batch_is_answered_with_a_batch_as_json_also_a_batch_of_one(raw: Raw) -> None:
     await raw.open_session("2025-03-26")
     for numbers in ([2, 3], [4]):

@@ -348,8 +348,16 @@ class _Reply:
             self.exchange.respond(status, [*_JSON_HEADERS, *self._session_header], body)
 
     def drop(self, message: bytes) -> None:
-        # Up to 2025-11-25 a stream ends with the response to its request, and clients wait for that.
-        self.answer(message)
+        if self.is_json:
+            # An answer in JSON cannot be without a word.
+            self.answer(message)
+            return
+        # "The receiver of a cancellation notification SHOULD … not send a response": the stream only ends. Qwen Code
+        # takes a response to what it has withdrawn for a broken connection, and drops its tools.
+        self._left -= 1
+        self._ensure_begun()
+        if not self._left:
+            self.exchange.end()
 
     def end(self) -> None:
         """Without an answer."""
