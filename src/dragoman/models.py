@@ -39,6 +39,7 @@ from dragoman.lm import (
 from dragoman.nearest import nearest
 
 if TYPE_CHECKING:
+    from dragoman.backends.agent.memory import MemoryLimit
     from dragoman.backends.agent.model import AgentModel
     from dragoman.backends.responses.model import EndpointModel
     from dragoman.permissions.autoapproval import AutoApproval
@@ -111,6 +112,7 @@ class Shared:
     ledger: Ledger | None = None
     # What was learnt about agents, and where it is kept.
     learnt: AgentStore | None = None
+    memory: MemoryLimit | None = None
 
 
 @runtime_checkable
@@ -131,8 +133,14 @@ class Models:
         state_dir: Path | None = None,
         permissions: Permissions | None = None,
         learnt: AgentStore | None = None,
+        max_memory: int | None = None,
     ) -> None:
-        """With a state folder, conversations with agents outlive this process, and so do approvals and what was learnt."""
+        """With a state folder, conversations with agents outlive this process, and so do approvals and what was learnt.
+
+        `max_memory` is in bytes, and of all agents together.
+        """
+        self._max_memory = max_memory
+        self._memory: MemoryLimit | None = None
         self._config = config
         self._state_dir = state_dir
         self._database: Database | None = None
@@ -152,7 +160,9 @@ class Models:
     def get(self, model_id: str) -> GuardedModel:
         if model_id not in self._made:
             style = find(self._config, model_id).style
-            shared = Shared(self.permissions, self._store(), self._ledger(), self._memory())
+            shared = Shared(
+                self.permissions, self._store(), self._ledger(), self._agents(), self._memory_limit()
+            )
             model = build_unguarded(self._config, model_id, shared)
             log_cautions(self._config, model_id)
             if isinstance(model, Learning):
@@ -196,12 +206,19 @@ class Models:
             self._database.close()
             self._database = None
 
+    def _memory_limit(self) -> MemoryLimit | None:
+        from dragoman.backends.agent.memory import MemoryLimit  # noqa: PLC0415 - for models that are agents
+
+        if self._memory is None and self._max_memory is not None:
+            self._memory = MemoryLimit(self._max_memory)
+        return self._memory
+
     def _ledger(self) -> Ledger | None:
         from dragoman.process import Ledger  # noqa: PLC0415 - for models that are agents
 
         return Ledger(self._state_dir / "run" / "processes") if self._state_dir is not None else None
 
-    def _memory(self) -> AgentStore | None:
+    def _agents(self) -> AgentStore | None:
         from dragoman.store import AgentStore  # noqa: PLC0415 - SQLite, for agents only
 
         database = self._opened()
@@ -218,11 +235,11 @@ class Models:
                 return None
             if not self._has_forgotten:
                 self._has_forgotten = True
+                from dragoman.backends.agent.owner import free_abandoned  # noqa: PLC0415 - for agents only
+
                 store = ConversationStore(database)
-                now = datetime.now(UTC)
-                store.forget_before(
-                    now - timedelta(days=self._config.conversation.keep_days), now.timestamp()
-                )
+                free_abandoned(store)
+                store.forget_unused(datetime.now(UTC), timedelta(days=self._config.conversation.keep_days))
             return ConversationStore(database)
         except StoreError as error:
             _log.warning("conversations will not survive a restart: %s", error)
@@ -350,6 +367,7 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> Ag
         model.auth,
         ledger=shared.ledger,
         max_agents=conversation.max_agents,
+        memory=shared.memory,
     )
     info = ModelInfo(
         id=model_id,

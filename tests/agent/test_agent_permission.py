@@ -281,6 +281,21 @@ def test_p1_the_narrowest_is_chosen() -> None:
 
 
 @pytest.mark.parametrize(
+    "kinds", [("allow_once", "reject_once"), ("reject_once", "allow_once"), ("reject_once", "allow_always")]
+)
+def test_p5_an_id_that_stands_for_two_kinds_is_sent_for_neither(kinds: tuple[str, str]) -> None:
+    options = tuple(Option("same", kind) for kind in kinds)
+    request = PermissionRequest("s", ToolActivity("t"), options)
+    assert choose(request, granted=False).option is None
+    granted = choose(request, granted=True)
+    assert granted.option is None
+    assert "So it was refused." in (granted.notice or "")
+    assert ("one id" in (granted.notice or "")) == ("allow_once" in kinds)
+    clear = PermissionRequest("s", ToolActivity("t"), (*options, Option("no", "reject_once")))
+    assert choose(clear, granted=False) == Choice("no")
+
+
+@pytest.mark.parametrize(
     ("kinds", "option"),
     [
         (("allow_always", "reject_once"), "id-1"),

@@ -94,7 +94,7 @@ def test_one_is_deleted(state: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize(
     ("leased_until", "is_deleted"),
-    [(time.time() + 600, False), (time.time() - 1, True)],
+    [(time.monotonic() + 600, False), (time.monotonic() - 1, True)],
     ids=["held", "expired"],
 )
 def test_one_that_is_under_way_is_not_deleted(

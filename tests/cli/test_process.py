@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.config import state_folder
 from own_home import configure
 from terminal_screen import Terminal
 
@@ -210,3 +211,11 @@ def test_an_interrupt_while_the_program_is_being_loaded_ends_quietly_too(module:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_the_demo_agent_keeps_its_files_in_the_state_folder_that_was_named(tmp_path: Path) -> None:
+    state = tmp_path / "elsewhere"
+    done = _run("--state-dir", str(state), "chat", "demo", "-p", "hello")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list((state / "demo-agent").iterdir())
+    assert not (state_folder(None) / "demo-agent").exists()

@@ -15,6 +15,7 @@ from dragoman.frontends.http.app import build_app
 from dragoman.frontends.http.gate import Gate
 from dragoman.frontends.http.service import Service
 from dragoman.lm import GuardedModel, LanguageModel, LanguageModelError, ModelInfo
+from dragoman.models import Models
 from dragoman.permissions.pipeline import Permissions
 from dragoman.store import Database, ResponseStore
 from http_server.stream_check import check_events, check_resource
@@ -186,7 +187,11 @@ class Site:
 
 
 def site_of(
-    models: Held, *, store: Path | None = None, keys: tuple[str, ...] = (), serve: Serve | None = None
+    models: Held | Models,
+    *,
+    store: Path | None = None,
+    keys: tuple[str, ...] = (),
+    serve: Serve | None = None,
 ) -> Iterator[Site]:
     """A site, and its database closed at the end."""
     serve = serve or Serve()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridge.consumer import Bridge
+from dragoman.store import ConversationStore, Database
 from fake_agent.steps import prompt
 from http_server.kit import Answered, Held, Json, Site, function, site_of, soon
 from process.living import all_gone
@@ -234,3 +235,37 @@ async def test_h11_a_title_that_opencode_asks_for_starts_no_work(tmp_path: Path)
         assert _place(title) == ("-", "evidence=none", "kind=aside")
         assert "allow_once>" not in title.json["choices"][0]["message"]["content"]
     await bridge.close()
+
+
+async def test_r10_after_a_response_is_deleted_nothing_of_its_conversation_is_in_the_state(
+    tmp_path: Path,
+) -> None:
+    state, words = tmp_path / "state", "a word that nobody may find again"
+
+    def left() -> list[str]:
+        return [
+            path.name for path in state.iterdir() if path.is_file() and words.encode() in path.read_bytes()
+        ]
+
+    bridge = Bridge(tmp_path)
+    with Database.open(state) as database:
+        bridge.store = ConversationStore(database)
+        for made in site_of(_models(bridge), store=state):
+            first = (await made.create(input=words)).response
+            second = (await made.create(input="and on", previous_response_id=first["id"])).response
+            assert left()
+            assert (await made.call("DELETE", f"/v1/responses/{first['id']}", b"")).status == 200
+            assert left(), "the conversation goes on with the second response"
+            assert (await made.call("DELETE", f"/v1/responses/{second['id']}", b"")).status == 200
+            assert left() == []
+            # What is deleted is not found again, also where its agent still runs.
+            history = [
+                {"role": "user", "content": "and on"},
+                *second["output"],
+                {"role": "user", "content": "who?"},
+            ]
+            again = await made.create(input=history)
+            assert _place(again)[2] == "kind=fresh"
+        await bridge.close()
+        await soon(all_gone(bridge.pids))
+        assert left() == [], "nor is it written again at the end"

@@ -158,6 +158,6 @@ def test_r7_the_store_forgets_what_is_old_and_what_is_too_much(tmp_path: Path) -
             True,
         ]
         store.touch(["r2"], now + timedelta(hours=1))
-        assert store.forget_before(now + timedelta(minutes=1)) == 1
+        assert store.forget_unused(now + timedelta(hours=1), timedelta(minutes=59)) == 1
         assert store.find("r2", "c") is not None
         assert store.find("r2", "d") is None

@@ -212,6 +212,19 @@ async def test_r7_there_are_only_so_many_sockets(site: _Make) -> None:
         assert opened[-1].opened["status"] == 429
 
 
+async def test_the_sockets_of_one_key_leave_room_for_another(site: _Make) -> None:
+    made = site("OK", keys=(KEY, "second"), serve=Serve(max_responses=1))
+    async with AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(_connected(made)) for _ in range(3)]
+        assert [socket.opened["type"] for socket in opened[:2]] == ["websocket.accept"] * 2
+        assert opened[2].opened["status"] == 429
+        other = await stack.enter_async_context(_connected(made, authorization="Bearer second"))
+        assert (await other.create(input="x"))["status"] == "completed"
+    # Those that were closed make room again.
+    async with _connected(made) as socket:
+        assert socket.opened["type"] == "websocket.accept"
+
+
 async def test_what_a_turn_holds_packed_is_limited(site: _Make) -> None:
     packed = zlib.compress(json.dumps([{"role": "user", "content": " " * 700}]).encode())
     item = {"type": "compaction", "encrypted_content": "dg1." + base64.urlsafe_b64encode(packed).decode()}

@@ -100,7 +100,7 @@ def test_what_is_forgiven(line: str, message: Message) -> None:
         (b'{"method":"a","params":["\\ud83d",1e999]}', PARSE_ERROR, "not JSON"),
         (b'{"method":"a","params":{"x":"\xff"}}', PARSE_ERROR, "not valid UTF-8"),
         (b'{"method":"\xc3', PARSE_ERROR, "not valid UTF-8"),
-        (b'{"method":"a","params":' + b"[" * 100_000, PARSE_ERROR, "nested too deeply"),
+        (b'{"method":"a","params":' + b"[" * 100_000, INVALID_REQUEST, "nested more than"),
         (b"[]", INVALID_REQUEST, "batches"),
         (b'[{"method":"a"}]', INVALID_REQUEST, "batches"),
         (b"17", INVALID_REQUEST, "not a JSON object"),

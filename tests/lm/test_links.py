@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import example, given, strategies as st
 
-from dragoman.lm.links import InertLinks
+from dragoman.lm.links import InertLinks, _next
 from lm.rendering import hostile_text, hrefs
 
 _PIECES = [
@@ -218,4 +218,37 @@ def test_s13_a_stream_of_openers_stays_bounded() -> None:
     links = InertLinks()
     for piece in ["](", "<http:", "]:", " ", "](//", "<", "]", "a@"] * 500:
         links.feed(piece)
-        assert sum(map(len, links._undecided)) < 4_096
+        assert sum(length for _, length in links._undecided) < 4_096
+
+
+_WORST = [
+    "<&‹&",
+    "<&",
+    "](<",
+    "](&",
+    "<\\",
+    "<&CounterClockwiseContourIntegra",
+    "<http://&amp;" + "&a;" * 30,
+    "<https://" + "a" * 240,
+    "](" + " " * 250,
+    "<" + "&Tab;" * 50,
+    "](<&#x" + "0" * 240,
+    "](<http:" + "\\" * 240,
+]
+
+
+@pytest.mark.parametrize("pattern", _WORST)
+def test_each_character_is_looked_at_once_for_each_destination_under_way(pattern: str) -> None:
+    """A few destinations are under way at a time, and none is read again from its beginning."""
+
+    def steps(length: int) -> int:
+        _next.cache_clear()
+        InertLinks().feed((pattern * length)[:length])
+        counted = _next.cache_info()
+        # What had to be worked out is the same however long the text is.
+        assert counted.misses <= 4 * (len(pattern) + 300)
+        return counted.hits + counted.misses
+
+    few, many = steps(4_000), steps(16_000)
+    assert few <= 4 * 4_000
+    assert many <= 4 * few + 1_000

@@ -26,6 +26,7 @@ from dragoman.process import (
     launch as launch_module,
     supervised,
 )
+from dragoman.process.marks import MARK_VARIABLE, new_mark
 from dragoman.process.tail import TAIL_BYTES, TAIL_LINES
 from jsonrpc.recording import Recorder
 from process.living import DEADLINE_SECONDS, SETSID_SLEEP, SLEEPERS, alive, all_gone, line_from, open_fds
@@ -77,14 +78,15 @@ async def test_the_child_leads_a_session_and_a_group_of_its_own(start: Start) ->
     assert process.pid != os.getsid(0)
 
 
-async def test_the_environment_is_exactly_what_was_given(start: Start) -> None:
+async def test_the_environment_is_exactly_what_was_given_and_a_mark(start: Start) -> None:
     # A locale that Python would change, and bytes that are no text in any.
     env = {"LC_ALL": "C", "PYTHONPATH": "/x", "EMPTY": "", "ODD": "a=b\nc", "BYTES": os.fsdecode(b"\xff\xfe")}
     process = await start("env", "-0", env=env)
+    given = {**env, MARK_VARIABLE: process._mark}
     lines = (await output(process)).split(b"\0")[:-1]
-    assert sorted(lines) == sorted(os.fsencode(f"{name}={value}") for name, value in env.items())
+    assert sorted(lines) == sorted(os.fsencode(f"{name}={value}") for name, value in given.items())
     bare = await start("env", "-0", env={})
-    assert await output(bare) == b""
+    assert await output(bare) == f"{MARK_VARIABLE}={bare._mark}\0".encode()
 
 
 async def test_without_an_environment_it_has_ours(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,7 +376,9 @@ async def test_a_killed_supervisor_takes_the_group_with_it(start: Start) -> None
 async def test_after_a_killed_supervisor_a_reused_pid_is_left_alone(start: Start) -> None:
     process = await start("cat")
     assert process._identity is not None
+    # To us the pid is another process now, and that has no mark of ours.
     process._identity = ProcessIdentity(process.pid, "another time")
+    process._mark = new_mark()
     os.kill(process._supervisor.pid, signal.SIGKILL)
     await process.wait()
     assert process.pid in alive([process.pid])
@@ -497,7 +501,7 @@ async def test_it_is_written_down_while_it_runs(start: Start, tmp_path: Path) ->
     process = await start("cat", ledger=ledger)
     identity = ProcessIdentity.of(process.pid)
     assert identity is not None
-    assert ledger.entries() == [Entry(identity, ProcessIdentity.own(), ("cat",))]
+    assert ledger.entries() == [Entry(identity, ProcessIdentity.own(), ("cat",), process._mark)]
     await process.stop()
     assert ledger.entries() == []
 

@@ -285,6 +285,14 @@ def test_r3_arguments_that_are_no_object_are_an_error_that_names_the_call(argume
     assert part == ToolCallPart("dg_c1", "weather", {}, arguments)
 
 
+@pytest.mark.parametrize("features", [Features(), Features(unparsed_calls=True)])
+def test_r3_arguments_that_are_nested_too_deeply_are_an_error_for_every_consumer(features: Features) -> None:
+    deep = '{"a":' * 500 + "1" + "}" * 500
+    with pytest.raises(LanguageModelError, match=r"'weather' \(dg_c1\).*more than \d+ levels deep") as caught:
+        _parts([_done(_call(deep))], features)
+    assert caught.value.kind == "agent_failed"
+
+
 def test_r3_no_arguments_are_right_where_none_are_needed() -> None:
     assert _parts([_done(_call("", name="now"))]) == [ToolCallPart("dg_c1", "now", {})]
 

@@ -10,11 +10,14 @@ from dragoman.backends.agent.acp.messages import decode_permission
 from dragoman.backends.agent.model import AgentModel
 from dragoman.backends.agent.permission import action_of
 from dragoman.config import AcpModel, Config, Serve
-from dragoman.lm import json
+from dragoman.lm import JsonObject, json
 from dragoman.lm.links import InertLinks
+from dragoman.lm.nesting import INPUT_LEVELS, MOST_LEVELS
 from dragoman.models import build_unguarded
+from dragoman.permissions.keys import approval_key
 from dragoman.permissions.question import question_about
 from dragoman.permissions.sensitive import Places
+from dragoman.tools.schema import SchemaProblem, check_schema, complete
 from dragoman.visible import visible_exactly
 
 _KINDS = ["allow_once", "reject_once"]
@@ -88,3 +91,55 @@ def test_the_servers_own_key_is_not_in_an_agents_environment(
     assert isinstance(model, AgentModel)
     assert model.settings.env["AGENT_KEY"] == "sk-of-the-agent"
     assert model.settings.env.get("SERVER_KEY") == ("sk-of-the-server" if asked else None)
+
+
+def _nested(levels: int) -> object:
+    value: object = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.long
+async def test_a_call_that_is_nested_too_deeply_gets_an_error_that_says_so(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    heard = await chat.do(["call", "look", _nested(INPUT_LEVELS + 1)], ["say", "and on"])
+    assert f"at most {INPUT_LEVELS} levels deep" in heard.text
+    assert heard.text.endswith("and on")
+    heard = await chat.do(["call", "look", _nested(500)])
+    assert f"more than {MOST_LEVELS} levels deep" in heard.text
+    assert await chat.echo()
+
+
+@pytest.mark.long
+async def test_a_permission_request_that_is_nested_too_deeply_is_refused(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    call = {"toolCallId": "c1", "title": "Run it", "kind": "execute", "rawInput": _nested(500)}
+    heard = await chat.do(["ask", call, ["allow_once", "reject_once"]], ["say", "and on"])
+    assert heard.calls == ()
+    assert [outcome["outcome"] for outcome in bridge.noted("outcome")] == ["none"]
+    assert heard.text.endswith("and on")
+
+
+_LOOP: JsonObject = {"type": "object", "properties": {"a": {"$ref": "#"}}, "additionalProperties": False}
+
+
+def test_what_is_as_deep_as_may_be_ends_in_no_function_that_follows_it() -> None:
+    """Everything here calls itself for each level: the description, the question, its key, the checks of an input."""
+    deep = _nested(MOST_LEVELS - 3)
+    params = json.encode(
+        {
+            "sessionId": "s",
+            "toolCall": {"toolCallId": "c", "title": "Run it", "kind": "execute", "rawInput": deep},
+            "options": [{"optionId": "o", "kind": "allow_once", "name": "Yes"}],
+        }
+    )
+    request = decode_permission(params)
+    action = action_of(request.tool_call, "a", "A", Places(("/project",)), request)
+    assert '"a"' in question_about(action).whole
+    assert approval_key(action)
+    check_schema(_LOOP)
+    with pytest.raises(SchemaProblem, match="object"):
+        # The innermost is a number, which is found at the end of the way.
+        complete(_LOOP, _nested(INPUT_LEVELS))
+    assert json.decode(json.canonical(deep)) == deep

@@ -1,7 +1,11 @@
 """Another user of the machine: what can be seen from outside, whatever the umask is."""
 
+import asyncio
+import json
 import os
+import shutil
 import stat
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -9,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from bridge.consumer import Bridge, soon
+from dragoman.backends.agent.model import AgentModel
 from dragoman.backends.agent.toolserver.folder import socket_folder
 from dragoman.config import Agreed, Found
 from dragoman.config.source import Source
 from dragoman.logs import open_private
 from dragoman.process import Ledger, ProcessIdentity, SupervisedProcess
-from dragoman.store import Database
+from dragoman.store import ConversationStore, Database
 from http_server.kit import KEY, Held, scripted, site_of
 
 # Beyond all pids that systems give.
@@ -101,3 +107,90 @@ async def test_the_key_of_a_client_is_not_in_the_state(tmp_path: Path) -> None:
         kept = b"".join(path.read_bytes() for path in (tmp_path / "state").iterdir())
         assert answered.json["id"].encode() in kept
         assert KEY.encode() not in kept
+
+
+_NOBODY_UID = 65_534
+# What another user of the machine would try with a state folder and a process of ours.
+_SPY = """
+import json, os, socket, sys, urllib.error, urllib.request
+parent, state, sockets, url, pids = json.loads(sys.argv[1])
+found = []
+for folder, _, files in os.walk(parent):
+    found += [os.path.join(folder, name) for name in files]
+for path in (state, os.path.join(state, "dragoman.db"), os.path.join(state, "run"), *sockets):
+    try:
+        if os.path.isdir(path):
+            os.listdir(path)
+        else:
+            open(path, "rb").read()
+        found.append(path)
+    except OSError:
+        pass
+for path in sockets:
+    try:
+        socket.socket(socket.AF_UNIX).connect(path)
+        found.append("connected to " + path)
+    except OSError:
+        pass
+try:
+    body = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}'
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=20).read()
+    found.append("served at " + url)
+except urllib.error.HTTPError:
+    pass
+for pid in pids:
+    for name in ("environ", "mem", "fd"):
+        try:
+            path = f"/proc/{pid}/{name}"
+            os.listdir(path) if name == "fd" else open(path, "rb").read(1)
+            found.append(path)
+        except OSError:
+            pass
+    sys.stderr.write(open(f"/proc/{pid}/cmdline").read())
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.long
+async def test_another_user_finds_nothing_of_an_agent_that_runs(bridge: Bridge) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    python = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin")
+    if python is None:
+        pytest.skip("the system has no Python that every user may start")
+    with tempfile.TemporaryDirectory() as name:
+        # As homes often are: anybody may enter, and see what is there.
+        os.chmod(name, 0o755)  # noqa: PTH101, S103 - it is the point
+        # What is open to all is found, so that it shows that the rest is not.
+        os.close(os.open(f"{name}/public", os.O_CREAT | os.O_WRONLY, 0o644))
+        state = Path(name) / "state"
+        with Database.open(state) as database:
+            bridge.store = ConversationStore(database)
+            ledger = Ledger(state / "run" / "processes")
+            chat = bridge.chat(configured={"ledger": ledger})
+            assert "a secret prompt" in (await chat.say("a secret prompt")).text
+            model = bridge.model
+            assert model is not None
+            agent = model._model
+            assert isinstance(agent, AgentModel)
+            [conversation] = agent._directory._here.values()
+            endpoint = conversation._session.endpoint if conversation._session is not None else None
+            assert endpoint is not None
+            url, headers = endpoint.http()
+            pids = [os.getpid(), *bridge.pids]
+            given = json.dumps([name, str(state), [str(endpoint.addresses.socket)], url, pids])
+            spying = await asyncio.create_subprocess_exec(
+                *(python, "-I", "-S", "-c", _SPY, given),
+                user=_NOBODY_UID,
+                group=_NOBODY_UID,
+                extra_groups=[],
+                cwd="/",
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            found, arguments = await soon(spying.communicate())
+            assert spying.returncode == 0, arguments
+            assert json.loads(found) == [f"{name}/public"]
+            assert not any(value.encode() in arguments for value in (endpoint.token, *headers.values()))
+            await bridge.close()

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.store import ConversationStore, Database, Holding, StoredConversation
+from dragoman.store import (
+    ConversationStore,
+    Database,
+    Holding,
+    ResponseStore,
+    StoredConversation,
+    StoredResponse,
+)
 
 _NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -132,8 +139,23 @@ def test_what_nobody_uses_is_forgotten_in_time_and_what_is_owned_is_not(database
     store.save(_conversation("owned", owner="me", days=40, until=100.0))
     store.save(_conversation("abandoned", owner="dead", days=40, until=50.0))
     store.save(_conversation("new", days=1))
-    assert store.forget_before(_NOW - timedelta(days=30), now=60.0) == 2
+    assert sorted(store.owners()) == ["dead", "me"]
+    store.release("dead")
+    assert store.forget_unused(_NOW, timedelta(days=30)) == 2
     assert [each.id for each in store.all()] == ["new", "owned"]
+
+
+def test_what_was_used_in_the_future_is_neither_deleted_nor_kept_for_ever(database: Database) -> None:
+    """The clock was ahead when it was used, by years perhaps."""
+    conversations, responses = ConversationStore(database), ResponseStore(database)
+    conversations.save(_conversation("ahead", days=-4_000))
+    responses.save(StoredResponse("ahead", "http:", None, _NOW + timedelta(days=4_000), b""))
+    keep = timedelta(days=30)
+    for later in (timedelta(), timedelta(days=29)):
+        assert conversations.forget_unused(_NOW + later, keep) == 0
+        assert responses.forget_unused(_NOW + later, keep) == 0
+    assert conversations.forget_unused(_NOW + timedelta(days=31), keep) == 1
+    assert responses.forget_unused(_NOW + timedelta(days=31), keep) == 1
 
 
 def test_one_is_deleted_and_only_once(database: Database) -> None:

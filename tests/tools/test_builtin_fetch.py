@@ -319,6 +319,82 @@ class TestRedirections:
         server.answers["/a"] = _Answer(status=302, headers={"Location": location})
         assert "is no address to follow" in await fetching.complaint(url=f"{server.origin}/a")
 
+    @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+    @pytest.mark.parametrize(
+        "location",
+        [
+            "http://127.0.0.1:{other}/admin",
+            "http://localhost:{other}/admin",
+            "http://[::1]:{other}/admin",
+            "http://2130706433:{other}/admin",
+            "http://0x7f.1:{other}/admin",
+            "http://public.example:{other}/admin",
+            "//127.0.0.1:{other}/admin",
+            "http://169.254.169.254/latest/meta-data/",
+            "http://10.0.0.1/",
+            "file:///etc/passwd",
+            "ftp://127.0.0.1/",
+            "javascript:alert(1)",
+        ],
+    )
+    @pytest.mark.usefixtures("public_name")
+    async def test_nothing_is_sent_where_a_redirection_leads(
+        self, fetching: Workbench, server: _Server, location: str, status: int
+    ) -> None:
+        """To another server of this machine, under every name it has, to the cloud's own, to a file."""
+        other = _Server()
+        try:
+            target = location.replace("{other}", str(other.port))
+            server.answers["/a"] = _Answer(
+                b"moved", status=status, headers={"Location": target, "Set-Cookie": "a=b"}
+            )
+            said = await fetching.complaint(url=f"{server.origin}/a")
+            refusals = ("which nobody was asked about", "is no address to follow", "could not be fetched")
+            assert any(words in said for words in refusals)
+            assert other.asked == []
+            assert [path for path, _ in server.asked] == ["/a"]
+        finally:
+            other.close()
+
+    async def test_a_name_that_leads_elsewhere_at_the_second_look_is_found_out(
+        self, fetching: Workbench, server: _Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each connection on the way is looked at: the name may lead to another place from one to the next."""
+        server.answers["/a"] = _Answer(status=302, headers={"Location": "/a/", "Connection": "close"})
+        server.answers["/a/"] = _Answer(b"secret")
+        checked: list[str] = []
+        real = _ConnectionWatch._check
+
+        async def check(self: _ConnectionWatch, stream: download_module._Stream) -> None:
+            checked.append(self._host)
+            if len(checked) > 1:
+                self._local_allowed = None
+            await real(self, stream)
+
+        monkeypatch.setattr(_ConnectionWatch, "_check", check)
+        said = await fetching.complaint(url=f"{server.origin}/a")
+        assert "nobody was asked about that. Nothing was sent." in said
+        assert [path for path, _ in server.asked] == ["/a"]
+
+    async def test_what_one_fetch_was_given_does_not_go_along_with_the_next(
+        self, fetching: Workbench, server: _Server
+    ) -> None:
+        server.answers["/a"] = _Answer(
+            status=302, headers={"Location": "/a/", "Set-Cookie": "session=secret"}
+        )
+        server.answers["/a/"] = _Answer(b"here")
+        for _ in range(2):
+            assert await fetching.said(url=f"{server.origin}/a") == "here"
+        first, _, second, _ = (headers for _, headers in server.asked)
+        assert first == second
+        assert not {"cookie", "referer", "authorization"} & second.keys()
+
+    async def test_a_circle_ends(self, fetching: Workbench, server: _Server) -> None:
+        server.answers["/a"] = _Answer(status=302, headers={"Location": "/a/"})
+        server.answers["/a/"] = _Answer(status=302, headers={"Location": "/a"})
+        assert "the last of 5 redirections" in await fetching.complaint(url=f"{server.origin}/a")
+        assert len(server.asked) == 6
+
     async def test_without_end(self, fetching: Workbench, server: _Server) -> None:
         server.answers["/a"] = _Answer(status=302, headers={"Location": "/a"})
         assert "the last of 5 redirections" in await fetching.complaint(url=f"{server.origin}/a")

@@ -298,9 +298,9 @@ class TestFiles:
         ("data", "words"),
         [
             (b'["\xff"]', r"is not UTF-8 \(byte 2\); save it as UTF-8"),
-            (b"[" * 100_000, "is nested too deeply"),
+            (b"[" * 100_000, "is nested more than"),
             (b"1" * 10_000, "a number of thousands of digits"),
-            (b" " * (MAX_FILE_BYTES + 1), "is larger than"),
+            (b" " * (MAX_FILE_BYTES + 1), "it has more than 8,388,608 bytes"),
         ],
         ids=["bytes", "nesting", "digits", "size"],
     )

@@ -475,3 +475,24 @@ async def test_a_stream_that_has_begun_is_a_sign_that_the_call_is_served(
         call = await bridge.call()
         assert clock.now() == 0
     assert await soon(bridge.withdrawn.get()) == call.key
+
+
+_DEEP_CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"look","arguments":%s}}'
+
+
+@pytest.mark.parametrize("levels", [300, 5_000])
+async def test_a_call_that_is_nested_too_deeply_has_a_result_that_says_so(raw: Raw, levels: int) -> None:
+    deep = b'{"a":' * levels + b"1" + b"}" * levels
+    body = _DEEP_CALL % deep
+    await raw.open_session()
+    stateless = {"mcp_protocol_version": STATELESS_VERSION, "mcp_method": "tools/call", "mcp_name": "look"}
+    for headers in ({}, stateless):
+        answered = await raw.post(body, **headers)
+        assert answered.status_code == 200
+        result = read(answered.content)["result"]
+        assert isinstance(result, dict)
+        assert result["isError"] is True
+        assert "levels deep" in str(result["content"])
+    # Nobody could tell what another request would have been answered with.
+    refused = await raw.post(body.replace(b"tools/call", b"tools/list"))
+    assert (refused.status_code, read(refused.content)["id"]) == (400, 1)

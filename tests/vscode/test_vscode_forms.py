@@ -79,7 +79,7 @@ def test_what_is_no_request_is_said_to_be_none(params: bytes) -> None:
 
 def test_nesting_near_the_limit_is_read_or_refused_and_nothing_else() -> None:
     ways: set[str] = set()
-    for depth in range(300, 1_200):
+    for depth in (*range(100, 200), *range(900, 1_100)):
         nested = b'{"type":"x","v":' + b"[" * depth + b"]" * depth + b"}"
         try:
             decode_chat_request(_params("here").replace(b'"here"', nested))

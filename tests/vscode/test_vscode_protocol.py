@@ -21,6 +21,13 @@ def _agents(folder: Path) -> set[int]:
     return {entry["params"]["pid"] for entry in entries if entry["method"] == "started"}
 
 
+def _nested(levels: int) -> object:
+    value: object = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
 async def test_the_handshake_and_everything_that_is_wrong_before_and_after_it(tmp_path: Path) -> None:
     async with editor_in(tmp_path, initialized=False) as (editor, process):
         with pytest.raises(RemoteError) as early:
@@ -49,6 +56,16 @@ async def test_the_handshake_and_everything_that_is_wrong_before_and_after_it(tm
             assert isinstance(misunderstood.value.data, dict)
             assert misunderstood.value.data["kind"] == "bad_request"
             assert "update both" in misunderstood.value.message
+
+        deep = {
+            "role": "user",
+            "content": [{"type": "tool_call", "callId": "c", "name": "n", "input": _nested(500)}],
+        }
+        with pytest.raises(RemoteError, match="nested more than") as nested:
+            await editor.ask(
+                "lm/provideLanguageModelChatResponse", {"modelId": "fake", "messages": [deep], "options": {}}
+            )
+        assert nested.value.code == -32602
 
         # A malformed line is answered or logged, and the next one served.
         editor.peer.stream.write(b"{not json}\n[]\n\xff\xff\n")

@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dragoman.agents.entry import Distribution, Entry, Registry
+from dragoman.regular_file import read_regular
 from dragoman.whole_file import write_whole
 
 __all__ = [
@@ -56,7 +57,7 @@ def shipped() -> Mapping[str, Entry]:
 def catalogue(folder: Path) -> Mapping[str, Entry]:
     """What came with us and what was fetched since. `folder` is that of agents."""
     try:
-        data = (folder / REFRESHED).read_bytes()
+        data = read_regular(folder / REFRESHED, MAX_BYTES)
     except FileNotFoundError:
         return shipped()
     except OSError as error:
@@ -130,7 +131,7 @@ async def _fetched(source: str) -> bytes:
 
 def _read(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_regular(Path(path), MAX_BYTES)
     except OSError as error:
         raise CatalogueError(f"{path} cannot be read: {error.strerror}. What was there is kept.") from error
 

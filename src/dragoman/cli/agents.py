@@ -37,11 +37,13 @@ from dragoman.config import (
     user_config_file,
 )
 from dragoman.config.editing import model_table, with_model, without_model, write
+from dragoman.config.loading import MAX_FILE_BYTES
 from dragoman.config.schema import is_model_id
 from dragoman.interruptible import run_interruptible
 from dragoman.lm.json import JsonObject, encode_text
 from dragoman.logs import one_line
 from dragoman.nearest import nearest
+from dragoman.regular_file import read_regular
 
 __all__ = ["run"]
 
@@ -232,7 +234,7 @@ def _verified(planned: Plan) -> str:
 def _write_table(file: Path, model_id: str, values: dict[str, str | bool]) -> None:
     """From the file as it is now: installing has taken its time."""
     try:
-        text = file.read_bytes().decode("utf-8-sig") if file.exists() else ""
+        text = read_regular(file, MAX_FILE_BYTES).decode("utf-8-sig") if file.exists() else ""
         write(file, with_model(file, text, model_id, values))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import select
 import sys
 from argparse import Namespace
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -34,6 +35,7 @@ from dragoman.config import (
     state_folder,
     trusted,
 )
+from dragoman.config.folders import STATE_VARIABLE
 from dragoman.lm import LanguageModelError
 from dragoman.logs import Redaction, logging_to, one_line
 from dragoman.models import ModelNotUsable, find
@@ -144,7 +146,10 @@ def run(command: Command, arguments: Namespace) -> int:
             return _tell(
                 f"the recording {arguments.record} cannot be written: {error.strerror}.", WRONG_USAGE
             )
-        surroundings = Surroundings(arguments.config, state_folder(arguments.state_dir), redaction)
+        state_dir = state_folder(arguments.state_dir)
+        if arguments.state_dir is not None:
+            stack.enter_context(_exported(state_dir))
+        surroundings = Surroundings(arguments.config, state_dir, redaction)
         try:
             chosen = cast("_Run", import_module(command.module).run)
             return chosen(arguments, surroundings)
@@ -191,6 +196,20 @@ def _is_of_output(error: OSError) -> bool:
     except OSError:
         return True
     return False
+
+
+@contextmanager
+def _exported(state_dir: Path) -> Iterator[None]:
+    """Name the folder to every Dragoman that is started from here: the demo agent keeps its sessions there."""
+    before = os.environ.get(STATE_VARIABLE)
+    os.environ[STATE_VARIABLE] = str(state_dir)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[STATE_VARIABLE]
+        else:
+            os.environ[STATE_VARIABLE] = before
 
 
 def _is_folder_gone() -> bool:

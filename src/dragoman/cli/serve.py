@@ -40,7 +40,7 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
     gate = Gate(keys, settings.cors_origins)
 
     async def work() -> bool:
-        models = Models(config, surroundings.state_dir)
+        models = Models(config, surroundings.state_dir, max_memory=settings.max_memory_bytes)
         database = _database(surroundings.state_dir) if settings.store else None
         try:
             store = _store(database, config) if database is not None else None
@@ -97,7 +97,7 @@ def _database(state_dir: Path) -> Database | None:
 def _store(database: Database, config: Config) -> ResponseStore | None:
     store = ResponseStore(database)
     try:
-        store.forget_before(datetime.now(UTC) - timedelta(days=config.conversation.keep_days))
+        store.forget_unused(datetime.now(UTC), timedelta(days=config.conversation.keep_days))
     except StoreError as error:
         _log.warning("old responses are still kept: %s", error)
     return store

@@ -16,6 +16,7 @@ from dragoman.config.positions import KeyPath
 from dragoman.config.problem import Complaint, ConfigError, Problem
 from dragoman.config.schema import AcpModel, ModelConfig, Tables, is_path
 from dragoman.config.source import Source
+from dragoman.regular_file import read_regular
 
 __all__ = ["BUILTIN_MODELS", "DEMO", "MAX_FILE_BYTES", "Config", "Found", "load"]
 
@@ -108,16 +109,10 @@ def load(path: Path | None, agents: Collection[str] = (), *, only_found: bool = 
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        # ValueError: a path with a NUL in it.
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError([Problem(str(path), f"the configuration cannot be read: {reason}.")]) from error
-    if len(data) > MAX_FILE_BYTES:
-        raise ConfigError(
-            [Problem(str(path), f"the file has more than {MAX_FILE_BYTES:,} bytes: no configuration.")]
-        )
+        data = read_regular(path, MAX_FILE_BYTES)
+    except OSError as error:
+        problem = f"the configuration cannot be read: {error.strerror}."
+        raise ConfigError([Problem(str(path), problem)]) from error
     try:
         # Some editors begin a file with a byte order mark.
         return data.decode("utf-8-sig")

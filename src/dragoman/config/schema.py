@@ -50,6 +50,14 @@ _ModelId: TypeAlias = Annotated[
 _Variable: TypeAlias = Annotated[
     str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z", description="the name of a variable")
 ]
+_MEMORY_UNITS = {"MB": 1_000_000, "GB": 1_000_000_000}
+_Memory: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^[0-9]{1,7}(\.[0-9]{1,3})? ?(MB|GB)\Z",
+        description='an amount of memory in quotes, like "8GB" or "500MB"',
+    ),
+]
 
 
 def is_model_id(text: str) -> bool:
@@ -186,12 +194,21 @@ class Serve(_Table, frozen=True):
     max_body_megabytes: Annotated[float, msgspec.Meta(gt=0, le=1_024)] = 64
     # Answers under way at once. Each may have an agent of its own.
     max_responses: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 64
+    # All agents together may take this much memory. Above it, idle ones are parked, and no further one starts.
+    max_memory: _Memory | None = None
     # How long answers that are under way may go on when the server is told to end.
     drain_seconds: _Seconds = 30
 
     @property
     def max_body_bytes(self) -> int:
         return int(self.max_body_megabytes * 1_000_000)
+
+    @property
+    def max_memory_bytes(self) -> int | None:
+        if self.max_memory is None:
+            return None
+        number, unit = self.max_memory[:-2], self.max_memory[-2:]
+        return int(float(number) * _MEMORY_UNITS[unit])
 
 
 class Tables(_Table, frozen=True):

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from dragoman.jsonrpc.text import Decoder, encode, loads_tolerantly, mended
+from dragoman.lm.nesting import MOST_LEVELS, envelope_of, is_deeper
 
 __all__ = [
     "INTERNAL_ERROR",
@@ -87,7 +88,8 @@ class Malformed(msgspec.Struct, frozen=True):
     """A line nobody can act on.
 
     `request_id` is the id to answer it with, where it had one that can be read; `reply_id` is set instead when the
-    line can only have been the answer to that request of ours.
+    line can only have been the answer to that request of ours. `method` is what the request was for, where all that is
+    wrong with it are its params.
     """
 
     code: int
@@ -95,6 +97,7 @@ class Malformed(msgspec.Struct, frozen=True):
     size: int
     request_id: RequestId = None
     reply_id: RequestId = None
+    method: str | None = None
 
 
 Message: TypeAlias = Request | Notification | Response | ErrorResponse
@@ -117,12 +120,14 @@ _error_object = Decoder(ErrorObject)
 
 def parse(line: bytes) -> Message | Malformed:
     """What one line says. Never raises."""
+    if is_deeper(line):
+        return _too_deep(line)
     try:
         # The decoder does not look at the bytes of strings that it leaves as they are.
         if not line.isascii():
             line.decode()
         envelope = _envelope.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return _parse_tolerantly(line)
     return _classified(envelope, line)
 
@@ -156,11 +161,7 @@ def _read_error(error: bytes) -> ErrorObject:
     try:
         read = _error_object.decode(error)
     except msgspec.DecodeError:
-        try:
-            value = loads_tolerantly(error)
-        except msgspec.DecodeError:
-            # Nested so deeply that it could be passed over, but not read.
-            value = None
+        value = loads_tolerantly(error)
         if not isinstance(value, dict):
             value = {"message": value}
         code, message, data = value.get("code"), value.get("message"), value.get("data")
@@ -168,6 +169,20 @@ def _read_error(error: bytes) -> ErrorObject:
             message = error.decode()
         read = ErrorObject(code if type(code) is int else INTERNAL_ERROR, message, data)
     return ErrorObject(read.code, mended(read.message), read.data)
+
+
+def _too_deep(line: bytes) -> Malformed:
+    """The refusal of a line that is nested too deeply. Its envelope is read, so that whoever waits for an answer gets one."""
+    reason = f"it is nested more than {MOST_LEVELS} levels deep"
+    try:
+        envelope = _envelope.decode(envelope_of(line))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _malformed(line, reason)
+    if envelope.method is UNSET:
+        reply_id = None if envelope.id is UNSET else envelope.id
+        return _malformed(line, reason, reply_id=reply_id)
+    refused = _malformed(line, reason, code=INVALID_PARAMS, request_id=envelope.id)
+    return msgspec.structs.replace(refused, method=envelope.method)
 
 
 def _parse_tolerantly(line: bytes) -> Message | Malformed:
@@ -191,7 +206,7 @@ def _parse_tolerantly(line: bytes) -> Message | Malformed:
         version = ""
     try:
         raw = {name: Raw(_dumped(value[name])) for name in ("params", "result", "error") if name in value}
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return _malformed(line, f"it is not JSON: {error}", code=PARSE_ERROR)
     if isinstance(identity, str):
         # It has to go back in the answer, and halves cannot.

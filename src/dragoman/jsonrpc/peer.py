@@ -301,7 +301,7 @@ class Peer:
         _log.log(level, "%s: a line was not understood: %s", self.name, malformed.reason)
         if malformed.reply_id in self._pending:
             self._on_reply(ErrorResponse(malformed.reply_id, ErrorObject(malformed.code, malformed.reason)))
-        elif self._options.answers_malformed:
+        elif self._options.answers_malformed or malformed.request_id is not None:
             self._refuse(malformed.request_id, malformed.reason, malformed.code)
 
     def _refuse(self, identity: RequestId, reason: str, code: int = INVALID_REQUEST) -> None:

@@ -15,6 +15,7 @@ from typing import Generic, NoReturn, TypeVar
 import msgspec
 
 from dragoman.lm.json import without_orphans
+from dragoman.lm.nesting import check_levels
 
 __all__ = ["Decoder", "SurrogateJoiner", "encode", "loads_tolerantly", "mended"]
 
@@ -78,14 +79,13 @@ class Decoder(Generic[_T]):
         self._strict = msgspec.json.Decoder(kind)
 
     def decode(self, data: bytes) -> _T:
+        check_levels(data)
         try:
             return self._strict.decode(data)
         except msgspec.ValidationError:
             raise
         except (msgspec.DecodeError, UnicodeDecodeError):
             return self._with_halves(data)
-        except RecursionError as error:
-            raise msgspec.DecodeError("it is nested too deeply") from error
 
     def _with_halves(self, data: bytes) -> _T:
         value = loads_tolerantly(data)
@@ -93,8 +93,6 @@ class Decoder(Generic[_T]):
             return msgspec.convert(value, self._kind)
         except (msgspec.ValidationError, UnicodeEncodeError):
             return self._strict.decode(_encoder.encode(_mended_value(value)))
-        except RecursionError as error:
-            raise msgspec.DecodeError("it is nested too deeply") from error
 
 
 def loads_tolerantly(data: bytes) -> object:
@@ -102,12 +100,11 @@ def loads_tolerantly(data: bytes) -> object:
 
     Raises `msgspec.DecodeError`, as the strict decoder does, for everything else that is not JSON.
     """
+    check_levels(data)
     try:
         value: object = json.loads(data.decode(), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         raise msgspec.DecodeError(f"it is not valid UTF-8 (byte {error.start})") from error
-    except RecursionError as error:
-        raise msgspec.DecodeError("it is nested too deeply") from error
     except ValueError as error:
         raise msgspec.DecodeError(str(error)) from error
     return value

@@ -11,6 +11,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from dragoman.lm.nesting import MOST_LEVELS, check_levels
+
 __all__ = ["JsonObject", "canonical", "decode", "encode", "encode_text", "pretty", "without_orphans"]
 
 JsonObject: TypeAlias = dict[str, object]
@@ -56,14 +58,13 @@ def _whole(value: object) -> object:
             return value
 
 
-def decode(data: bytes | str) -> object:
-    """The builtin value a JSON text stands for; `msgspec.DecodeError` if it stands for none."""
+def decode(data: bytes | str, levels: int = MOST_LEVELS) -> object:
+    """The builtin value a JSON text stands for. `msgspec.DecodeError` if it stands for none or has more levels."""
     try:
+        check_levels(data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass"), levels)
         return _decoded(data)
     except UnicodeError as error:
         raise msgspec.DecodeError(f"not UTF-8 text ({error})") from error
-    except RecursionError as error:
-        raise msgspec.DecodeError("nested too deeply") from error
 
 
 def _decoded(data: bytes | str) -> object:

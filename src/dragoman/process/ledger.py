@@ -2,7 +2,8 @@
 
 The supervisor ends a child with us even when we are killed. The ledger is for the day the supervisor is killed as well.
 Each process has a small file of its own in a folder that several of us may share: whoever wrote it, what was started and
-when. `sweep` ends only processes whose owner is dead, and only the very processes that were written down.
+when. `sweep` ends only processes whose owner is dead, and only the very processes that were written down, with what they
+have started: see `marks`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from dragoman.process.identity import ProcessIdentity
+from dragoman.process.marks import end_marked
 
 __all__ = ["Entry", "Ledger"]
 
@@ -38,6 +40,8 @@ class Entry(msgspec.Struct, frozen=True):
     process: ProcessIdentity
     owner: ProcessIdentity
     command: tuple[str, ...]
+    # In the environment of the process and of what it has started; empty in entries of earlier versions.
+    mark: str = ""
 
 
 class Ledger:
@@ -49,7 +53,7 @@ class Ledger:
         # Ended, and perhaps still written down.
         self._ended: set[ProcessIdentity] = set()
 
-    def record(self, process: ProcessIdentity, command: Sequence[str]) -> None:
+    def record(self, process: ProcessIdentity, command: Sequence[str], mark: str = "") -> None:
         """Write down that we started `process`."""
         self._folder.mkdir(_PRIVATE_FOLDER, parents=True, exist_ok=True)
         path = self._path(process.pid)
@@ -57,7 +61,7 @@ class Ledger:
         partial = path.with_suffix(f".{self._owner.pid}")
         try:
             partial.touch(_PRIVATE_FILE)
-            partial.write_bytes(msgspec.json.encode(Entry(process, self._owner, tuple(command))))
+            partial.write_bytes(msgspec.json.encode(Entry(process, self._owner, tuple(command), mark)))
             partial.replace(path)
         except OSError:
             # Half of it, on a disk that is full.
@@ -94,10 +98,14 @@ class Ledger:
                 _log.warning("the ledger has an entry that cannot be read: %s", path.name)
             elif entry.owner.lives():
                 continue
-            elif entry.process.lives():
-                _log.info("ending process %d (%s), left behind", entry.process.pid, entry.command[0])
-                await _end_group(entry.process)
-                ended.append(entry)
+            else:
+                if entry.process.lives():
+                    _log.info("ending process %d (%s), left behind", entry.process.pid, entry.command[0])
+                    await _end_group(entry.process)
+                    ended.append(entry)
+                # What left its group: its own supervisor would have ended it.
+                for each in await end_marked(entry.mark):
+                    _log.info("ended process %d, which %s had started", each.pid, entry.command[0])
             path.unlink(missing_ok=True)
         return ended
 

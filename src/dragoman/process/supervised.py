@@ -25,6 +25,7 @@ from dragoman.process.exit import Exit
 from dragoman.process.identity import ProcessIdentity
 from dragoman.process.launch import Launched, launch
 from dragoman.process.ledger import Ledger
+from dragoman.process.marks import MARK_VARIABLE, end_marked, new_mark
 from dragoman.process.spawn import SpawnError, refuse_impossible, spawn_error
 from dragoman.process.supervisor import encode_order
 from dragoman.process.tail import Tail
@@ -62,6 +63,7 @@ class SupervisedProcess:
         self._control = Control()
         self._tail = Tail()
         self._pid = 0
+        self._mark = new_mark()
         self._identity: ProcessIdentity | None = None
         self._peer: Peer | None = None
         self._close_input: Callable[[], None] = launched.stdin.close
@@ -80,7 +82,7 @@ class SupervisedProcess:
         cwd: Path | None = None,
         ledger: Ledger | None = None,
     ) -> SupervisedProcess:
-        """Start `command`, with exactly the environment `env`, or with ours, in the folder `cwd`, or in ours.
+        """Start `command`, with the environment `env`, or with ours, and a mark, in the folder `cwd`, or in ours.
 
         Raises `SpawnError`, whose `kind` tells apart what a person would do about it.
         """
@@ -92,15 +94,16 @@ class SupervisedProcess:
             raise SpawnError(
                 "failed", f"The system cannot start a process: {error.strerror}.", "End some others first."
             ) from error
+        process = cls(command, launched, ledger)
+        given = {**environment, MARK_VARIABLE: process._mark}
         order = encode_order(
             (
                 [os.fsencode(word) for word in command],
-                {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
+                {os.fsencode(name): os.fsencode(value) for name, value in given.items()},
                 None if cwd is None else os.fsencode(cwd),
                 ORPHAN_GRACE_SECONDS,
             )
         )
-        process = cls(command, launched, ledger)
         try:
             await process._begin(launched, order, cwd, environment.get("PATH"))
         except BaseException:
@@ -186,7 +189,7 @@ class SupervisedProcess:
         self._identity = ProcessIdentity.of(self._pid)
         if self._ledger is not None and self._identity is not None:
             with _told("written down", self._pid):
-                self._ledger.record(self._identity, self.command)
+                self._ledger.record(self._identity, self.command, self._mark)
 
     # Ending.
 
@@ -242,7 +245,13 @@ class SupervisedProcess:
 
     async def _kill_group(self) -> None:
         """The supervisor was killed and could not do it."""
-        if not self._pid or ProcessIdentity.of(self._pid) not in (self._identity, None):
+        if self._pid:
+            await self._kill_leader()
+            # What had left the group.
+            await end_marked(self._mark)
+
+    async def _kill_leader(self) -> None:
+        if ProcessIdentity.of(self._pid) not in (self._identity, None):
             return
         with suppress(OSError):
             os.killpg(self._pid, SIGKILL)

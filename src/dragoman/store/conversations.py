@@ -7,14 +7,17 @@ and renews that as long as it lives. Only the owner writes. Each change has a *r
 
 from __future__ import annotations
 
+import logging
 import secrets
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
 from dragoman.store.database import Database
 
 __all__ = ["ConversationStore", "Holding", "StoredConversation"]
+
+_log = logging.getLogger(__name__)
 
 _KEY_BYTES = 32
 
@@ -23,7 +26,7 @@ class Holding(msgspec.Struct, frozen=True, array_like=True):
     """Who has a conversation, until when, and since which change of it."""
 
     owner: str
-    # In seconds of the system's clock, which is the same for everybody here.
+    # In seconds of the machine's clock that only goes forward, which is the same for everybody here.
     leased_until: float
     revision: int
 
@@ -133,11 +136,16 @@ class ConversationStore:
             model,
         )
 
-    def release(self, owner: str, model: str) -> None:
-        """Nothing of this model belongs to this owner any more."""
+    def owners(self) -> list[str]:
+        """Everybody who has a conversation."""
+        found = self._database.rows(tuple[str], "SELECT DISTINCT owner FROM conversations WHERE owner != ''")
+        return [owner for (owner,) in found]
+
+    def release(self, owner: str, model: str | None = None) -> None:
+        """Nothing of this model, or of any, belongs to this owner any more."""
         with self._database.writing() as database:
             database.execute(
-                "UPDATE conversations SET owner = '', leased_until = 0 WHERE owner = ? AND model = ?",
+                "UPDATE conversations SET owner = '', leased_until = 0 WHERE owner = ? AND model = ifnull(?, model)",
                 owner,
                 model,
             )
@@ -158,14 +166,27 @@ class ConversationStore:
         )
 
     def delete(self, id_: str) -> bool:
+        """Delete a conversation and the stored responses of it: nothing of it is left in the file."""
         with self._database.writing() as database:
-            return database.execute("DELETE FROM conversations WHERE id = ?", id_) == 1
+            database.execute("DELETE FROM responses WHERE conversation = ?", id_)
+            deleted = database.execute("DELETE FROM conversations WHERE id = ?", id_) == 1
+        if not self._database.purge():
+            _log.warning(
+                "what was deleted stays in %s-wal until other processes have read it", self._database.path
+            )
+        return deleted
 
-    def forget_before(self, moment: datetime, now: float) -> int:
-        """Delete what nobody has used since, and nobody has now. Returns how many."""
+    def forget_unused(self, now: datetime, keep: timedelta) -> int:
+        """Delete what nobody has used for so long, and nobody has now. Returns how many.
+
+        What was used in the future, by a clock that was wrong, counts as used now: it must not stay for ever.
+        """
         with self._database.writing() as database:
+            database.execute(
+                "UPDATE conversations SET used_at = ? WHERE used_at > ?", now.isoformat(), now.isoformat()
+            )
             return database.execute(
-                "DELETE FROM conversations WHERE leased_until < ? AND used_at < ?", now, moment.isoformat()
+                "DELETE FROM conversations WHERE owner = '' AND used_at < ?", (now - keep).isoformat()
             )
 
 

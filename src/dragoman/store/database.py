@@ -107,6 +107,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
+    (
+        # The conversation that a response belongs to: it goes with the last of its responses.
+        "ALTER TABLE responses ADD COLUMN conversation TEXT",
+        "CREATE INDEX responses_by_conversation ON responses (conversation)",
+    ),
 )
 
 Value = str | int | float | bytes | None
@@ -158,6 +163,8 @@ class Database:
                 # With write-ahead logging a commit survives us in any case. Only when the machine itself goes down may
                 # the last ones be missing, and then nobody has seen what they were for.
                 connection.execute("PRAGMA synchronous = NORMAL")
+                # What is deleted or replaced is overwritten, and not only unlinked.
+                connection.execute("PRAGMA secure_delete = ON")
             database._migrate()
         except BaseException:
             database.close()
@@ -206,6 +213,11 @@ class Database:
         """A statement that changes rows, inside `writing`. Returns how many it changed."""
         with _mapped(self.path):
             return self._connection.execute(sql, parameters).rowcount
+
+    def purge(self) -> bool:
+        """Have nothing of what was deleted left in the write-ahead log. False while another process reads from it."""
+        [(busy, _, _)] = self.rows(tuple[int, int, int], "PRAGMA wal_checkpoint(TRUNCATE)")
+        return not busy
 
     def version_seen(self) -> int:
         """Another number than before when others have written since. Our own writes do not count."""

@@ -7,14 +7,17 @@ forgotten.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
 from dragoman.store.database import Database
 
 __all__ = ["ResponseStore", "StoredResponse"]
+
+_log = logging.getLogger(__name__)
 
 # Of all that is kept. A history with pictures has megabytes; thousands without have fewer.
 _LIMIT_BYTES = 512 * 1024 * 1024
@@ -28,9 +31,11 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True):
     previous: str | None
     used_at: datetime
     content: bytes
+    # The id of the agent's conversation that it belongs to.
+    conversation: str | None = None
 
 
-_COLUMNS = "id, connection, previous, used_at, content"
+_COLUMNS = "id, connection, previous, used_at, content, conversation"
 
 
 class ResponseStore:
@@ -42,12 +47,13 @@ class ResponseStore:
         """Keep it. The longest unused go when there is no room."""
         with self._database.writing() as database:
             database.execute(
-                f"INSERT INTO responses ({_COLUMNS}, size) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own words
+                f"INSERT INTO responses ({_COLUMNS}, size) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own words
                 response.id,
                 response.connection,
                 response.previous,
                 response.used_at.isoformat(),
                 response.content,
+                response.conversation,
                 len(response.content),
             )
             database.execute(
@@ -72,12 +78,29 @@ class ResponseStore:
                 database.execute("UPDATE responses SET used_at = ? WHERE id = ?", now.isoformat(), id_)
 
     def delete(self, id_: str, connection: str) -> bool:
+        """Delete a response. With the last of a conversation goes what is kept of that, unless somebody has it."""
+        found = self.find(id_, connection)
+        if found is None:
+            return False
         with self._database.writing() as database:
-            return (
-                database.execute("DELETE FROM responses WHERE id = ? AND connection = ?", id_, connection)
-                == 1
+            database.execute("DELETE FROM responses WHERE id = ? AND connection = ?", id_, connection)
+            if found.conversation is not None:
+                database.execute(
+                    "DELETE FROM conversations WHERE id = ? AND owner = '' "
+                    "AND NOT EXISTS (SELECT 1 FROM responses WHERE conversation = ?)",
+                    found.conversation,
+                    found.conversation,
+                )
+        if not self._database.purge():
+            _log.warning(
+                "what was deleted stays in %s-wal until other processes have read it", self._database.path
             )
+        return True
 
-    def forget_before(self, moment: datetime) -> int:
+    def forget_unused(self, now: datetime, keep: timedelta) -> int:
+        """Delete what nobody has used for so long. What was used in the future, by a wrong clock, counts as used now."""
         with self._database.writing() as database:
-            return database.execute("DELETE FROM responses WHERE used_at < ?", moment.isoformat())
+            database.execute(
+                "UPDATE responses SET used_at = ? WHERE used_at > ?", now.isoformat(), now.isoformat()
+            )
+            return database.execute("DELETE FROM responses WHERE used_at < ?", (now - keep).isoformat())

@@ -18,7 +18,9 @@ from typing import TypeAlias
 import msgspec
 
 from dragoman.lm import JsonObject
+from dragoman.lm.nesting import NestedTooDeeply, check_levels
 from dragoman.nearest import nearest
+from dragoman.regular_file import read_regular
 from dragoman.tools import mismatch, schema, when
 from dragoman.tools.names import is_tool_name, legal_name
 
@@ -134,16 +136,11 @@ def load_declarations(path: Path) -> tuple[Declaration, ...]:
     """The declarations in a JSON file, or `DeclarationError`."""
     where = str(path)
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
+        data = read_regular(path, MAX_FILE_BYTES)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise DeclarationError(f"cannot be read ({reason}); check the path", where=where) from error
-    if len(data) > MAX_FILE_BYTES:
-        raise DeclarationError(
-            f"is larger than {MAX_FILE_BYTES:,} bytes; a file of declarations is not", where=where
-        )
+        raise DeclarationError(f"cannot be read ({error.strerror}); check the path", where=where) from error
     try:
+        check_levels(data)
         # Not our own decoder: this one knows the line and the column.
         value: object = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -152,10 +149,10 @@ def load_declarations(path: Path) -> tuple[Declaration, ...]:
         raise DeclarationError(
             f"is not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}", where=where
         ) from None
-    except (ValueError, RecursionError):
-        raise DeclarationError(
-            "is nested too deeply, or has a number of thousands of digits", where=where
-        ) from None
+    except NestedTooDeeply as error:
+        raise DeclarationError(f"cannot be read ({error})", where=where) from None
+    except ValueError:
+        raise DeclarationError("has a number of thousands of digits", where=where) from None
     return declarations_from(value, where=where)
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from dragoman.lm import JsonObject, json
+from dragoman.lm.nesting import INPUT_LEVELS
 from dragoman.tools import mismatch
 
 __all__ = [
@@ -31,8 +32,8 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-# Objects within objects. Checking recurses, several frames a level, and Python's stack has a thousand.
-MAX_DEPTH = 64
+# Objects within objects: the limit for the input of every call. A schema has the same.
+MAX_DEPTH = INPUT_LEVELS
 # Values in an input or a schema, all levels together. The content of a file is one value.
 MAX_VALUES = 10_000
 # A model repairs some mistakes at a time; the rest are told when it tries again.

@@ -18,8 +18,12 @@ import msgspec
 
 from dragoman.jsonrpc import Decoder
 from dragoman.lm import JsonObject
+from dragoman.regular_file import read_regular
 
 __all__ = ["Direction", "Frame", "TraceError", "connections", "encode_frame", "parse_trace", "read_trace"]
+
+# A day of an agent that talks without pause. Recordings are read whole.
+MAX_TRACE_BYTES = 1024 * 1024 * 1024
 
 Direction: TypeAlias = Literal["c2a", "a2c"]
 
@@ -82,7 +86,7 @@ def parse_trace(data: bytes, name: str = "trace") -> tuple[Frame, ...]:
 def read_trace(path: Path) -> tuple[Frame, ...]:
     """Raises `TraceError`, also when it cannot be read."""
     try:
-        return parse_trace(path.read_bytes(), path.name)
+        return parse_trace(read_regular(path, MAX_TRACE_BYTES), path.name)
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}") from error
 

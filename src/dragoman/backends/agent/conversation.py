@@ -194,6 +194,10 @@ class Conversation:
         return self._state.agent in ("starting", "up")
 
     @property
+    def agent_pid(self) -> int | None:
+        return self._session.agent.pid if self._session is not None else None
+
+    @property
     def is_over(self) -> bool:
         """Nothing is left here that its record does not tell, but for a last answer that may be asked for again."""
         last = self._record.last

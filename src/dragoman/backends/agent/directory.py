@@ -11,8 +11,9 @@ for as long as that is; whoever wants it meanwhile waits a moment for its releas
 two turns it belongs to nobody, and any of them may go on with it. What another process has added is seen by the
 revision: an agent here that has not heard it is let go, and its session is taken up again.
 
-Nothing here is unbounded. Agents that are idle are parked, the longest unused first, when there are too many; so are
-records put away. What has work pending is never touched.
+Nothing here is unbounded. Agents that are idle are parked, the longest unused first, when there are too many or they take
+too much memory; so are records put away. What has work pending is never touched: after a burst, agents beyond the limit are
+parked as they become idle.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from dragoman.backends.agent.acp.launch import RunningAgent
 from dragoman.backends.agent.conversation import Conversation, Surroundings
 from dragoman.backends.agent.history import Said
 from dragoman.backends.agent.identify import Identified, Knowledge, identify
+from dragoman.backends.agent.memory import LOOK_SECONDS, MemoryLimit
 from dragoman.backends.agent.records import Away, Record, Records, Scope
 from dragoman.backends.agent.saving import SavedConversation, SavedError, load_conversation, save_conversation
 from dragoman.backends.agent.tellings import Tellings
@@ -58,7 +60,12 @@ class Placed(NamedTuple):
 
 class Directory:
     def __init__(
-        self, model: str, max_agents: int, store: ConversationStore | None, around: Callable[[], Surroundings]
+        self,
+        model: str,
+        max_agents: int,
+        store: ConversationStore | None,
+        around: Callable[[], Surroundings],
+        memory: MemoryLimit | None = None,
     ) -> None:
         self.records = Records()
         self._tellings = Tellings()
@@ -79,6 +86,12 @@ class Directory:
         self._revision = -1
         self._version: int | None = None
         self._renewing: asyncio.Task[None] | None = None
+        self._memory = memory
+        if memory is not None:
+            memory.add(self._idle)
+        self._watching: asyncio.Task[None] | None = None
+        # Whether it is about to be seen if there are too many agents.
+        self._is_settling = False
         self._ending: set[asyncio.Task[None]] = set()
 
     def place(self, request: Request, known: Knowledge, *, waits: bool) -> Placed | None:
@@ -91,11 +104,14 @@ class Directory:
             if found.kind == "aside":
                 return Placed(found, None)
             if found.conversation is None or found.kind in ("fresh", "fork"):
+                self._check_memory()
                 return Placed(found, self._begin(known))
             here = self._here.get(found.conversation)
             if found.kind == "retry" and here is not None and here.repeats:
                 # It gets what it has had: nothing begins.
                 return Placed(found, here)
+            if here is None or not here.has_agent:
+                self._check_memory()
             match self._claim(found.conversation):
                 case "ours":
                     return Placed(found, self._take_up(found.conversation))
@@ -122,15 +138,21 @@ class Directory:
             await each.wait_started()
             agent = each.lendable
             if agent is not None:
-                with each.lending():
-                    yield agent
+                try:
+                    with each.lending():
+                        yield agent
+                finally:
+                    self._settle()
                 return
         yield None
 
     async def close(self) -> None:
         """End every agent. What is under way is cut, and belongs to nobody."""
-        if self._renewing is not None:
-            self._renewing.cancel()
+        for task in (self._renewing, self._watching):
+            if task is not None:
+                task.cancel()
+        if self._memory is not None:
+            self._memory.remove(self._idle)
         closing = (conversation.close() for conversation in self._here.values())
         for failure in await asyncio.gather(*closing, return_exceptions=True):
             if isinstance(failure, Exception):
@@ -211,8 +233,11 @@ class Directory:
             return "ours"
         try:
             holding = self._store.holding(id_)
+            if holding is None and id_ in self._revisions:
+                self._forget(id_)
+                return "changed"
             if holding is None:
-                # Not kept, or not any more.
+                # It could not be kept.
                 return "ours"
             if holding.revision != self._revisions.get(id_):
                 self._let_go(id_)
@@ -233,6 +258,18 @@ class Directory:
         self._unclaimed.discard(id_)
         return "ours"
 
+    def _forget(self, id_: str) -> None:
+        """Somebody deleted it: nothing of it is left here either."""
+        self._let_go(id_)
+        self.records.remove(id_)
+        self._rest_no_more(id_)
+        self._tellings.forget()
+        self._revisions.pop(id_, None)
+
+    def _is_deleted(self, id_: str) -> bool:
+        """Whether it was kept and is no longer. Only what nothing is under way of can be deleted."""
+        return self._store is not None and id_ in self._revisions and self._store.holding(id_) is None
+
     def _let_go(self, id_: str) -> None:
         """Another process has gone on with it: what runs here knows too little."""
         conversation = self._here.pop(id_, None)
@@ -251,6 +288,8 @@ class Directory:
 
     def save(self, record: Record, session: str | None, calls: int, *, held: bool) -> None:
         """Keep a conversation; as ours, or, when nothing of it is under way, as nobody's."""
+        if not held:
+            self._settle()
         if self._store is None:
             return
         if record.id in self._unclaimed and self._claim(record.id) != "ours":
@@ -269,6 +308,8 @@ class Directory:
         )
         # It goes on all the same, as long as we do.
         with _told("this conversation will not survive a restart"):
+            if self._is_deleted(record.id):
+                return
             revision = self._store.save(stored, self._owner, self._revisions.get(record.id))
             if revision is None:
                 _log.warning("another process has taken conversation %s over", record.id)
@@ -299,6 +340,8 @@ class Directory:
         self._here[conversation.id] = conversation
         if self._renewing is None and self._store is not None:
             self._renewing = asyncio.create_task(self._renew())
+        if self._watching is None and self._memory is not None:
+            self._watching = asyncio.create_task(self._watch_memory(self._memory))
         if not conversation.has_agent:
             self._make_room(conversation)
         return conversation
@@ -306,15 +349,44 @@ class Directory:
     def _make_room(self, conversation: Conversation) -> None:
         """Another agent is about to start. Looks at all that is here, which is why it is not done for every request."""
         others = [each for each in self._here.values() if each is not conversation]
-        too_many = 1 + sum(each.has_agent for each in others) - self._max_agents
-        idle = (each for each in others if each.has_agent and not each.is_held and not each.is_lent)
-        for each in islice(idle, max(too_many, 0)):
-            each.park()
+        self._park_surplus(1 + sum(each.has_agent for each in others))
         for each in others:
             if each.is_over:
                 del self._here[each.id]
                 saved = each.saved
                 self._rest(saved, len(save_conversation(saved.record, saved.session, saved.calls)))
+
+    def _idle(self) -> list[Conversation]:
+        """Those with an agent that has nothing to do, the longest unused first."""
+        here = self._here.values()
+        return [each for each in here if each.has_agent and not each.is_held and not each.is_lent]
+
+    def _park_surplus(self, agents: int) -> None:
+        for each in islice(self._idle(), max(agents - self._max_agents, 0)):
+            each.park()
+
+    def _settle(self) -> None:
+        """See soon whether there are too many agents, now that one has become idle."""
+        if not self._is_settling:
+            self._is_settling = True
+            # Not now: its conversation is in the middle of something.
+            asyncio.get_running_loop().call_soon(self._settled)
+
+    def _settled(self) -> None:
+        self._is_settling = False
+        self._park_surplus(sum(each.has_agent for each in self._here.values()))
+        if self._memory is not None:
+            self._memory.relieve()
+
+    def _check_memory(self) -> None:
+        if self._memory is not None:
+            self._memory.check()
+
+    async def _watch_memory(self, memory: MemoryLimit) -> None:
+        clock = self._around().clock
+        while True:
+            await clock.sleep(LOOK_SECONDS)
+            memory.relieve()
 
     def _rest(self, saved: SavedConversation, size: int) -> None:
         id_ = saved.record.id

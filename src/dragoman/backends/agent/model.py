@@ -67,7 +67,7 @@ class AgentModel:
         self._tokens = Tokens(store.key() if store is not None else secrets.token_bytes(KEY_BYTES))
         self._experience = experience or Experience()
         self.permissions = permissions or Permissions()
-        self._directory = Directory(info.id, settings.max_agents, store, self._around)
+        self._directory = Directory(info.id, settings.max_agents, store, self._around, settings.memory)
         # Side requests under way.
         self._asides: set[asyncio.Task[None]] = set()
         self._is_closed = False

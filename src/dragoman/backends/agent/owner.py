@@ -2,6 +2,9 @@
 
 An owner is a process, by its pid and the time it started, so that a dead one is known at once. One that lives and hangs
 is known by its lease, which it no longer renews.
+
+Leases are counted by the clock of the machine that only goes forward: all processes have the same one, and setting the time
+neither ends a lease nor makes one last. It begins anew when the machine starts; no owner of before lives then.
 """
 
 from __future__ import annotations
@@ -10,9 +13,9 @@ import os
 import time
 
 from dragoman.process import ProcessIdentity
-from dragoman.store import Holding
+from dragoman.store import ConversationStore, Holding
 
-__all__ = ["LEASE_SECONDS", "RENEW_SECONDS", "is_free", "lease", "own"]
+__all__ = ["LEASE_SECONDS", "RENEW_SECONDS", "free_abandoned", "is_free", "lease", "own"]
 
 # A process that has not come round to renewing for so long is not going to.
 LEASE_SECONDS = 90.0
@@ -28,12 +31,21 @@ def own() -> str:
 
 def lease() -> float:
     """Until when a conversation is ours that is claimed now."""
-    return time.time() + LEASE_SECONDS
+    return time.monotonic() + LEASE_SECONDS
 
 
 def is_free(holding: Holding) -> bool:
     """Whether anybody may claim it."""
-    if not holding.owner or holding.leased_until < time.time():
-        return True
-    pid, _, started = holding.owner.partition(" ")
-    return not (pid.isdecimal() and ProcessIdentity(int(pid), started).lives())
+    return not holding.owner or holding.leased_until < time.monotonic() or not _lives(holding.owner)
+
+
+def free_abandoned(store: ConversationStore) -> None:
+    """Release what processes hold that are dead."""
+    for owner in store.owners():
+        if not _lives(owner):
+            store.release(owner)
+
+
+def _lives(owner: str) -> bool:
+    pid, _, started = owner.partition(" ")
+    return pid.isdecimal() and ProcessIdentity(int(pid), started).lives()

@@ -67,8 +67,9 @@ def choose(request: PermissionRequest, *, granted: bool) -> Choice:
         if once is not None:
             return Choice(once)
         refusal = choose(request, granted=False)
-        return Choice(
-            refusal.option,
-            "The agent did not offer to be allowed once, only to be allowed always. So it was refused.",
-        )
+        if any(option.kind == "allow_once" for option in request.options):
+            problem = "The agent gave one id to options that mean different things"
+        else:
+            problem = "The agent did not offer to be allowed once, only to be allowed always"
+        return Choice(refusal.option, f"{problem}. So it was refused.")
     return Choice(request.option("reject_once"))

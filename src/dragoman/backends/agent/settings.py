@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from dragoman.backends.agent.catalogue import Traits
+from dragoman.backends.agent.memory import MemoryLimit
 from dragoman.lm import Style
 from dragoman.process import Ledger
 
@@ -75,3 +76,5 @@ class AgentSettings:
     ledger: Ledger | None = None
     # With more than so many running, idle ones are parked before their time.
     max_agents: int = 32
+    # The same by the memory they take, with the agents of other models.
+    memory: MemoryLimit | None = None

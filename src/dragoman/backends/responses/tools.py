@@ -13,6 +13,7 @@ from dragoman.backends.tool_names import legal_names
 from dragoman.backends.tool_shapes import legal_schema, unwrapped
 from dragoman.lm import JsonObject, LanguageModelError, Request, ToolCallPart
 from dragoman.lm.json import decode, encode_text
+from dragoman.lm.nesting import INPUT_LEVELS, NestedTooDeeply
 
 __all__ = ["FunctionTools"]
 
@@ -71,8 +72,15 @@ class FunctionTools:
             # Several servers send nothing at all where a function needs nothing.
             return ToolCallPart(call_id, name, {})
         try:
-            value = decode(arguments)
+            value = decode(arguments, INPUT_LEVELS)
             problem = "are no JSON object"
+        except NestedTooDeeply as error:
+            # Not passed on as text either: no consumer could give it back in a history.
+            raise LanguageModelError(
+                "agent_failed",
+                f"The arguments of the model's call of {name!r} ({call_id}) cannot be read: {error}.",
+                hint="The tool was not called. Ask again.",
+            ) from error
         except msgspec.DecodeError as error:
             value, problem = None, f"are not valid JSON ({error})"
         if isinstance(value, dict):

@@ -33,11 +33,14 @@ from dragoman.backends.scripted.script import (
 from dragoman.lm import ErrorKind, ModelInfo, Outcome
 from dragoman.lm.json import decode
 from dragoman.nearest import nearest
+from dragoman.regular_file import read_regular
 
-__all__ = ["ScriptError", "load_script", "parse_script"]
+__all__ = ["MAX_SCRIPT_BYTES", "ScriptError", "load_script", "parse_script"]
 
 _T = TypeVar("_T")
 
+# A script is written by hand, or recorded from an answer. Pictures in it take a few megabytes.
+MAX_SCRIPT_BYTES = 32 * 1024 * 1024
 # A person reads along at about this many words a second.
 _DEFAULT_PACE = 30.0
 
@@ -57,7 +60,7 @@ class _Settings(msgspec.Struct, frozen=True):
 def load_script(path: Path, *, id: str | None = None) -> Script:  # noqa: A002 - as in ModelInfo
     """The script in a file. The model's id is the one given here, else the file's own, else the file's name."""
     try:
-        text = path.read_text("utf-8")
+        text = read_regular(path, MAX_SCRIPT_BYTES).decode()
     except OSError as error:
         raise ScriptError(
             f"{path}: the script cannot be read: {error.strerror}. Give the path of a file of JSON lines."

@@ -14,10 +14,11 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 
 from dragoman.frontends.http.budget import check_values
-from dragoman.frontends.http.errors import ApiError, bad_request
+from dragoman.frontends.http.errors import ApiError, bad_request, too_deep
 from dragoman.frontends.http.tools import Offer, chosen, functions_of
 from dragoman.lm import JsonObject
 from dragoman.lm.json import decode
+from dragoman.lm.nesting import NestedTooDeeply, place_of
 
 __all__ = [
     "IGNORED",
@@ -133,9 +134,12 @@ class Asked:
 
 
 def object_of(body: bytes | str) -> JsonObject:
-    check_values(body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass"))
+    body = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
+    check_values(body)
     try:
         value = decode(body)
+    except NestedTooDeeply as error:
+        raise too_deep(error, place_of(body)) from None
     except msgspec.DecodeError as error:
         raise bad_request(f"The body is not valid JSON: {error}.", code="invalid_json") from None
     if not isinstance(value, dict):

@@ -157,7 +157,8 @@ def _calls(calls: object, where: str, budget: Budget) -> Iterator[ToolCallPart]:
             case {"id": str(call_id), "function": {"name": str(name), **function}} if (
                 0 < len(call_id) <= CALL_ID_LIMIT
             ):
-                yield arguments_of(call_id, name, function.get("arguments"), where, budget)
+                place = f"{where}.tool_calls[{index}].function"
+                yield arguments_of(call_id, name, function.get("arguments"), place, budget)
             case _:
                 raise bad_request("A call has an id and a function.", param=f"{where}.tool_calls[{index}]")
 

@@ -18,9 +18,10 @@ from collections.abc import Sequence
 import msgspec
 
 from dragoman.frontends.http.budget import Budget
-from dragoman.frontends.http.errors import ApiError, bad_request
+from dragoman.frontends.http.errors import ApiError, bad_request, too_deep
 from dragoman.lm import JsonObject
 from dragoman.lm.json import decode, encode
+from dragoman.lm.nesting import NestedTooDeeply
 
 __all__ = ["compacted", "expanded"]
 
@@ -42,6 +43,8 @@ def expanded(content: str, where: str, budget: Budget) -> list[JsonObject]:
     try:
         data = budget.unpack(base64.urlsafe_b64decode(packed), where)
         items = msgspec.convert(decode(data), list[JsonObject])
+    except NestedTooDeeply as error:
+        raise too_deep(error, where) from None
     except (zlib.error, binascii.Error, ValueError, msgspec.MsgspecError):
         raise _unreadable(where) from None
     # One inside another was unpacked when it was packed: another layer is a trap.

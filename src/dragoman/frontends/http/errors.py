@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from dragoman.lm import ErrorKind, JsonObject, LanguageModelError
+from dragoman.lm.nesting import NestedTooDeeply
 
-__all__ = ["ApiError", "ErrorType", "bad_request", "of_model", "unexpected"]
+__all__ = ["ApiError", "ErrorType", "bad_request", "of_model", "too_deep", "unexpected", "unknown_model"]
 
 ErrorType: TypeAlias = Literal[
     "server_error", "invalid_request", "not_found", "model_error", "too_many_requests"
@@ -28,6 +29,8 @@ _BY_KIND: dict[ErrorKind, tuple[int, ErrorType]] = {
     "agent_failed": (500, "model_error"),
     "internal": (500, "server_error"),
 }
+# Of what a client sent, in a message.
+_SHOWN = 128
 _TRANSIENT = frozenset({429, 503, 504})
 
 
@@ -73,10 +76,20 @@ def bad_request(message: str, *, param: str | None = None, code: str | None = No
     return ApiError(400, "invalid_request", message, code=code, param=param)
 
 
+def too_deep(error: NestedTooDeeply, where: str) -> ApiError:
+    """For a JSON text in a request with more levels than are read; `where` is the path to it."""
+    return bad_request(f"`{where}` cannot be read: {error}.", param=where, code="nested_too_deeply")
+
+
 def of_model(error: LanguageModelError) -> ApiError:
     status, kind = _BY_KIND[error.kind]
     code = "model_not_found" if error.kind == "not_found" else error.kind
     return ApiError(status, kind, error.sentence, code=code, retry_after=error.retry_after)
+
+
+def unknown_model(model_id: str) -> ApiError:
+    message = f"There is no model {model_id[:_SHOWN]!r}. `GET /v1/models` lists those there are."
+    return ApiError(404, "not_found", message, code="model_not_found")
 
 
 def unexpected() -> ApiError:

@@ -16,7 +16,10 @@ from dataclasses import dataclass
 from dragoman.frontends.http.errors import ApiError
 from dragoman.loopback import is_loopback
 
-__all__ = ["Gate"]
+__all__ = ["WITHOUT_KEY", "Gate"]
+
+# The connection of every client of a server that has no keys.
+WITHOUT_KEY = "http:"
 
 _CONNECTION_BYTES = 12
 # A host, and perhaps a port. URL parsers accept much more: a user, a path, anything behind a bracket.
@@ -59,7 +62,7 @@ class Gate:
     def connection(self, headers: Mapping[str, str]) -> str:
         """The name under which a client's conversations are kept. Raises for one that may not come in."""
         if not self.keys:
-            return "http:"
+            return WITHOUT_KEY
         scheme, _, given = headers.get("authorization", "").partition(" ")
         # What HTTP allows around the value, and nothing else.
         given = given.strip(" \t")

@@ -95,13 +95,15 @@ class Histories:
             )
         return kept
 
-    def keep(self, id_: str, kept: Kept, connection: str, used: tuple[str, ...]) -> None:
+    def keep(
+        self, id_: str, kept: Kept, connection: str, used: tuple[str, ...], conversation: str | None = None
+    ) -> None:
         """A response that cannot be kept has been given all the same."""
         if self._store is None:
             return
         now = datetime.now(UTC)
         try:
-            self._store.save(StoredResponse(id_, connection, kept.previous, now, encode(kept)))
+            self._store.save(StoredResponse(id_, connection, kept.previous, now, encode(kept), conversation))
             if used:
                 self._store.touch(used, now)
         except StoreError as error:

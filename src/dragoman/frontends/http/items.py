@@ -19,7 +19,7 @@ import msgspec
 from dragoman.frontends.http.approvals import Decision, approved_call
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import expanded
-from dragoman.frontends.http.errors import bad_request
+from dragoman.frontends.http.errors import bad_request, too_deep
 from dragoman.frontends.http.stream import MESSAGE_ID
 from dragoman.lm import (
     ContentPart,
@@ -35,6 +35,7 @@ from dragoman.lm import (
     ToolResultPart,
 )
 from dragoman.lm.json import decode, encode_text
+from dragoman.lm.nesting import INPUT_LEVELS, NestedTooDeeply
 from dragoman.lm.parts import STATEFUL_MARKER
 from dragoman.lm.rules import CALL_ID_LIMIT, NAMESPACE
 
@@ -267,7 +268,9 @@ def arguments_of(call_id: str, name: str, arguments: object, where: str, budget:
     if isinstance(arguments, str):
         budget.count(arguments.encode("utf-8", "surrogatepass"), where)
     try:
-        value = decode(arguments) if isinstance(arguments, str) else arguments
+        value = decode(arguments, INPUT_LEVELS) if isinstance(arguments, str) else arguments
+    except NestedTooDeeply as error:
+        raise too_deep(error, f"{where}.arguments") from None
     except msgspec.DecodeError:
         value = None
     if isinstance(value, dict):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from contextlib import suppress
 
 from starlette.types import Receive, Scope, Send
@@ -17,6 +18,7 @@ from dragoman.frontends.http.answering import Answer
 from dragoman.frontends.http.asked import Asked, object_of, read_create
 from dragoman.frontends.http.door import client_of
 from dragoman.frontends.http.errors import ApiError, bad_request, unexpected
+from dragoman.frontends.http.gate import WITHOUT_KEY
 from dragoman.frontends.http.histories import Local
 from dragoman.frontends.http.service import Prepared, Service
 from dragoman.lm import JsonObject
@@ -33,6 +35,8 @@ _AHEAD = 8
 _GOING_AWAY = 1001
 # Most are idle between two turns.
 _SOCKETS_A_RESPONSE = 8
+# Of all sockets, for one key: others find room, however many one client opens.
+_SHARE_OF_A_KEY = 1 / 4
 
 
 class Socket:
@@ -40,18 +44,33 @@ class Socket:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        # How many each key has open.
+        self._open: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         metrics = self._service.metrics
-        if metrics.sockets >= _SOCKETS_A_RESPONSE * self._service.serve.max_responses:
+        most = _SOCKETS_A_RESPONSE * self._service.serve.max_responses
+        if metrics.sockets >= most:
             raise ApiError(429, "too_many_requests", "There are too many WebSockets open.", retry_after=1)
         socket = WebSocket(scope, receive, send)
-        await socket.accept()
+        key = client_of(socket).connection
+        if key != WITHOUT_KEY and self._open[key] >= max(1, round(most * _SHARE_OF_A_KEY)):
+            raise ApiError(
+                429,
+                "too_many_requests",
+                f"This key has {self._open[key]} WebSockets open, which is as many as one may have. Close some.",
+                retry_after=1,
+            )
         metrics.sockets += 1
+        self._open[key] += 1
         try:
+            await socket.accept()
             await _Session(self._service, socket).run()
         finally:
             metrics.sockets -= 1
+            self._open[key] -= 1
+            if not self._open[key]:
+                del self._open[key]
 
 
 class _Session:

@@ -10,6 +10,8 @@ import contextlib
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import cast
 
 import uvicorn
 
@@ -17,6 +19,7 @@ from dragoman.config import Serve
 from dragoman.frontends.http.app import build_app
 from dragoman.frontends.http.door import HEADER_BYTES
 from dragoman.frontends.http.gate import Gate
+from dragoman.frontends.http.heads import HeadLimits, LimitedHttp
 from dragoman.frontends.http.service import Service
 
 __all__ = ["PortTaken", "bound", "serve"]
@@ -45,8 +48,10 @@ async def serve(
     gate: Gate,
     listening: socket.socket,
     on_drain: Callable[[], object] = lambda: None,
+    heads: HeadLimits | None = None,
 ) -> bool:
     """Until a signal. Returns whether it was an interrupt. `on_drain`: answers are under way, and may finish."""
+    protocol = partial(LimitedHttp, limits=heads or HeadLimits())
     settings: Serve = service.serve
     server = _Server(
         uvicorn.Config(
@@ -59,7 +64,8 @@ async def serve(
             # Headers that name another client are for those behind a proxy, and there is none.
             proxy_headers=False,
             h11_max_incomplete_event_size=HEADER_BYTES,
-            http="h11",
+            # The library only calls it.
+            http=cast("type[asyncio.Protocol]", protocol),
             ws="websockets-sansio",
             ws_max_size=settings.max_body_bytes,
             timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),

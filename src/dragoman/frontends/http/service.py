@@ -5,6 +5,7 @@ HTTP and WebSocket differ in how they are read and written; everything between i
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ from dragoman.frontends.http.approvals import APPROVAL_TOOLS, is_approval, spell
 from dragoman.frontends.http.asked import IGNORED, Asked, CompactBody, items_of
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import compacted, expanded
-from dragoman.frontends.http.errors import ApiError, bad_request, of_model
+from dragoman.frontends.http.errors import ApiError, bad_request, of_model, unknown_model
 from dragoman.frontends.http.histories import Chain, Histories, Kept, Local
 from dragoman.frontends.http.items import tell
 from dragoman.frontends.http.metrics import Metrics
@@ -39,6 +40,8 @@ from dragoman.lm import (
 from dragoman.store import ResponseStore
 
 __all__ = ["FEATURES", "Client", "Prepared", "Service"]
+
+_log = logging.getLogger(__name__)
 
 # What our dialects can carry. Pictures have no place in them, and are told as a line.
 FEATURES = Features(thinking=True, keeps_parts_of_failures=True, unparsed_calls=True, reports=True)
@@ -83,6 +86,10 @@ class Service:
         try:
             return self.models.get(model_id)
         except LanguageModelError as error:
+            if error.kind == "not_found":
+                # What it says of the configuration, its path for example, is for the server's operator.
+                _log.info("a client asked for a model that there is not: %s", error.sentence)
+                raise unknown_model(model_id) from error
             raise of_model(error) from error
 
     @asynccontextmanager
@@ -123,7 +130,8 @@ class Service:
                 yield event
             return
         if not answer.is_cancelled:
-            for event in self.completed(prepared, local):
+            conversation = answer.place.conversation if answer.place is not None else None
+            for event in self.completed(prepared, local, conversation):
                 yield event
             answer.outcome = prepared.resource.status
 
@@ -190,7 +198,9 @@ class Service:
             Consumer("http", client.connection, features=FEATURES),
         )
 
-    def completed(self, prepared: Prepared, local: Local | None = None) -> Iterator[JsonObject]:
+    def completed(
+        self, prepared: Prepared, local: Local | None = None, conversation: str | None = None
+    ) -> Iterator[JsonObject]:
         """The last events of a response, which is kept before anybody hears of its end."""
         events = list(prepared.stream.complete(int(time.time())))
         resource, asked = prepared.resource, prepared.asked
@@ -202,7 +212,9 @@ class Service:
             asked.consumer_id or prepared.chain.consumer_id,
         )
         if resource.is_stored:
-            self.histories.keep(resource.id, kept, prepared.client.connection, prepared.chain.ids)
+            self.histories.keep(
+                resource.id, kept, prepared.client.connection, prepared.chain.ids, conversation
+            )
         elif local is not None:
             local.keep(resource.id, kept)
         return iter(events)

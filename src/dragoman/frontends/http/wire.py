@@ -8,6 +8,7 @@ they leave together. Clients that go away are noticed while we write and while w
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Protocol
@@ -30,6 +31,9 @@ __all__ = [
     "read_body",
     "while_connected",
 ]
+
+
+_log = logging.getLogger(__name__)
 
 
 class Put(Protocol):
@@ -80,6 +84,7 @@ async def read_body(request: Request, limit: int) -> bytes:
                 if len(body) > limit:
                     raise too_large
     except TimeoutError:
+        _log.warning("a body was not complete after %g seconds: the request is refused", _BODY_SECONDS)
         raise ApiError(408, "invalid_request", "The body took too long.") from None
     return bytes(body)
 

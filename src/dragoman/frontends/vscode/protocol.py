@@ -120,11 +120,8 @@ def decode_chat_request(params: bytes) -> ChatRequest:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         # Something is not as expected; what exactly, the slower way finds out.
         pass
-    try:
-        loose = msgspec.convert(decode(params), _Loose)
-        return ChatRequest(loose.model_id, messages_from(loose.messages), loose.options)
-    except RecursionError as error:
-        raise LanguageModelError("bad_request", "The messages are nested too deeply.") from error
+    loose = msgspec.convert(decode(params), _Loose)
+    return ChatRequest(loose.model_id, messages_from(loose.messages), loose.options)
 
 
 def error_data(error: LanguageModelError) -> JsonObject:

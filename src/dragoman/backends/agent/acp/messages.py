@@ -385,8 +385,19 @@ class PermissionRequest(_Message, frozen=True):
     meta: JsonObject | None = msgspec.field(default=None, name="_meta")
 
     def option(self, kind: OptionKind) -> str | None:
-        """The id of the first option of a kind: ids and names differ from agent to agent, kinds do not."""
-        return next((option.option_id for option in self.options if option.kind == kind), None)
+        """The id of the first option of a kind: ids and names differ from agent to agent, kinds do not.
+
+        An id that stands for another kind as well says nothing: the agent might take it for that one.
+        """
+        ambiguous = {option.option_id for option in self.options if option.kind != kind}
+        return next(
+            (
+                each.option_id
+                for each in self.options
+                if each.kind == kind and each.option_id not in ambiguous
+            ),
+            None,
+        )
 
 
 def decode_permission(params: bytes) -> PermissionRequest:

@@ -22,6 +22,7 @@ from dragoman.backends.agent.toolserver.wire import (
     MAX_MESSAGE_BYTES,
     Group,
     as_batch,
+    failed_call,
     read_messages,
 )
 from dragoman.jsonrpc.framing import Line, LineSplitter, Oversized
@@ -248,7 +249,9 @@ class _Connection(asyncio.Protocol):
         read = read_messages(line, takes_batches=client.session.takes_batches)
         if isinstance(read, Malformed):
             _log.warning("a line that is no JSON-RPC message was ignored")
-            if read.request_id is not None:
+            if (result := failed_call(read)) is not None:
+                self._write(client.session.response(read.request_id, result))
+            elif read.request_id is not None:
                 self._write(encode_error(read.request_id, ErrorObject(read.code, read.reason)))
         elif isinstance(read, list):
             batch = _Batch(self, sum(isinstance(message, Request) for message in read))

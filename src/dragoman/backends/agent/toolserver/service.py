@@ -120,7 +120,8 @@ class Service:
         """A hold on the call, or the result that says why there is none."""
         if call.name is None or call.arguments is None:
             return content.failure(
-                "This call cannot be read: it needs the name of a tool and arguments that are an object."
+                call.problem
+                or "This call cannot be read: it needs the name of a tool and arguments that are an object."
             )
         if call.name == WAIT_TOOL and self.endpoint.patience_seconds is not None:
             self.endpoint.on_waits()

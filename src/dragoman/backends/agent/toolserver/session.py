@@ -12,7 +12,7 @@ nothing. `response` and `error` write what comes of it in the way of the era.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -32,6 +32,7 @@ from dragoman.jsonrpc.messages import (
     encode_response,
 )
 from dragoman.lm import JsonObject, json
+from dragoman.lm.nesting import INPUT_LEVELS, is_deeper
 
 __all__ = [
     "HANDSHAKE_VERSIONS",
@@ -100,6 +101,8 @@ class CallTool:
     name: str | None
     arguments: JsonObject | None
     progress_token: int | str | None
+    # Why the arguments are of no use, if it is not that they are no object.
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +143,14 @@ class Session:
             self.era = _era(request.method, params)
         # Who probes with a revision that we do not speak is told which we do, and may still shake hands.
         if self.era == "stateless" or (self.era is None and _has_envelope(params)):
-            return self._stateless(request.method, params)
-        return self._handshake(request.method, params)
+            action = self._stateless(request.method, params)
+        else:
+            action = self._handshake(request.method, params)
+        # The params themselves are one level.
+        if isinstance(action, CallTool) and is_deeper(request.params, INPUT_LEVELS + 1):
+            problem = f"The arguments of a tool may be nested at most {INPUT_LEVELS} levels deep. Call it with flatter ones."
+            return replace(action, arguments=None, problem=problem)
+        return action
 
     def notification(self, notification: Notification) -> Cancel | None:
         if notification.method != "notifications/cancelled":

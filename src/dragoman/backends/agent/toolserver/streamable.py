@@ -31,7 +31,13 @@ from dragoman.backends.agent.toolserver.session import (
     Session,
     unsupported,
 )
-from dragoman.backends.agent.toolserver.wire import MAX_CONNECTIONS, Group, as_batch, read_messages
+from dragoman.backends.agent.toolserver.wire import (
+    MAX_CONNECTIONS,
+    Group,
+    as_batch,
+    failed_call,
+    read_messages,
+)
 from dragoman.jsonrpc.messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -113,7 +119,7 @@ class StreamableHttp:
             return
         read = read_messages(body, takes_batches=session is not None and session.client.session.takes_batches)
         if isinstance(read, Malformed):
-            _refuse(exchange, 400, read.reason, code=read.code, request_id=read.request_id)
+            _refuse_malformed(exchange, read, session.client.session if session is not None else None)
             return
         messages = read if isinstance(read, list) else [read]
         requests = [message for message in messages if isinstance(message, Request)]
@@ -177,7 +183,7 @@ class StreamableHttp:
         message = read_messages(body, takes_batches=False)
         match message:
             case Malformed():
-                _refuse(exchange, 400, message.reason, code=message.code, request_id=message.request_id)
+                _refuse_malformed(exchange, message, Session(self.service.endpoint.name, "stateless"))
             case Request():
                 problem = mismatch(exchange, message)
                 if problem is not None:
@@ -409,6 +415,15 @@ def _refuse(
 ) -> None:
     body = encode_error(request_id, ErrorObject(code, reason, data))
     exchange.respond(status, [*_JSON_HEADERS, *headers], body)
+
+
+def _refuse_malformed(exchange: Exchange, message: Malformed, session: Session | None) -> None:
+    """A tool call gets a result that says what is wrong: a client may take an HTTP error for the end of the session."""
+    result = failed_call(message)
+    if session is None or result is None:
+        _refuse(exchange, 400, message.reason, code=message.code, request_id=message.request_id)
+    else:
+        exchange.respond(200, _JSON_HEADERS, session.response(message.request_id, result))
 
 
 def _status(code: int | None) -> int:

@@ -8,10 +8,19 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from dragoman.backends.agent.toolserver import content
 from dragoman.jsonrpc.messages import INVALID_REQUEST, Malformed, Message, Request, parse
-from dragoman.lm import json
+from dragoman.lm import JsonObject, json
 
-__all__ = ["MAX_BATCH", "MAX_CONNECTIONS", "MAX_MESSAGE_BYTES", "Group", "as_batch", "read_messages"]
+__all__ = [
+    "MAX_BATCH",
+    "MAX_CONNECTIONS",
+    "MAX_MESSAGE_BYTES",
+    "Group",
+    "as_batch",
+    "failed_call",
+    "read_messages",
+]
 
 # Room for the largest file an agent would pass through a tool, several times over.
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
@@ -74,6 +83,13 @@ def read_messages(body: bytes, *, takes_batches: bool) -> Message | list[Message
             return message
         messages.append(message)
     return messages
+
+
+def failed_call(message: Malformed) -> JsonObject | None:
+    """The result of a tool call whose params cannot be read; None if the message is no tool call."""
+    if message.method != "tools/call" or message.request_id is None:
+        return None
+    return content.failure(f"This call cannot be read: {message.reason}.")
 
 
 def as_batch(answers: list[bytes]) -> bytes:
