@@ -184,6 +184,6 @@ def test_h7_whatever_became_of_prompts_an_agent_that_answers_knows_what_is_said_
 
 def test_h21_the_words_before_the_last_are_those_that_a_loaded_session_ends_with() -> None:
     briefing = _briefing(is_known=True)
-    assert briefing.last_words == ""
+    assert briefing.last_said("user") == ""
     briefing.update(_asked(user("one"), assistant("first"), user("two"), assistant("second"), user("three")))
-    assert briefing.last_words == "two"
+    assert (briefing.last_said("user"), briefing.last_said("assistant")) == ("two", "second")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import pytest
 
@@ -21,9 +22,9 @@ class _Memory:
         self._check()
         return self.rows.get((name, version))
 
-    def write(self, name: str, version: str, facts: bytes) -> None:
+    def update(self, name: str, version: str, change: Callable[[bytes | None], bytes]) -> None:
         self._check()
-        self.rows[name, version] = facts
+        self.rows[name, version] = change(self.rows.get((name, version)))
 
     def _check(self) -> None:
         if self.fails:
@@ -41,9 +42,19 @@ def test_what_is_no_news_is_not_written() -> None:
     memory = _Memory()
     experience = Experience(memory)
     experience.note(_AGENT, lists=True)
-    memory.rows.clear()
+    memory.rows[_AGENT] += b" "
+    kept = memory.rows[_AGENT]
     experience.note(_AGENT, lists=True)
-    assert memory.rows == {}
+    assert memory.rows[_AGENT] == kept
+
+
+def test_what_two_processes_learn_is_put_together() -> None:
+    memory = _Memory()
+    one, other = Experience(memory), Experience(memory)
+    assert one.of(_AGENT) == other.of(_AGENT) == Learnt()
+    one.note(_AGENT, history="unusable")
+    other.note(_AGENT, lists=True)
+    assert one.of(_AGENT) == other.of(_AGENT) == Learnt(lists=True, history="unusable")
 
 
 def test_without_a_memory_it_is_known_in_this_process() -> None:
@@ -59,8 +70,8 @@ def test_a_memory_that_fails_is_logged_and_stops_nothing(caplog: pytest.LogCaptu
     with caplog.at_level(logging.WARNING):
         assert experience.of(_AGENT) == Learnt()
         experience.note(_AGENT, lists=False)
-    assert experience.of(_AGENT).lists is False
-    assert [record.message.rpartition(": ")[2] for record in caplog.records] == ["the disk is full"] * 2
+        assert experience.of(_AGENT).lists is False
+    assert {record.message.rpartition(": ")[2] for record in caplog.records} == {"the disk is full"}
 
 
 def test_what_cannot_be_read_is_nothing() -> None:
@@ -69,13 +80,17 @@ def test_what_cannot_be_read_is_nothing() -> None:
     assert Experience(memory).of(_AGENT) == Learnt()
 
 
-def test_an_agent_without_a_name_is_known_by_its_command_and_shows_none_of_its_arguments() -> None:
-    assert name_of(AgentInfo("a" * 200, None, "2"), ("x",)) == AgentName("a" * 100, "2")
-    named = name_of(None, ("/opt/agent", "--key", "secret"))
-    assert named == name_of(AgentInfo(), ("/opt/agent", "--key", "secret"))
-    assert named != name_of(None, ("/opt/agent", "--key", "another"))
-    assert named.name.startswith("agent #")
-    assert "secret" not in str(named)
+def test_an_agent_is_known_by_its_name_and_command_and_shows_none_of_its_arguments() -> None:
+    named = name_of(AgentInfo("a" * 200, None, "2"), ("x",))
+    assert named.name.startswith("a" * 100 + " #")
+    assert named.version == "2"
+    # Another program that gives itself the same name is another agent.
+    assert named != name_of(AgentInfo("a" * 200, None, "2"), ("y",))
+    nameless = name_of(None, ("/opt/agent", "--key", "secret"))
+    assert nameless == name_of(AgentInfo(), ("/opt/agent", "--key", "secret"))
+    assert nameless != name_of(None, ("/opt/agent", "--key", "another"))
+    assert nameless.name.startswith("agent #")
+    assert "secret" not in str(nameless)
 
 
 @pytest.mark.parametrize(

@@ -993,6 +993,19 @@ def test_t26_a_prompt_that_this_run_of_the_agent_cannot_take_goes_to_another_one
     assert machine.phase == "Streaming"
 
 
+def test_t26_results_and_words_that_the_agent_may_not_have_had_go_to_the_next_one_too() -> None:
+    machine = idle()
+    # It asks for something outside a turn, and has its result together with the next prompt.
+    machine(Called(LOOK))
+    machine(Requested(2))
+    machine(Requested(3, {LOOK.call_id: SEEN}, says("one")))
+    assert (machine.phase, bool(machine.state.unproved)) == ("Streaming", True)
+    machine(AgentUnfit(says("one")))
+    assert [message.text.partition(" ")[0] for message in machine.state.queue][1:] == ["one"]
+    assert len(machine.state.queue) == 2
+    assert machine.state.unproved == ()
+
+
 def test_t26_a_turn_that_is_cancelled_is_given_to_nobody_else() -> None:
     machine = streaming()
     machine(ReplyCancelled(1))

@@ -68,7 +68,7 @@ def test_an_answer_that_waits_for_a_ticket_is_missed_only_if_the_agent_does_not_
     assert list(missed.uncollected(lambda _key: False)) == []
     missed.answered(_CALL, is_taken=True)
     [said] = missed.uncollected(lambda key: key == "k1")
-    assert said.startswith("The agent stopped waiting for the result of look\\_up, and did not come back")
+    assert said.startswith("The agent stopped waiting for the result of look\\_up, and has not come back")
     assert list(missed.uncollected(lambda _key: True)) == []
     lost = missed.answered(_CALL, is_taken=False)
     assert lost == "The agent stopped waiting for the result of look\\_up. It was not passed on."

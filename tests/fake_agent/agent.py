@@ -9,6 +9,7 @@ one argument is a JSON object of options:
     close           whether it can close them
     images          whether it takes pictures
     relists         whether it lists the tools again when they have changed
+    lists_late      it lists the tools again so many seconds after it has answered
     lists           which of its sessions look at the tools: "all", "none", or "second"
     refuse          {METHOD: [CODE, TEXT]}: errors
     start           "exit": the process ends instead of answering `initialize`; "hang": it never answers
@@ -74,7 +75,7 @@ class Session:
         self.stops_at: str | None = None
         self.after: list[Any] = []
         # What it was told in earlier turns, and has not told again.
-        self.history: list[dict[str, Any]] = []
+        self.history: list[tuple[str, dict[str, Any]]] = []
 
 
 class Agent:
@@ -199,17 +200,22 @@ class Agent:
             await self.connect(session, params["mcpServers"])
         named = {"sessionId": name} if incoming.method == "session/new" else {}
         incoming.reply({**named, **self.options.get("state", {})})
+        if "lists_late" in self.options:
+            self.spawn(self.list_late(session))
         if self.options.get("history") == "after":
             await self.tell_history(session)
+
+    async def list_late(self, session: Session) -> None:
+        await asyncio.sleep(self.options["lists_late"])
+        await self.list_tools(session)
 
     async def tell_history(self, session: Session) -> None:
         """What it was told, as the user's words and as its own."""
         history, session.history = session.history, []
-        for content in history:
-            for kind in ("user_message_chunk", "agent_message_chunk"):
-                self.tell(session.name, {"sessionUpdate": kind, "content": content})
-                if "pause" in self.options:
-                    await asyncio.sleep(self.options["pause"])
+        for role, content in history:
+            self.tell(session.name, {"sessionUpdate": f"{role}_message_chunk", "content": content})
+            if "pause" in self.options:
+                await asyncio.sleep(self.options["pause"])
         self.note("told", {"pieces": len(history)})
 
     async def connect(self, session: Session, servers: list[dict[str, Any]]) -> None:
@@ -240,7 +246,7 @@ class Agent:
     async def take_turn(self, session: Session, blocks: list[dict[str, Any]], incoming: Incoming) -> None:
         session.deaf, session.stops_at, session.after = False, None, []
         with (self.folder / session.name).open("a") as told:
-            told.write("".join(json.dumps(block) + "\n" for block in blocks))
+            told.write("".join(json.dumps(["user", block]) + "\n" for block in blocks))
         try:
             if self.options.get("history") == "answer":
                 self.say(session, "so, ")
@@ -292,6 +298,8 @@ class Agent:
         self.peer.notify("session/update", {"sessionId": session, "update": update})
 
     def say(self, session: Session, text: str, kind: str = "agent_message_chunk") -> None:
+        with (self.folder / session.name).open("a") as told:
+            told.write(json.dumps(["agent", {"type": "text", "text": text}]) + "\n")
         self.tell(session.name, {"sessionUpdate": kind, "content": {"type": "text", "text": text}})
 
     def do_say(self, session: Session, text: str) -> None:

@@ -87,7 +87,7 @@ class Caution(_Read, frozen=True):
 
 
 class Facts(_Read, frozen=True):
-    """What we found out. The defaults are the careful ones: they hold for every agent that nobody has looked at."""
+    """What was found out. An entry that says nothing of what its agent does is one of an unknown agent."""
 
     # It comes with us: there is nothing to install.
     built_in: bool = False

@@ -164,14 +164,19 @@ class Peer:
         self._pending[identity] = on_reply
         return identity
 
-    async def request(self, method: str, params: object = UNSET) -> bytes:
+    async def request(
+        self, method: str, params: object = UNSET, on_answer: Callable[[], object] | None = None
+    ) -> bytes:
         """The result of a request, as JSON. Raises `RemoteError` or `ConnectionClosed`.
 
         Whoever is cancelled in here does not wait any longer, but the other side is not told: see `withdraw`.
+        `on_answer` is called when the answer comes, in the order of the wire; the caller goes on a moment later.
         """
         replied: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
         def on_reply(reply: Reply) -> None:
+            if on_answer is not None:
+                on_answer()
             if not replied.done():
                 replied.set_result(reply)
 

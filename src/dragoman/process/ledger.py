@@ -93,7 +93,12 @@ class Ledger:
         """End what dead owners left behind. Returns what was ended."""
         ended = []
         for path in self._paths():
-            entry = _read(path)
+            try:
+                entry = _decoded(path.read_bytes())
+            except OSError as error:
+                # It may be readable again, and is the only trace of a process.
+                _log.warning("an entry of the ledger cannot be read now: %s: %s", path.name, error)
+                continue
             if entry is None:
                 _log.warning("the ledger has an entry that cannot be read: %s", path.name)
             elif entry.owner.lives():

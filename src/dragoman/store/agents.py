@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 from dragoman.store.database import Database
 
 __all__ = ["AgentStore"]
+
+# What was seen once may have been chance, or is mended by now: it is forgotten, and learnt anew.
+_KEPT = timedelta(days=30)
+# Far more than anybody uses.
+_MAX_AGENTS = 1_000
 
 
 class _Facts(msgspec.Struct, frozen=True, array_like=True):
@@ -20,16 +26,22 @@ class AgentStore:
         self._database = database
 
     def read(self, name: str, version: str) -> bytes | None:
-        query = "SELECT facts FROM agents_learnt WHERE name = ? AND version = ?"
-        found = self._database.rows(_Facts, query, name, version)
+        """What was kept lately: a newer version of the agent may call itself the same."""
+        query = "SELECT facts FROM agents_learnt WHERE name = ? AND version = ? AND seen_at > ?"
+        found = self._database.rows(_Facts, query, name, version, (datetime.now(UTC) - _KEPT).isoformat())
         return found[0].facts if found else None
 
-    def write(self, name: str, version: str, facts: bytes) -> None:
+    def update(self, name: str, version: str, change: Callable[[bytes | None], bytes]) -> None:
         with self._database.writing() as database:
             database.execute(
                 "INSERT OR REPLACE INTO agents_learnt (name, version, facts, seen_at) VALUES (?, ?, ?, ?)",
                 name,
                 version,
-                facts,
+                change(self.read(name, version)),
                 datetime.now(UTC).isoformat(),
+            )
+            database.execute(
+                "DELETE FROM agents_learnt WHERE rowid NOT IN "
+                "(SELECT rowid FROM agents_learnt ORDER BY seen_at DESC LIMIT ?)",
+                _MAX_AGENTS,
             )

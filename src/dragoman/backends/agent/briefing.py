@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dragoman.backends.agent.context import news
 from dragoman.backends.agent.prompting import Composed, compose, split_prompt
 from dragoman.backends.agent.records import Asked
-from dragoman.lm import Message
+from dragoman.lm import Message, Role
 
 __all__ = ["Briefing"]
 
@@ -50,13 +50,9 @@ class Briefing:
         """The user's last words."""
         return self._words
 
-    @property
-    def last_words(self) -> str:
-        """What the user said last before those."""
-        return next(
-            (message.text for message in reversed(self._before) if message.role == "user" and message.text),
-            "",
-        )
+    def last_said(self, role: Role) -> str:
+        """What the user or the model said last before those."""
+        return next((each.text for each in reversed(self._before) if each.role == role and each.text), "")
 
     def update(self, asked: Asked) -> None:
         self._before, self._words = split_prompt(asked.messages)

@@ -50,17 +50,20 @@ class Traits:
     quirks: tuple[str, ...] = ()
 
     def after(self, learnt: Learnt) -> Traits:
-        """With what this agent was seen to do. What the catalogue says of it was seen more often."""
+        """With what this agent was seen to do. An agent of the catalogue may have failed once to do what it does as a rule."""
         limits = [each for each in (self.tool_limit_seconds, learnt.tool_limit_seconds) if each is not None]
+        lists, lists_again = self.lists, self.lists_again
+        if learnt.lists is not None:
+            lists = True if learnt.lists else None if self.is_known else False
+        if learnt.lists_again is not None and not (self.is_known and lists_again is False):
+            # Where the catalogue says that it does not, it may do so too late.
+            lists_again = learnt.lists_again
         return replace(
             self,
             tool_limit_seconds=min(limits, default=None),
-            lists=self.lists if learnt.lists is None else learnt.lists or (None if self.is_known else False),
-            # Where the catalogue says that it does not, it may do so too late.
-            lists_again=self.lists_again
-            if self.lists_again is False or learnt.lists_again is None
-            else learnt.lists_again,
-            history=learnt.history,
+            lists=lists,
+            lists_again=lists_again,
+            history=learnt.history or self.history,
         )
 
 
@@ -76,7 +79,11 @@ def traits_of(agent: str | None, facts: Mapping[str, Facts] | None = None) -> Tr
     if found is None:
         return CATALOGUE.get(agent or "", UNKNOWN)
     # A registry knows where agents come from, and as a rule nothing of what they do.
-    return UNKNOWN if found == Facts() else _traits(found)
+    return _traits(found) if agent in CATALOGUE or _says_what_it_does(found) else UNKNOWN
+
+
+def _says_what_it_does(facts: Facts) -> bool:
+    return facts.tool_limit is not None or not facts.lists_again or facts.resumes or facts.loads
 
 
 def _traits(facts: Facts) -> Traits:

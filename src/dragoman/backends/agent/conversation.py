@@ -157,6 +157,8 @@ class Conversation:
         self._starting: asyncio.Task[None] | None = None
         # The prompt of the turn under way; and what sends it, while it waits until the agent has looked at the tools.
         self._prompt: tuple[Message, ...] = ()
+        # How often the agent was started anew for the request under way.
+        self._starts_over = 0
         self._held: Callable[[], None] | None = None
         # Whether the agent's requests for the consumer's own tools are taken for what they say they are.
         self.recognises = True
@@ -213,10 +215,10 @@ class Conversation:
     def lendable(self) -> RunningAgent | None:
         """Its agent, for the session of a side request. Not while it waits: some agents then answer nothing else.
 
-        Nor an agent that sees new tools only in a new process: the next request may have to end it.
+        Nor an agent that may see new tools only in a new process: the next request may have to end it.
         """
         waits = self._state.pending or self._state.turn == "cancelling" or self._kept.is_full
-        if self._session is None or waits or self._session.traits.lists_again is False:
+        if self._session is None or waits or not self._session.traits.lists_again:
             return None
         return self._session.agent
 
@@ -275,6 +277,7 @@ class Conversation:
         asked = Asked.by(request, found.telling)
         self._briefing.update(asked)
         new = (*found.meanwhile, *found.prompt) if found.conversation == self.id else self._briefing.words
+        self._starts_over = 0
         self._offer(request.options.tools)
         self._asking.session = request.consumer.session or self.id
         last = self._record.last
@@ -300,20 +303,10 @@ class Conversation:
 
     def _offer(self, tools: tuple[ToolDefinition, ...]) -> None:
         """Exactly the tools of this request, but for our own: those are for the consumer's eyes."""
-        before, self._tools = self._tools, tuple(tool for tool in tools if not is_permission_tool(tool.name))
+        self._tools = tuple(tool for tool in tools if not is_permission_tool(tool.name))
         self._permission_tools = frozenset(tool.name for tool in tools if is_permission_tool(tool.name))
-        session, is_idle = self._session, self._state.phase == "Idle" and not self._state.is_busy
-        if session is None:
-            return
-        if (
-            is_idle
-            and session.traits.lists_again is False
-            and any(tool not in before for tool in self._tools)
-        ):
-            # Such an agent sees new tools in a new process only: parked, it is started for this request, and lists them.
-            self.park()
-        else:
-            session.endpoint.set_tools(self._tools)
+        if self._session is not None:
+            self._session.endpoint.set_tools(self._tools)
 
     # Events in, commands out.
 
@@ -478,11 +471,14 @@ class Conversation:
             self._held = None
             session.prompt(composed.blocks, session.ear.on_turn_end)
 
-        if not session.awaits_listing:
+        if not session.awaits_listing or self._starts_over:
+            # An agent that was started anew for this prompt has had its chance.
             send()
-            return
-        self._held = send
-        self.tasks.wait(self._send_when_listed(session, prompt, send))
+        elif session.traits.lists_again is False:
+            self._start_over(None if session.traits.is_known else _NEW_TOOLS)
+        else:
+            self._held = send
+            self.tasks.wait(self._send_when_listed(session, send))
 
     def _notice(self, text: str) -> None:
         self.dispatch(Noticed(TextPart(notice(text))))
@@ -497,9 +493,7 @@ class Conversation:
             self._notice(text)
         session.steer(composed.blocks, lambda taken: session.ear.on_steered(steering.reply, taken=taken))
 
-    async def _send_when_listed(
-        self, session: Session, prompt: tuple[Message, ...], send: Callable[[], None]
-    ) -> None:
+    async def _send_when_listed(self, session: Session, send: Callable[[], None]) -> None:
         """Hold the prompt until the agent has looked at tools that are new to it. One that does not is started anew."""
         timing = self._settings.timing
         seconds = timing.list_again if session.traits.lists_again else timing.list_again_unsure
@@ -510,25 +504,32 @@ class Conversation:
         if self._held is not send:
             return
         try:
-            if has_listed:
+            if has_listed or not self._may_start_over:
+                # What is left of its last turn goes on here: this prompt goes with the tools that the agent knows.
                 send()
             else:
-                self._start_over(_NEW_TOOLS, prompt)
+                self._start_over(_NEW_TOOLS)
         except Exception as fault:
             self._fail(fault)
 
-    def _start_over(self, why: str, prompt: tuple[Message, ...]) -> None:
+    @property
+    def _may_start_over(self) -> bool:
+        return self._state.phase == "Streaming" and self._state.silent
+
+    def _start_over(self, why: str | None) -> None:
         """Give the prompt to another run of the agent."""
         self._held = None
-        self._notice(why.format(name=escape(self._settings.name)))
-        self.dispatch(AgentUnfit(prompt))
+        self._starts_over += 1
+        if why is not None:
+            self._notice(why.format(name=escape(self._settings.name)))
+        self.dispatch(AgentUnfit(self._prompt))
 
     def heard_history(self, session: Session) -> None:
         """An earlier turn is being told in the middle of this one. What follows cannot be told from an answer."""
         session.learn(history="unusable")
         self._session_id = None
-        if self._state.phase == "Streaming" and self._state.silent:
-            self._start_over(_OLD_WORDS, self._prompt)
+        if self._may_start_over:
+            self._start_over(_OLD_WORDS)
             return
         hint = "Ask again: it will be started in a new session, with what was said before."
         error = LanguageModelError("agent_failed", _MIXED.format(name=self._settings.name), hint=hint)
@@ -563,8 +564,7 @@ class Conversation:
         # Not because of anything that the consumer brought; and of an agent in the catalogue its limit is known.
         is_limit = self._state.phase == "Awaiting" and not self._settings.traits.is_known
         if session is not None and is_limit and pending.kind == "call" and waited >= _SHORTEST_LIMIT_SECONDS:
-            limit = session.traits.tool_limit_seconds
-            session.learn(tool_limit_seconds=waited if limit is None else min(waited, limit))
+            session.learn(tool_limit_seconds=waited)
 
     def new_call_id(self) -> str:
         self._calls += 1
@@ -602,7 +602,8 @@ class Conversation:
 
     async def _start(self, epoch: int) -> None:
         ear = Ear(self, epoch)
-        plan = SessionPlan(self.workspace, self._tools, self._session_id, self._briefing.last_words)
+        words, answer = (self._briefing.last_said(role) for role in ("user", "assistant"))
+        plan = SessionPlan(self.workspace, self._tools, self._session_id, words, answer)
         try:
             around = self._around
             session = await open_session(

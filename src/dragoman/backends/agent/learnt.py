@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
@@ -40,7 +40,7 @@ class Learnt(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     # Whether it listed the tools when a session began, and again when they had changed.
     lists: bool | None = None
     lists_again: bool | None = None
-    # The shortest time after which it gave a tool call up.
+    # After how long it gave a tool call up, the last time.
     tool_limit_seconds: float | None = None
     history: History | None = None
 
@@ -76,7 +76,9 @@ class Memory(Protocol):
     """Where it is kept."""
 
     def read(self, name: str, version: str) -> bytes | None: ...
-    def write(self, name: str, version: str, facts: bytes) -> None: ...
+
+    def update(self, name: str, version: str, change: Callable[[bytes | None], bytes]) -> None:
+        """Write what `change` makes of what is kept, with no other process in between."""
 
 
 class Experience:
@@ -84,12 +86,17 @@ class Experience:
 
     def __init__(self, memory: Memory | None = None) -> None:
         self._memory = memory
+        # What could not be kept, or has nowhere to be kept.
         self._known: dict[AgentName, Learnt] = {}
 
     def of(self, agent: AgentName) -> Learnt:
-        if agent not in self._known:
-            self._known[agent] = self._read(agent)
-        return self._known[agent]
+        kept: bytes | None = None
+        if self._memory is not None and agent not in self._known:
+            try:
+                kept = self._memory.read(*agent)
+            except Exception as error:
+                _log.warning("what was learnt about %s %s cannot be read: %s", *agent, error)
+        return self._known.get(agent) or _decoded(kept)
 
     def note(self, agent: AgentName, **seen: object) -> None:
         """What has been seen just now: it stands in the place of what was seen before."""
@@ -98,25 +105,29 @@ class Experience:
         if after == before:
             return
         _log.info("learnt about %s %s: %s", *agent, seen)
-        self._known[agent] = after
-        if self._memory is not None:
-            try:
-                self._memory.write(*agent, msgspec.json.encode(after))
-            except Exception as error:
-                _log.warning("what was learnt about %s %s is not kept: %s", *agent, error)
-
-    def _read(self, agent: AgentName) -> Learnt:
         try:
-            kept = self._memory.read(*agent) if self._memory is not None else None
-            return Learnt() if kept is None else msgspec.json.decode(kept, type=Learnt)
+            if self._memory is not None:
+                # Another process may have learnt something else.
+                self._memory.update(
+                    *agent, lambda kept: msgspec.json.encode(msgspec.structs.replace(_decoded(kept), **seen))
+                )
+                return
         except Exception as error:
-            _log.warning("what was learnt about %s %s cannot be read: %s", *agent, error)
-            return Learnt()
+            _log.warning("what was learnt about %s %s is not kept: %s", *agent, error)
+        self._known[agent] = after
+
+
+def _decoded(kept: bytes | None) -> Learnt:
+    try:
+        return Learnt() if kept is None else msgspec.json.decode(kept, type=Learnt)
+    except msgspec.DecodeError:
+        # Of another version of Dragoman, perhaps: it is learnt anew.
+        return Learnt()
 
 
 def name_of(info: AgentInfo | None, command: Sequence[str]) -> AgentName:
-    """What an agent calls itself. One without a name is known by its command, of which arguments may be secret."""
-    if info is not None and info.name:
-        return AgentName(info.name[:_NAME_LETTERS], (info.version or "")[:_NAME_LETTERS])
+    """What an agent calls itself, with its command: another program may give itself the same name. Arguments may be secret."""
     digest = hashlib.sha256(shlex.join(command).encode("utf-8", "surrogatepass")).hexdigest()
-    return AgentName(f"{PurePath(command[0]).name[:_NAME_LETTERS]} #{digest[:_HASH_DIGITS]}", "")
+    name = info.name if info is not None and info.name else PurePath(command[0]).name
+    version = info.version if info is not None else ""
+    return AgentName(f"{name[:_NAME_LETTERS]} #{digest[:_HASH_DIGITS]}", version[:_NAME_LETTERS])

@@ -22,41 +22,48 @@ from dragoman.backends.agent.settings import Timing
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.jsonrpc import Incoming
 
-__all__ = ["HistoryListener"]
+__all__ = ["HistoryListener", "plain"]
 
-# So much of the user's last words is looked for: enough to be no chance, and no more than agents keep.
+# So much of the last words is looked for: enough to be no chance, and no more than agents keep.
 _WORDS = 200
-# Of the user's words as they are told, so much is kept to look in.
+# Of each message, so much of its end is kept to look in.
 _HEARD = 4_096
 
 
 class HistoryListener:
-    """Passes nothing on, and allows nothing. `last_words` are those that the user said last in the session."""
+    """Passes nothing on, and allows nothing.
 
-    def __init__(self, last_words: str) -> None:
-        self._last_words = _plain(last_words)[-_WORDS:]
-        self._heard = ""
-        # The user's last words have been told; what comes after them is the last answer.
-        self._is_complete = False
+    `last_words` and `last_answer` are what the user said last in the session, and what came of it.
+    """
+
+    def __init__(self, last_words: str, last_answer: str) -> None:
+        self._last_words = plain(last_words)[-_WORDS:]
+        self._last_answer = plain(last_answer)[-_WORDS:]
+        # The user's message that was told last, and the agent's words after it.
+        self._words = ""
+        self._answer = ""
         self._news = asyncio.Event()
-        # Anything of it was told; and after the result.
+        # Anything of it was told; and after the agent's answer to the request.
         self.is_told = False
-        self._has_result = False
+        self._is_answered = False
         self._is_late = False
 
     # As a listener.
 
     def on_update(self, update: SessionUpdate) -> None:
-        if isinstance(update.update, OtherUpdate):
-            # Commands, modes and the like are of now.
-            return
-        self.is_told = True
-        self._is_late = self._is_late or self._has_result
-        self._news.set()
         match update.update:
+            case OtherUpdate():
+                # Commands, modes and the like are of now.
+                return
             case ChunkUpdate(role="user", content=TextBlock(text=text)):
-                self._heard = (self._heard + text)[-_HEARD:]
-                self._is_complete = bool(self._last_words) and self._last_words in _plain(self._heard)
+                if self._answer:
+                    self._words = self._answer = ""
+                self._words = (self._words + text)[-_HEARD:]
+            case ChunkUpdate(role="agent", content=TextBlock(text=text)):
+                self._answer = (self._answer + text)[-_HEARD:]
+        self.is_told = True
+        self._is_late = self._is_late or self._is_answered
+        self._news.set()
 
     def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:  # noqa: ARG002 - a listener
         incoming.reply({"outcome": {"outcome": "cancelled"}})
@@ -66,26 +73,33 @@ class HistoryListener:
 
     # The end of it.
 
+    def on_answer(self) -> None:
+        """The agent has answered the request: what comes now is late."""
+        self._is_answered = True
+
     async def until_told(self, known: History | None, timing: Timing, clock: Clock) -> History:
-        """After the result: wait for the end of the history. Returns how the agent tells it."""
-        self._has_result = True
-        if known == "before":
-            return known
+        """Wait for the end of the history. Returns how the agent tells it."""
         limit = clock.now() + timing.history
         while clock.now() < limit:
             self._news.clear()
+            is_short = self._is_complete or (known in ("before", "none") and not self._is_late)
             try:
-                await within(self._news.wait(), self._pause(known, timing), clock)
+                seconds = timing.history_end if is_short else timing.history_pause
+                await within(self._news.wait(), seconds, clock)
             except DeadlinePassed:
                 return "late" if self._is_late else "before" if self.is_told else "none"
         return "unusable"
 
-    def _pause(self, known: History | None, timing: Timing) -> float:
-        if self._is_complete or (known == "none" and not self.is_told):
-            return timing.history_end
-        return timing.history_pause
+    @property
+    def _is_complete(self) -> bool:
+        """The last message of the user and the last answer have been told."""
+        return (
+            bool(self._last_words and self._last_answer)
+            and self._last_words in plain(self._words)
+            and self._last_answer in plain(self._answer)
+        )
 
 
-def _plain(text: str) -> str:
-    """Agents break lines elsewhere, and trim."""
+def plain(text: str) -> str:
+    """Without the line breaks and spaces that agents change."""
     return " ".join(text.split())

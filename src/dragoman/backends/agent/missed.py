@@ -67,9 +67,7 @@ class Missed:
         kept, self._kept = self._kept, {}
         for key, pending in kept.items():
             if is_uncollected(key):
-                yield (
-                    f"The agent stopped waiting for {_name(pending)}, and did not come back for it with its ticket. {_LOST}"
-                )
+                yield f"The agent stopped waiting for {_name(pending)}, and has not come back for it with its ticket."
 
     def brought(self, messages: Iterable[Message], unwanted: Iterable[str]) -> Iterator[str]:
         """What to say of results that a request brings for calls that no answer can reach."""

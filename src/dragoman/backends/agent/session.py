@@ -29,8 +29,8 @@ from dragoman.backends.agent.acp.messages import (
 )
 from dragoman.backends.agent.catalogue import Traits, recognise, recognise_asked
 from dragoman.backends.agent.ear import Ear
-from dragoman.backends.agent.learnt import Experience, name_of
-from dragoman.backends.agent.loading import HistoryListener
+from dragoman.backends.agent.learnt import Experience, Learnt, name_of
+from dragoman.backends.agent.loading import HistoryListener, plain
 from dragoman.backends.agent.narrator import Narrator
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.toolserver import Endpoint, ToolServer
@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 
 _UNKNOWN = object()
 # An agent that goes on listing the tools is not waited for.
-_MAX_LISTINGS = 10
+_MAX_ROUNDS = 10
 _WITHOUT_TOOLS = "{name} did not look at the tools it was offered; this turn may go without them. {hint}"
 
 
@@ -54,9 +54,10 @@ _WITHOUT_TOOLS = "{name} did not look at the tools it was offered; this turn may
 class SessionPlan:
     workspace: tuple[str, ...]
     tools: tuple[ToolDefinition, ...]
-    # The agent's own name for the session it had, if it had one, and the user's last words in it.
+    # The agent's own name for the session it had, if it had one; the user's last words in it, and what came of them.
     previous: str | None = None
     last_words: str = ""
+    last_answer: str = ""
 
 
 class Session:
@@ -72,11 +73,13 @@ class Session:
         self.is_new = True
         # The agent has looked at the tools before; when they change, it may again.
         self.has_listed = False
+        # No tools were offered when it began, so nothing is known from that it has not looked.
+        self.began_without_tools = False
         self._notices: list[str] = []
         self.narrator = Narrator(lambda activity: self.own_tool((activity,)) is not None)
         self.traits = traits
-        self.learn = learn
-        # It was loaded, and whether the agent tells its history in time is not known. Until the first turn has ended.
+        self._learn = learn
+        # It was taken up, and the agent may still tell its history. Until the first turn has ended.
         self.suspects_history = False
         # The words of the prompt under way: an agent may repeat them.
         self._prompted = ""
@@ -91,8 +94,13 @@ class Session:
 
     @property
     def awaits_listing(self) -> bool:
-        """Whether there are tools that the agent has not seen, and it may be about to look."""
-        return self.has_listed and self.traits.lists_again is not False and self.endpoint.has_news
+        """Whether there are tools that the agent has not seen, and that it should."""
+        return self.endpoint.has_news and (self.has_listed or self.began_without_tools)
+
+    def learn(self, **seen: object) -> None:
+        """What the agent was seen to do, for this run and for later ones."""
+        self._learn(**seen)
+        self.traits = self.traits.after(Learnt(**seen))  # type: ignore[arg-type]  # names are checked by `Learnt`
 
     async def wait_listed(self, seconds: float, settings: AgentSettings, clock: Clock) -> bool:
         """Whether the agent has listed the tools in that time. One that was never tried may list them several times, and
@@ -100,8 +108,9 @@ class Session:
         """
         if not await self.endpoint.wait_listed(seconds):
             return False
-        seen = 0
-        while not self.traits.is_known and seen != (seen := self.endpoint.listings) <= _MAX_LISTINGS:
+        seen, rounds = 0, 0
+        while not self.traits.is_known and seen != self.endpoint.listings and rounds < _MAX_ROUNDS:
+            seen, rounds = self.endpoint.listings, rounds + 1
             await clock.sleep(settings.timing.list_settle)
         return True
 
@@ -114,7 +123,7 @@ class Session:
         """Whether an update in a turn is of an earlier one: words of the user that are not of this prompt."""
         match update:
             case ChunkUpdate(role="user", content=TextBlock(text=text)):
-                return text not in self._prompted
+                return plain(text) not in self._prompted
             case _:
                 return False
 
@@ -140,7 +149,7 @@ class Session:
         self.agent.link.prompt(self.id, blocks, on_end)
 
     def steer(self, blocks: tuple[Block, ...], on_outcome: Callable[[bool], None]) -> None:
-        self._prompted += _words(blocks)
+        self._prompted += f" {_words(blocks)}"
         self.agent.link.steer(self.id, blocks, on_outcome)
 
     def cancel(self) -> None:
@@ -181,6 +190,7 @@ async def open_session(
         session = ear.session = Session(agent, endpoint, ear, traits, partial(experience.note, name))
         endpoint.set_tools(plan.tools)
         endpoint.on_listed = session.on_listed
+        session.began_without_tools = not plan.tools
         await started(agent, _enter(session, settings, plan, ear, clock), settings, clock)
     except BaseException:
         if endpoint is not None:
@@ -213,10 +223,17 @@ async def _enter(
     previous = plan.previous
     # A second session helps an agent that lists tools as a rule.
     for attempt in (1, 2) if session.traits.lists else (1,):
-        if not await _take_up(session, settings, previous, plan, ear, clock):
+        history = await _take_up(session, settings, previous, plan)
+        if history is None:
             previous = None
             await _begin(session, settings, plan, ear)
-        if not plan.tools or await session.wait_listed(_patience(session, settings), settings, clock):
+        has_listed = await _listed(session, settings, plan, clock)
+        if history is not None and not await _told(session, settings, history, ear, clock):
+            previous = None
+            session.endpoint.forget_listing()
+            await _begin(session, settings, plan, ear)
+            has_listed = await _listed(session, settings, plan, clock)
+        if has_listed:
             return
         _log.info("%s has not listed the tools (attempt %d)", settings.name, attempt)
         if attempt == 1 and session.traits.lists:
@@ -225,6 +242,30 @@ async def _enter(
     session.learn(lists=False)
     hint = escape(settings.traits.when_no_tools or "")
     session.tell_later(_WITHOUT_TOOLS.format(name=escape(settings.name), hint=hint).strip())
+
+
+async def _listed(session: Session, settings: AgentSettings, plan: SessionPlan, clock: Clock) -> bool:
+    """Whether the agent has listed the tools, or there are none."""
+    return not plan.tools or await session.wait_listed(_patience(session, settings), settings, clock)
+
+
+async def _told(
+    session: Session, settings: AgentSettings, history: HistoryListener, ear: Ear, clock: Clock
+) -> bool:
+    """Whether a session that was taken up is ready: all of its history has been told. From here on the ear listens."""
+    link, traits = session.agent.link, session.traits
+    resumes = link.info.agent_capabilities.session_capabilities.resume is not None
+    if not resumes or history.is_told:
+        told = await history.until_told(traits.history, settings.timing, clock)
+        session.learn(history=told)
+        if told == "unusable":
+            _log.warning("%s has not come to the end of the history of %s", settings.name, session.id)
+            link.detach(session.id)
+            return False
+    # An agent that is known to resume sessions does not tell their history.
+    session.suspects_history = not (resumes and traits.is_known)
+    link.attach(session.id, ear)
+    return True
 
 
 def _patience(session: Session, settings: AgentSettings) -> float:
@@ -251,46 +292,33 @@ async def _begin(session: Session, settings: AgentSettings, plan: SessionPlan, e
 
 
 async def _take_up(
-    session: Session,
-    settings: AgentSettings,
-    previous: str | None,
-    plan: SessionPlan,
-    ear: Ear,
-    clock: Clock,
-) -> bool:
-    """Whether the session that the agent had was taken up. An agent that says it can may still fail."""
+    session: Session, settings: AgentSettings, previous: str | None, plan: SessionPlan
+) -> HistoryListener | None:
+    """What hears the history of the session that the agent had, if it was taken up. One that says it can may still fail."""
     if previous is None:
-        return False
+        return None
     link, servers = session.agent.link, (address_of(session.endpoint, session.agent.link),)
     capabilities = link.info.agent_capabilities
     resumes = capabilities.session_capabilities.resume is not None
     if not resumes and (not capabilities.load_session or session.traits.history == "unusable"):
-        return False
+        return None
     take_up = link.resume_session if resumes else link.load_session
-    # What it tells of the session now is history.
-    history = HistoryListener(plan.last_words)
+    history = HistoryListener(plan.last_words, plan.last_answer)
     link.attach(previous, history)
     try:
-        taken_up = await logged_in(link, settings, lambda: take_up(previous, plan.workspace, servers))
+        taken_up = await logged_in(
+            link, settings, lambda: take_up(previous, plan.workspace, servers, history.on_answer)
+        )
     except LanguageModelError as error:
         if error.kind == "bad_request":
             # Of the configuration. Whether it is a login that is wanted, a new session will show.
             raise
         _log.info("session %s could not be taken up: %s", previous, error.sentence)
         link.detach(previous)
-        return False
-    if not resumes or history.is_told:
-        told = await history.until_told(session.traits.history, settings.timing, clock)
-        session.learn(history=told)
-        if told == "unusable":
-            _log.warning("%s has not come to the end of the history of %s", settings.name, previous)
-            link.detach(previous)
-            return False
-        session.suspects_history = session.traits.history != "before"
+        return None
     session.id, session.is_new = previous, False
-    link.attach(session.id, ear)
     await configure(link, session.id, taken_up, settings)
-    return True
+    return history
 
 
 async def logged_in(
@@ -338,4 +366,4 @@ def address_of(endpoint: Endpoint, link: AgentLink) -> ToolServerAddress:
 
 
 def _words(blocks: tuple[Block, ...]) -> str:
-    return "\n".join(block.text for block in blocks if isinstance(block, TextBlock))
+    return plain("\n".join(block.text for block in blocks if isinstance(block, TextBlock)))

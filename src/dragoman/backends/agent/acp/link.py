@@ -244,20 +244,26 @@ class AgentLink:
         return created
 
     async def resume_session(
-        self, session: str, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress]
+        self,
+        session: str,
+        workspace: tuple[str, ...],
+        servers: Iterable[ToolServerAddress],
+        on_answer: Callable[[], object] | None = None,
     ) -> SessionCreated:
-        """Take a session up without being told its history again."""
-        self.knows_words = True
+        """Take a session up. The agent does not tell its history again."""
         params = {"sessionId": session, **self._place(workspace, servers)}
-        return await self._ask("session/resume", params, SessionCreated)
+        return await self._ask("session/resume", params, SessionCreated, on_answer)
 
     async def load_session(
-        self, session: str, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress]
+        self,
+        session: str,
+        workspace: tuple[str, ...],
+        servers: Iterable[ToolServerAddress],
+        on_answer: Callable[[], object] | None = None,
     ) -> SessionCreated:
-        """Take a session up. The agent tells its history first, as updates; nobody listens to them yet."""
-        self.knows_words = True
+        """Take a session up. The agent tells its history as updates, and should be done when it answers."""
         params = {"sessionId": session, **self._place(workspace, servers)}
-        return await self._ask("session/load", params, SessionCreated)
+        return await self._ask("session/load", params, SessionCreated, on_answer)
 
     def attach(self, session: str, listener: SessionListener) -> None:
         """From here on this listener hears of the session, beginning with what came before its name was known."""
@@ -343,9 +349,16 @@ class AgentLink:
             place["additionalDirectories"] = others
         return place
 
-    async def _ask(self, method: str, params: Mapping[str, object], kind: type[_Answer]) -> _Answer:
+    async def _ask(
+        self,
+        method: str,
+        params: Mapping[str, object],
+        kind: type[_Answer],
+        on_answer: Callable[[], object] | None = None,
+    ) -> _Answer:
+        """`on_answer` is called in the order of the wire: before what comes behind the answer is heard."""
         try:
-            result = await self._connection.request(method, params)
+            result = await self._connection.request(method, params, on_answer)
             # Where there is nothing to say, some agents say null.
             return Decoder(kind).decode(b"{}" if result in (b"", b"null") else result)
         except (RemoteError, ConnectionClosed) as error:

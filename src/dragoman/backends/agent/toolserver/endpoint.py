@@ -128,6 +128,11 @@ class Endpoint:
             return False
         return True
 
+    def forget_listing(self) -> None:
+        """The next session has not seen anything yet."""
+        self._has_listed.clear()
+        self._seen = {}
+
     def answer(self, key: str, answer: ToolAnswer) -> bool:
         """The answer to a call. The first counts. False: nobody waits for it any more, and it goes nowhere."""
         return self.calls.answer(key, answer)
