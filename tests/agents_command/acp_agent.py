@@ -15,10 +15,15 @@ Its first argument is a JSON object:
     gives_up                where this is asked for, it ends its turn instead
     later                   what it does when it is asked for something else, although it was refused
     mute                    it asks about something, without a word of what
+    vague                   it asks, but about no action: "plan" for one question about all of them, "quotes" for a harmless
+                            command with the prompt beside it, "reads" for looking at each file and page
+    title                   what it is called
+    way                     what its way to log in is called
     images                  whether it says that it takes pictures; it never looks at one
     sees                    what it says of a picture; a number instead: the error that it answers with
     state                   {…}: what it says of the modes and options of a session that it opens
     fails                   [CODE, TEXT]: the error that it answers every prompt with
+    fails_late              it answers the prompt that it is stopped in with an error
     dies                    it prints what it is asked for to its standard error, and ends
     deaf                    it cannot be stopped
 """
@@ -36,7 +41,7 @@ from typing import Any
 
 _REQUESTS = {
     "command": re.compile(r"`(echo dragoman > [^`]+)`"),
-    "edit": re.compile(r"[Ww]rite `(\w+)` into `([^`]+)`"),
+    "edit": re.compile(r"[Ww]rite `([^`]+)` into `([^`]+)`"),
     "delete": re.compile(r"[Dd]elete the file `([^`]+)`"),
     "fetch": re.compile(r"[Ff]etch `([^`]+)`"),
 }
@@ -121,6 +126,9 @@ class Agent:
             is_allowed = self.is_allowed({"toolCallId": "c", "title": self.tools.names[0]})
             if not is_allowed and self.options.get("ends"):
                 found = {}
+        if self.options.get("vague"):
+            self.ask_vaguely(words, [*found.values()])
+            found = {}
         for name, match in sorted(found.items(), key=lambda each: each[1].start()):
             if name == self.options.get("later"):
                 self.later = match
@@ -151,6 +159,22 @@ class Agent:
         self.update(sessionUpdate="tool_call_update", toolCallId=name, status=status)
         return is_allowed
 
+    def ask_vaguely(self, words: str, found: list[re.Match[str]]) -> None:
+        match self.options["vague"]:
+            case "plan":
+                text = {"type": "text", "text": "\n".join(match[0] for match in found)}
+                plan = [{"type": "content", "content": text}]
+                self.is_allowed(
+                    {"toolCallId": "v", "title": "Ready?", "kind": "switch_mode", "content": plan}
+                )
+            case "quotes":
+                given = {"command": "ls", "why": words}
+                self.is_allowed({"toolCallId": "v", "title": "ls", "kind": "execute", "rawInput": given})
+            case _:
+                for match in found:
+                    name = match[match.re.groups].rpartition(" ")[2]
+                    self.is_allowed({"toolCallId": name, "title": f"ReadFile {name}", "kind": "other"})
+
     def do(self, name: str, match: re.Match[str]) -> None:
         match name:
             case "command":
@@ -180,8 +204,8 @@ class Agent:
         if method == "initialize":
             files = params.get("clientCapabilities", {}).get("fs", {})
             self.offers_files = bool(files.get("writeTextFile"))
-            info = {"name": "packaged", "version": options.get("version", "0")}
-            methods = [{"id": "key", "name": "A key"}] if options.get("login") else []
+            info = {"name": "packaged", "title": options.get("title"), "version": options.get("version", "0")}
+            methods = [{"id": "key", "name": options.get("way", "A key")}] if options.get("login") else []
             can = {"promptCapabilities": {"image": bool(options.get("images"))}}
             said = {"agentInfo": info, "authMethods": methods, "agentCapabilities": can}
             self.send(id=id_, result={"protocolVersion": 1, **said})
@@ -212,7 +236,10 @@ class Agent:
         elif "numbers" in words:
             if self.later is not None:
                 self.do(self.options["later"], self.later)
-            self.say("one")
+            if options.get("fails_late"):
+                self.send(id=self.prompt, error={"code": -32603, "message": "no more today"})
+            else:
+                self.say("one")
         else:
             self.act(words)
 

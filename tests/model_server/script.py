@@ -50,7 +50,7 @@ def play(*replies: str) -> str:
 _UNDERSTOOD = (
     (re.compile(re.escape(FIRST[1])), "say Hello.; call dragoman_check$ word=ping"),
     (re.compile(r"Run the shell command `([^`]+)`"), r"run \1"),
-    (re.compile(r"Write `(\w+)` into `([^`]+)`"), r"write \2 \1"),
+    (re.compile(r"Write `([^`]+)` into `([^`]+)`"), r"write \2 \1"),
     (re.compile(r"Delete the file `([^`]+)`"), r"run rm \1"),
     (re.compile(r"Fetch `([^`]+)`"), r"run curl -sS \1"),
 )

@@ -43,7 +43,7 @@ from dragoman.cli.examination.memory import memory
 from dragoman.cli.examination.page import Page
 from dragoman.cli.examination.remedies import about_pictures, remedies
 from dragoman.cli.examination.stripes import QUESTION, Stripes
-from dragoman.cli.examination.trials import EDITING, Outcome, Trials
+from dragoman.cli.examination.trials import EDITING, OPENING, Trials
 from dragoman.cli.finding import Finding
 from dragoman.clock import SystemClock
 from dragoman.jsonrpc import Incoming
@@ -56,6 +56,7 @@ __all__ = ["FIRST", "NOTICE", "TALK", "examine"]
 _TURN_SECONDS = 180.0
 # For so long an agent may be silent before it is stopped all the same.
 _SILENT_SECONDS = 20.0
+# Of what an agent says, or says of itself: enough to know it by.
 _SHOWN = 60
 # An agent whose turn ends with a refusal needs one prompt for each of the four actions, and one more if the tool is refused.
 _MOST_PROMPTS = 5
@@ -114,8 +115,8 @@ async def examine(
 
 def _introduction(settings: AgentSettings, said: Initialized, seconds: float) -> Finding:
     info = said.agent_info
-    version = f" {info.version}" if info is not None and info.version else ", which tells no version,"
-    name = (info.title or info.name) if info is not None else ""
+    version = f" {_shown(info.version)}" if info is not None and info.version else ", which tells no version,"
+    name = _shown(info.title or info.name) if info is not None else ""
     return Finding("ok", f"{name or settings.name}{version} starts in {seconds:.1f} s")
 
 
@@ -174,8 +175,6 @@ class _Examination:
         self._spoke = asyncio.Event()
         # What was said of each tool call.
         self._activities: dict[str, ToolActivity] = {}
-        # What was told of each action.
-        self._judged: tuple[Outcome, ...] = ()
         # It has asked about the tool that it is offered, in a form that is not known.
         self._has_asked_for_tool = False
 
@@ -201,7 +200,9 @@ class _Examination:
             answer_agent(request, incoming, Granted())
             return
         known = known.updated(call)
-        if _TOOL.name in canonical(known):
+        said = canonical(known)
+        # One that quotes the whole prompt names the tool as well.
+        if _TOOL.name in said and OPENING not in said:
             self._has_asked_for_tool = True
         else:
             self._trials.asked(request, known)
@@ -235,9 +236,11 @@ class _Examination:
     async def run(self) -> None:
         await self._open()
         await self._act()
-        await self._see()
-        await self._stop()
-        self._look_again()
+        try:
+            await self._see()
+            await self._stop()
+        finally:
+            self._judge()
         self._tell(memory(self._agent.pid))
 
     async def _open(self) -> None:
@@ -289,10 +292,6 @@ class _Examination:
                 if trial.outcome != "untried":
                     self._tell(trial.finding)
             raise
-        for trial in trials.all:
-            self._tell(trial.finding)
-        self._tell(trials.verdict(self._remedies))
-        self._judged = tuple(trial.outcome for trial in trials.all)
 
     async def _ask_again(self) -> None:
         """For what it has not tried, if it has tried anything: a refusal may have ended its turn."""
@@ -316,12 +315,12 @@ class _Examination:
             self._trials.look()
             self._trials.claimed(said for said in self._activities.values() if not self._is_ours(said))
 
-    def _look_again(self) -> None:
-        """An agent may go on acting when its turn has ended."""
+    def _judge(self) -> None:
+        """At the end, after one more look: an agent may go on acting when its turn has ended."""
         self._trials.look()
-        for trial, judged in zip(self._trials.all, self._judged, strict=True):
-            if trial.outcome != judged and trial.done is not None:
-                self._tell(Finding("warn", f"later, {trial.finding.what}"))
+        for trial in self._trials.all:
+            self._tell(trial.finding)
+        self._tell(self._trials.verdict(self._remedies))
 
     def _answer(self, end: PromptResponse, seconds: float) -> Finding:
         if text := _shown(self._text):
@@ -442,6 +441,6 @@ class _Examination:
 
 
 def _shown(text: str) -> str:
-    """The beginning of an answer, on one line."""
+    """The beginning of what an agent says, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"

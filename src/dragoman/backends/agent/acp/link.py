@@ -204,7 +204,7 @@ class AgentLink:
         """Log in by one of the agent's own methods. It may take as long as the agent takes for it."""
         known = {each.id: each for each in self.info.auth_methods}
         if method not in known:
-            named = ", ".join(f'"{each}"' for each in known)
+            named = " ".join(", ".join(f'"{each}"' for each in known).split())
             raise LanguageModelError(
                 "bad_request",
                 f'{self._name} has no way to log in that is called "{method}".',
@@ -427,7 +427,9 @@ def _was_taken(result: bytes) -> bool:
 
 def _way(method: AuthMethod) -> str:
     about = f" ({method.description.rstrip('.')})" if method.description else ""
-    return f'Or set `auth = "{method.id}"` of this model, and the agent is asked to do it: {method.name or method.id}{about}.'
+    way = f'Or set `auth = "{method.id}"` of this model, and the agent is asked to do it: {method.name or method.id}{about}.'
+    # On one line, whatever the agent writes into its names: each line of a hint is a step of its own.
+    return " ".join(way.split())
 
 
 def _failed(method: str) -> str:
