@@ -16,6 +16,7 @@ from dragoman.backends.agent.settings import Timing
 from dragoman.backends.agent.toolserver.naming import WAIT_TOOL
 from dragoman.lm import user
 from dragoman.store import AgentStore, Database
+from fake_agent.steps import prompt
 
 pytestmark = pytest.mark.long
 
@@ -291,6 +292,16 @@ async def test_h21_nothing_of_a_history_that_is_told_for_seconds_after_the_load_
     assert _seen(bridge).history == "late"
 
 
+async def test_h21_a_resumed_session_that_tells_its_history_is_waited_for_as_well(bridge: Bridge) -> None:
+    timing = Timing(idle=0.05, history_end=0.5, history_pause=0.5)
+    chat = _unknown(bridge, timing, resume=True, history="after", pause=0.2)
+    await _loaded(bridge, chat)
+    going = chat.begin(user(prompt(["gate", "told"], ["say", "the milk"])))
+    await bridge.until_noted("told", 2)
+    bridge.open_gate("told")
+    assert (await going.end()).text == "the milk"
+
+
 async def test_h21_an_agent_that_tells_its_history_in_time_is_waited_for_only_once(bridge: Bridge) -> None:
     chat = _unknown(bridge, Timing(idle=0.05, history_end=0.1, history_pause=_NEVER), load=True)
     await _loaded(bridge, chat)
@@ -339,7 +350,7 @@ async def test_h21_old_words_after_the_answer_to_the_load_and_before_the_prompt_
 async def test_h21_an_echo_of_the_prompt_in_other_lines_is_no_history(bridge: Bridge) -> None:
     chat = _unknown(bridge, Timing(idle=0.05, history_end=0.1, history_pause=0.2), load=True)
     await _loaded(bridge, chat)
-    echo = json.dumps(["update", _echo('["say", "yes"]')])
+    echo = json.dumps(["update", _echo('["say",  "yes"]')])
     answer = await chat.say(f'[{echo},\n["say",\n"yes"]]')
     assert answer.text == "yes"
     assert len(bridge.noted("started")) == 2

@@ -190,7 +190,9 @@ class Agent:
             incoming.fail(-32002, "there is no such session")
             return
         session = self.sessions[name] = Session(name)
-        if incoming.method == "session/load":
+        if incoming.method == "session/load" or (
+            incoming.method == "session/resume" and "history" in self.options
+        ):
             session.history = [json.loads(line) for line in told.read_text().splitlines()]
             if self.options.get("history", "before") == "before":
                 await self.tell_history(session)
