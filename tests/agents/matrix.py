@@ -284,7 +284,7 @@ async def test_image(desk: Desk) -> None:
 async def test_slow_person(desk: Desk) -> None:
     chat = desk.chat
     replies = ["call ask_person$ word=slow", "say Got {results}."]
-    if desk.row.limit_seconds is not None:
+    if desk.row.gets_ticket:
         # It cannot wait so long, and comes back with the ticket that it was given.
         replies.insert(1, f"call {WAIT_TOOL}$ ticket=1")
     answer = await chat.say(play(*replies))
@@ -292,7 +292,7 @@ async def test_slow_person(desk: Desk) -> None:
     text, calls = await answered(chat, answer, result)
     assert [call["name"] for call in calls] == ["ask_person"]
     assert "<ask_person of slow>" in text
-    assert ("ticket" in text) == (desk.row.limit_seconds is not None)
+    assert ("ticket" in text) == desk.row.gets_ticket
 
 
 async def test_agent_killed_in_mid_turn(desk: Desk) -> None:
@@ -313,20 +313,21 @@ async def test_taken_up_after_a_restart(desk: Desk) -> None:
     before = desk.new_chat()
     answer = await before.say(play("call look_up$ word=remember", "say Got {results}."))
     await answered(before, answer, result)
+    await asyncio.sleep(desk.row.rest_seconds)
     await desk.open_again()
     chat = desk.new_chat(before.history)
     answer = await chat.say(play("call count$ word=again", "say Turn {turn} got {results}."))
     text, calls = await answered(chat, answer, result)
     assert [call["name"] for call in calls] == ["count"], text
     assert "<count of again>" in text
+    # Nothing of the turn before is in this answer.
+    assert text.count("Got ") == 0, text
     # The agent knows what was said before, by itself or because it was told.
     last = desk.models.scripted("word=again")[-1]
     assert "<look_up of remember>" in str(last.body)
     # It is told only if it cannot take a session up.
     facts = shipped()[desk.row.agent].facts if desk.row.agent else None
     takes_up = facts is None or facts.resumes or facts.loads
-    if takes_up and desk.row.loses_new_sessions:
-        takes_up = not desk.refused("session/load", "session/resume")
     assert ("conversation-so-far" in str(last.body)) != takes_up
 
 

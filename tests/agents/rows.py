@@ -48,10 +48,15 @@ class Row:
     # How long a person takes, and what that is against the agent's limit: more, where it can be borne or lowered.
     slow_seconds: float = 20.0
     slow_note: str = ""
-    # It cannot load a session in the minute in which it began it.
-    loses_new_sessions: bool = False
+    # So long it must rest before a session can be loaded: it overwrites one that it began in the same minute.
+    rest_seconds: float = 0.0
     # What our own configuration says of the agent's limit, so that it is given a ticket while a test can wait for it.
     limit_seconds: float | None = None
+
+    @property
+    def gets_ticket(self) -> bool:
+        """Whether a slow person's answer reaches it by a ticket: so it is with every agent that was never tried."""
+        return self.agent is None or self.limit_seconds is not None
 
     def environment(self, home: Path, url: str, path: Path | None) -> dict[str, str]:
         """Writes the agent's own configuration, and says what it needs to be told."""
@@ -288,7 +293,7 @@ ROWS = {
                 "GEMINI_CLI_TRUST_WORKSPACE": "true",
             },
             {".gemini/settings.json": json.dumps(_GEMINI_SETTINGS)},
-            loses_new_sessions=True,
+            rest_seconds=61.0,
             slow_seconds=15.0,
             slow_note="15 s by a ticket, as if its limit of 600 s were 12",
             limit_seconds=12.0,
@@ -321,10 +326,9 @@ ROWS = {
             "careless",
             None,
             lambda: Started((sys.executable, str(_CARELESS))),
-            {"CARELESS_URL": "{url}", "CARELESS_SECONDS": "12"},
-            slow_seconds=15.0,
-            slow_note="15 s by a ticket, with a limit of 12 of which it says nothing",
-            limit_seconds=12.0,
+            {"CARELESS_URL": "{url}", "CARELESS_SECONDS": "60"},
+            slow_seconds=50.0,
+            slow_note="50 s by a ticket after 45, with a limit of 60 of which it says nothing",
         ),
     )
 }

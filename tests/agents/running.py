@@ -90,19 +90,6 @@ class Desk:
         named = (word for option, name in files.items() for word in (option, str(self.folder / name)))
         return (sys.executable, "-m", "dragoman", *words, *named)
 
-    def refused(self, *methods: str) -> bool:
-        """Whether the agent has answered the last request of these methods with an error."""
-        frames = [json.loads(line) for line in (self.folder / "wire.jsonl").read_text().splitlines()]
-        asked = [frame for frame in frames if frame["msg"].get("method") in methods][-1]
-        [reply] = [
-            frame["msg"]
-            for frame in frames
-            if (frame["conn"], frame["msg"].get("id"), frame["dir"])
-            == (asked["conn"], asked["msg"]["id"], "a2c")
-            and "method" not in frame["msg"]
-        ]
-        return "error" in reply
-
     async def close(self) -> None:
         await self._stack.aclose()
 

@@ -152,6 +152,9 @@ class Agent:
                 words = content if isinstance(content, str) else json.dumps(content)
                 self.tell(session, {"sessionUpdate": kinds[message["role"]], "content": _text(words)})
                 await asyncio.sleep(_HISTORY_SECONDS / len(told) / 2)
+            if message is told[-2]:
+                # It has to think about its last answer.
+                await asyncio.sleep(_HISTORY_SECONDS)
 
     def tell(self, session: Session, update: Json) -> None:
         self.peer.notify("session/update", {"sessionId": session.name, "update": update})

@@ -154,6 +154,7 @@ class _Examination:
     ) -> None:
         self._settings = settings
         self._experience = experience
+        self._name = name_of(agent.link.info.agent_info, settings.command)
         self._agent = agent
         self._trials = trials
         self._folder = folder
@@ -241,6 +242,8 @@ class _Examination:
             await self._stop()
         finally:
             self._judge()
+        # It may have looked later.
+        self._experience.note(self._name, lists=self._endpoint.listings > 0)
         self._tell(memory(self._agent.pid))
 
     async def _open(self) -> None:
@@ -259,14 +262,11 @@ class _Examination:
         self._session = self._created.session_id
         # It may have said so in an update meanwhile.
         self._mode = self._mode or settings.mode or self._created.mode
-        name = name_of(link.info.agent_info, settings.command)
-        seen, timing = self._experience.of(name), settings.timing
+        seen, timing = self._experience.of(self._name), settings.timing
         for sentence in seen.sentences:
             self._tell(Finding("ok", f"seen before: {sentence}"))
         seconds = timing.list_tools_unsure if seen.lists is False else timing.list_tools
-        has_listed = await self._endpoint.wait_listed(seconds)
-        self._experience.note(name, lists=has_listed)
-        if has_listed:
+        if await self._endpoint.wait_listed(seconds):
             self._tell(Finding("ok", "it has looked at the tools that it was offered"))
         else:
             self._tell(
