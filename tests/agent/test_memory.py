@@ -55,7 +55,7 @@ def test_when_nothing_idle_is_left_no_further_agent_may_start() -> None:
     idle = [Agent(2), Agent(None)]
     limit = MemoryLimit(2_000_000_000, machine.look)
     limit.add(lambda: idle)
-    with pytest.raises(LanguageModelError, match=r"take 3\.0 GB of memory; all together may take 2\.0 GB"):
+    with pytest.raises(LanguageModelError, match=r"take 3,000 MB of memory; all together may take 2,000 MB"):
         limit.check()
     assert [each.parked for each in idle] == [True, False]
 

@@ -78,12 +78,23 @@ def traits_of(agent: str | None, facts: Mapping[str, Facts] | None = None) -> Tr
     found = (facts or {}).get(agent or "")
     if found is None:
         return CATALOGUE.get(agent or "", UNKNOWN)
+    traits = _traits(found)
+    if (
+        agent in CATALOGUE
+        or found.tool_limit is not None
+        or not found.lists_again
+        or found.resumes
+        or found.loads
+    ):
+        return traits
     # A registry knows where agents come from, and as a rule nothing of what they do.
-    return _traits(found) if agent in CATALOGUE or _says_what_it_does(found) else UNKNOWN
-
-
-def _says_what_it_does(facts: Facts) -> bool:
-    return facts.tool_limit is not None or not facts.lists_again or facts.resumes or facts.loads
+    return replace(
+        traits,
+        is_known=False,
+        tool_limit_seconds=UNKNOWN.tool_limit_seconds,
+        lists=UNKNOWN.lists,
+        lists_again=UNKNOWN.lists_again,
+    )
 
 
 def _traits(facts: Facts) -> Traits:

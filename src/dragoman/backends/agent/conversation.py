@@ -31,7 +31,7 @@ from dragoman.backends.agent.permission import action_of
 from dragoman.backends.agent.records import Asked, Record, Records, Scope
 from dragoman.backends.agent.reply import Reply
 from dragoman.backends.agent.saving import SavedConversation
-from dragoman.backends.agent.session import Session, SessionPlan, open_session
+from dragoman.backends.agent.session import Session, SessionPlan, open_session, wait_listed
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.tasks import Tasks
 from dragoman.backends.agent.timers import Timers
@@ -497,7 +497,7 @@ class Conversation:
         """Hold the prompt until the agent has looked at tools that are new to it. One that does not is started anew."""
         timing = self._settings.timing
         seconds = timing.list_again if session.traits.lists_again else timing.list_again_unsure
-        has_listed = await session.wait_listed(seconds, self._settings, self._around.clock)
+        has_listed = await wait_listed(session.endpoint, seconds, self._settings, self._around.clock)
         if self._session is not session or session.agent.has_exited:
             return
         session.learn(lists_again=has_listed)

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 # Between two looks at agents that are idle and may grow all the same.
 LOOK_SECONDS = 10.0
 _RETRY_SECONDS = 10.0
-_GIGABYTE = 1_000_000_000
+_MEGABYTE = 1_000_000
 
 
 class Usage(NamedTuple):
@@ -116,7 +116,7 @@ class MemoryLimit:
         """Raise `LanguageModelError` if no further agent may start."""
         excess = self.relieve()
         if excess:
-            taken, most = (f"{bytes_ / _GIGABYTE:.1f} GB" for bytes_ in (self._most + excess, self._most))
+            taken, most = (f"{bytes_ / _MEGABYTE:,.0f} MB" for bytes_ in (self._most + excess, self._most))
             raise LanguageModelError(
                 "unavailable",
                 f"The agents that are at work take {taken} of memory; all together may take {most}.",

@@ -39,7 +39,16 @@ from dragoman.jsonrpc import ConnectionClosed
 from dragoman.lm import CancellationError, LanguageModelError, ToolDefinition
 from dragoman.lm.gfm import escape
 
-__all__ = ["Session", "SessionPlan", "address_of", "configure", "logged_in", "open_session", "started"]
+__all__ = [
+    "Session",
+    "SessionPlan",
+    "address_of",
+    "configure",
+    "logged_in",
+    "open_session",
+    "started",
+    "wait_listed",
+]
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -101,18 +110,6 @@ class Session:
         """What the agent was seen to do, for this run and for later ones."""
         self._learn(**seen)
         self.traits = self.traits.after(Learnt(**seen))  # type: ignore[arg-type]  # names are checked by `Learnt`
-
-    async def wait_listed(self, seconds: float, settings: AgentSettings, clock: Clock) -> bool:
-        """Whether the agent has listed the tools in that time. One that was never tried may list them several times, and
-        is given a moment to take them in.
-        """
-        if not await self.endpoint.wait_listed(seconds):
-            return False
-        seen, rounds = 0, 0
-        while not self.traits.is_known and seen != self.endpoint.listings and rounds < _MAX_ROUNDS:
-            seen, rounds = self.endpoint.listings, rounds + 1
-            await clock.sleep(settings.timing.list_settle)
-        return True
 
     def on_listed(self) -> None:
         if not self.has_listed:
@@ -246,7 +243,22 @@ async def _enter(
 
 async def _listed(session: Session, settings: AgentSettings, plan: SessionPlan, clock: Clock) -> bool:
     """Whether the agent has listed the tools, or there are none."""
-    return not plan.tools or await session.wait_listed(_patience(session, settings), settings, clock)
+    return not plan.tools or await wait_listed(
+        session.endpoint, _patience(session, settings), settings, clock
+    )
+
+
+async def wait_listed(endpoint: Endpoint, seconds: float, settings: AgentSettings, clock: Clock) -> bool:
+    """Whether the agent has listed the tools in that time. One outside the catalogue may list them several times, and is
+    given a moment to take them in.
+    """
+    if not await endpoint.wait_listed(seconds):
+        return False
+    seen, rounds = 0, 0
+    while not settings.traits.is_known and seen != endpoint.listings and rounds < _MAX_ROUNDS:
+        seen, rounds = endpoint.listings, rounds + 1
+        await clock.sleep(settings.timing.list_settle)
+    return True
 
 
 async def _told(

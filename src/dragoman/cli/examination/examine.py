@@ -35,7 +35,7 @@ from dragoman.backends.agent.asking import answer_agent
 from dragoman.backends.agent.catalogue import recognise, recognise_asked
 from dragoman.backends.agent.filing import PERMISSION_REFUSED
 from dragoman.backends.agent.learnt import Experience, name_of
-from dragoman.backends.agent.session import address_of, configure, logged_in, started
+from dragoman.backends.agent.session import address_of, configure, logged_in, started, wait_listed
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolAnswer, ToolServer
 from dragoman.backends.agent.vocabulary import Granted, Refused
@@ -266,7 +266,7 @@ class _Examination:
         for sentence in seen.sentences:
             self._tell(Finding("ok", f"seen before: {sentence}"))
         seconds = timing.list_tools_unsure if seen.lists is False else timing.list_tools
-        if await self._endpoint.wait_listed(seconds):
+        if await wait_listed(self._endpoint, seconds, settings, self._clock):
             self._tell(Finding("ok", "it has looked at the tools that it was offered"))
         else:
             self._tell(

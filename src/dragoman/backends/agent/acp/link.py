@@ -251,6 +251,7 @@ class AgentLink:
         on_answer: Callable[[], object] | None = None,
     ) -> SessionCreated:
         """Take a session up. The agent does not tell its history again."""
+        self.knows_words = True
         params = {"sessionId": session, **self._place(workspace, servers)}
         return await self._ask("session/resume", params, SessionCreated, on_answer)
 
@@ -262,6 +263,7 @@ class AgentLink:
         on_answer: Callable[[], object] | None = None,
     ) -> SessionCreated:
         """Take a session up. The agent tells its history as updates, and should be done when it answers."""
+        self.knows_words = True
         params = {"sessionId": session, **self._place(workspace, servers)}
         return await self._ask("session/load", params, SessionCreated, on_answer)
 
