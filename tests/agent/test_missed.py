@@ -74,6 +74,13 @@ def test_an_answer_that_waits_for_a_ticket_is_missed_only_if_the_agent_does_not_
     assert lost == "The agent stopped waiting for the result of look\\_up. It was not passed on."
 
 
+def test_an_answer_to_an_agent_that_is_gone_is_not_taken_for_one_of_the_next() -> None:
+    missed = Missed(_Clock())
+    missed.answered(_CALL, is_taken=True)
+    missed.agent_started()
+    assert list(missed.uncollected(lambda _key: True)) == []
+
+
 def test_only_the_latest_calls_are_remembered() -> None:
     missed = Missed(_Clock())
     calls = [Pending(str(n), "call", ToolCallPart(f"dg_{n}", "look", {})) for n in range(300)]

@@ -625,6 +625,7 @@ class Conversation:
             return
         ear.is_up = True
         self._session, self._session_id = session, session.id
+        self._missed.agent_started()
         try:
             if session.is_new:
                 self._briefing.begin()

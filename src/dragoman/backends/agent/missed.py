@@ -34,8 +34,8 @@ class Missed:
         self._made_at: dict[str, float] = {}
         # Calls that no answer can reach any more, and why.
         self._why: dict[str, str] = {}
-        # Calls whose answer waits until the agent comes back with its ticket, by their keys on the tool server.
-        self._kept: dict[str, Pending] = {}
+        # Calls of this turn that were answered, by their keys on the tool server. Some answers wait there for a ticket.
+        self._answered: dict[str, Pending] = {}
 
     def made(self, call_id: str) -> None:
         _put(self._made_at, call_id, self._clock.now())
@@ -58,14 +58,18 @@ class Missed:
     def answered(self, pending: Pending, *, is_taken: bool) -> str | None:
         """A result was given to the tool server. Returns what to say if it went nowhere."""
         if is_taken:
-            _put(self._kept, pending.key, pending)
+            _put(self._answered, pending.key, pending)
             return None
         return f"The agent stopped waiting for {_name(pending)}. {_LOST}"
 
+    def agent_started(self) -> None:
+        """Another tool server counts its calls from one again."""
+        self._answered.clear()
+
     def uncollected(self, is_uncollected: Callable[[str], bool]) -> Iterator[str]:
         """At the end of a turn: what to say of answers that the agent never came for."""
-        kept, self._kept = self._kept, {}
-        for key, pending in kept.items():
+        answered, self._answered = self._answered, {}
+        for key, pending in answered.items():
             if is_uncollected(key):
                 yield f"The agent stopped waiting for {_name(pending)}, and has not come back for it with its ticket."
 
