@@ -33,7 +33,7 @@ async def test_a_command_that_does_not_speak_acp(command: tuple[str, ...], said:
     finally:
         await agent.stop()
     assert error.message == "Fake ended unexpectedly: it exited with code 0."
-    question = f"Is its command complete (for many agents: --acp)? It is: {agent.link.command}"
+    question = f"Its command may lack an argument (for many agents: --acp): {agent.link.command}"
     assert error.hint == f"{said}{question}\nTry again to start it anew."
 
 

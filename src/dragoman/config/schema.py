@@ -54,7 +54,7 @@ _MEMORY_UNITS = {"MB": 1_000_000, "GB": 1_000_000_000}
 _Memory: TypeAlias = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^[0-9]{1,7}(\.[0-9]{1,3})? ?(MB|GB)\Z",
+        pattern=r"^(?=[0-9.]*[1-9])[0-9]{1,7}(\.[0-9]{1,3})? ?(MB|GB)\Z",
         description='an amount of memory in quotes, like "8GB" or "500MB"',
     ),
 ]

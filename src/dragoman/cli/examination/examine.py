@@ -414,7 +414,7 @@ class _Examination:
         raise LanguageModelError(
             "timeout",
             f"It has not ended its turn in {_TURN_SECONDS:g} seconds.",
-            hint="Look at its log with --log-level debug.",
+            hint="See what it was told and what it said: run this again with --record trace.jsonl.",
         )
 
     def _prompt(self, *blocks: Block) -> asyncio.Future[TurnEnd | None]:

@@ -238,7 +238,10 @@ class Trials:
         return Finding("warn", told, "\n".join((*steps, *self._of_untried())))
 
     def _of_untried(self) -> Iterator[str]:
-        if any(trial.outcome in ("untried", "fruitless") for trial in self.all):
+        outcomes = {trial.outcome for trial in self.all}
+        if "fruitless" in outcomes:
+            yield "What it tried came to nothing before it could have asked: run this again."
+        if "untried" in outcomes:
             if self.unmatched:
                 asked = ", ".join(f'"{title}"' for title in self.unmatched)
                 yield f"It asked about something that does not show which action it is, and was refused: {asked}."

@@ -29,7 +29,7 @@ _WHERE_TO_LOOK = (
     " To see whether it works: dragoman doctor MODEL."
 )
 # To somebody whose agent has never spoken ACP.
-_IS_IT_COMPLETE = "Is its command complete (for many agents: --acp)? It is:"
+_IS_IT_COMPLETE = "Its command may lack an argument (for many agents: --acp):"
 # The end of what an agent printed to its standard error, as much of it as helps in an error message.
 _LAST_WORDS_CHARACTERS = 600
 # An agent whose connection has ended is about to exit. One that is not by then hangs, and is ended.
