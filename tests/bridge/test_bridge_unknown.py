@@ -259,7 +259,7 @@ async def test_b6_an_agent_that_may_be_started_anew_is_lent_to_nobody(bridge: Br
 
 
 async def test_t27_an_agent_that_lists_twice_is_prompted_after_the_second_time(bridge: Bridge) -> None:
-    chat = _unknown(bridge, Timing(list_settle=0.5), lists_late=0.1)
+    chat = _unknown(bridge, Timing(list_settle=1.5), lists_late=0.1)
     await chat.say("hello")
     names = [name for name, _ in bridge.journal if name in ("listed", "session/prompt")]
     assert names == ["listed", "listed", "session/prompt"]
@@ -293,7 +293,7 @@ async def test_h21_nothing_of_a_history_that_is_told_for_seconds_after_the_load_
 
 
 async def test_h21_a_resumed_session_that_tells_its_history_is_waited_for_as_well(bridge: Bridge) -> None:
-    timing = Timing(idle=0.05, history_end=0.5, history_pause=0.5)
+    timing = Timing(idle=0.05, history_end=0.5, history_pause=5)
     chat = _unknown(bridge, timing, resume=True, history="after", pause=0.2)
     await _loaded(bridge, chat)
     going = chat.begin(user(prompt(["gate", "told"], ["say", "the milk"])))
@@ -360,7 +360,7 @@ async def test_h21_an_agent_that_never_comes_to_the_end_gets_a_new_session_and_t
     bridge: Bridge,
 ) -> None:
     timing = Timing(idle=0.05, history_end=2, history_pause=2, history=0.3)
-    chat = _unknown(bridge, timing, load=True, history="after", pause=0.4)
+    chat = _unknown(bridge, timing, load=True, history="after", pause=1.0)
     await _loaded(bridge, chat)
     answer = await chat.say("what was it?")
     before, _, echo = answer.text.partition("echo: ")
