@@ -111,7 +111,7 @@ async def _measure(count: int, folder: Path) -> dict[str, float]:
 
     async def launch(name: str, *_: object) -> RunningAgent:
         gone = CancellationSource()
-        link = AgentLink(name, lambda _reason: gone.cancel())
+        link = AgentLink(name, ("crowd",), lambda _reason: gone.cancel())
         peer = Peer(link, PeerOptions(name=name))
         await asyncio.get_running_loop().create_unix_connection(lambda: peer.stream, str(folder / "crowd"))
         return RunningAgent(name, _Process(peer.close), link, peer, gone.token)  # type: ignore[arg-type]
