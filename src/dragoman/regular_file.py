@@ -1,6 +1,6 @@
 """Reading a file that a person or a configuration names, without waiting and up to a limit.
 
-A path may lead to a pipe that nobody writes to, or to a device without an end. Opening the one and reading the other would
+A path may lead to a pipe that no program writes to, or to a device without an end. Opening the one and reading the other would
 never return, and no signal handler of ours would run meanwhile. So the file is opened without waiting, and what was opened
 must be a regular file.
 """

@@ -33,7 +33,7 @@ class Started:
 @dataclass(frozen=True)
 class Row:
     name: str
-    # Its entry in the catalogue; none for an agent that nobody has tried.
+    # Its entry in the catalogue; none for an agent outside the catalogue.
     agent: str | None
     installed: Callable[[], Started]
     # `{url}` stands for the model server, `{home}` for the agent's home.

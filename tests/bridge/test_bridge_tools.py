@@ -84,7 +84,7 @@ async def test_t16_a_call_that_the_agent_withdraws_is_closed_and_its_late_result
     answer = await chat.give(result(call, "too late"))
     assert "too late" not in answer.text
     assert "never mind" in answer.text
-    # Whoever gave it knows now that it came to nothing.
+    # The person who gave it knows now that it came to nothing.
     assert "The agent went on without the result of look. It was not passed on." in answer.text
     assert "The agent ended its turn before these results arrived" not in answer.text
     await chat.echo()

@@ -1,4 +1,4 @@
-"""An agent that does everything late, twice, without a word or never, as far as ACP lets it: a process of its own.
+"""An agent that does everything late, twice, without a word or never, as far as ACP lets it. It runs as a process.
 
 It has a model behind it (chat completions at `CARELESS_URL`), a shell and a tool for files, and uses the tools of servers.
 It is in no catalogue, so what Dragoman does with it, it does with every agent that was never tried.
@@ -250,7 +250,7 @@ class Agent:
         made = self.spawn(session.tools._request("tools/call", {"name": tool, "arguments": arguments}))
         done, _ = await asyncio.wait({made}, timeout=self.seconds)
         if not done:
-            # It goes on by itself, and nobody looks at what comes of it.
+            # The call goes on, and its result is not looked at.
             return "It took too long."
         return "".join(each.get("text", f"[{each['type']}]") for each in json.loads(made.result())["content"])
 

@@ -137,7 +137,7 @@ def _read(path: str) -> bytes:
 
 
 def asking_mode(id_: str) -> str | None:
-    """The mode in which an agent asks, where it does not by itself.
+    """The mode in which an agent asks, where it does not do so as installed.
 
     It is written into the configuration. So it is taken from what came with Dragoman, and from no registry.
     """

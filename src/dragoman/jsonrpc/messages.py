@@ -172,7 +172,7 @@ def _read_error(error: bytes) -> ErrorObject:
 
 
 def _too_deep(line: bytes) -> Malformed:
-    """The refusal of a line that is nested too deeply. Its envelope is read, so that whoever waits for an answer gets one."""
+    """The refusal of a line that is nested too deeply. Its envelope is read, so that its request gets an answer."""
     reason = f"it is nested more than {MOST_LEVELS} levels deep"
     try:
         envelope = _envelope.decode(envelope_of(line))

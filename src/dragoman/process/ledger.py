@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 _PRIVATE_FOLDER = 0o700
 _PRIVATE_FILE = 0o600
 _SUFFIX = ".json"
-# Between SIGTERM and SIGKILL, for a process that nobody waits for any more.
+# Between SIGTERM and SIGKILL, for a process whose owner is gone.
 _GRACE_SECONDS = 1.0
 # Between two looks whether it is gone.
 _LOOK_SECONDS = 0.02

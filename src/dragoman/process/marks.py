@@ -1,7 +1,7 @@
 """A mark in the environment of everything that a supervised process starts, by which it is found again.
 
 The supervisor adopts orphans, so nothing gets away from it. When the supervisor itself is killed, a process that has left
-its group and lost its parent is below nobody of ours. It still has the environment it was started with, and in that a
+its group and lost its parent is below no process of ours. It still has the environment it was started with, and in that a
 random mark that no other process has. Linux shows it in /proc. A process that was started with another environment is
 not found, and neither is any on a system without /proc.
 
@@ -25,7 +25,7 @@ __all__ = ["MARK_VARIABLE", "end_marked", "marked", "new_mark"]
 
 MARK_VARIABLE = "DRAGOMAN_PROCESS_MARK"
 _MARK_BYTES = 16
-# Between SIGTERM and SIGKILL, for a process that nobody waits for any more.
+# Between SIGTERM and SIGKILL, for a process whose owner is gone.
 _GRACE_SECONDS = 1.0
 # Between two looks whether it is gone.
 _LOOK_SECONDS = 0.02

@@ -2,7 +2,7 @@
 
 `open_session` does all that must be done before a first prompt, in order: start the agent, offer it the tools, take up
 the session it had or make a new one, set mode and options, and wait until it has listed the tools. An agent that is known
-to list them, and did not, gets one more session before the user is told.
+to list them, and did not, gets one more session before the user hears of it.
 """
 
 from __future__ import annotations

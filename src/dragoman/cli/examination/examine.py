@@ -341,7 +341,7 @@ class _Examination:
             return Finding(
                 "warn",
                 "it asks before it calls a tool that it is offered, in a form that is not known here, and was refused",
-                "You will be asked about such calls by the agent, and again by whoever runs the tool.",
+                "The agent will ask you about such calls, and the program that runs the tool will ask again.",
             )
         return Finding(
             "warn",

@@ -113,7 +113,7 @@ class LimitedHttp(H11Protocol):
             self._timer = None
 
     def give_up(self, reason: str) -> None:
-        """Close the connection. Whoever is on the other side may connect again."""
+        """Close the connection. The client may connect again."""
         self._unwatch()
         self._limits.log(self.client[0] if self.client else "?", reason, self.loop.time())
         self.transport.abort()

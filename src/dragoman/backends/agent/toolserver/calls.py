@@ -112,7 +112,7 @@ class Calls:
         return hold
 
     def answer(self, key: str, answer: ToolAnswer) -> bool:
-        """Hand the answer to whoever holds the call, or keep it for who comes with the ticket. False: it goes nowhere."""
+        """Hand the answer to the request that holds the call, or keep it for one that comes with the ticket. False: it goes nowhere."""
         call = self._open.get(key)
         if call is None or call.answer is not None:
             _log.info("an answer to call %s goes nowhere: it has one already, or was withdrawn", key)

@@ -134,7 +134,7 @@ class Endpoint:
         self._seen = {}
 
     def answer(self, key: str, answer: ToolAnswer) -> bool:
-        """The answer to a call. The first counts. False: nobody waits for it any more, and it goes nowhere."""
+        """The answer to a call. The first counts. False: the agent no longer waits for it, and it goes nowhere."""
         return self.calls.answer(key, answer)
 
     def is_uncollected(self, key: str) -> bool:
