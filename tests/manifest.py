@@ -1,6 +1,6 @@
 """The two manifests: what must hold, and where it is shown.
 
-`scenarios.toml` has every scenario of the project with its tests. `specification.toml` has every item of the
+`scenarios.toml` has every scenario of the project; its tests are known by their names. `specification.toml` has every item of the
 documents the project is built from (`documents.py` says what an item is), and what became of it: tested, corrected,
 informational or pending. `docs/specification.md` explains both to a reader.
 
@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from documents import Item, heading_anchors
-from written_tests import WrittenTest, ids_in_name
+from written_tests import WrittenTest, find_node_tests, find_tests_below, ids_in_name
 
 __all__ = [
     "ROOT",
@@ -42,6 +42,8 @@ __all__ = [
     "unsettled_scenarios",
     "untested_items",
     "unusable_tests",
+    "with_named_tests",
+    "written_tests",
 ]
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,8 +65,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Has tests, or waits for a milestone; both where a part of it cannot be tested yet."""
 
     title: str
-    tests: tuple[str, ...] = ()
+    # Tests that show it beside those that are named after it.
+    also: tuple[str, ...] = ()
     pending: str | None = None
+    # All that are named after it, and those.
+    tests: tuple[str, ...] = ()
 
 
 class Scenarios(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,8 +96,31 @@ class SpecificationItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 Specification = Mapping[str, SpecificationItem]
 
 
-def load_scenarios() -> Scenarios:
-    return msgspec.toml.decode((ROOT / "tests/scenarios.toml").read_bytes(), type=Scenarios)
+def written_tests() -> dict[str, WrittenTest]:
+    """Every test of the project, by its name."""
+    return {
+        **find_tests_below(ROOT / "tests", ROOT),
+        **find_node_tests(ROOT / "tests" / "vscode_browser", ROOT),
+        **find_node_tests(ROOT / "editors" / "vscode" / "test", ROOT),
+    }
+
+
+def load_scenarios(written: Collection[str]) -> Scenarios:
+    book = msgspec.toml.decode((ROOT / "tests/scenarios.toml").read_bytes(), type=Scenarios)
+    return with_named_tests(book, written)
+
+
+def with_named_tests(book: Scenarios, written: Collection[str]) -> Scenarios:
+    """With the tests of each scenario: those that bear its id, and the others that it names."""
+    named: defaultdict[str, list[str]] = defaultdict(list)
+    for test in written:
+        for id_ in ids_in_name(test):
+            named[id_].append(test)
+    scenarios = {
+        id_: msgspec.structs.replace(scenario, tests=(*named[id_], *scenario.also))
+        for id_, scenario in book.scenarios.items()
+    }
+    return msgspec.structs.replace(book, scenarios=scenarios)
 
 
 def load_specification() -> dict[str, SpecificationItem]:
@@ -144,20 +172,22 @@ def unlabelled_scenarios(book: Scenarios) -> list[str]:
 
 
 def misfiled_tests(book: Scenarios, written: Collection[str]) -> list[str]:
-    """Tests named after a scenario that does not list them, neither by themselves nor by their class."""
+    """Tests that a scenario names although they bear its id, and tests that bear an id of no scenario."""
+    groups = {id_[0] for id_ in book.scenarios}
     return [
-        f"{id_} does not list {test}"
-        for test in written
-        for id_ in sorted(ids_in_name(test) & book.scenarios.keys())
-        if not _listed(test, book.scenarios[id_].tests)
-        # A class is listed when all that is in it is.
-        and not any(other.startswith(f"{test}::") for other in written)
+        *(
+            f"{id_} need not name {test}, which bears its id"
+            for id_, scenario in book.scenarios.items()
+            for test in scenario.also
+            if id_ in ids_in_name(test)
+        ),
+        *(
+            f"{test} is named after {id_}, which is no scenario"
+            for test in written
+            for id_ in sorted(ids_in_name(test) - book.scenarios.keys())
+            if id_[0] in groups
+        ),
     ]
-
-
-def _listed(test: str, names: Collection[str]) -> bool:
-    path, *parts = test.split("::")
-    return any("::".join([path, *parts[:count]]) in names for count in range(1, len(parts) + 1))
 
 
 def differences(specification: Specification, documents: Mapping[str, Item]) -> list[str]:
@@ -302,4 +332,4 @@ def _state(item: SpecificationItem) -> str:
 
 
 if __name__ == "__main__":
-    print(summary(load_scenarios(), load_specification()))
+    print(summary(load_scenarios(written_tests()), load_specification()))

@@ -23,6 +23,7 @@ from manifest import (
     unsettled_scenarios,
     untested_items,
     unusable_tests,
+    with_named_tests,
 )
 from written_tests import WrittenTest, find_node_tests, find_tests, find_tests_below, ids_in_name
 
@@ -78,26 +79,25 @@ class TestComplaintsAboutScenarios:
         )
         assert unlabelled_scenarios(book) == ["S1 has no test named after it"]
 
-    def test_a_test_bears_an_id_that_does_not_list_it(self) -> None:
-        book = a_book(
-            S1=Scenario("a", tests=("t.py::test_s1_a", "t.py::TestS1All")), S2=Scenario("b", pending="now")
-        )
-        written = [
+    def test_a_test_that_bears_an_id_is_one_of_its_tests(self) -> None:
+        book = a_book(S1=Scenario("a", also=("t.py::test_order",)), S2=Scenario("b", pending="now"))
+        written = ["t.py::test_s1_a", "t.py::test_s1_s2_b", "t.py::TestS1All::test_c", "t.py::test_order"]
+        found = with_named_tests(book, written).scenarios
+        assert found["S1"].tests == (
             "t.py::test_s1_a",
             "t.py::test_s1_s2_b",
-            "t.py::TestS1All",
             "t.py::TestS1All::test_c",
-            "t.py::test_s9_d",
-        ]
-        assert misfiled_tests(book, written) == [
-            "S1 does not list t.py::test_s1_s2_b",
-            "S2 does not list t.py::test_s1_s2_b",
-        ]
+            "t.py::test_order",
+        )
+        assert found["S2"].tests == ("t.py::test_s1_s2_b",)
 
-    def test_a_class_is_listed_by_its_tests(self) -> None:
-        book = a_book(S1=Scenario("a", tests=("t.py::TestS1::test_a",)))
-        written = ["t.py::TestS1", "t.py::TestS1::test_a", "t.py::TestS1::test_b"]
-        assert misfiled_tests(book, written) == ["S1 does not list t.py::TestS1::test_b"]
+    def test_a_test_is_listed_although_its_name_says_it_and_another_has_no_scenario(self) -> None:
+        book = a_book(S1=Scenario("a", also=("t.py::test_s1_a", "t.py::test_order")))
+        written = ["t.py::test_s1_a", "t.py::test_s9_d", "t.py::test_z1_of_another_list"]
+        assert misfiled_tests(book, written) == [
+            "S1 need not name t.py::test_s1_a, which bears its id",
+            "t.py::test_s9_d is named after S9, which is no scenario",
+        ]
 
 
 class TestComplaintsAboutTheSpecification:

@@ -23,8 +23,9 @@ from manifest import (
     unsettled_scenarios,
     untested_items,
     unusable_tests,
+    written_tests,
 )
-from written_tests import WrittenTest, find_node_tests, find_tests_below
+from written_tests import WrittenTest
 
 
 def compared_with(name: str) -> pytest.MarkDecorator:
@@ -36,8 +37,8 @@ def compared_with(name: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture(scope="module")
-def book() -> Scenarios:
-    return load_scenarios()
+def book(written: dict[str, WrittenTest]) -> Scenarios:
+    return load_scenarios(written)
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +48,7 @@ def specification() -> dict[str, SpecificationItem]:
 
 @pytest.fixture(scope="module")
 def written() -> dict[str, WrittenTest]:
-    return {
-        **find_tests_below(ROOT / "tests", ROOT),
-        **find_node_tests(ROOT / "tests" / "vscode_browser", ROOT),
-        **find_node_tests(ROOT / "editors" / "vscode" / "test", ROOT),
-    }
+    return written_tests()
 
 
 def expect_none(complaints: list[str]) -> None:
@@ -75,7 +72,7 @@ class TestScenarios:
     def test_each_has_a_test_named_after_it(self, book: Scenarios) -> None:
         expect_none(unlabelled_scenarios(book))
 
-    def test_a_test_named_after_a_scenario_is_listed_there(
+    def test_a_test_is_named_after_a_scenario_that_there_is_and_not_listed_twice(
         self, book: Scenarios, written: dict[str, WrittenTest]
     ) -> None:
         expect_none(misfiled_tests(book, written))
