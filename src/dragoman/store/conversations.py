@@ -177,7 +177,7 @@ class ConversationStore:
         return deleted
 
     def forget_unused(self, now: datetime, keep: timedelta) -> int:
-        """Delete what nobody has used for so long, and nobody has now. Returns how many.
+        """Delete what was not used for so long and is not held now. Returns how many.
 
         What was used in the future, by a clock that was wrong, counts as used now: it must not stay for ever.
         """

@@ -98,7 +98,7 @@ class ResponseStore:
         return True
 
     def forget_unused(self, now: datetime, keep: timedelta) -> int:
-        """Delete what nobody has used for so long. What was used in the future, by a wrong clock, counts as used now."""
+        """Delete what was not used for so long. What was used in the future, by a wrong clock, counts as used now."""
         with self._database.writing() as database:
             database.execute(
                 "UPDATE responses SET used_at = ? WHERE used_at > ?", now.isoformat(), now.isoformat()

@@ -430,7 +430,7 @@ def _was_taken(result: bytes) -> bool:
 def _way(method: AuthMethod) -> str:
     about = f" ({method.description.rstrip('.')})" if method.description else ""
     way = f'Or set `auth = "{method.id}"` of this model, and the agent is asked to do it: {method.name or method.id}{about}.'
-    # On one line, whatever the agent writes into its names: each line of a hint is a step of its own.
+    # On one line, whatever the agent writes into its names: each line of a hint is one step.
     return " ".join(way.split())
 
 
