@@ -120,9 +120,11 @@ coverage: $(VENV)/dev.stamp $(EXTENSION)/node_modules/.stamp ## branch coverage 
 	@$(BIN)/python -m pytest -n 3 --cov --cov-report=term-missing:skip-covered --cov-fail-under=90 $(ARGS)
 
 # What decides, and does nothing else: of backends/agent, all that docs/architecture.md says is without I/O. Hypothesis looks in the same places each time: a branch is taken, or it is not.
-CORE_TESTS := tests/agent tests/lm tests/loop tests/permissions tests/tools tests/security/test_hostile_agent.py tests/fuzz/test_fuzz_found.py
-CORE := lm/*.py loop/*.py permissions/*.py tools/*.py tools/when/*.py $(patsubst %,backends/agent/%.py,announcements briefing context \
-  dialect history identify learnt machine missed narrator permission prompting records replay saving tellings tokens vocabulary)
+CORE_TESTS := tests/acp tests/agent tests/checker tests/conversations tests/lm tests/loop tests/permissions tests/tools tests/security/test_hostile_agent.py tests/fuzz/test_fuzz_found.py
+CORE := lm/*.py loop/*.py permissions/*.py tools/*.py tools/when/*.py checker/check.py checker/probes.py checker/verdicts.py \
+  $(patsubst %,conversations/%.py,context history identify ids records saving vscode_results) \
+  $(patsubst %,backends/agent/%.py,observations machine/machine machine/types prompt/prompting prompt/replay prompt/session_context \
+  reply/announcements reply/narrator reply/undelivered session/actions)
 comma := ,
 space := $(subst ,, )
 coverage-core: $(VENV)/dev.stamp ## every branch of the core, taken by its own tests: anything less fails
@@ -130,7 +132,7 @@ coverage-core: $(VENV)/dev.stamp ## every branch of the core, taken by its own t
 	@$(BIN)/coverage report --skip-covered --fail-under=100 --include='$(subst $(space),$(comma),$(strip $(addprefix src/dragoman/,$(CORE))))'
 
 picture: $(VENV)/run.stamp ## draw the picture in README anew, from the tour
-	$(BIN)/python -m dragoman.demo.picture docs/images/demo.svg
+	$(BIN)/python -m devtools.picture docs/images/demo.svg
 
 pins: ## resolve requirements/ anew from pyproject.toml (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agent.recorded import UPDATES, Recorded
-from dragoman.backends.agent.acp.content import ImageBlock, TextBlock
-from dragoman.backends.agent.acp.messages import (
+from dragoman.acp.content import ImageBlock, TextBlock
+from dragoman.acp.messages import (
     ChunkUpdate,
     OtherUpdate,
     PlanEntry,
@@ -18,7 +18,7 @@ from dragoman.backends.agent.acp.messages import (
     Update,
     decode_update,
 )
-from dragoman.backends.agent.narrator import Narrator, usage_part
+from dragoman.backends.agent.reply.narrator import Narrator, usage_part
 from dragoman.lm import DataPart, JsonObject, Part, TextPart, ThinkingPart
 from dragoman.lm.json import decode
 from lm.rendering import hostile_text, inline_tokens, tokens

@@ -9,16 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar, cast
 
-from acp import schema
 from pydantic import BaseModel
 
+from acp import schema
 from dragoman.backends.scripted import Script, load_script
 from dragoman.demo.agent import SCRIPT
 from dragoman.demo.agent.server import AgentServer
 from dragoman.demo.agent.store import SessionStore
-from dragoman.jsonrpc import METHOD_NOT_FOUND, Incoming, Notification, Peer, PeerOptions, memory_pair
+from dragoman.jsonrpc import METHOD_NOT_FOUND, Incoming, Notification, Peer, PeerOptions
 from dragoman.lm import JsonObject
 from dragoman.process import SupervisedProcess
+from memory_peers import memory_pair
 
 __all__ = [
     "Editor",

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acp import PROTOCOL_VERSION, RequestError, spawn_agent_process, text_block
 from acp.schema import (
     AllowedOutcome,
-    HttpHeader,
-    HttpMcpServer,
+    EnvVariable,
+    McpServerStdio,
     PermissionOption,
     RequestPermissionResponse,
     ToolCallUpdate,
 )
 
+from acp import PROTOCOL_VERSION, RequestError, spawn_agent_process, text_block
 from demo_agent.harness import Editor, agent_command, in_process, soon
 from dragoman.backends.agent.toolserver import ToolServer
 from process.living import alive, all_gone
@@ -61,12 +61,12 @@ class _SdkClient:
 
 async def test_the_official_sdk_talks_to_it(tmp_path: Path, folder: Path, server: ToolServer) -> None:
     bridge = Bridge.of(server, tool("read_file", "Reads"), name="dg-1")
-    url, headers = bridge.endpoint.http()
-    address = HttpMcpServer(
-        type="http",
+    relay, relay_arguments, env = bridge.endpoint.stdio()
+    address = McpServerStdio(
         name="dg-1",
-        url=url,
-        headers=[HttpHeader(name=name, value=value) for name, value in headers.items()],
+        command=relay,
+        args=list(relay_arguments),
+        env=[EnvVariable(name=name, value=value) for name, value in env.items()],
     )
     client = _SdkClient()
     command, *arguments = agent_command(tmp_path / "state")

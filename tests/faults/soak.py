@@ -20,7 +20,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 
-from dragoman.jsonrpc import Response
+from dragoman.jsonrpc import RpcResponse
 from faults.chat import WORD, Chat, name_of, script
 from faults.plan import Act
 from faults.plot import drawn, slope
@@ -98,7 +98,7 @@ class Soak:
             await answer.settled()
             chat.hear(answer)
             heard += WORD.findall(answer.text)
-            if stops or not isinstance(answer.reply, Response) or "**Error:**" in answer.text:
+            if stops or not isinstance(answer.reply, RpcResponse) or "**Error:**" in answer.text:
                 self.counts["stopped" if stops else "failed"] += 1
                 return
             if not answer.calls:

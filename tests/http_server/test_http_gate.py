@@ -13,9 +13,9 @@ from starlette.routing import Route
 
 from dragoman.backends.responses.listing import listed_models
 from dragoman.config import Serve
+from dragoman.frontends.http.auth import Gate
 from dragoman.frontends.http.budget import MOST_VALUES
 from dragoman.frontends.http.errors import ApiError
-from dragoman.frontends.http.gate import Gate
 from http_server.kit import KEY, Held, Site, scripted, site_of
 
 _Make = Callable[..., Site]

@@ -69,7 +69,7 @@ class Method:
 REQUESTS = (
     Method(
         "initialize",
-        forms.Initialize,
+        forms.EditorInitialize,
         '`{"protocolVersion", "server": {"name", "version"}, "permissionTools": [name, …], "configuration": path or null}`',
         "The first request. The same `client.name` again is the same editor: its conversations go on.",
     ),
@@ -145,8 +145,8 @@ _TOLD = (
     ),
 )
 _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
-    (forms.Initialize, ""),
-    (forms.Client, ""),
+    (forms.EditorInitialize, ""),
+    (forms.EditorClient, ""),
     (forms.EditorFeatures, "What the editor can show. Without thinking, it is told as text, or not at all."),
     (forms.ChangeFolders, ""),
     (forms.ModelList, ""),

@@ -10,7 +10,7 @@ from markdown_it.parser_block import ParserBlock
 from markdown_it.token import Token
 from rich.console import Console
 
-from dragoman.frontends.terminal.blocks import CODE_LINES, LONGEST_BLOCK, Block, Blocks, Code, Prose
+from dragoman.frontends.terminal.blocks import CODE_LINES, LONGEST_BLOCK, Blocks, Code, MarkdownBlock, Prose
 from dragoman.frontends.terminal.markdown import render
 
 _PIECES = (
@@ -20,7 +20,7 @@ _PIECES = (
 )  # fmt: skip
 
 
-def blocks_of(*pieces: str) -> list[Block]:
+def blocks_of(*pieces: str) -> list[MarkdownBlock]:
     blocks = Blocks()
     return [*(block for piece in pieces for block in blocks.feed(piece)), *blocks.close()]
 
@@ -155,7 +155,7 @@ def _cut(text: str, places: list[int]) -> list[str]:
     return [text[start:end] for start, end in pairwise(edges)]
 
 
-def _drawn(blocks: list[Block]) -> str:
+def _drawn(blocks: list[MarkdownBlock]) -> str:
     console = Console(file=io.StringIO(), width=40, force_terminal=True, color_system="standard")
     with console.capture() as captured:
         for block in blocks:

@@ -5,16 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from devtools.traces.reading import TraceError, connections, parse_trace, read_trace
 from hypothesis import given, settings, strategies as st
 
-from dragoman.traces.frames import (
-    Frame,
-    TraceError,
-    connections,
-    encode_frame,
-    parse_trace,
-    read_trace,
-)
+from dragoman.traces.frames import Frame, encode_frame
 from traces.listening import DATA
 
 # Halves of characters included: agents cut their text where they like.

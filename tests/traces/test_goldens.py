@@ -7,13 +7,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from devtools.traces.reading import read_trace
 
-from dragoman.backends.agent.acp.content import TextBlock
-from dragoman.backends.agent.acp.messages import ChunkUpdate, ToolActivity, decode_update
-from dragoman.backends.agent.vocabulary import Announced, Called, Spoke, TurnEnded
+from dragoman.acp.content import TextBlock
+from dragoman.acp.messages import ChunkUpdate, ToolActivity, decode_update
+from dragoman.backends.agent.machine.types import AgentTurnEnded, Announced, Called, Spoke
 from dragoman.lm import TextPart, ThinkingPart
 from dragoman.lm.json import encode
-from dragoman.traces.frames import Frame, read_trace
+from dragoman.traces.frames import Frame
 from traces.goldens import TRACES, golden_of, told_of
 from traces.listening import Told, listened
 
@@ -62,7 +63,7 @@ def _all_words_are_told(told: Told, frames: tuple[Frame, ...]) -> None:
 
 def _every_turn_ends(told: Told, frames: tuple[Frame, ...]) -> None:
     prompts = [frame for frame in frames if frame.method == "session/prompt"]
-    assert sum(isinstance(event, TurnEnded) for event in told.events) == len(prompts)
+    assert sum(isinstance(event, AgentTurnEnded) for event in told.events) == len(prompts)
 
 
 def _each_call_begins_and_ends_once(told: Told, frames: tuple[Frame, ...]) -> None:

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from devtools.traces.player import OPTIONS, Difference, TracePlayer
+from devtools.traces.reading import TraceError, parse_trace
+from devtools.traces.sameness import Names, difference
 from hypothesis import given, settings, strategies as st
 
 import virtual_clock
@@ -17,14 +20,13 @@ from dragoman.backends.scripted import load_script
 from dragoman.demo.agent import SCRIPT
 from dragoman.demo.agent.server import AgentServer
 from dragoman.demo.agent.store import SessionStore
-from dragoman.jsonrpc import ConnectionClosed, PeerOptions, RemoteError, memory_pair
+from dragoman.jsonrpc import ConnectionClosed, PeerOptions, RemoteError
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode_text
 from dragoman.logs import Redaction
-from dragoman.traces.frames import Direction, Frame, TraceError, parse_trace
-from dragoman.traces.player import OPTIONS, Difference, TracePlayer
+from dragoman.traces.frames import Direction, Frame
 from dragoman.traces.recording import Recording
-from dragoman.traces.sameness import Names, difference
+from memory_peers import memory_pair
 from virtual_clock import running_clock
 
 _OTHER: dict[Direction, Direction] = {"c2a": "a2c", "a2c": "c2a"}

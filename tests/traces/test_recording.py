@@ -11,17 +11,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from devtools.traces.reading import connections, parse_trace, read_trace
 from hypothesis import given, strategies as st
 
 from dragoman.cli import main
 from dragoman.cli.parser import parse
-from dragoman.jsonrpc import Incoming, Notification, Peer, PeerOptions, memory_pair
+from dragoman.jsonrpc import Incoming, Notification, Peer, PeerOptions
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode, encode_text
 from dragoman.logs import Redaction
 from dragoman.traces.cleaning import Cleaning
-from dragoman.traces.frames import connections, parse_trace, read_trace
 from dragoman.traces.recording import Recording, recording_to, watch
+from memory_peers import memory_pair
 
 _TICKET = "uG3n9wP0sV_x7-QeTzL1"
 

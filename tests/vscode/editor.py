@@ -19,8 +19,8 @@ from dragoman.jsonrpc import (
     Notification,
     Peer,
     PeerOptions,
-    Reply,
-    Response,
+    RpcReply,
+    RpcResponse,
 )
 from dragoman.process import SupervisedProcess
 from fake_agent.steps import COMMAND
@@ -70,7 +70,7 @@ class Answer:
     id: int = 0
     parts: list[dict[str, Any]] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
-    reply: Reply | None = None
+    reply: RpcReply | None = None
 
     @property
     def text(self) -> str:
@@ -186,7 +186,7 @@ class Editor:
     ) -> Answer:
         answer = Answer(self)
 
-        def on_reply(reply: Reply) -> None:
+        def on_reply(reply: RpcReply) -> None:
             answer.reply = reply
             answer.news.set()
 
@@ -224,7 +224,7 @@ class Chat:
 
     async def end(self, answer: Answer) -> Answer:
         await answer.settled()
-        assert isinstance(answer.reply, Response), answer.reply
+        assert isinstance(answer.reply, RpcResponse), answer.reply
         assert json.loads(answer.reply.result) == {}
         if answer.text or answer.calls:
             self.history.append(answer.message)

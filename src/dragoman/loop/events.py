@@ -12,16 +12,16 @@ import msgspec
 
 from dragoman.lm import DataPart, JsonObject, Message, ToolCallPart, ToolResultPart
 from dragoman.lm.json import encode_text
-from dragoman.tools.decision import ApprovalLevel, Question
+from dragoman.tools.decision import ApprovalLevel, ToolQuestion
 
 __all__ = [
-    "Asked",
     "DataReported",
     "EndReason",
     "Ended",
-    "Event",
     "MessageAdded",
+    "QuestionAsked",
     "Retrying",
+    "RunEvent",
     "TextReported",
     "ThinkingReported",
     "ToolFinished",
@@ -78,7 +78,7 @@ class ToolUsed(_Event, frozen=True, tag="tool_used"):
     call: ToolCallPart
 
 
-class Asked(_Event, frozen=True, tag="asked"):
+class QuestionAsked(_Event, frozen=True, tag="asked"):
     """A person is being asked about a call: all that is needed in order to decide, and what may be chosen."""
 
     call_id: str
@@ -133,7 +133,7 @@ class Ended(_Event, frozen=True, tag="ended"):
     hint: str | None = None
 
 
-Event: TypeAlias = (
+RunEvent: TypeAlias = (
     TurnStarted
     | TextReported
     | ThinkingReported
@@ -141,7 +141,7 @@ Event: TypeAlias = (
     | Withdrawn
     | Retrying
     | ToolUsed
-    | Asked
+    | QuestionAsked
     | ToolStarted
     | ToolProgressed
     | ToolFinished
@@ -151,8 +151,8 @@ Event: TypeAlias = (
 )
 
 
-def asked(question: Question) -> Asked:
-    return Asked(
+def asked(question: ToolQuestion) -> QuestionAsked:
+    return QuestionAsked(
         question.call_id,
         question.tool,
         question.confirmation.title,
@@ -166,5 +166,5 @@ def asked(question: Question) -> Asked:
     )
 
 
-def to_json(event: Event) -> str:
+def to_json(event: RunEvent) -> str:
     return encode_text(event)

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from dragoman.backends.scripted import Reply, Step, act, call, fail, reply, say, think, wait
+from dragoman.backends.scripted import ScriptedReply, ScriptStep, act, call, fail, reply, say, think, wait
 from dragoman.backends.scripted.scene import Scene
 from dragoman.demo.agent.casting import arguments_for, consumers, named
 from dragoman.demo.agent.eyes import stripes
@@ -89,7 +89,7 @@ class Cue:
         return messages[:last]
 
 
-Act: TypeAlias = Callable[[Cue], Reply]
+DemoAct: TypeAlias = Callable[[Cue], ScriptedReply]
 
 
 def words_of(request: Request) -> str:
@@ -97,7 +97,7 @@ def words_of(request: Request) -> str:
     return Scene.of(request).prompt
 
 
-def reply_to(request: Request, problems: tuple[str, ...] = ()) -> Reply | None:
+def reply_to(request: Request, problems: tuple[str, ...] = ()) -> ScriptedReply | None:
     """The answer of the act that is asked for; None if the prompt asks for none."""
     scene = Scene.of(request)
     cue = Cue("", request, scene, problems)
@@ -117,7 +117,7 @@ def _is_users(message: Message) -> bool:
     return message.role == "user" and not message.results
 
 
-def _said(text: str) -> Step:
+def _said(text: str) -> ScriptStep:
     """To be said as it stands: what a script would fill in is the user's own text here."""
     return say(text.replace("${", "$${"))
 
@@ -141,7 +141,7 @@ def _literal(value: object) -> object:
 # Looking.
 
 
-def _tools(cue: Cue) -> Reply:
+def _tools(cue: Cue) -> ScriptedReply:
     lines = [f"- {code(tool.name)}: {escape(tool.description.partition('.')[0])}" for tool in cue.offered]
     theirs = len(consumers(cue.offered))
     lines += [f"- {escape(problem)}" for problem in cue.problems]
@@ -150,12 +150,12 @@ def _tools(cue: Cue) -> Reply:
     )
 
 
-def _history(cue: Cue) -> Reply:
+def _history(cue: Cue) -> ScriptedReply:
     lines = [f"- {message.role}: {code(_shown(message))}" for message in cue.earlier]
     return reply(_said("\n".join([f"The history has {len(lines)} messages:", "", *lines, ""])))
 
 
-def _remember(cue: Cue) -> Reply:
+def _remember(cue: Cue) -> ScriptedReply:
     own = [message.text for message in cue.earlier if _is_users(message) and message.text]
     told = [
         message.text for message in cue.earlier if message.role == "system" and TRANSCRIPT in message.text
@@ -166,7 +166,7 @@ def _remember(cue: Cue) -> Reply:
     return reply(_said("\n".join(pieces) or "You have said nothing before.\n"))
 
 
-def _see(pictures: list[DataPart], words: str) -> Reply:
+def _see(pictures: list[DataPart], words: str) -> ScriptedReply:
     if _COLOURS.search(words) and (seen := stripes(pictures[-1].data)):
         return reply(_said(f"{', '.join(seen)}\n"))
     lines = [f"- {code(picture.mime_type)}, {len(picture.data):,} bytes" for picture in pictures]
@@ -190,7 +190,7 @@ def _quoted(text: str) -> str:
 # Calling.
 
 
-def _call(cue: Cue) -> Reply:
+def _call(cue: Cue) -> ScriptedReply:
     """`!call NAME JSON`, one a line, all at once; after a line `!then`, another round of them."""
     rounds = re.split(r"^!then\s*$", cue.rest, flags=re.MULTILINE)
     if cue.scene.round >= len(rounds):
@@ -202,7 +202,7 @@ def _call(cue: Cue) -> Reply:
         return reply(_said(f"{error}\n"))
 
 
-def _one_call(line: str, cue: Cue) -> Step:
+def _one_call(line: str, cue: Cue) -> ScriptStep:
     name, _, given = line.partition(" ")
     tool = named(name, cue.offered)
     if tool is None:
@@ -221,7 +221,7 @@ def _one_call(line: str, cue: Cue) -> Step:
 # Being asked in words.
 
 
-def _asked_for(words: str) -> Iterator[tuple[int, Act]]:
+def _asked_for(words: str) -> Iterator[tuple[int, DemoAct]]:
     """What is asked for, and where in the words."""
     for where, command in _commands(words):
         arguments: JsonObject = {"command": command}
@@ -243,19 +243,19 @@ def _commands(words: str) -> Iterator[tuple[int, str]]:
         yield page.start(), f"curl -sS -m {_FETCH_SECONDS} {shlex.quote(page[1])}"
 
 
-def _in_turn(cue: Cue, wishes: Sequence[Act]) -> Reply | None:
+def _in_turn(cue: Cue, wishes: Sequence[DemoAct]) -> ScriptedReply | None:
     """One after the other: what came of the one is told, and the next begun. After a refusal no other is begun."""
     begun = cue.scene.round
     if "denied" in cue.scene.outcomes and begun < len(wishes):
         return None
-    steps: list[Step] = []
+    steps: list[ScriptStep] = []
     for number, round_ in ((begun - 1, 1), (begun, 0)):
         if 0 <= number < len(wishes):
             steps += wishes[number](replace(cue, scene=replace(cue.scene, round=round_))).steps
     return reply(*steps) if steps else None
 
 
-def _call_by_name(cue: Cue, name: str) -> Reply:
+def _call_by_name(cue: Cue, name: str) -> ScriptedReply:
     if "denied" in cue.scene.outcomes:
         # Of that there is another account.
         return reply()
@@ -279,16 +279,18 @@ _ON_WRITING = (
 )
 
 
-def _run(cue: Cue) -> Reply:
+def _run(cue: Cue) -> ScriptedReply:
     return _own_action(cue, "run_command", {"command": cue.rest or "echo hello"})
 
 
-def _write(cue: Cue) -> Reply:
+def _write(cue: Cue) -> ScriptedReply:
     path, _, content = cue.rest.partition(" ")
     return _own_action(cue, "write_file", {"path": path or "demo.txt", "content": f"{content or 'hello'}\n"})
 
 
-def _own_action(cue: Cue, tool: str, arguments: JsonObject, first: tuple[Step, ...] = ()) -> Reply:
+def _own_action(
+    cue: Cue, tool: str, arguments: JsonObject, first: tuple[ScriptStep, ...] = ()
+) -> ScriptedReply:
     if cue.scene.round:
         return reply(_said(_results(cue)))
     if named(tool, cue.offered) is None:
@@ -314,7 +316,7 @@ def excerpt(text: str) -> str:
 # Being refused.
 
 
-def account(request: Request) -> Reply:
+def account(request: Request) -> ScriptedReply:
     """What was done and what was not, where somebody said no: each call by its own outcome."""
     scene = Scene.of(request)
     calls = next(message.calls for message in reversed(request.messages) if message.role == "assistant")
@@ -347,29 +349,29 @@ def _told(made: ToolCallPart, result: ToolResultPart) -> str:
 # Behaving badly.
 
 
-def _flood(cue: Cue) -> Reply:
+def _flood(cue: Cue) -> ScriptedReply:
     wanted = int(cue.rest) if cue.rest.isdecimal() else _DEFAULT_FLOOD
     return reply(_said(" ".join(map(str, range(1, min(wanted, _MAX_FLOOD) + 1)))))
 
 
-def _slow(cue: Cue) -> Reply:
+def _slow(cue: Cue) -> ScriptedReply:
     words = int(cue.rest) if cue.rest.isdecimal() else _SLOW_WORDS
     return reply(*_dripping(min(words, _MAX_FLOOD)))
 
 
-def _dripping(words: int) -> Iterator[Step]:
+def _dripping(words: int) -> Iterator[ScriptStep]:
     for number in range(1, words + 1):
         yield say(f"{number} ")
         yield act(lambda: asyncio.sleep(_SLOW_PAUSE))
 
 
-def _crash(cue: Cue) -> Reply:
+def _crash(cue: Cue) -> ScriptedReply:
     status = int(cue.rest) if cue.rest.isdecimal() else _CRASH_STATUS
     # What was said is on its way before the process goes: an agent that crashes has often said something.
     return reply(_said("I crash now.\n"), wait(0), act(lambda: os._exit(status)))
 
 
-def _error(cue: Cue) -> Reply:
+def _error(cue: Cue) -> ScriptedReply:
     return reply(
         fail(
             "internal",
@@ -379,7 +381,7 @@ def _error(cue: Cue) -> Reply:
     )
 
 
-ACTS: dict[str, Act] = {
+ACTS: dict[str, DemoAct] = {
     "tools": _tools,
     "history": _history,
     "call": _call,

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from dragoman.backends.scripted import Reply, Script, ScriptedModel
+from dragoman.backends.scripted import Script, ScriptedModel, ScriptedReply
 from dragoman.backends.scripted.scene import Scene, choose
 from dragoman.demo.agent import acts
 from dragoman.demo.agent.casting import ROLE, arguments_for, cast, plain_names
@@ -77,7 +77,7 @@ class DemoModel:
             shown if act is None else request, stage, token
         )
 
-    def _refused(self, request: Request, shown: Request) -> Reply | None:
+    def _refused(self, request: Request, shown: Request) -> ScriptedReply | None:
         """A no is a no: unless the script reacts to it, it is told truly what was done and what was not."""
         scene = Scene.of(shown)
         if "denied" not in scene.outcomes:

@@ -15,12 +15,11 @@ from typing import TypeAlias
 import msgspec
 
 from dragoman import __version__
-from dragoman.backends.agent.acp.messages import (
+from dragoman.acp.messages import (
     PROTOCOL_VERSION,
     AgentCapabilities,
     AgentInfo,
     Initialized,
-    McpCapabilities,
     PromptCapabilities,
     SessionCapabilities,
 )
@@ -29,7 +28,7 @@ from dragoman.demo.agent.messages import (
     NO_SUCH_SESSION,
     Initialize,
     Prompted,
-    Refused,
+    RequestRefused,
     SessionNamed,
     SessionPlace,
     SetMode,
@@ -64,7 +63,6 @@ _INITIALIZED = Initialized(
     AgentCapabilities(
         load_session=True,
         prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
-        mcp_capabilities=McpCapabilities(http=True),
         session_capabilities=SessionCapabilities(resume={}, fork={}, close={}, additional_directories={}),
     ),
     AgentInfo("dragoman-demo-agent", "Dragoman demo agent", __version__),
@@ -118,7 +116,7 @@ class AgentServer:
             return
         try:
             session = self._sessions.get(read(notification.params, SessionNamed).session_id)
-        except Refused as refused:
+        except RequestRefused as refused:
             _log.warning("session/cancel: %s", refused.message)
             return
         if session is not None:
@@ -147,7 +145,7 @@ class AgentServer:
         async def answered() -> None:
             try:
                 incoming.reply(await work)
-            except Refused as refused:
+            except RequestRefused as refused:
                 incoming.fail(refused.code, refused.message, refused.data)
             except CancellationError:
                 incoming.fail(REQUEST_CANCELLED, f"{incoming.method} was cancelled.")
@@ -165,7 +163,7 @@ class AgentServer:
             asked = read(incoming.params, Prompted)
             session = self._idle(asked.session_id)
             prompt = read_prompt(asked.prompt)
-        except Refused as refused:
+        except RequestRefused as refused:
             incoming.fail(refused.code, refused.message, refused.data)
             return
         source = session.turn = CancellationSource()
@@ -231,7 +229,7 @@ class AgentServer:
     def _session(self, name: str) -> Session:
         session = self._sessions.get(name)
         if session is None:
-            raise Refused(
+            raise RequestRefused(
                 NO_SUCH_SESSION, f"There is no session {name!r}; load or resume it, or make a new one."
             )
         return session
@@ -239,13 +237,15 @@ class AgentServer:
     def _idle(self, name: str) -> Session:
         session = self._session(name)
         if session.turn is not None:
-            raise Refused(INVALID_REQUEST, "A turn of this session is under way; wait for it, or cancel it.")
+            raise RequestRefused(
+                INVALID_REQUEST, "A turn of this session is under way; wait for it, or cancel it."
+            )
         return session
 
     def _kept(self, name: str) -> Kept:
         kept = self._sessions[name].kept if name in self._sessions else self._store.load(name)
         if kept is None:
-            raise Refused(NO_SUCH_SESSION, f"There is no session {name!r}.")
+            raise RequestRefused(NO_SUCH_SESSION, f"There is no session {name!r}.")
         return kept
 
     async def _take_up(self, place: SessionPlace) -> Session:

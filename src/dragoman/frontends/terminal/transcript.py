@@ -18,18 +18,18 @@ from rich.text import Text
 
 from dragoman.clock import Clock
 from dragoman.frontends.terminal.activity import SHORTEST, Activity, spinner
-from dragoman.frontends.terminal.blocks import Block, Blocks
+from dragoman.frontends.terminal.blocks import Blocks, MarkdownBlock
 from dragoman.frontends.terminal.images import Protocol, picture
 from dragoman.frontends.terminal.layout import column, elapsed, marked, note, stacked
 from dragoman.frontends.terminal.markdown import render
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.lm import ContentPart, DataPart, LanguageModelError, TextPart
 from dragoman.loop.events import (
-    Asked,
     DataReported,
     Ended,
-    Event,
+    QuestionAsked,
     Retrying,
+    RunEvent,
     TextReported,
     ThinkingReported,
     ToolFinished,
@@ -86,7 +86,7 @@ class _Speech:
     text: VisibleText = field(default_factory=VisibleText)
     blocks: Blocks = field(default_factory=Blocks)
 
-    def shown(self, block: Block) -> RenderableType:
+    def shown(self, block: MarkdownBlock) -> RenderableType:
         return Styled(column(render(block)), self.style)
 
 
@@ -124,7 +124,7 @@ class Transcript:
         """A prompt was given, and stands above."""
         self._last = "prompt"
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: RunEvent) -> None:
         match event:
             case TurnStarted():
                 self._allowed.clear()
@@ -144,7 +144,7 @@ class Transcript:
             case ToolUsed(call=call):
                 self._settle()
                 self._activities[call.call_id] = Activity(call)
-            case Asked(call_id=call_id) if call_id in self._activities:
+            case QuestionAsked(call_id=call_id) if call_id in self._activities:
                 self._activities[call_id].title = event.summary or event.title
                 self._activities[call_id].subject = event.subject
             case ToolStarted(call_id=call_id) if call_id in self._activities:
@@ -218,7 +218,7 @@ class Transcript:
         speech = self._speech = self._speech or _Speech(style)
         self._print_blocks(speech, speech.blocks.feed(speech.text.feed(text)))
 
-    def _print_blocks(self, speech: _Speech, blocks: list[Block]) -> None:
+    def _print_blocks(self, speech: _Speech, blocks: list[MarkdownBlock]) -> None:
         for block in blocks:
             if block.gap and self._last:
                 self._screen.print()

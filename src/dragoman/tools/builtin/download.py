@@ -27,7 +27,7 @@ __all__ = [
     "LedToLocal",
     "LocalAllowed",
     "NotFetched",
-    "Page",
+    "WebPage",
     "download",
 ]
 
@@ -53,7 +53,7 @@ class LedToLocal(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class WebPage:
     url: Url
     status: str
     is_error: bool
@@ -63,7 +63,7 @@ class Page:
     is_cut: bool
 
 
-async def download(url: Url, *, local_allowed: LocalAllowed) -> Page:
+async def download(url: Url, *, local_allowed: LocalAllowed) -> WebPage:
     import httpx2  # noqa: PLC0415 - takes a while to import, and most sessions fetch nothing
 
     try:
@@ -75,7 +75,7 @@ async def download(url: Url, *, local_allowed: LocalAllowed) -> Page:
         raise NotFetched(f"{url} could not be fetched: {str(error) or type(error).__name__}.") from error
 
 
-async def _get(url: Url, *, local_allowed: LocalAllowed) -> Page:
+async def _get(url: Url, *, local_allowed: LocalAllowed) -> WebPage:
     import httpx2  # noqa: PLC0415 - as above
 
     headers = {
@@ -161,7 +161,7 @@ def _without_slash(path: str) -> str:
     return path.removesuffix("/")
 
 
-async def _read(response: httpx2.Response, url: Url) -> Page:
+async def _read(response: httpx2.Response, url: Url) -> WebPage:
     body = bytearray()
     is_cut = False
     async for chunk in response.aiter_bytes():
@@ -170,7 +170,7 @@ async def _read(response: httpx2.Response, url: Url) -> Page:
             del body[MAX_BODY_BYTES:]
             is_cut = True
             break
-    return Page(
+    return WebPage(
         url=url,
         status=f"{response.status_code} {response.reason_phrase}".strip(),
         is_error=response.is_error,
