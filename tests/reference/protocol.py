@@ -39,15 +39,20 @@ from dragoman.jsonrpc import (
     REQUEST_CANCELLED,
 )
 from dragoman.lm import (
+    ActivityLocation,
+    ActivityPart,
     DataPart,
     Message,
     ModelInfo,
+    PlanEntry,
+    PlanPart,
     RequestOptions,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolDefinition,
     ToolResultPart,
+    UsagePart,
 )
 from dragoman.lm.errors import ErrorKind
 from dragoman.lm.model import Capabilities
@@ -69,7 +74,7 @@ class Method:
 REQUESTS = (
     Method(
         "initialize",
-        forms.EditorInitialize,
+        forms.Initialize,
         '`{"protocolVersion", "server": {"name", "version"}, "permissionTools": [name, …], "configuration": path or null}`',
         "The first request. The same `client.name` again is the same editor: its conversations go on.",
     ),
@@ -145,8 +150,8 @@ _TOLD = (
     ),
 )
 _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
-    (forms.EditorInitialize, ""),
-    (forms.EditorClient, ""),
+    (forms.Initialize, ""),
+    (forms.Client, ""),
     (forms.EditorFeatures, "What the editor can show. Without thinking, it is told as text, or not at all."),
     (forms.ChangeFolders, ""),
     (forms.ModelList, ""),
@@ -164,7 +169,18 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
     (forms.AllowRecent, ""),
     (_Reported, "`requestId` is the id of the JSON-RPC request."),
 )
-_PARTS = (TextPart, ThinkingPart, ToolCallPart, ToolResultPart, DataPart)
+_PARTS = (
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    DataPart,
+    ActivityPart,
+    PlanPart,
+    UsagePart,
+)
+# What stands in them.
+_PIECES = (ActivityLocation, PlanEntry)
 _NAMES: dict[type[msgspec.Struct], str] = {_Reported: "ResponsePart"}
 
 
@@ -197,7 +213,7 @@ skips, and then send `"confirmed": true` with `tools/invoke`: without it there i
         _fields(Message),
         "## Parts",
         "Told apart by `type`. Fields that have their default are left out.",
-        *(piece for struct in _PARTS for piece in _form(struct, _docstring(struct))),
+        *(piece for struct in (*_PARTS, *_PIECES) for piece in _form(struct, _docstring(struct))),
         f"""Data is base64. Data parts of these types are between programs, and no person is shown them; keep them in the history and send them back:
 {", ".join(map(code, sorted(INTERNAL_MIME_TYPES)))}.""",
     )

@@ -86,6 +86,7 @@ from dragoman.lm import (
     ToolResultPart,
     until_cancelled,
 )
+from dragoman.lm.activity_text import Activities
 from dragoman.lm.gfm import escape, notice
 from dragoman.permissions.pipeline import Permissions
 
@@ -162,6 +163,8 @@ class Conversation:
             record.id, workspace, shared.permissions, shared.settings, self.new_call_id
         )
         self._backlog = Backlog(self)
+        # What the consumer was given of the agent's activities: a turn may go on over several replies.
+        self._activities = Activities()
         self._undelivered = UndeliveredResults(shared.clock)
         self._replies: dict[int, Reply] = {}
         self._reply: Reply | None = None
@@ -189,6 +192,10 @@ class Conversation:
     @property
     def is_cancelling(self) -> bool:
         return self._state.turn == "cancelling"
+
+    @property
+    def is_streaming(self) -> bool:
+        return self._state.phase == "Streaming"
 
     @property
     def has_agent(self) -> bool:
@@ -417,7 +424,13 @@ class Conversation:
     def _say(self, part: Part) -> None:
         if self._reply is None:
             raise AssertionError("no reply is open")
-        self._reply.say(part)
+        if isinstance(part, TextPart):
+            # As nearly all parts are.
+            self._activities.telling = None
+            self._reply.say(part)
+            return
+        for shown in self._activities.present(part, structured=self._reply.features.activity):
+            self._reply.say(shown)
 
     def _marker(self, number: int) -> Part:
         turn = self._record.last.turn if self._record.last else 0
@@ -607,6 +620,7 @@ class Conversation:
             return
         listener.is_up = True
         self._session, self._session_id = session, session.id
+        self._activities = Activities()
         self._undelivered.agent_started()
         try:
             if session.is_new:

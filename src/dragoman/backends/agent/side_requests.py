@@ -23,7 +23,7 @@ from dragoman.backends.agent.settings import AgentSettings
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.conversations.context import context_of
 from dragoman.jsonrpc import Incoming
-from dragoman.lm import LanguageModelError, Request, Sink
+from dragoman.lm import LanguageModelError, Request, Sink, UsagePart
 
 __all__ = ["Aside"]
 
@@ -50,7 +50,7 @@ class Aside:
         if self._is_over:
             return
         for part in self._narrator.parts(update.update):
-            self.has_spoken = True
+            self.has_spoken = self.has_spoken or not isinstance(part, UsagePart)
             self._sink.report(part)
             if self._pace is not None:
                 self._pace.given(part)
@@ -93,7 +93,7 @@ class Aside:
             raise await agent.explain_exit()
         if isinstance(end, LanguageModelError):
             raise end
-        for part in (*self._narrator.end_turn(), *last_words(end)):
+        for part in (*self._narrator.end_turn(), *last_words(end), *self._narrator.usage(end.usage)):
             self._sink.report(part)
 
     def _composed(self, agent: RunningAgent) -> tuple[ContentBlock, ...]:

@@ -17,7 +17,7 @@ from dragoman.lm import JsonObject
 
 __all__ = [
     "NO_SUCH_SESSION",
-    "Initialize",
+    "InitializeParams",
     "Prompted",
     "RequestRefused",
     "SessionNamed",
@@ -47,7 +47,7 @@ class _Params(msgspec.Struct, frozen=True, rename="camel"):
     pass
 
 
-class Initialize(_Params, frozen=True):
+class InitializeParams(_Params, frozen=True):
     protocol_version: int
 
 

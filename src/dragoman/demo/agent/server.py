@@ -26,7 +26,7 @@ from dragoman.acp.messages import (
 from dragoman.backends.scripted import Script
 from dragoman.demo.agent.messages import (
     NO_SUCH_SESSION,
-    Initialize,
+    InitializeParams,
     Prompted,
     RequestRefused,
     SessionNamed,
@@ -181,7 +181,7 @@ class AgentServer:
     async def _initialize(self, params: bytes) -> object:
         # "If the Agent supports the requested version, it MUST respond with the same version. Otherwise, […] with the
         # latest version it supports": either way it is this one.
-        read(params, Initialize)
+        read(params, InitializeParams)
         self._initialized = True
         return _INITIALIZED
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from dragoman.acp.content import ContentBlock, ImageBlock, TextBlock
-from dragoman.acp.messages import Diff, PlanEntry, ToolActivity
+from dragoman.acp.messages import AcpPlanEntry, Diff, ToolActivity
 from dragoman.lm import (
     ContentPart,
     DataPart,
@@ -67,7 +67,7 @@ class ToolCallUpdate(ToolActivity, frozen=True, tag_field="sessionUpdate", tag="
     """What has changed about it; what is absent has not."""
 
 
-class Entry(PlanEntry, frozen=True, omit_defaults=False):
+class Entry(AcpPlanEntry, frozen=True, omit_defaults=False):
     """A step of a plan. The protocol wants priority and status also when they are the usual ones."""
 
 

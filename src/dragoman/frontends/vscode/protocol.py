@@ -18,7 +18,7 @@ __all__ = [
     "ChangeFolders",
     "ChatRequest",
     "CountTokens",
-    "EditorInitialize",
+    "Initialize",
     "ModelList",
     "ShowQuestion",
     "ToolInput",
@@ -38,7 +38,7 @@ class _Form(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     pass
 
 
-class EditorClient(_Form, frozen=True):
+class Client(_Form, frozen=True):
     name: str = "editor"
     version: str = ""
 
@@ -48,9 +48,9 @@ class EditorFeatures(_Form, frozen=True):
     data: bool = False
 
 
-class EditorInitialize(_Form, frozen=True):
+class Initialize(_Form, frozen=True):
     protocol_version: int
-    client: EditorClient = EditorClient()
+    client: Client = Client()
     workspace_folders: tuple[str, ...] = ()
     features: EditorFeatures = EditorFeatures()
 

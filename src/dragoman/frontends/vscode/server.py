@@ -23,7 +23,7 @@ from dragoman.frontends.vscode.protocol import (
     AllowRecent,
     ChangeFolders,
     CountTokens,
-    EditorInitialize,
+    Initialize,
     ModelList,
     ShowQuestion,
     ToolInput,
@@ -149,7 +149,7 @@ class VsCodeServer:
 
     def _initialize(self, incoming: Incoming) -> None:
         try:
-            wanted = decoded(incoming.params, EditorInitialize)
+            wanted = decoded(incoming.params, Initialize)
         except msgspec.MsgspecError as error:
             _fail(incoming, INVALID_PARAMS, _unreadable(incoming, error))
             return

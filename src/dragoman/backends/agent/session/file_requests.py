@@ -21,11 +21,12 @@ from dragoman.acp.messages import (
     WriteTextFile,
 )
 from dragoman.backends.agent.machine.types import CallAnswer, Granted, MachineEvent, Refused, Spoke
+from dragoman.backends.agent.reply.narrator import new_activity_id
 from dragoman.backends.agent.session.approved_edits import Change, FileRefused, read_text
 from dragoman.backends.agent.session.host import SessionHost
 from dragoman.backends.agent.session.permission_requests import PermissionRequests
 from dragoman.jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, Incoming
-from dragoman.lm import ThinkingPart
+from dragoman.lm import ActivityLocation as Place, ActivityNote
 from dragoman.lm.gfm import code
 from dragoman.permissions.action import Action
 
@@ -76,7 +77,7 @@ class FileRequests:
 
     async def _give(self, request: ReadTextFile, incoming: Incoming) -> None:
         text = await asyncio.to_thread(read_text, self._host.workspace, request)
-        self._did(f"Read {code(request.path)}")
+        self._did("Read", request.path, "read")
         incoming.reply({"content": text})
 
     async def _write(self, request: WriteTextFile, incoming: Incoming) -> None:
@@ -121,12 +122,20 @@ class FileRequests:
 
     async def _make(self, change: Change, incoming: Incoming) -> None:
         await asyncio.to_thread(change.make)
-        self._did(f"Wrote {code(change.path)}")
+        self._did("Wrote", change.path, "edit")
         incoming.reply({})
 
-    def _did(self, what: str) -> None:
+    def _did(self, what: str, path: str, kind: Literal["read", "edit"]) -> None:
         """Report a file access as the narrator reports a tool call."""
-        self._tell(Spoke(ThinkingPart(f"\n\n▸ {what}\n")))
+        text = f"\n\n▸ {what} {code(path)}\n"
+        place = Place(path)
+        self._tell(
+            Spoke(
+                ActivityNote(
+                    new_activity_id(), f"{what} {path}", kind, "completed", locations=(place,), text=text
+                )
+            )
+        )
 
 
 async def _answering(work: Coroutine[object, object, None], incoming: Incoming) -> None:

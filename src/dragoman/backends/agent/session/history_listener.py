@@ -16,6 +16,7 @@ from dragoman.acp.messages import (
     OtherUpdate,
     PermissionRequest,
     SessionUpdate,
+    UsageUpdate,
 )
 from dragoman.backends.agent.observations import HistoryTiming
 from dragoman.backends.agent.settings import Timing
@@ -52,7 +53,7 @@ class HistoryListener:
 
     def on_update(self, update: SessionUpdate) -> None:
         match update.update:
-            case OtherUpdate():
+            case OtherUpdate() | UsageUpdate():
                 # Commands, modes and the like are of now.
                 return
             case ChunkUpdate(role="user", content=TextBlock(text=text)):

@@ -30,6 +30,11 @@ class SessionHost(Protocol):
         """Whether the turn under way was cancelled: then nothing more is granted in it."""
         ...
 
+    @property
+    def is_streaming(self) -> bool:
+        """Whether a reply is open for what the agent says."""
+        ...
+
     def hears(self, epoch: int) -> bool:
         """Whether the run of this epoch is the current one."""
         ...

@@ -17,6 +17,7 @@ from dragoman.backends.agent.machine.types import (
     CallWithdrawn,
     Granted,
     MachineEvent,
+    Noticed,
     Pending,
     Refused,
     Spoke,
@@ -32,7 +33,16 @@ from dragoman.backends.agent.session.session import AgentSession
 from dragoman.backends.agent.toolserver import PendingCall
 from dragoman.backends.agent.toolserver.naming import WAIT_TOOL
 from dragoman.jsonrpc import REQUEST_CANCELLED, Incoming
-from dragoman.lm import LanguageModelError, Part, TextPart, ThinkingPart, ToolCallPart
+from dragoman.lm import (
+    ActivityPart,
+    LanguageModelError,
+    Part,
+    PlanPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    UsagePart,
+)
 from dragoman.lm.gfm import escape, notice
 
 __all__ = ["AgentListener"]
@@ -88,8 +98,13 @@ class AgentListener:
         if isinstance(update.update, ToolActivity):
             self._announce(session, session.narrator.known(update.update))
         for part in session.narrator.parts(update.update):
+            if isinstance(part, UsagePart):
+                # The next one replaces it, so it is not kept for a later reply.
+                if self._host.is_streaming:
+                    self._tell(Noticed(part))
+                continue
             if self._is_silenced:
-                self._is_silenced = isinstance(part, ThinkingPart)
+                self._is_silenced = isinstance(part, ThinkingPart | ActivityPart | PlanPart)
             self._tell(Spoke(part))
 
     def _announce(self, session: AgentSession, activity: ToolActivity) -> None:
@@ -186,6 +201,8 @@ class AgentListener:
             words = (*words, TextPart(notice(self._found_out())))
         if not isinstance(end, LanguageModelError):
             words = (*words, *last_words(end, silenced=self._is_silenced))
+            if self.session is not None:
+                words = (*words, *self.session.narrator.usage(end.usage))
         self._is_silenced = False
         self._announced.clear()
         # What was allowed in a turn that we cancelled had no time to arrive.

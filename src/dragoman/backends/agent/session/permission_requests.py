@@ -22,12 +22,13 @@ from dragoman.backends.agent.machine.types import (
     Spoke,
     TurnCancelled,
 )
+from dragoman.backends.agent.reply.narrator import new_activity_id
 from dragoman.backends.agent.session.actions import action_of, choose, permission_call
 from dragoman.backends.agent.session.approved_edits import ApprovedEdits
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.conversations.vscode_results import UNASKED
 from dragoman.jsonrpc import Incoming
-from dragoman.lm import JsonObject, Part, TextPart, ThinkingPart, ToolDefinition, ToolResultPart
+from dragoman.lm import ActivityNote, JsonObject, Part, TextPart, ToolDefinition, ToolResultPart
 from dragoman.lm.gfm import escape, notice
 from dragoman.permissions.action import Action, is_permission_tool
 from dragoman.permissions.decide import Allowed, unasked
@@ -166,7 +167,8 @@ class PermissionRequests:
             by: By = "setting" if decision.why.startswith("auto") else "approval"
             record.decided(record_id, allowed=True, by=by)
             line = f"{in_one_line(action, 'may')} · {decision.why}"
-            return Decided(Granted(), ThinkingPart(f"\n\n✓ {escape(line)}\n"))
+            note = ActivityNote(new_activity_id(), line, "other", "completed", text=f"\n\n✓ {escape(line)}\n")
+            return Decided(Granted(), note)
         if action.permission_tool not in self._permission_tools:
             decided = self._unasked(action)
             record.decided(record_id, allowed=decided.granted, by="setting")
