@@ -54,6 +54,7 @@ from dragoman.backends.agent.machine.types import (
     TurnCancelled,
 )
 from dragoman.lm import LanguageModelError, Message, Part, TextPart, ToolCallPart, user
+from searching import examples
 
 _GONE = LanguageModelError("agent_failed", "The agent is gone.")
 
@@ -433,7 +434,7 @@ def _as_said(text: str) -> str:
     return "restarted" if text.startswith("You were restarted") else text
 
 
-World.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+World.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=50, deadline=None)
 TestI1TheMachineSearched = World.TestCase
 
 

@@ -9,6 +9,7 @@ from devtools.traces.reading import TraceError, connections, parse_trace, read_t
 from hypothesis import given, settings, strategies as st
 
 from dragoman.traces.frames import Frame, encode_frame
+from searching import examples
 from traces.listening import DATA
 
 # Halves of characters included: agents cut their text where they like.
@@ -32,7 +33,7 @@ frames = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(frames, max_size=5))
 def test_what_is_written_is_read_again(written: list[Frame]) -> None:
     data = b"".join(map(encode_frame, written))
