@@ -25,7 +25,7 @@ from dragoman.lm.parts import (
 )
 from dragoman.lm.request import Request
 
-__all__ = ["Capabilities", "Closing", "LanguageModel", "ModelInfo", "Sink", "estimate_tokens"]
+__all__ = ["Capabilities", "Closing", "LanguageModel", "ModelInfo", "Presenting", "Sink", "estimate_tokens"]
 
 
 class Capabilities(msgspec.Struct, frozen=True, rename="camel"):
@@ -74,6 +74,17 @@ class LanguageModel(Protocol):
         ...
 
     async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None: ...
+
+
+@runtime_checkable
+class Presenting(Protocol):
+    """A model that applies `Presentation` itself, because it must know what its consumer was shown.
+
+    The guard checks the parts of such a model and passes them on unchanged.
+    """
+
+    @property
+    def presents(self) -> bool: ...
 
 
 @runtime_checkable

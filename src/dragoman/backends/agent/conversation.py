@@ -297,7 +297,7 @@ class Conversation:
         self._save(is_beginning=True)
         reply_record = self._record.last
         number = reply_record.number if reply_record else 1
-        reply = Reply(number, request.consumer.features, self._settings.style, self)
+        reply = Reply(number, request.consumer.features, self._settings.style, self, self._activities)
         self._replies[number] = reply
         answers = {result.call_id: self._answer_of(result) for result in found.results}
         late = self._undelivered.brought(request.messages, found.unwanted)
@@ -342,6 +342,9 @@ class Conversation:
 
     def _carry_out(self, command: MachineCommand) -> None:
         match command:
+            case Emit(part=part) if self._reply is not None:
+                # As nearly all commands are.
+                self._reply.say(part)
             case Emit(part=part):
                 self._say(part)
             case Keep(part=part):
@@ -424,13 +427,7 @@ class Conversation:
     def _say(self, part: Part) -> None:
         if self._reply is None:
             raise AssertionError("no reply is open")
-        if isinstance(part, TextPart):
-            # As nearly all parts are.
-            self._activities.telling = None
-            self._reply.say(part)
-            return
-        for shown in self._activities.present(part, structured=self._reply.features.activity):
-            self._reply.say(shown)
+        self._reply.say(part)
 
     def _marker(self, number: int) -> Part:
         turn = self._record.last.turn if self._record.last else 0
@@ -620,7 +617,7 @@ class Conversation:
             return
         listener.is_up = True
         self._session, self._session_id = session, session.id
-        self._activities = Activities()
+        self._activities.reset()
         self._undelivered.agent_started()
         try:
             if session.is_new:
@@ -674,6 +671,10 @@ class Conversation:
 
     def hears(self, epoch: int) -> bool:
         return epoch == self._epoch
+
+    def receive(self, epoch: int, event: MachineEvent) -> None:
+        if epoch == self._epoch:
+            self.dispatch(event)
 
     # Flow: a consumer that is behind holds its agent.
 

@@ -68,7 +68,7 @@ the step for that, from any phase: as if the agent were lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
@@ -160,8 +160,13 @@ class State:
     # Whether the agent said anything since the last reply ended that nobody has seen.
     kept: bool = False
 
-    @property
-    def phase(self) -> Phase:
+    # Follows from the rest: computed when a state is made, because it is asked for with every event.
+    phase: Phase = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "phase", self._phase())
+
+    def _phase(self) -> Phase:
         if self.agent != "up":
             return _WITHOUT_AGENT[self.agent]
         if self.turn == "running":
@@ -214,14 +219,11 @@ def give_up(state: State) -> Step:
     return do.state, tuple(do.commands)
 
 
-class _Transition:
+class _Transition(msgspec.Struct):
     """A step under way: the state it has come to, and the commands so far."""
 
-    __slots__ = ("commands", "state")
-
-    def __init__(self, state: State) -> None:
-        self.state = state
-        self.commands: list[MachineCommand] = []
+    state: State
+    commands: list[MachineCommand] = []
 
     def emit(self, *commands: MachineCommand, **changes: object) -> None:
         self.commands += commands
@@ -480,7 +482,8 @@ def _restart_if_wanted(do: _Transition) -> None:
 def _emit(do: _Transition, event: Spoke) -> None:
     """Into the open reply."""
     do.commands.append(Emit(event.part))
-    do.acknowledge()
+    if do.state.silent or do.state.unproved:
+        do.acknowledge()
 
 
 def _notice(do: _Transition, event: Noticed) -> None:
