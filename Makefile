@@ -121,7 +121,7 @@ coverage: $(VENV)/dev.stamp $(EXTENSION)/node_modules/.stamp ## branch coverage 
 
 # What decides, and does nothing else: of backends/agent, all that docs/architecture.md says is without I/O. Hypothesis looks in the same places each time: a branch is taken, or it is not.
 CORE_TESTS := tests/agent tests/lm tests/loop tests/permissions tests/tools tests/security/test_hostile_agent.py tests/fuzz/test_fuzz_found.py
-CORE := lm/*.py loop/*.py permissions/*.py tools/*.py tools/when/*.py $(patsubst %,backends/agent/%.py,announcements briefing context \
+CORE := diffs.py lm/*.py loop/*.py permissions/*.py tools/*.py tools/when/*.py $(patsubst %,backends/agent/%.py,announcements briefing context \
   dialect history identify learnt machine missed narrator permission prompting records replay saving tellings tokens vocabulary)
 comma := ,
 space := $(subst ,, )

@@ -32,6 +32,7 @@ from dragoman.backends.agent.acp.messages import (
     PlanUpdate,
     StdioServer,
     ToolActivity,
+    UsageUpdate,
     decode_permission,
     decode_update,
     decode_words,
@@ -157,6 +158,11 @@ def test_every_update_of_real_agents_is_read_for_what_it_is(recorded: Recorded) 
             assert read.update.raw_input == raw.get("rawInput")
             content = cast("list[dict[str, object]]", raw.get("content") or [])
             assert len(read.update.diffs) == sum(item["type"] == "diff" for item in content)
+        case "usage_update":
+            assert isinstance(read.update, UsageUpdate)
+            assert (read.update.used, read.update.size) == (raw["used"], raw["size"])
+            cost = cast("dict[str, object]", raw.get("cost") or {})
+            assert (read.update.amount, read.update.currency) == (cost.get("amount"), cost.get("currency"))
         case _:
             assert read.update == OtherUpdate(str(kind), raw)
 
@@ -330,6 +336,16 @@ def test_a_value_of_the_wrong_form_costs_that_value() -> None:
     assert read.update == PlanUpdate((PlanEntry("a"), PlanEntry("b", status="completed")))
     assert decode_update(update(sessionUpdate="plan", entries="none")).update == PlanUpdate(())
     assert isinstance(decode_update(update(sessionUpdate="usage_update", used="much")).update, OtherUpdate)
+    counted = update(sessionUpdate="usage_update", used=1, size=-5, cost={"amount": 2, "currency": "EUR"})
+    assert decode_update(counted).update == UsageUpdate(1, None, 2.0, "EUR")
+    for cost in (
+        {"amount": True, "currency": "EUR"},
+        {"amount": -1, "currency": "EUR"},
+        {"amount": 10**400},
+        3,
+    ):
+        read = decode_update(update(sessionUpdate="usage_update", size=5, cost=cost))
+        assert read.update == UsageUpdate(size=5)
     assert isinstance(decode_update(update(sessionUpdate="tool_call", title="no id")).update, OtherUpdate)
     options = [{"optionId": "x", "kind": "allow_once"}, {"kind": "reject_once"}, 7]
     asked = decode_permission(

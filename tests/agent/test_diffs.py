@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.permissions.diffs import changed_lines, unified
+from dragoman.diffs import changed_lines, file_diff, files_of, shortened
+
+
+def unified(old: str | None, new: str, limit: int) -> str:
+    return shortened(changed_lines(old, new), limit)
+
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=30)
 
@@ -113,3 +118,38 @@ def test_p9_what_leaves_no_mark_is_shown() -> None:
     diff = unified("if admin:\n", "if \u202eadmin\u200b:\r\n", 60)
     assert diff == "@@ -1 +1 @@\n-if admin:\n+if <U+202E>admin<U+200B>:␍"
     assert "␍" not in unified("one\r\n", "two\r\n", 60)
+
+
+# Diffs of several files.
+
+_FILES = st.lists(
+    st.tuples(
+        st.text("ab/ .-+@", min_size=1, max_size=8),
+        st.none()
+        | st.lists(st.sampled_from(["-- a", "++ b", "@@ -1 +1 @@", "", " "]), max_size=9).map("\n".join),
+        st.lists(st.sampled_from(["-- a", "++ b", "@@ -1 +1 @@", "", " c"]), max_size=9).map("\n".join),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(_FILES)
+def test_a_diff_of_several_files_is_read_file_by_file(files: list[tuple[str, str | None, str]]) -> None:
+    """Also where a changed line looks like a header."""
+    diff = "\n".join(file_diff(*each) for each in files)
+    assert list(files_of(diff)) == [(path, tuple(changed_lines(old, new))) for path, old, new in files]
+
+
+def test_a_diff_has_the_header_that_programs_read() -> None:
+    assert file_diff("/a b", None, "x\n") == "--- /dev/null\n+++ /a b\n@@ -0,0 +1 @@\n+x"
+    assert file_diff("two\r\nlines", "x", "") == "--- two lines\n+++ two lines\n@@ -1 +0,0 @@\n-x"
+
+
+def test_a_diff_of_another_program_is_read_as_well() -> None:
+    removed = "diff --git a/x b/x\n--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n\\ No newline at end of file\n"
+    assert list(files_of(removed)) == [
+        ("", ("diff --git a/x b/x",)),
+        ("a/x", ("@@ -1 +0,0 @@", "-x", "\\ No newline at end of file")),
+    ]
+    assert list(files_of("only words")) == [("", ("only words",))]

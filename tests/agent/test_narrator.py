@@ -1,31 +1,71 @@
-"""What the user sees of the agent: everything once, and nothing that would do more than be seen."""
+"""What the user sees of the agent: everything once, and nothing that would do more than be seen.
+
+Most of it is tested as text, as a consumer without `features.activity` reads it: the narrator's parts, written by
+`Activities`.
+"""
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections.abc import Callable, Iterable
+from itertools import count, groupby
 
 import pytest
 from hypothesis import given, strategies as st
 
 from agent.recorded import UPDATES, Recorded
+from dragoman import lm
 from dragoman.backends.agent.acp.content import ImageBlock, TextBlock
 from dragoman.backends.agent.acp.messages import (
     ChunkUpdate,
+    Location,
     OtherUpdate,
     PlanEntry,
     PlanUpdate,
     ToolActivity,
     Update,
+    UsageUpdate,
     decode_update,
 )
-from dragoman.backends.agent.narrator import Narrator, usage_part
-from dragoman.lm import DataPart, JsonObject, Part, TextPart, ThinkingPart
+from dragoman.backends.agent.narrator import Narrator
+from dragoman.lm import (
+    ActivityPart,
+    DataPart,
+    JsonObject,
+    Part,
+    PlanPart,
+    Request,
+    StreamWatch,
+    TextPart,
+    ThinkingPart,
+    UsagePart,
+)
+from dragoman.lm.activity_text import Activities
 from dragoman.lm.json import decode
 from lm.rendering import hostile_text, inline_tokens, tokens
 
 
-def narrator() -> Narrator:
-    return Narrator(lambda _: False)
+class Written(Narrator):
+    """What an agent says, as a consumer without activities gets it."""
+
+    def __init__(self, is_consumers: Callable[[ToolActivity], bool] = lambda _: False) -> None:
+        super().__init__(is_consumers)
+        self._watch = StreamWatch(Request(()))
+        self._activities = Activities()
+
+    def parts(self, update: Update) -> Iterable[Part]:
+        for part in super().parts(update):
+            assert self._watch.violation(part) is None
+            yield from self._activities.present(part, structured=False)
+
+
+def narrator() -> Written:
+    return Written()
+
+
+def structured(*updates: Update) -> list[Part]:
+    numbers = count(1)
+    narrates = Narrator(lambda _: False, lambda: f"a{next(numbers)}")
+    return [part for update in updates for part in narrates.parts(update)]
 
 
 def thoughts(narrates: Narrator, *updates: Update) -> str:
@@ -89,7 +129,7 @@ def test_words_are_text_and_thoughts_are_thinking() -> None:
         ChunkUpdate("user", TextBlock("my own words")),
         ChunkUpdate("thought", ImageBlock("aGk=", "image/png")),
         ChunkUpdate("agent", TextBlock("")),
-        OtherUpdate("usage_update", {"used": 1, "size": 2}),
+        UsageUpdate(used=1, size=2),
         OtherUpdate("available_commands_update", {}),
         PlanUpdate(()),
         ToolActivity("t"),
@@ -134,7 +174,7 @@ def test_a_title_that_changes_is_told_again() -> None:
 
 
 def test_the_consumers_own_calls_are_not_told_here() -> None:
-    narrates = Narrator(lambda activity: activity.raw_input == {"server": "ours"})
+    narrates = Written(lambda activity: activity.raw_input == {"server": "ours"})
     assert (
         thoughts(narrates, ToolActivity("t", "look", raw_input={"server": "ours"}, status="completed")) == ""
     )
@@ -349,7 +389,7 @@ def test_only_what_changes_of_a_plan_is_told() -> None:
     assert thoughts(narrates, PlanUpdate((begun, two))) == "\n\n◐ one  \n\n"
     assert thoughts(
         narrates, PlanUpdate((PlanEntry("one", status="completed"), PlanEntry("3", status="new")))
-    ) == ("\n\n☑ one  \n· 3  \n\n")
+    ) == ("\n\n☑ one  \n☐ 3  \n\n")
     # The plan outlives its turn.
     narrates.end_turn()
     assert thoughts(narrates, PlanUpdate((PlanEntry("3", status="new"),))) == ""
@@ -379,11 +419,117 @@ def test_two_steps_of_the_same_name_do_not_change_all_the_time() -> None:
 def test_tokens_fill_the_editors_indicator(
     usage: JsonObject | None, counted: tuple[int, int, int] | None
 ) -> None:
-    part = usage_part(usage)
+    shown = [
+        shown for part in narrator().usage(usage) for shown in Activities().present(part, structured=False)
+    ]
     if counted is None:
-        assert part is None
+        assert shown == []
         return
-    assert part is not None
+    (part,) = shown
+    assert isinstance(part, DataPart)
     assert part.mime_type == "usage"
     names = ("prompt_tokens", "completion_tokens", "total_tokens")
     assert decode(part.data) == dict(zip(names, counted, strict=True))
+
+
+def test_what_an_agent_counts_is_told_as_it_says_it_and_nothing_else() -> None:
+    narrates = Narrator(lambda _: False)
+    assert list(narrates.parts(UsageUpdate(used=10, size=100))) == [
+        UsagePart(context_used=10, context_size=100)
+    ]
+    assert list(narrates.parts(UsageUpdate(used=10, size=100))) == []
+    assert list(narrates.parts(UsageUpdate(used=20, size=100, amount=0.5, currency="EUR"))) == [
+        UsagePart(context_used=20, context_size=100, cost=0.5, currency="EUR")
+    ]
+    turn: JsonObject = {"inputTokens": 7, "outputTokens": 0, "cachedReadTokens": 3, "thoughtTokens": 2}
+    of_turn = UsagePart(
+        7, 0, cached=3, reasoning=2, context_used=20, context_size=100, cost=0.5, currency="EUR"
+    )
+    assert narrates.usage(turn) == (of_turn,)
+    # Its tokens are those of one turn; its context is the session's.
+    assert list(narrates.parts(UsageUpdate(used=30, size=100))) == [
+        UsagePart(context_used=30, context_size=100)
+    ]
+    assert narrates.usage({"inputTokens": 0, "outputTokens": 0}) == ()
+
+
+# Structure.
+
+
+def test_a_step_is_one_part_that_is_replaced_as_it_goes_on() -> None:
+    diff = {"type": "diff", "path": "/a", "oldText": "one\n", "newText": "two\n"}
+    begun, printed, ended = structured(
+        ToolActivity(
+            "t", "Edit", kind="edit", status="pending", locations=(Location("/a", 3),), content=(diff,)
+        ),
+        ToolActivity("t", content=output("ok\n"), status="in_progress"),
+        ToolActivity("t"),
+        ToolActivity("t", status="completed", raw_output={"metadata": {"exit": 0}}),
+        ToolActivity("t", status="failed"),
+    )
+    at = (lm.Location("/a", 3),)
+    shown = "--- /a\n+++ /a\n@@ -1 +1 @@\n-one\n+two"
+    assert begun == ActivityPart("a1", "Edit", "edit", "pending", at, shown)
+    assert printed == ActivityPart("a1", "Edit", "edit", "in_progress", at, shown, "ok\n")
+    assert ended == ActivityPart("a1", "Edit", "edit", "completed", at, shown, "ok\n", 0)
+
+
+@pytest.mark.parametrize(
+    ("activity", "status"),
+    [
+        (ToolActivity("t", "x", meta={"terminal_exit": {"exit_code": 2}}), 2),
+        (ToolActivity("t", "x", raw_output={"exit_code": 3}), 3),
+        (ToolActivity("t", "x", raw_output={"exitCode": -1}), -1),
+        (ToolActivity("t", "x", meta={"terminal_exit": {"exit_code": None}}), None),
+        (ToolActivity("t", "x", raw_output={"exit_code": True}), None),
+        (ToolActivity("t", "x", raw_output="0"), None),
+    ],
+)
+def test_how_a_command_ended_is_found_where_agents_say_it(activity: ToolActivity, status: int | None) -> None:
+    (part,) = structured(activity)
+    assert isinstance(part, ActivityPart)
+    assert part.exit_status == status
+
+
+def test_all_of_an_output_is_there_though_the_agent_shows_a_window() -> None:
+    lines = [f"line {number} of the output\n" for number in range(100)]
+    windows = [output("".join(lines[end - 10 : end])) for end in range(10, 101)]
+    last = structured(*(ToolActivity("t", "tail", content=window) for window in windows))[-1]
+    assert isinstance(last, ActivityPart)
+    assert last.output == "".join(lines)
+    # What it shows in place of the rest is all there is.
+    other = structured(
+        ToolActivity("t", "x", content=output("Running")), ToolActivity("t", content=output("Done"))
+    )[-1]
+    assert isinstance(other, ActivityPart)
+    assert other.output == "Done"
+
+
+def test_an_output_without_end_is_cut() -> None:
+    parts = structured(
+        *(ToolActivity("t", "cat", content=output("x" * size)) for size in (60_000, 70_000, 80_000))
+    )
+    assert [len(part.output or "") for part in parts if isinstance(part, ActivityPart)] == [60_000, 64_001]
+
+
+def test_a_step_that_has_something_to_show_and_no_title_gets_one() -> None:
+    (part,) = structured(ToolActivity("t"), ToolActivity("t", content=output("x")))
+    assert isinstance(part, ActivityPart)
+    assert part.title == "Tool call"
+
+
+def test_values_that_acp_does_not_know_are_told_as_the_nearest_that_it_does() -> None:
+    (step,) = structured(ToolActivity("t", "x", kind="dream", status="paused"))
+    assert step == ActivityPart("a1", "x", "other", "pending")
+    (plan,) = structured(PlanUpdate((PlanEntry("y", priority="urgent", status="new"),)))
+    assert plan == PlanPart((lm.PlanEntry("y", "medium", "pending"),))
+
+
+def test_an_id_that_an_agent_uses_again_is_another_step() -> None:
+    narrates = Narrator(lambda _: False)
+    (first,) = narrates.parts(ToolActivity("t", "x", status="completed"))
+    narrates.end_turn()
+    (second,) = narrates.parts(ToolActivity("t", "x", status="pending"))
+    assert isinstance(first, ActivityPart)
+    assert isinstance(second, ActivityPart)
+    assert first.id != second.id

@@ -25,6 +25,7 @@ from dragoman.backends.agent.narrator import Narrator
 from dragoman.backends.agent.permission import action_of, choose, permission_call
 from dragoman.backends.agent.toolserver.session import Refuse, Respond, Session
 from dragoman.backends.agent.toolserver.wire import read_messages
+from dragoman.diffs import changed_lines, shortened
 from dragoman.frontends.vscode.protocol import decode_chat_request
 from dragoman.frontends.vscode.server import VsCodeServer
 from dragoman.jsonrpc import INTERNAL_ERROR, Peer, PeerOptions
@@ -43,10 +44,10 @@ from dragoman.jsonrpc.messages import (
     parse,
 )
 from dragoman.jsonrpc.stream import Stream
-from dragoman.lm import LanguageModelError, TextPart
+from dragoman.lm import LanguageModelError, Part, Request as LmRequest, StreamWatch, TextPart
+from dragoman.lm.activity_text import Activities
 from dragoman.lm.json import encode
 from dragoman.permissions.action import Action
-from dragoman.permissions.diffs import unified
 from dragoman.permissions.keys import approval_key
 from dragoman.permissions.question import question_about
 from dragoman.permissions.sensitive import Places
@@ -159,7 +160,12 @@ def _told(narrator: Narrator, params: bytes) -> None:
         update = decode_update(params).update
     except msgspec.ValidationError:
         return
-    told = [part for part in narrator.parts(update) if encode(part)]
+    told: list[Part] = []
+    watch = StreamWatch(LmRequest(()))
+    for part in narrator.parts(update):
+        assert encode(part)
+        assert watch.violation(part) is None
+        told += Activities().present(part, structured=False)
     # Every character may become a code point by its number, and every line be a block of its own.
     assert sum(len(part.value) for part in told if isinstance(part, TextPart)) <= 20 * len(params) + 1_000
     if isinstance(update, ToolActivity):
@@ -201,10 +207,10 @@ def shown_changes(data: bytes) -> None:
     """A change as it is shown: what is there, an empty line, what is to be. All that differs is in it."""
     old, _, new = data.decode("utf-8", "replace").partition("\n\n")
     limit = data[0] if data else 1
-    lines = unified(old, new, limit).split("\n")
+    lines = shortened(changed_lines(old, new), limit).split("\n")
     assert len(lines) <= limit + 1
     assert max(map(len, lines)) < 500
-    everything = unified(old, new, 1_000_000).split("\n")
+    everything = shortened(changed_lines(old, new), 1_000_000).split("\n")
     assert (everything == [""]) == (old == new), everything
     if max(map(len, (old + new).split("\n"))) < 300:
         added = [line[1:] for line in everything if line.startswith("+")]

@@ -10,12 +10,14 @@ import pytest
 from dragoman.backends.scripted import ScriptedModel, When, call, data, fail, image, reply, say, think
 from dragoman.lm import (
     RULES,
+    ActivityPart,
     CancellationError,
     CancellationToken,
     DataPart,
     GuardedModel,
     LanguageModel,
     LanguageModelError,
+    PlanPart,
     Request,
     RequestOptions,
     Sink,
@@ -23,6 +25,7 @@ from dragoman.lm import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    UsagePart,
     until_cancelled,
 )
 from dragoman.lm.check import Report, Row, check, render
@@ -73,8 +76,13 @@ async def good(request: Request, sink: Sink, token: CancellationToken) -> None:
             token.raise_if_cancelled()
             sink.report(TextPart(f"{word} "))
             await sink.drain()
+        sink.report(PlanPart(()))
+        step = f"step {next(_ids)}"
+        sink.report(ActivityPart(step, "Look", "read", "pending"))
+        sink.report(ActivityPart(step, "Look", "read", "completed"))
         for tool in request.options.tools:
             sink.report(ToolCallPart(f"dg_{next(_ids)}", tool.name, {"town": "Izmir"}))
+        sink.report(UsagePart(1, 2))
 
     try:
         await until_cancelled(answer(), token)
@@ -268,6 +276,13 @@ _BAD: list[tuple[str, Body, str]] = [
     ("S10", _thinks_aloud, "marked <think>"),
     ("S11", _then(DataPart("", b"x")), "has no mime type"),
     ("S13", _then(TextPart("[a](comm"), TextPart("and:x)")), "a link that would act"),
+    ("S14", _then(ActivityPart("a", "", "read", "pending")), "an id and a title"),
+    (
+        "S15",
+        _then(ActivityPart("a", "Look", "read", "completed"), ActivityPart("a", "Look", "read", "failed")),
+        "has completed, and is failed again",
+    ),
+    ("S16", _then(UsagePart(-1)), "from 0 up"),
     ("T14", _never_calls, "a tool call was required and none was made"),
 ]
 
@@ -391,6 +406,9 @@ def test_s12_what_nobody_could_have_broken_is_not_exercised() -> None:
         "S10",
         "S11",
         "S12",
+        "S14",
+        "S15",
+        "S16",
         "T14",
     }
     assert report.passed
@@ -534,7 +552,7 @@ def test_s12_a_scripted_model_keeps_every_rule() -> None:
     report = checked(_script())
     assert {row.rule.id: row.verdict for row in report.rows} == {
         **dict.fromkeys(RULES, "pass"),
-        "S12": "not exercised",
+        **dict.fromkeys(("S12", "S14", "S15", "S16"), "not exercised"),
     }
     assert report.passed
 
@@ -551,7 +569,7 @@ def test_s12_the_table_names_every_rule_with_title_and_verdict() -> None:
         assert row.rule.title in line
         assert row.verdict in line
         assert row.detail in line
-    assert text.endswith("6 passed, 0 failed, 10 not exercised.")
+    assert text.endswith("6 passed, 0 failed, 13 not exercised.")
 
 
 def test_the_table_is_plain_whatever_a_model_puts_into_it() -> None:

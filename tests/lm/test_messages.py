@@ -8,14 +8,18 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.lm import (
+    ActivityPart,
     DataPart,
     LanguageModelError,
     Message,
     Part,
+    PlanEntry,
+    PlanPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    UsagePart,
     assistant,
     system,
     user,
@@ -65,6 +69,11 @@ def test_messages_survive_the_wire() -> None:
     messages = (
         system("Be brief."),
         user("look", DataPart.image(b"\x89PNG", "image/png"), name="me"),
+        assistant(
+            ActivityPart("a", "Run", "execute", "completed"),
+            PlanPart((PlanEntry("x", "low", "pending"),)),
+            UsagePart(1),
+        ),
         assistant(ThinkingPart("hm"), "Let me see.", ToolCallPart("dg_1", "list", {"a": {"b": [1, None]}})),
         user(
             ToolResultPart("dg_1", (TextPart("x", ("model",)),), is_error=True, name="list", outcome="error")
@@ -95,6 +104,8 @@ def test_unknown_fields_do_no_harm() -> None:
         {"type": "data", "mimeType": "x"},
         {"type": "tool_call", "name": "no id", "input": {}},
         {"type": "tool_result", "content": []},
+        {"type": "activity", "id": "a", "title": "Run", "kind": "dream", "status": "pending"},
+        {"type": "plan", "entries": [{"text": "x"}]},
         {"type": "tool_result", "callId": 3, "content": []},
         "just a string",
         17,
@@ -142,6 +153,12 @@ def test_arguments_that_are_no_object_are_kept_as_they_were_written(value: objec
         ({"type": "thinking", "value": "a", "id": 7, "metadata": []}, ThinkingPart("a")),
         ({"type": "thinking", "value": ["a"], "metadata": "x", "id": "t"}, ThinkingPart(("a",), "t")),
         ({"type": "data", "mimeType": "x", "data": "", "audience": [1]}, DataPart("x", b"")),
+        (
+            {"type": "activity", "id": "a", "title": "b", "kind": "read", "status": "pending", "diff": 1},
+            ActivityPart("a", "b", "read", "pending"),
+        ),
+        ({"type": "plan", "entries": [], "later": 1}, PlanPart(())),
+        ({"type": "usage", "input": 1, "output": "many"}, UsagePart(1)),
         (
             {"type": "tool_call", "callId": "dg_1", "name": "list", "input": {}, "unparsed": 7},
             ToolCallPart("dg_1", "list", {}),

@@ -7,19 +7,24 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.lm import (
+    ActivityPart,
     Audience,
     Capabilities,
     DataPart,
     LanguageModelError,
+    Location,
     Message,
     ModelInfo,
     Part,
+    PlanEntry,
+    PlanPart,
     RequestOptions,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolDefinition,
     ToolResultPart,
+    UsagePart,
 )
 from dragoman.lm.json import decode, encode
 from dragoman.lm.parts import CACHE_CONTROL, STATEFUL_MARKER, UNKNOWN_PART, USAGE
@@ -55,6 +60,31 @@ _WIRE: list[tuple[Part, str]] = [
     (
         ToolResultPart("1", is_error=True, name="x", input={"a": 1}, outcome="denied"),
         '{"type":"tool_result","callId":"1","content":[],"isError":true,"name":"x","input":{"a":1},"outcome":"denied"}',
+    ),
+    (
+        ActivityPart("a", "Run it", "execute", "pending"),
+        '{"type":"activity","id":"a","title":"Run it","kind":"execute","status":"pending","locations":[]}',
+    ),
+    (
+        ActivityPart(
+            "a", "Edit", "edit", "failed", (Location("/a", 3), Location("/b")), "--- /a", "no", exit_status=1
+        ),
+        (
+            '{"type":"activity","id":"a","title":"Edit","kind":"edit","status":"failed",'
+            '"locations":[{"path":"/a","line":3},{"path":"/b"}],"diff":"--- /a","output":"no","exitStatus":1}'
+        ),
+    ),
+    (
+        PlanPart((PlanEntry("Look", "high", "in_progress"),)),
+        '{"type":"plan","entries":[{"text":"Look","priority":"high","status":"in_progress"}]}',
+    ),
+    (UsagePart(1, 0), '{"type":"usage","input":1,"output":0}'),
+    (
+        UsagePart(1, 2, 9, 3, 4, 5, 6, 0.5, "EUR"),
+        (
+            '{"type":"usage","input":1,"output":2,"total":9,"cached":3,"reasoning":4,"contextUsed":5,"contextSize":6,'
+            '"cost":0.5,"currency":"EUR"}'
+        ),
     ),
     (DataPart("image/png", b"\x89PNG"), '{"type":"data","mimeType":"image/png","data":"iVBORw=="}'),
     (

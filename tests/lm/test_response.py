@@ -4,13 +4,16 @@ import msgspec
 from hypothesis import given, strategies as st
 
 from dragoman.lm import (
+    ActivityPart,
     DataPart,
     Message,
     Part,
+    PlanPart,
     Response,
     TextPart,
     ThinkingPart,
     ToolCallPart,
+    UsagePart,
     assistant,
 )
 from dragoman.lm.json import encode
@@ -141,3 +144,16 @@ def _kinds_of(parts: list[Part]) -> list[str]:
         if part != TextPart("") and kinds[-1:] != [kind]:
             kinds.append(kind)
     return kinds
+
+
+def test_a_later_part_takes_the_place_of_the_one_that_it_replaces() -> None:
+    begun, ended = (
+        ActivityPart("a", "Run", "execute", "pending"),
+        ActivityPart("a", "Run", "execute", "failed"),
+    )
+    other, plan, usage = ActivityPart("b", "Run", "execute", "pending"), PlanPart(()), UsagePart(2)
+    response = _response(
+        begun, UsagePart(1), TextPart("One."), other, plan, ended, TextPart("Two."), usage, plan
+    )
+    assert response.message() == assistant(ended, usage, "One.", other, plan, "Two.")
+    assert response.text == "One.Two."

@@ -7,13 +7,19 @@ import pytest
 
 from dragoman.lm import (
     RULES,
+    ActivityNote,
+    ActivityPart,
     DataPart,
     Features,
+    Location,
+    PlanEntry,
+    PlanPart,
     StreamWatch,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    UsagePart,
     Violation,
     assistant,
     user,
@@ -40,6 +46,24 @@ def _thinking(value: object, id_: object = None, metadata: object = None) -> Thi
 
 def _data(mime_type: object, data: object) -> DataPart:
     return DataPart(mime_type, data)  # type: ignore[arg-type]  # on purpose
+
+
+def _activity(
+    id_: object = "a",
+    title: object = "Run it",
+    kind: object = "execute",
+    status: object = "pending",
+    **more: object,
+) -> ActivityPart:
+    return ActivityPart(id_, title, kind, status, **more)  # type: ignore[arg-type]  # on purpose
+
+
+def _plan(text: object = "a", priority: object = "low", status: object = "pending") -> PlanPart:
+    return PlanPart((PlanEntry(text, priority, status),))  # type: ignore[arg-type]  # on purpose
+
+
+def _usage(**counts: object) -> UsagePart:
+    return UsagePart(**counts)  # type: ignore[arg-type]  # on purpose
 
 
 _BROKEN: list[tuple[str, object]] = [
@@ -93,6 +117,36 @@ _BROKEN: list[tuple[str, object]] = [
     ("S11", _data("", b"x")),
     ("S11", _data(None, b"x")),
     ("S11", _data("\ud83d", b"x")),
+    ("S14", _activity("")),
+    ("S14", _activity(3)),
+    ("S14", _activity(title="")),
+    ("S14", _activity(title="\ud83d")),
+    ("S14", _activity(kind="dream")),
+    ("S14", _activity(status="paused")),
+    ("S14", _activity(diff=b"x")),
+    ("S14", _activity(output=["x"])),
+    ("S14", _activity(output="\ud83d")),
+    ("S14", _activity(exit_status="0")),
+    ("S14", _activity(exit_status=True)),
+    ("S14", _activity(locations=[Location("a")])),
+    ("S14", _activity(locations=("a",))),
+    ("S14", _activity(locations=(Location("a", 1.5),))),  # type: ignore[arg-type]  # on purpose
+    ("S14", ActivityNote("a", "b", "other", "completed", text="\ud83d")),
+    ("S14", PlanPart([])),  # type: ignore[arg-type]  # on purpose
+    ("S14", PlanPart(("a",))),  # type: ignore[arg-type]  # on purpose
+    ("S14", _plan(3)),
+    ("S14", _plan(priority="urgent")),
+    ("S14", _plan(status="failed")),
+    ("S16", _usage()),
+    ("S16", _usage(currency="EUR")),
+    ("S16", _usage(input=-1)),
+    ("S16", _usage(cached=1.5)),
+    ("S16", _usage(context_used=True)),
+    ("S16", _usage(cost=float("nan"))),
+    ("S16", _usage(cost=float("inf"))),
+    ("S16", _usage(cost=-0.5)),
+    ("S16", _usage(cost="0.5")),
+    ("S16", _usage(cost=1, currency=3)),
 ]
 
 
@@ -128,6 +182,14 @@ def test_s12_a_broken_rule_is_named_with_the_part(rule: str, part: object) -> No
         _call(arguments={"a": [1, 2.5, "x", None, True, {"b": []}]}),
         DataPart("image/png", b""),
         DataPart("stateful_marker", b"m\\x"),
+        _activity(),
+        _activity(status="failed", diff="", output="x", exit_status=-9, locations=(Location("a", 0),)),
+        ActivityNote("a", "b", "other", "completed", text="x"),
+        PlanPart(()),
+        _plan(""),
+        _usage(total=0),
+        _usage(cost=0.5, currency="EUR"),
+        _usage(context_used=1, context_size=2, cost=1),
     ],
 )
 def test_a_part_that_breaks_no_rule_passes(part: object) -> None:
@@ -147,6 +209,21 @@ def test_s4_a_call_that_was_refused_has_not_used_its_id() -> None:
     watch = _watch()
     assert watch.violation(_call("dg_1", "rm")) is not None
     assert watch.violation(_call("dg_1")) is None
+
+
+@pytest.mark.parametrize("ended", ["completed", "failed"])
+def test_s15_an_activity_that_has_ended_does_not_go_back(ended: str) -> None:
+    watch = _watch()
+    assert watch.violation(_activity(status="in_progress")) is None
+    assert watch.violation(_activity(status="pending")) is None
+    assert watch.violation(_activity(status=ended)) is None
+    for status in {"pending", "in_progress", "completed", "failed"} - {ended}:
+        violation = watch.violation(_activity(status=status))
+        assert violation is not None
+        assert violation.rule.id == "S15"
+    # It may still say more about itself, and others go on.
+    assert watch.violation(_activity(status=ended, output="x")) is None
+    assert watch.violation(_activity("b")) is None
 
 
 def test_s7_a_consumer_may_ask_for_calls_with_unreadable_arguments() -> None:
@@ -180,6 +257,7 @@ def test_s1_nothing_is_reported_from_another_thread() -> None:
         ([TextPart("\u200b\ufeff\u2060\x00")], True),
         ([ThinkingPart("a thought")], True),
         ([DataPart("image/png", b"x")], True),
+        ([_activity(), _plan(), _usage(input=1)], True),
         ([TextPart(" "), TextPart("x")], False),
         ([TextPart("🎈")], False),
         ([_call()], False),
@@ -197,7 +275,7 @@ def test_s9_what_is_not_visible_is_missing(parts: list[object], missing: bool) -
 
 
 def test_s12_every_rule_has_an_id_a_title_a_sentence_and_a_source() -> None:
-    assert {id_.partition(".")[0] for id_ in RULES} == {*(f"S{number}" for number in range(1, 14)), "T14"}
+    assert {id_.partition(".")[0] for id_ in RULES} == {*(f"S{number}" for number in range(1, 17)), "T14"}
     for id_, rule in RULES.items():
         assert rule.id == id_
         assert rule.title
@@ -209,7 +287,7 @@ def test_s12_every_rule_has_an_id_a_title_a_sentence_and_a_source() -> None:
 
 def test_s12_every_rule_about_a_single_part_is_broken_in_this_file() -> None:
     """The others are about a whole response, and are broken in the tests of the guard and of the checker."""
-    about_responses = {"S1", "S6", "S8", "S9", "S10", "S12", "S13", "T14"}
+    about_responses = {"S1", "S6", "S8", "S9", "S10", "S12", "S13", "S15", "T14"}
     assert {rule for rule, _ in _BROKEN} == RULES.keys() - about_responses
 
 

@@ -6,12 +6,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.lm import (
+    ActivityPart,
     DataPart,
     Part,
+    PlanEntry,
+    PlanPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    UsagePart,
     assistant,
     estimate_tokens,
     user,
@@ -61,6 +65,15 @@ def test_an_image_costs_what_an_image_costs_whatever_its_bytes() -> None:
 
 def test_data_between_programs_costs_nothing() -> None:
     assert estimate_tokens(user(DataPart(UNKNOWN_PART, b"x" * 10_000))) == estimate_tokens(user())
+
+
+def test_what_an_agent_does_besides_costs_nothing() -> None:
+    parts = (
+        ActivityPart("a", "Run", "execute", "completed", output="x" * 10_000),
+        PlanPart((PlanEntry("x" * 10_000, "low", "pending"),)),
+        UsagePart(1),
+    )
+    assert estimate_tokens(assistant(*parts)) == estimate_tokens(assistant())
 
 
 def test_counting_is_cheap_enough_for_every_line_of_every_render() -> None:

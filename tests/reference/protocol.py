@@ -39,15 +39,20 @@ from dragoman.jsonrpc import (
     REQUEST_CANCELLED,
 )
 from dragoman.lm import (
+    ActivityPart,
     DataPart,
+    Location,
     Message,
     ModelInfo,
+    PlanEntry,
+    PlanPart,
     RequestOptions,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolDefinition,
     ToolResultPart,
+    UsagePart,
 )
 from dragoman.lm.errors import ErrorKind
 from dragoman.lm.model import Capabilities
@@ -164,7 +169,18 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
     (forms.AllowRecent, ""),
     (_Reported, "`requestId` is the id of the JSON-RPC request."),
 )
-_PARTS = (TextPart, ThinkingPart, ToolCallPart, ToolResultPart, DataPart)
+_PARTS = (
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    DataPart,
+    ActivityPart,
+    Location,
+    PlanPart,
+    PlanEntry,
+    UsagePart,
+)
 _NAMES: dict[type[msgspec.Struct], str] = {_Reported: "ResponsePart"}
 
 

@@ -1,6 +1,5 @@
 """From events to parts, without a network."""
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,7 +10,6 @@ from dragoman.backends.responses.events import Answer
 from dragoman.backends.responses.tools import FunctionTools
 from dragoman.lm import (
     Consumer,
-    DataPart,
     Features,
     LanguageModelError,
     Part,
@@ -23,6 +21,7 @@ from dragoman.lm import (
     ThinkingPart,
     ToolCallPart,
     ToolDefinition,
+    UsagePart,
     user,
 )
 from dragoman.lm.gfm import notice
@@ -197,13 +196,38 @@ def test_r1_what_the_text_rests_on_is_told_once_unless_it_is_in_the_text() -> No
     assert text == "See https://a.example/ for more.\n\nSources:\n\n- [B \\[x\\]](<https://b.example/>)\n"
 
 
+_COUNTED: Json = {"input_tokens": 3, "output_tokens": 4}
+
+
+@pytest.mark.parametrize(
+    ("usage", "parts"),
+    [
+        (
+            {
+                **_COUNTED,
+                "input_tokens_details": {"cached_tokens": 2},
+                "output_tokens_details": {"reasoning_tokens": 0},
+            },
+            [UsagePart(3, 4, cached=2, reasoning=0)],
+        ),
+        ({**_COUNTED, "input_tokens_details": {"cached_tokens": -1}}, [UsagePart(3, 4)]),
+        ({**_COUNTED, "input_tokens_details": {}, "output_tokens_details": "none"}, [UsagePart(3, 4)]),
+        ({"input_tokens": 3}, []),
+        ({"input_tokens": True, "output_tokens": 4}, []),
+        ({"input_tokens": -3, "output_tokens": 4}, []),
+        (None, []),
+    ],
+)
+def test_r1_a_usage_has_what_the_endpoint_counted_and_nothing_else(usage: object, parts: list[Part]) -> None:
+    end: Json = {"type": "response.completed", "response": whole("completed", usage=usage)}
+    assert list(_answer().feed(end)) == parts
+
+
 def test_r1_usage_and_completion() -> None:
     usage = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
     answer = _answer()
     end: Json = {"type": "response.completed", "response": whole("completed", usage=usage)}
-    (part,) = answer.feed(end)
-    assert isinstance(part, DataPart)
-    assert json.loads(part.data) == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+    assert list(answer.feed(end)) == [UsagePart(3, 4)]
     assert answer.is_complete
     assert list(answer.feed(said("late")[3])) == []
 

@@ -45,6 +45,7 @@ from dragoman.backends.agent.vocabulary import (
     Called,
     Event,
     Granted,
+    Noticed,
     Pending,
     Refused,
     Spoke,
@@ -64,6 +65,7 @@ from dragoman.lm import (
     ToolCallPart,
     ToolDefinition,
 )
+from dragoman.lm.activity_text import Activities
 from dragoman.lm.json import canonical, encode_text
 from dragoman.permissions.action import PERMISSION_TOOLS
 from dragoman.permissions.pipeline import Permissions
@@ -93,6 +95,7 @@ class Told:
         self.events: list[Event] = []
         self.lines: list[str] = []
         self._keys: dict[str, str] = {}
+        self._activities = Activities()
 
     def note(self, event: Event) -> None:
         self.events.append(event)
@@ -110,8 +113,8 @@ class Told:
 
     def _rendered(self, event: Event) -> list[str]:
         match event:
-            case Spoke(part=part):
-                return [_part(part)]
+            case Spoke(part=part) | Noticed(part=part):
+                return self._written(part)
             case Announced(key=key, over=over):
                 return [f"announced {self._key(key)}{' over' if over else ''}"]
             case Called(pending=Pending(kind=kind, part=part), announced=key):
@@ -122,9 +125,13 @@ class Told:
                 return ["withdrawn"]
             case TurnEnded(last_words=words, error=error):
                 end = f"end {encode_text(error.sentence)}" if error else "end"
-                return [*map(_part, words), end]
+                return [*(line for part in words for line in self._written(part)), end]
             case _:
                 return [repr(event)]
+
+    def _written(self, part: Part) -> list[str]:
+        """As a consumer without activities gets it."""
+        return [_part(shown) for shown in self._activities.present(part, structured=False)]
 
     def _key(self, key: str) -> str:
         """Agents make their names for calls up anew."""

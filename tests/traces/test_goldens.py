@@ -12,6 +12,7 @@ from dragoman.backends.agent.acp.content import TextBlock
 from dragoman.backends.agent.acp.messages import ChunkUpdate, ToolActivity, decode_update
 from dragoman.backends.agent.vocabulary import Announced, Called, Spoke, TurnEnded
 from dragoman.lm import TextPart, ThinkingPart
+from dragoman.lm.activity_text import Activities
 from dragoman.lm.json import encode
 from dragoman.traces.frames import Frame, read_trace
 from traces.goldens import TRACES, golden_of, told_of
@@ -68,10 +69,13 @@ def _every_turn_ends(told: Told, frames: tuple[Frame, ...]) -> None:
 def _each_call_begins_and_ends_once(told: Told, frames: tuple[Frame, ...]) -> None:
     activities = [update for update in _said(frames) if isinstance(update, ToolActivity)]
     ids = {activity.tool_call_id for activity in activities}
+    activities_told = Activities()
     thoughts = "".join(
         part.text
         for event in told.events
-        if isinstance(event, Spoke) and isinstance(part := event.part, ThinkingPart)
+        if isinstance(event, Spoke)
+        for part in activities_told.present(event.part, structured=False)
+        if isinstance(part, ThinkingPart)
     )
     ended = {activity.tool_call_id for activity in activities if activity.status in ("completed", "failed")}
     own = sum(isinstance(event, Called) and event.pending.kind == "call" for event in told.events)

@@ -16,15 +16,22 @@ from dragoman.lm.json import JsonObject
 from dragoman.lm.messages import Message, Role, assistant, system, user
 from dragoman.lm.model import Capabilities, Closing, LanguageModel, ModelInfo, Sink, estimate_tokens
 from dragoman.lm.parts import (
+    ActivityNote,
+    ActivityPart,
     Audience,
     ContentPart,
     DataPart,
+    Location,
     Outcome,
     Part,
+    PlanEntry,
+    PlanPart,
+    ProgressPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    UsagePart,
 )
 from dragoman.lm.presentation import Presentation, Style
 from dragoman.lm.request import Consumer, Features, Request, RequestOptions, ToolDefinition, ToolMode
@@ -34,6 +41,8 @@ from dragoman.lm.stops import Stopped, StopReason
 
 __all__ = [
     "RULES",
+    "ActivityNote",
+    "ActivityPart",
     "Audience",
     "CancellationError",
     "CancellationScope",
@@ -50,11 +59,15 @@ __all__ = [
     "JsonObject",
     "LanguageModel",
     "LanguageModelError",
+    "Location",
     "Message",
     "ModelInfo",
     "Outcome",
     "Part",
+    "PlanEntry",
+    "PlanPart",
     "Presentation",
+    "ProgressPart",
     "Request",
     "RequestOptions",
     "Response",
@@ -72,6 +85,7 @@ __all__ = [
     "ToolDefinition",
     "ToolMode",
     "ToolResultPart",
+    "UsagePart",
     "Violation",
     "assistant",
     "estimate_tokens",

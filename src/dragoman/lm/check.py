@@ -15,7 +15,16 @@ from dragoman.lm.cancellation import CancellationSource
 from dragoman.lm.errors import LanguageModelError
 from dragoman.lm.links import InertLinks
 from dragoman.lm.model import LanguageModel
-from dragoman.lm.parts import DataPart, Part, TextPart, ThinkingPart, ToolCallPart
+from dragoman.lm.parts import (
+    ActivityPart,
+    DataPart,
+    Part,
+    PlanPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    UsagePart,
+)
 from dragoman.lm.probes import AFTER_CANCEL, IMPOSSIBLE, PLAIN, SIDE_BY_SIDE, Probe, probes
 from dragoman.lm.rules import StreamWatch
 from dragoman.lm.verdicts import Finding, Record, Report, Row, Verdict, render
@@ -150,7 +159,8 @@ class _Answer:
             self._record.findings.append(Finding(violation, self._probe.name))
             return
         self._look_at(part)
-        if self._probe.cancel == "during" and not (isinstance(part, DataPart) and part.is_internal):
+        is_count = isinstance(part, UsagePart) or (isinstance(part, DataPart) and part.is_internal)
+        if self._probe.cancel == "during" and not is_count:
             self._source.cancel()
 
     async def drain(self) -> None:
@@ -189,6 +199,9 @@ class _Answer:
             # By itself not a word of an answer: a model that fails at once may have sent its mark before.
             self._has_mark = True
             return
+        if isinstance(part, UsagePart):
+            self._record.keeps("S16")
+            return
         self._record.keeps("S1", "S2", "S3")
         match part:
             case TextPart(value=value):
@@ -206,6 +219,10 @@ class _Answer:
                 elif self._record.call_ids:
                     self._record.keeps("S4.unique")
                 self._record.call_ids.add(call_id)
+            case ActivityPart(status=status):
+                self._record.keeps("S14", *(["S15"] if status in ("completed", "failed") else []))
+            case PlanPart():
+                self._record.keeps("S14")
             case _:
                 # Data: a tool result was refused.
                 self._record.keeps("S11")

@@ -23,7 +23,7 @@ from dragoman.lm.cancellation import CancellationError, CancellationToken
 from dragoman.lm.errors import LanguageModelError
 from dragoman.lm.messages import Message
 from dragoman.lm.model import Closing, LanguageModel, ModelInfo, Sink
-from dragoman.lm.parts import STOPPED, DataPart, Part, TextPart, ToolCallPart
+from dragoman.lm.parts import STOPPED, DataPart, Part, TextPart, ToolCallPart, UsagePart
 from dragoman.lm.presentation import Presentation, Style
 from dragoman.lm.request import Request
 from dragoman.lm.rules import StreamWatch, Violation, is_visible
@@ -144,6 +144,8 @@ class _GuardedSink:
             case DataPart(mime_type=mime_type) if mime_type == STOPPED:
                 # Why there is no more is an answer too.
                 self._nothing_visible = False
+            case UsagePart():
+                pass
             case DataPart() if part.is_internal:
                 # A marker or a count is nothing anybody would miss.
                 pass

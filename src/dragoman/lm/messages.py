@@ -15,13 +15,16 @@ from dragoman.lm.errors import LanguageModelError
 from dragoman.lm.json import JsonObject, encode, encode_text
 from dragoman.lm.parts import (
     UNKNOWN_PART,
+    ActivityPart,
     ContentPart,
     DataPart,
     Part,
+    PlanPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    UsagePart,
 )
 
 __all__ = [
@@ -122,6 +125,12 @@ def _known(value: object) -> Part | None:
         case "tool_result":
             result = _salvaged({**value, "content": ()}, ToolResultPart)
             return result and msgspec.structs.replace(result, content=_content(value.get("content")))
+        case "activity":
+            return _salvaged(value, ActivityPart)
+        case "plan":
+            return _salvaged(value, PlanPart)
+        case "usage":
+            return _salvaged(value, UsagePart)
         case _:
             return None
 

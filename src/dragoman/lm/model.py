@@ -13,7 +13,16 @@ import msgspec
 
 from dragoman.lm.cancellation import CancellationToken
 from dragoman.lm.messages import Message
-from dragoman.lm.parts import Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from dragoman.lm.parts import (
+    ActivityPart,
+    Part,
+    PlanPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    UsagePart,
+)
 from dragoman.lm.request import Request
 
 __all__ = ["Capabilities", "Closing", "LanguageModel", "ModelInfo", "Sink", "estimate_tokens"]
@@ -105,6 +114,9 @@ def _of_part(part: Part) -> int:
             return _TOKENS_A_MESSAGE + _of_text(name) + _of_text(unparsed or str(arguments))
         case ToolResultPart(content=content):
             return _TOKENS_A_MESSAGE + sum(_of_part(inner) for inner in content)
+        case ActivityPart() | PlanPart() | UsagePart():
+            # No back end sends them to a model.
+            return 0
         case _ if part.is_internal:
             return 0
         case _ if part.mime_type.startswith("image/"):

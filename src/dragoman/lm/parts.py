@@ -20,16 +20,28 @@ __all__ = [
     "STOPPED",
     "UNKNOWN_PART",
     "USAGE",
+    "ActivityKind",
+    "ActivityNote",
+    "ActivityPart",
+    "ActivityStatus",
     "Audience",
     "ContentPart",
     "DataPart",
+    "Location",
     "Outcome",
     "Part",
+    "PlanEntry",
+    "PlanPart",
+    "PlanPriority",
+    "PlanStatus",
+    "ProgressPart",
     "TextPart",
     "ThinkingPart",
     "ToolCallPart",
     "ToolResultPart",
+    "UsagePart",
     "is_for_model",
+    "progress_key",
 ]
 
 STATEFUL_MARKER = "stateful_marker"
@@ -53,6 +65,13 @@ Audience: TypeAlias = Literal["user", "model", "extension"]
 # one was denied or a program decided that it must not run. `interrupted`: it was cut off, and may have run in part.
 # `timed_out`: nobody decided.
 Outcome: TypeAlias = Literal["ok", "error", "denied", "skipped", "interrupted", "timed_out"]
+
+ActivityKind: TypeAlias = Literal[
+    "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"
+]
+ActivityStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed"]
+PlanPriority: TypeAlias = Literal["high", "medium", "low"]
+PlanStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
 
 
 class _Part(msgspec.Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
@@ -155,4 +174,89 @@ class ToolResultPart(_Part, frozen=True, tag="tool_result"):
         return "".join(part.value for part in self.content if isinstance(part, TextPart))
 
 
-Part: TypeAlias = TextPart | ThinkingPart | ToolCallPart | ToolResultPart | DataPart
+class Location(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A place in a file."""
+
+    path: str
+    line: int | None = None
+
+
+class ActivityPart(_Part, frozen=True, tag="activity"):
+    """One step that an agent takes itself, as far as it has come. It replaces the earlier one with its id.
+
+    All strings are plain text, not Markdown.
+    """
+
+    id: str
+    title: str
+    kind: ActivityKind
+    status: ActivityStatus
+    # Written also when it is empty.
+    locations: tuple[Location, ...] = msgspec.field(default_factory=lambda: ())
+    # A unified diff of all files that it changes, whole.
+    diff: str | None = None
+    # Everything that it printed so far, up to `activity_text.OUTPUT_LIMIT`.
+    output: str | None = None
+    exit_status: int | None = None
+
+
+class ActivityNote(ActivityPart, frozen=True, tag="activity"):
+    """An activity whose text the provider writes itself. Consumers with the feature get it without that text."""
+
+    # Markdown, for consumers that have no activities. They get it as thinking.
+    text: str = ""
+
+    @property
+    def activity(self) -> ActivityPart:
+        return ActivityPart(
+            self.id,
+            self.title,
+            self.kind,
+            self.status,
+            self.locations,
+            self.diff,
+            self.output,
+            self.exit_status,
+        )
+
+
+class PlanEntry(msgspec.Struct, frozen=True):
+    text: str
+    priority: PlanPriority
+    status: PlanStatus
+
+
+class PlanPart(_Part, frozen=True, tag="plan"):
+    """What an agent intends to do, whole. It replaces the earlier plan."""
+
+    entries: tuple[PlanEntry, ...]
+
+
+class UsagePart(_Part, frozen=True, tag="usage"):
+    """Tokens, context and cost, as far as the provider names them. It replaces the earlier usage."""
+
+    input: int | None = None
+    output: int | None = None
+    # Where the provider counts more than the two above.
+    total: int | None = None
+    cached: int | None = None
+    reasoning: int | None = None
+    context_used: int | None = None
+    context_size: int | None = None
+    cost: float | None = None
+    # ISO 4217.
+    currency: str | None = None
+
+
+# What happens beside the answer. None of it is part of what was said.
+ProgressPart: TypeAlias = ActivityPart | PlanPart | UsagePart
+
+
+def progress_key(part: ProgressPart) -> str:
+    """A later part with the same key replaces this one."""
+    return f"activity {part.id}" if isinstance(part, ActivityPart) else type(part).__name__
+
+
+Part: TypeAlias = (
+    TextPart | ThinkingPart | ToolCallPart | ToolResultPart | DataPart | ActivityPart | PlanPart | UsagePart
+)

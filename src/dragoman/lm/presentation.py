@@ -1,20 +1,31 @@
 """How parts are shown to a consumer that cannot take them as they are.
 
 Thinking becomes text or nothing where there is no thinking (S10); data gets a visible line, because editors do not
-draw it (S11); links that act are made inert (S13). The same parts in always give the same parts out, so that whoever
+draw it (S11); links that act are made inert (S13); activities, plans and usage become thinking and data where there are
+no such parts (`activity_text`). The same parts in always give the same parts out, so that whoever
 keeps a record of what the consumer was told can make it by running a `Presentation` of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from dragoman.lm import gfm
+from dragoman.lm.activity_text import Activities
 from dragoman.lm.links import InertLinks
-from dragoman.lm.parts import CONVERSATION, STATEFUL_MARKER, STOPPED, DataPart, Part, TextPart, ThinkingPart
+from dragoman.lm.parts import (
+    CONVERSATION,
+    STATEFUL_MARKER,
+    STOPPED,
+    DataPart,
+    Part,
+    TextPart,
+    ThinkingPart,
+)
 from dragoman.lm.request import Features
 from dragoman.lm.stops import Stopped
 
@@ -38,6 +49,7 @@ class Presentation:
         self._features = features
         self._links = InertLinks()
         self._links_in_thoughts = InertLinks()
+        self._activities = Activities()
         # Which of the two was shown as text last, to set them apart.
         self._last: Literal["text", "thought"] | None = None
         if style.reasoning == "thinking" and not features.thinking:
@@ -46,10 +58,11 @@ class Presentation:
             self._reasoning = style.reasoning
 
     def present(self, part: Part) -> Iterable[Part]:
+        told = self._activities.present(part, structured=self._features.activity)
         # Nearly all parts are text, with nothing before it that it has to be set apart from.
         if isinstance(part, TextPart) and part.value and self._last == "text":
             return (self._inert(part),)
-        return self._present(part)
+        return chain.from_iterable(map(self._present, told))
 
     def _present(self, part: Part) -> Iterator[Part]:
         match part:

@@ -48,6 +48,8 @@ class Features(msgspec.Struct, frozen=True):
     unknown_calls: bool = False
     # A program that wants to know, apart from what was said, how much it cost, why it stopped and where it belongs.
     reports: bool = False
+    # A consumer that draws activities, plans and usage itself. Any other gets them as text (`activity_text`).
+    activity: bool = False
 
 
 class Consumer(msgspec.Struct, frozen=True):

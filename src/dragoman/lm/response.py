@@ -5,19 +5,37 @@ from __future__ import annotations
 from itertools import groupby
 
 from dragoman.lm.messages import Message
-from dragoman.lm.parts import DataPart, Part, TextPart, ThinkingPart, ToolCallPart
+from dragoman.lm.parts import (
+    ActivityPart,
+    DataPart,
+    Part,
+    PlanPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    UsagePart,
+    progress_key,
+)
 
 __all__ = ["Response"]
 
 
 class Response:
-    """A sink that keeps what it is given. `message` folds it back into a history."""
+    """A sink that keeps what it is given. `message` folds it back into a history.
+
+    An activity, a plan and a usage take the place of the one that they replace.
+    """
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
+        self._places: dict[str, int] = {}
 
     def report(self, part: Part) -> None:
-        self.parts.append(part)
+        if isinstance(part, ActivityPart | PlanPart | UsagePart):
+            place = self._places.setdefault(progress_key(part), len(self.parts))
+            self.parts[place : place + 1] = [part]
+        else:
+            self.parts.append(part)
 
     async def drain(self) -> None:
         """Memory is never behind."""

@@ -11,9 +11,25 @@ import math
 import re
 import threading
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeGuard, get_args
 
-from dragoman.lm.parts import DataPart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from dragoman.lm.parts import (
+    ActivityKind,
+    ActivityNote,
+    ActivityPart,
+    ActivityStatus,
+    DataPart,
+    Location,
+    PlanEntry,
+    PlanPart,
+    PlanPriority,
+    PlanStatus,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    UsagePart,
+)
 from dragoman.lm.request import Request
 from dragoman.visible import hides
 
@@ -24,6 +40,13 @@ CALL_ID_LIMIT = 64
 CALL_ID = re.compile(r"[A-Za-z0-9_-]+")
 # VS Code adds `__vscode-n` to a call id and cuts it off again at the first place it finds it.
 _RESERVED = "__vscode"
+
+_KINDS = frozenset(get_args(ActivityKind))
+_STATUSES = frozenset(get_args(ActivityStatus))
+_ENDED = frozenset({"completed", "failed"})
+_PRIORITIES = frozenset(get_args(PlanPriority))
+_PLAN_STATUSES = frozenset(get_args(PlanStatus))
+_COUNTS = ("input", "output", "total", "cached", "reasoning", "context_used", "context_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +151,25 @@ RULES: dict[str, Rule] = {
             "2.6",
         ),
         Rule(
+            "S14",
+            "activities and plans whole",
+            "An activity has an id, a title, and a kind and a status that ACP knows, and so have the entries of a plan; all "
+            "their fields have the right types.",
+            "ACP: tool calls, plans",
+        ),
+        Rule(
+            "S15",
+            "activities end once",
+            "An activity that completed or failed keeps that status in every later part with its id.",
+            "ACP: tool calls",
+        ),
+        Rule(
+            "S16",
+            "usage as counted",
+            "A usage has at least one number; each is one that the provider named, finite and not negative.",
+            "ACP: usage_update; Open Responses: usage",
+        ),
+        Rule(
             "T14",
             "required call made",
             "Where the request requires a tool call, a response that is complete has made one.",
@@ -166,6 +208,8 @@ class StreamWatch:
         self._requires_call = request.options.tool_mode == "required"
         self._called = False
         self._visible = False
+        # How each activity ended, by its id.
+        self._activities_ended: dict[str, str] = {}
         self.ended = False
 
     def violation(self, part: object) -> Violation | None:
@@ -179,6 +223,8 @@ class StreamWatch:
             self._called = self._visible = True
         elif isinstance(part, TextPart) and not self._visible:
             self._visible = is_visible(part.value)
+        elif isinstance(part, ActivityPart) and part.status in _ENDED:
+            self._activities_ended[part.id] = part.status
         return None
 
     def missing(self) -> Violation | None:
@@ -212,6 +258,12 @@ class StreamWatch:
                 if not _is_text(part.mime_type) or not part.mime_type:
                     return "S11", "a data part has no mime type"
                 return None
+            case ActivityPart():
+                return self._check_activity(part)
+            case PlanPart():
+                return _check_plan(part)
+            case UsagePart():
+                return _check_usage(part)
             case ToolResultPart(call_id=call_id):
                 return "S3", f"a tool result for {call_id!r} was reported"
             case _:
@@ -244,6 +296,69 @@ class StreamWatch:
         if call.unparsed is not None and not self._unparsed_calls:
             return "S7", f"the arguments of {call.name!r} are not a JSON object"
         return None
+
+    def _check_activity(self, part: ActivityPart) -> tuple[str, str] | None:
+        if not (_is_text(part.id) and part.id and _is_text(part.title) and part.title):
+            return "S14", "an activity needs an id and a title"
+        if part.kind not in _KINDS or part.status not in _STATUSES:
+            return (
+                "S14",
+                f"the activity {part.id!r} has the kind {part.kind!r} and the status {part.status!r}",
+            )
+        texts = (part.diff, part.output, part.text if isinstance(part, ActivityNote) else None)
+        if not all(text is None or _is_text(text) for text in texts):
+            return "S14", f"a text of the activity {part.id!r} is not a string of text"
+        if not (part.exit_status is None or _is_whole(part.exit_status)):
+            return "S14", f"the exit status of the activity {part.id!r} is not a number"
+        if not _is(part.locations, tuple) or not all(map(_is_location, part.locations)):
+            return "S14", f"the locations of the activity {part.id!r} are not places in files"
+        ended = self._activities_ended.get(part.id, part.status)
+        if part.status != ended:
+            return "S15", f"the activity {part.id!r} has {ended}, and is {part.status} again"
+        return None
+
+
+def _is_location(value: object) -> bool:
+    return (
+        isinstance(value, Location) and _is_text(value.path) and (value.line is None or _is_whole(value.line))
+    )
+
+
+def _check_plan(plan: PlanPart) -> tuple[str, str] | None:
+    if _is(plan.entries, tuple) and all(map(_is_entry, plan.entries)):
+        return None
+    return "S14", "a plan has an entry without a text, a known priority or a known status"
+
+
+def _is_entry(value: object) -> bool:
+    return (
+        isinstance(value, PlanEntry)
+        and _is_text(value.text)
+        and value.priority in _PRIORITIES
+        and value.status in _PLAN_STATUSES
+    )
+
+
+def _check_usage(usage: UsagePart) -> tuple[str, str] | None:
+    counts = [count for name in _COUNTS if (count := getattr(usage, name)) is not None]
+    cost: object = usage.cost
+    if not counts and cost is None:
+        return "S16", "a usage has no number"
+    if not all(_is_whole(count) and count >= 0 for count in counts):
+        return "S16", "a number of a usage is not a whole number from 0 up"
+    if cost is not None and not (_is_number(cost) and cost >= 0):
+        return "S16", "the cost of a usage is not a number from 0 up"
+    if not (usage.currency is None or _is_text(usage.currency)):
+        return "S16", "the currency of a usage is not a string"
+    return None
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _is(value: object, kind: type) -> bool:

@@ -37,6 +37,9 @@ _OCCASIONS: dict[str, tuple[str, str]] = {
     "S11": ("data part", "no data was reported"),
     "S12": ("rule", "speaks of this table, not of a model"),
     "S13": ("text", "no text was reported"),
+    "S14": ("activity or plan part", "no activity and no plan was reported"),
+    "S15": ("finished step", "no activity was finished"),
+    "S16": ("usage part", "no usage was reported"),
     "T14": ("required call", "no call was required: the model decides for itself, or did not answer"),
 }
 # Enough to recognise a part by; the whole of an image helps nobody.

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
+from dragoman.diffs import changed_lines
 from dragoman.lm import JsonObject, gfm
 from dragoman.lm.json import pretty
 from dragoman.permissions.action import Action, OtherContent, TextContent, ToolClass
-from dragoman.permissions.diffs import changed_lines
 from dragoman.permissions.fields import (
     ARGUMENTS,
     COMMANDS,

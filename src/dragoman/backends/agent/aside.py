@@ -24,7 +24,7 @@ from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.vocabulary import Refused
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.jsonrpc import Incoming
-from dragoman.lm import LanguageModelError, Request, Sink
+from dragoman.lm import LanguageModelError, Request, Sink, UsagePart
 
 __all__ = ["Aside"]
 
@@ -51,7 +51,7 @@ class Aside:
         if self._is_over:
             return
         for part in self._narrator.parts(update.update):
-            self.has_spoken = True
+            self.has_spoken = self.has_spoken or not isinstance(part, UsagePart)
             self._sink.report(part)
             if self._pace is not None:
                 self._pace.given(part)
@@ -94,7 +94,7 @@ class Aside:
             raise await agent.explain_exit()
         if isinstance(end, LanguageModelError):
             raise end
-        for part in (*self._narrator.end_turn(), *last_words(end)):
+        for part in (*self._narrator.end_turn(), *last_words(end), *self._narrator.usage(end.usage)):
             self._sink.report(part)
 
     def _composed(self, agent: RunningAgent) -> tuple[Block, ...]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from dragoman.backends.agent.acp.messages import PermissionRequest
 from dragoman.backends.agent.changes import ApprovedEdits
 from dragoman.backends.agent.dialect import UNASKED
+from dragoman.backends.agent.narrator import new_activity_id
 from dragoman.backends.agent.permission import choose, permission_call
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.vocabulary import (
@@ -26,7 +27,7 @@ from dragoman.backends.agent.vocabulary import (
     Withdrawn,
 )
 from dragoman.jsonrpc import Incoming
-from dragoman.lm import JsonObject, Part, TextPart, ThinkingPart, ToolResultPart
+from dragoman.lm import ActivityNote, JsonObject, Part, TextPart, ToolResultPart
 from dragoman.lm.gfm import escape, notice
 from dragoman.permissions.action import Action
 from dragoman.permissions.decide import Allowed, unasked
@@ -110,7 +111,8 @@ class Asking:
             by: By = "setting" if decision.why.startswith("auto") else "approval"
             record.decided(record_id, allowed=True, by=by, why=decision.why)
             line = f"{in_one_line(action, 'may')} · {decision.why}"
-            return Decided(Granted(), ThinkingPart(f"\n\n✓ {escape(line)}\n"))
+            note = ActivityNote(new_activity_id(), line, "other", "completed", text=f"\n\n✓ {escape(line)}\n")
+            return Decided(Granted(), note)
         if action.permission_tool not in offered:
             decided = self._unasked(action)
             record.decided(record_id, allowed=decided.granted, by="setting")

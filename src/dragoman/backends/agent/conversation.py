@@ -87,6 +87,7 @@ from dragoman.lm import (
     ToolResultPart,
     until_cancelled,
 )
+from dragoman.lm.activity_text import Activities
 from dragoman.lm.gfm import escape, notice
 from dragoman.permissions.action import Action, is_permission_tool
 from dragoman.permissions.pipeline import Permissions
@@ -164,6 +165,8 @@ class Conversation:
         self.recognises = True
         self._asking = Asking(record.id, workspace, around.permissions, around.settings)
         self._kept = Kept(self)
+        # What the consumer was given of the agent's activities: a turn may go on over several replies.
+        self._activities = Activities()
         self._missed = Missed(around.clock)
         self._replies: dict[int, Reply] = {}
         self._reply: Reply | None = None
@@ -415,7 +418,8 @@ class Conversation:
     def _say(self, part: Part) -> None:
         if self._reply is None:
             raise AssertionError("no reply is open")
-        self._reply.say(part)
+        for shown in self._activities.present(part, structured=self._reply.features.activity):
+            self._reply.say(shown)
 
     def _marker(self, number: int) -> Part:
         turn = self._record.last.turn if self._record.last else 0
@@ -625,6 +629,7 @@ class Conversation:
             return
         ear.is_up = True
         self._session, self._session_id = session, session.id
+        self._activities = Activities()
         self._missed.agent_started()
         try:
             if session.is_new:

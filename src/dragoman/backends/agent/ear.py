@@ -23,6 +23,7 @@ from dragoman.backends.agent.vocabulary import (
     Called,
     Event,
     Granted,
+    Noticed,
     Pending,
     Refused,
     Spoke,
@@ -31,7 +32,16 @@ from dragoman.backends.agent.vocabulary import (
     Withdrawn,
 )
 from dragoman.jsonrpc import REQUEST_CANCELLED, Incoming
-from dragoman.lm import LanguageModelError, Part, TextPart, ThinkingPart, ToolCallPart
+from dragoman.lm import (
+    ActivityPart,
+    LanguageModelError,
+    Part,
+    PlanPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    UsagePart,
+)
 from dragoman.lm.gfm import escape, notice
 
 if TYPE_CHECKING:
@@ -91,8 +101,13 @@ class Ear:
         if isinstance(update.update, ToolActivity):
             self._announce(session, session.narrator.known(update.update))
         for part in session.narrator.parts(update.update):
+            if isinstance(part, UsagePart):
+                # It says nothing of the answer, and the next one replaces it: nobody need hear of it later.
+                if self._conversation.state.phase == "Streaming":
+                    self._tell(Noticed(part))
+                continue
             if self._is_silenced:
-                self._is_silenced = isinstance(part, ThinkingPart)
+                self._is_silenced = isinstance(part, ThinkingPart | ActivityPart | PlanPart)
             self._tell(Spoke(part))
 
     def _announce(self, session: Session, activity: ToolActivity) -> None:
@@ -198,6 +213,8 @@ class Ear:
             words = (*words, TextPart(notice(self._found_out())))
         if not isinstance(end, LanguageModelError):
             words = (*words, *last_words(end, silenced=self._is_silenced))
+            if self.session is not None:
+                words = (*words, *self.session.narrator.usage(end.usage))
         self._is_silenced = False
         self._announced.clear()
         # What was allowed in a turn that we cancelled had no time to arrive.

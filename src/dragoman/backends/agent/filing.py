@@ -21,9 +21,10 @@ from dragoman.backends.agent.acp.messages import (
 )
 from dragoman.backends.agent.asking import Decided, Question
 from dragoman.backends.agent.changes import Change, FileRefused, read_text
+from dragoman.backends.agent.narrator import new_activity_id
 from dragoman.backends.agent.vocabulary import CallAnswer, Event, Granted, Refused, Spoke
 from dragoman.jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, Incoming
-from dragoman.lm import ThinkingPart
+from dragoman.lm import ActivityNote, Location as Place
 from dragoman.lm.gfm import code
 from dragoman.permissions.action import Action
 
@@ -75,7 +76,7 @@ class Filing:
 
     async def _give(self, request: ReadTextFile, incoming: Incoming) -> None:
         text = await asyncio.to_thread(read_text, self._conversation.workspace, request)
-        self._did(f"Read {code(request.path)}")
+        self._did("Read", request.path, "read")
         incoming.reply({"content": text})
 
     async def _write(self, request: WriteTextFile, incoming: Incoming) -> None:
@@ -129,12 +130,20 @@ class Filing:
 
     async def _make(self, change: Change, incoming: Incoming) -> None:
         await asyncio.to_thread(change.make)
-        self._did(f"Wrote {code(change.path)}")
+        self._did("Wrote", change.path, "edit")
         incoming.reply({})
 
-    def _did(self, what: str) -> None:
+    def _did(self, what: str, path: str, kind: Literal["read", "edit"]) -> None:
         """Report a file access as the narrator reports a tool call."""
-        self._tell(Spoke(ThinkingPart(f"\n\n▸ {what}\n")))
+        text = f"\n\n▸ {what} {code(path)}\n"
+        place = Place(path)
+        self._tell(
+            Spoke(
+                ActivityNote(
+                    new_activity_id(), f"{what} {path}", kind, "completed", locations=(place,), text=text
+                )
+            )
+        )
 
 
 async def _answering(work: Coroutine[object, object, None], incoming: Incoming) -> None:

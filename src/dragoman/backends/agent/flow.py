@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from dragoman.lm import DataPart, Part, Sink, TextPart, ThinkingPart
+from dragoman.lm import ActivityPart, DataPart, Part, PlanPart, Sink, TextPart, ThinkingPart
 
 __all__ = ["Flow", "Pace", "size_of"]
 
@@ -62,5 +62,9 @@ def size_of(part: Part) -> int:
             return _PART_BYTES + len(part.value)
         case ThinkingPart(value=str(value)) | DataPart(data=value):
             return _PART_BYTES + len(value)
+        case ActivityPart():
+            return _PART_BYTES + len(part.title) + len(part.diff or "") + len(part.output or "")
+        case PlanPart():
+            return _PART_BYTES + sum(_PART_BYTES + len(entry.text) for entry in part.entries)
         case _:
             return _PART_BYTES

@@ -1,14 +1,15 @@
 """What an agent says while nobody listens, in order, for the next reply of its conversation.
 
-It may say a great deal until somebody comes back. Progress (its thoughts, what it does by itself) is left out beyond a
-limit, and that is said in its place. Words and pictures are never left out: beyond a limit of their own the agent is held,
-and waits with us.
+It may say a great deal until somebody comes back. Progress (its thoughts, activities and plans) is left out beyond a
+limit, and that is said in its place; an activity or a plan that is kept is still replaced by what it has become. Words and
+pictures are never left out: beyond a limit of their own the agent is held, and waits with us.
 """
 
 from __future__ import annotations
 
 from dragoman.backends.agent.flow import Flow, size_of
-from dragoman.lm import Part, ThinkingPart
+from dragoman.lm import ActivityPart, Part, PlanPart, ThinkingPart, UsagePart
+from dragoman.lm.parts import progress_key
 
 __all__ = ["HELD_BYTES", "PROGRESS_BYTES", "Kept"]
 
@@ -28,10 +29,21 @@ class Kept:
         self._flow = flow
         self._parts: list[Part] = []
         self._bytes = 0
+        self._places: dict[str, int] = {}
         self._leaves_out = False
 
     def add(self, part: Part) -> None:
-        if isinstance(part, ThinkingPart) and self._bytes > PROGRESS_BYTES:
+        is_over = self._bytes > PROGRESS_BYTES
+        if isinstance(part, ActivityPart | PlanPart | UsagePart):
+            place = self._places.get(progress_key(part))
+            # What happened in between keeps its place, as long as there is room.
+            if place is not None and (is_over or place == len(self._parts) - 1):
+                self._bytes += size_of(part) - size_of(self._parts[place])
+                self._parts[place] = part
+                return
+            if not is_over:
+                self._places[progress_key(part)] = len(self._parts)
+        if isinstance(part, ThinkingPart | ActivityPart | PlanPart) and is_over:
             if not self._leaves_out:
                 self._leaves_out = True
                 self._parts.append(_LEFT_OUT)
@@ -49,7 +61,7 @@ class Kept:
 
     def take(self) -> list[Part]:
         """All of it, once."""
-        parts, self._parts = self._parts, []
+        parts, self._parts, self._places = self._parts, [], {}
         self._bytes, self._leaves_out = 0, False
         self.let_go()
         return parts

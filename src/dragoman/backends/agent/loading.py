@@ -15,6 +15,7 @@ from dragoman.backends.agent.acp.messages import (
     OtherUpdate,
     PermissionRequest,
     SessionUpdate,
+    UsageUpdate,
 )
 from dragoman.backends.agent.filing import PERMISSION_REFUSED
 from dragoman.backends.agent.learnt import History
@@ -52,7 +53,7 @@ class HistoryListener:
 
     def on_update(self, update: SessionUpdate) -> None:
         match update.update:
-            case OtherUpdate():
+            case OtherUpdate() | UsageUpdate():
                 # Commands, modes and the like are of now.
                 return
             case ChunkUpdate(role="user", content=TextBlock(text=text)):

@@ -1,18 +1,21 @@
-"""What the user sees of the agent: its updates as parts.
+"""An agent's updates as parts.
 
-Words are text, thoughts are thinking, pictures are data. What the agent does by itself, and its plans, are told as
-thinking, compactly: each state once, and of an output that grows only what is new, however often the agent sends all of
-it again. Output stands in indented lines below its tool's name: unlike a fence, that is code until a line begins at the
-margin, whatever is in it.
+Words are text, thoughts are thinking, pictures are data. What the agent does by itself is an activity, its plan a plan,
+and what it counts a usage: each part is whole, and is reported only when it differs from the last one. How these are
+shown is not decided here (`lm.presentation`).
 
-Calls of the consumer's own tools are not told here: the consumer sees them as calls.
+Calls of the consumer's own tools are not reported here: the consumer sees them as calls.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import get_args
+
+import msgspec
 
 from dragoman.backends.agent.acp.content import TextBlock, parts_of
 from dragoman.backends.agent.acp.messages import (
@@ -21,63 +24,89 @@ from dragoman.backends.agent.acp.messages import (
     PlanUpdate,
     ToolActivity,
     Update,
+    UsageUpdate,
+    count,
 )
+from dragoman.diffs import file_diff
 from dragoman.jsonrpc import SurrogateJoiner
-from dragoman.lm import DataPart, JsonObject, Part, TextPart, ThinkingPart
-from dragoman.lm.gfm import code, escape, fence
-from dragoman.lm.parts import USAGE
-from dragoman.permissions.diffs import unified
+from dragoman.lm import (
+    ActivityPart,
+    JsonObject,
+    Location,
+    Part,
+    PlanEntry,
+    PlanPart,
+    TextPart,
+    ThinkingPart,
+    UsagePart,
+)
+from dragoman.lm.activity_text import INTERRUPTION, OUTPUT_LIMIT
+from dragoman.lm.parts import ActivityKind, ActivityStatus, PlanPriority, PlanStatus
 
-__all__ = ["Narrator", "usage_part"]
+__all__ = ["Narrator", "new_activity_id"]
 
-_MARKS = {"completed": "✓", "failed": "✗"}
-_PLAN_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑"}
+_KINDS: dict[object, ActivityKind] = {kind: kind for kind in get_args(ActivityKind)}
+_STATUSES: dict[object, ActivityStatus] = {status: status for status in get_args(ActivityStatus)}
+_PRIORITIES: dict[object, PlanPriority] = {priority: priority for priority in get_args(PlanPriority)}
+_PLAN_STATUSES: dict[object, PlanStatus] = {status: status for status in get_args(PlanStatus)}
+_ENDED = frozenset({"completed", "failed"})
 # Agents number their tool calls; a session with more open ones than this has lost count of them itself.
 _KNOWN_LIMIT = 1_000
-# Output beyond this is counted, not shown: it is for the agent to read.
-_OUTPUT_LIMIT = 64_000
 _TITLE_LIMIT = 500
-_DIFF_LINES = 60
+# Of a step that has something to show and no title.
+_UNTITLED = "Tool call"
 # By so much of its beginning a window of output is found in the one before.
 _OVERLAP = 64
 # Where agents have a text in a raw output that is an object.
 _RAW_TEXTS = ("output", "aggregated_output", "stdout", "message", "error")
-# Renderers end a line at each of them.
-_LINE_END = re.compile(r"\r\n|\r|\n")
 _FENCE = re.compile(r"(`{3,})[^\n`]*\n")
 
 
-@dataclass(slots=True)
-class _Told:
-    """What was told of one tool call."""
+def new_activity_id() -> str:
+    """An id that no other activity has: agents use theirs again in the next session, which may be the same response."""
+    return f"act_{secrets.token_hex(8)}"
 
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one tool call."""
+
+    id: str
     activity: ToolActivity
-    title: str = ""
     # What its terminal has printed, where the agent tells that apart, and piece by piece.
     printed: str = ""
-    # The output as it was last, and how much of it all was shown.
+    # What the agent showed last of the output, and all of it so far.
+    window: str = ""
     output: str = ""
-    shown: int = 0
-    diffs: set[Diff] = field(default_factory=set)
-    ended: bool = False
+    diffs: tuple[Diff, ...] = ()
+    diff: str | None = None
+    # The last one that was reported.
+    part: ActivityPart | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.part is not None and self.part.status in _ENDED
 
 
 class Narrator:
     """Follows one session."""
 
-    def __init__(self, is_consumers: Callable[[ToolActivity], bool]) -> None:
+    def __init__(
+        self, is_consumers: Callable[[ToolActivity], bool], new_id: Callable[[], str] = new_activity_id
+    ) -> None:
         self._is_consumers = is_consumers
-        self._calls: dict[str, _Told] = {}
-        self._plan: frozenset[tuple[str, str]] = frozenset()
-        # The tool call that was told of last, if nothing else was since, and whether its output was.
-        self._telling: tuple[str, bool] | None = None
+        self._new_id = new_id
+        self._calls: dict[str, _Known] = {}
+        self._plan = PlanPart(())
+        # As last reported. The tokens in it are those of one turn.
+        self._usage = UsagePart()
         self._words = SurrogateJoiner()
         self._thoughts = SurrogateJoiner()
 
     def known(self, activity: ToolActivity) -> ToolActivity:
         """Everything said of that tool call so far, with this on top."""
-        told = self._calls.get(activity.tool_call_id)
-        return told.activity.updated(activity) if told else activity
+        known = self._calls.get(activity.tool_call_id)
+        return known.activity.updated(activity) if known else activity
 
     def parts(self, update: Update) -> Iterable[Part]:
         if (
@@ -86,31 +115,36 @@ class Narrator:
             and isinstance(update.content, TextBlock)
         ):
             # As nearly all updates are.
-            self._telling = None
             whole = self._words.feed(update.content.text)
-            return (TextPart(whole),) if whole else ()
+            return (TextPart(whole),) if whole else self._interrupted()
         return self._parts(update)
 
     def _parts(self, update: Update) -> Iterator[Part]:
         match update:
             case ChunkUpdate(role="agent", content=content):
-                self._telling = None
                 yield from parts_of(content)
             case ChunkUpdate(role="thought", content=TextBlock(text=text)):
-                self._telling = None
-                if whole := self._thoughts.feed(text):
-                    yield ThinkingPart(whole)
+                whole = self._thoughts.feed(text)
+                yield from (ThinkingPart(whole),) if whole else self._interrupted()
             case ToolActivity():
-                told = self._remember(update)
-                if not self._is_consumers(told.activity):
-                    text = "".join(self._tell(told))
-                    if text:
-                        yield ThinkingPart(text)
+                known = self._remember(update)
+                if not self._is_consumers(known.activity):
+                    yield from self._report(known)
             case PlanUpdate():
-                text = "".join(self._changes(update))
-                if text:
-                    self._telling = None
-                    yield ThinkingPart(f"\n\n{text}\n")
+                plan = PlanPart(tuple(_entries(update)))
+                if plan != self._plan:
+                    self._plan = plan
+                    yield plan
+            case UsageUpdate():
+                yield from self._counted(
+                    msgspec.structs.replace(
+                        self._usage,
+                        context_used=update.used,
+                        context_size=update.size,
+                        cost=update.amount,
+                        currency=update.currency,
+                    )
+                )
             case _:
                 # The user's own words, titles, modes, commands: nothing new to the user.
                 return
@@ -118,74 +152,99 @@ class Narrator:
     def end_turn(self) -> tuple[Part, ...]:
         """Tool calls that the agent left open are over with their turn, and so is half a character."""
         self._calls.clear()
-        self._telling = None
         thought, word = self._thoughts.end(), self._words.end()
         return tuple(ThinkingPart(half) for half in thought) + tuple(TextPart(half) for half in word)
 
-    def _remember(self, update: ToolActivity) -> _Told:
-        told = self._calls.get(update.tool_call_id)
-        if told is None:
+    def _interrupted(self) -> tuple[Part, ...]:
+        """A chunk without words, which fast-agent sends between the updates of a tool call."""
+        return (INTERRUPTION,) if self._calls else ()
+
+    def usage(self, counted: JsonObject | None) -> tuple[Part, ...]:
+        """What a turn has used, by the result of its prompt."""
+        counted = counted or {}
+        tokens = {name: count(counted.get(theirs)) for name, theirs in _TOKENS.items()}
+        if not any(tokens[name] for name in ("input", "output", "total")):
+            # An agent that does not count says so with zeros.
+            return ()
+        parts = tuple(self._counted(msgspec.structs.replace(self._usage, **tokens)))
+        self._usage = msgspec.structs.replace(self._usage, **dict.fromkeys(_TOKENS))
+        return parts
+
+    def _counted(self, usage: UsagePart) -> Iterator[Part]:
+        if usage != self._usage:
+            self._usage = usage
+            yield usage
+
+    def _remember(self, update: ToolActivity) -> _Known:
+        known = self._calls.get(update.tool_call_id)
+        if known is None:
             if len(self._calls) >= _KNOWN_LIMIT:
                 del self._calls[next(iter(self._calls))]
-            told = self._calls[update.tool_call_id] = _Told(update)
+            known = self._calls[update.tool_call_id] = _Known(self._new_id(), update)
         else:
-            told.activity = told.activity.updated(update)
-        if not told.ended and len(told.printed) <= _OUTPUT_LIMIT:
-            told.printed += update.terminal_output
-        return told
+            known.activity = known.activity.updated(update)
+        if not known.ended and len(known.printed) <= OUTPUT_LIMIT:
+            known.printed += update.terminal_output
+        return known
 
-    def _tell(self, told: _Told) -> Iterator[str]:
-        activity = told.activity
+    def _report(self, known: _Known) -> Iterator[Part]:
+        activity = known.activity
         if activity.status == "pending" and activity.raw_input == {}:
             # Its input is still being written, and until then Claude calls every command "Terminal".
             return
+        _take_output(known)
+        diffs = activity.diffs
+        if diffs and diffs != known.diffs:
+            known.diffs = diffs
+            known.diff = "\n".join(file_diff(each.path, each.old_text, each.new_text) for each in diffs)
+        status = (
+            known.part.status if known.part and known.ended else _STATUSES.get(activity.status, "pending")
+        )
         title = (activity.title or activity.name or "")[:_TITLE_LIMIT]
-        if title and title != told.title:
-            told.title = title
-            yield self._line(told, f"▸ {escape(title)}")
-        for diff in activity.diffs:
-            if diff not in told.diffs:
-                told.diffs.add(diff)
-                yield self._line(
-                    told,
-                    f"{code(diff.path)}\n\n{fence(unified(diff.old_text, diff.new_text, _DIFF_LINES), 'diff')}",
-                )
-        yield from self._output(told)
-        if activity.status in _MARKS and not told.ended:
-            told.ended = True
-            yield self._line(told, f"{_MARKS[activity.status]} {escape(told.title)}")
-
-    def _output(self, told: _Told) -> Iterator[str]:
-        """Only what is new of the output. Of an agent that shows a window of it, what the window moves on by."""
-        before, now = told.output, _unfenced(told.activity.text) or told.printed or _raw(told.activity)
-        if now in before:
+        if not title and known.diff is None and not known.output and status not in _ENDED:
             return
-        told.output = now
-        new = now[_overlap(before, now) :]
-        room = _OUTPUT_LIMIT - told.shown
-        if room <= 0:
-            return
-        told.shown += len(new)
-        id_ = told.activity.tool_call_id
-        if self._telling != (id_, True):
-            if self._telling is None or self._telling[0] != id_:
-                # A line at the margin ends whatever list or quotation came before.
-                yield self._line(told, f"▸ {escape(told.title)} …")
-            yield "\n    "
-            self._telling = id_, True
-        yield _LINE_END.sub("\n    ", new[:room])
-        if len(new) > room:
-            yield self._line(told, "… and more")
+        part = ActivityPart(
+            known.id,
+            title or _UNTITLED,
+            _KINDS.get(activity.kind, "other"),
+            status,
+            tuple(Location(place.path, place.line) for place in activity.locations or ()),
+            known.diff,
+            known.output or None,
+            activity.exit_status,
+        )
+        if part != known.part:
+            known.part = part
+            yield part
 
-    def _line(self, told: _Told, text: str) -> str:
-        self._telling = told.activity.tool_call_id, False
-        return f"\n\n{text}\n"
 
-    def _changes(self, plan: PlanUpdate) -> Iterator[str]:
-        before, self._plan = self._plan, frozenset((entry.content, entry.status) for entry in plan.entries)
-        for entry in plan.entries:
-            if (entry.content, entry.status) not in before:
-                yield f"{_PLAN_MARKS.get(entry.status, '·')} {escape(entry.content)}  \n"
+_TOKENS = {
+    "input": "inputTokens",
+    "output": "outputTokens",
+    "total": "totalTokens",
+    "cached": "cachedReadTokens",
+    "reasoning": "thoughtTokens",
+}
+
+
+def _entries(plan: PlanUpdate) -> Iterator[PlanEntry]:
+    for entry in plan.entries:
+        yield PlanEntry(
+            entry.content,
+            _PRIORITIES.get(entry.priority, "medium"),
+            _PLAN_STATUSES.get(entry.status, "pending"),
+        )
+
+
+def _take_output(known: _Known) -> None:
+    """Of an agent that shows a window of its output, add what the window moves on by."""
+    before, now = known.window, _unfenced(known.activity.text) or known.printed or _raw(known.activity)
+    if now in before:
+        return
+    known.window = now
+    same = _overlap(before, now)
+    whole = known.output + now[same:] if same else now
+    known.output = whole[: OUTPUT_LIMIT + 1]
 
 
 def _raw(activity: ToolActivity) -> str:
@@ -193,7 +252,7 @@ def _raw(activity: ToolActivity) -> str:
 
     Not a text that stands there alone: so Claude has what is for its model, and no news to a person.
     """
-    if activity.status not in _MARKS or not isinstance(activity.raw_output, dict):
+    if activity.status not in _ENDED or not isinstance(activity.raw_output, dict):
         return ""
     texts = (activity.raw_output.get(name) for name in _RAW_TEXTS)
     return next((text for text in texts if isinstance(text, str)), "")
@@ -215,21 +274,3 @@ def _overlap(before: str, now: str) -> int:
         return len(before)
     moved = before.find(now[:_OVERLAP])
     return len(before) - moved if moved >= 0 and now.startswith(before[moved:]) else 0
-
-
-def usage_part(usage: JsonObject | None) -> DataPart | None:
-    """The tokens of a turn in the form that fills an editor's context indicator."""
-    if not usage:
-        return None
-    prompt, completion = _count(usage, "inputTokens"), _count(usage, "outputTokens")
-    total = _count(usage, "totalTokens") or prompt + completion
-    if not total:
-        return None
-    return DataPart.json(
-        {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}, USAGE
-    )
-
-
-def _count(usage: JsonObject, name: str) -> int:
-    value = usage.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

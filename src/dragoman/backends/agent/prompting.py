@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from dragoman.backends.agent.acp.content import Block, TextBlock
 from dragoman.backends.agent.acp.messages import PromptResponse
-from dragoman.backends.agent.narrator import usage_part
 from dragoman.backends.agent.replay import blocks_of, context_block, transcript
 from dragoman.lm import Message, Part, TextPart, ToolResultPart
 from dragoman.lm.gfm import escape, notice
@@ -71,13 +70,9 @@ def compose(
 
 def last_words(response: PromptResponse, *, silenced: bool = False) -> tuple[Part, ...]:
     """What a turn's end adds to the answer. `silenced`: the agent has said nothing since it was refused something."""
-    words: list[Part] = []
     if silenced and response.stop_reason in _AFTER_REFUSAL:
-        words.append(TextPart(notice("The agent ended its turn after the refusal.")))
-    elif response.stop_reason != "end_turn":
+        return (TextPart(notice("The agent ended its turn after the refusal.")),)
+    if response.stop_reason != "end_turn":
         unknown = Stopped("other", f"The agent stopped: {escape(response.stop_reason)}.")
-        words.append(_STOPS.get(response.stop_reason, unknown).part)
-    usage = usage_part(response.usage)
-    if usage is not None:
-        words.append(usage)
-    return tuple(words)
+        return (_STOPS.get(response.stop_reason, unknown).part,)
+    return ()

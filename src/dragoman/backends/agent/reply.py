@@ -17,6 +17,7 @@ from dragoman.lm import (
     LanguageModelError,
     Part,
     Presentation,
+    Response,
     Sink,
     Style,
     TextPart,
@@ -47,7 +48,9 @@ class Reply:
 
     def __init__(self, number: int, features: Features, style: Style, flow: Flow) -> None:
         self.number = number
-        self.parts: list[Part] = []
+        self.features = features
+        # An activity, a plan and a usage once: as it is now, where it was first.
+        self._said = Response()
         self.end: ReplyEnd | None = None
         self.error: LanguageModelError | None = None
         self._listeners: list[_Listener] = []
@@ -67,8 +70,13 @@ class Reply:
         """The reply in normal form, as the consumer has it."""
         return Answer.of(assistant("".join(self._words), *self._calls))
 
+    @property
+    def parts(self) -> list[Part]:
+        """What was said so far, for a listener that joins."""
+        return self._said.parts
+
     def say(self, part: Part) -> None:
-        self.parts.append(part)
+        self._said.report(part)
         for shown in self._presentation.present(part):
             if isinstance(shown, TextPart):
                 self._words.append(shown.value)

@@ -14,8 +14,20 @@ from typing import Any, TypeAlias
 import msgspec
 
 from dragoman.backends.agent.history import NOTHING_TOLD, Telling, tell, without_system
-from dragoman.lm import DataPart, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from dragoman.lm import (
+    ActivityPart,
+    DataPart,
+    Message,
+    Part,
+    PlanPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    UsagePart,
+)
 from dragoman.lm.json import JsonObject, encode
+from dragoman.lm.parts import progress_key
 
 __all__ = ["Tellings"]
 
@@ -142,6 +154,8 @@ def _name(answer: Message) -> Hashable:
     part = answer.content[0]
     if isinstance(part, TextPart | ThinkingPart):
         return part.value
+    if isinstance(part, ActivityPart | PlanPart | UsagePart):
+        return progress_key(part)
     return part.data if isinstance(part, DataPart) else part.call_id
 
 

@@ -18,9 +18,8 @@ from typing import Literal, TypeAlias
 from dragoman.backends.responses.failures import complaint_of_event, failure
 from dragoman.jsonrpc import SurrogateJoiner
 from dragoman.jsonrpc.text import mended
-from dragoman.lm import DataPart, JsonObject, LanguageModelError, Part, TextPart, ThinkingPart, ToolCallPart
+from dragoman.lm import JsonObject, LanguageModelError, Part, TextPart, ThinkingPart, ToolCallPart, UsagePart
 from dragoman.lm.gfm import escape
-from dragoman.lm.parts import USAGE
 from dragoman.lm.stops import Stopped
 
 __all__ = ["MAX_ANSWER_CHARACTERS", "Answer"]
@@ -422,13 +421,21 @@ def _why_cut(response: JsonObject) -> Stopped:
             return Stopped("other", "The model stopped before the end of its answer.")
 
 
-def _usage(usage: object) -> DataPart | None:
-    """In the form that fills an editor's context indicator."""
-    match usage:
-        case {"input_tokens": int(prompt), "output_tokens": int(completion)}:
-            total = prompt + completion
-            return DataPart.json(
-                {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}, USAGE
-            )
-        case _:
-            return None
+def _usage(usage: object) -> UsagePart | None:
+    """What the endpoint counted. Without both of the counts that it must have, nothing."""
+    if not isinstance(usage, dict):
+        return None
+    read, written = _count(usage, "input_tokens"), _count(usage, "output_tokens")
+    if read is None or written is None:
+        return None
+    return UsagePart(
+        read,
+        written,
+        cached=_count(usage.get("input_tokens_details"), "cached_tokens"),
+        reasoning=_count(usage.get("output_tokens_details"), "reasoning_tokens"),
+    )
+
+
+def _count(counts: object, name: str) -> int | None:
+    value = counts.get(name) if isinstance(counts, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

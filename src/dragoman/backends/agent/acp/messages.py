@@ -6,6 +6,7 @@ agents put what we need into it, and a value of the wrong form costs that value,
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
@@ -40,7 +41,9 @@ __all__ = [
     "StdioServer",
     "ToolActivity",
     "Update",
+    "UsageUpdate",
     "WriteTextFile",
+    "count",
     "decode_file_request",
     "decode_permission",
     "decode_update",
@@ -208,6 +211,20 @@ class ToolActivity(_Message, frozen=True):
         return ""
 
     @property
+    def exit_status(self) -> int | None:
+        """Of the command that it ran: `_meta` has it (Codex), or the raw output (Codex's old line, opencode)."""
+        match (self.meta or {}).get("terminal_exit"), self.raw_output:
+            case {"exit_code": int(status)}, _:
+                pass
+            case _, {"exit_code": int(status)} | {"exitCode": int(status)} | {
+                "metadata": {"exit": int(status)}
+            }:
+                pass
+            case _:
+                return None
+        return None if isinstance(status, bool) else status
+
+    @property
     def text(self) -> str:
         """The text among its content."""
         return "".join(
@@ -236,14 +253,23 @@ class PlanUpdate(_Message, frozen=True):
     entries: tuple[PlanEntry, ...] = ()
 
 
+class UsageUpdate(_Message, frozen=True):
+    """How full the context is, and what the session has cost so far. What the agent does not say is None."""
+
+    used: int | None = None
+    size: int | None = None
+    amount: float | None = None
+    currency: str | None = None
+
+
 class OtherUpdate(_Message, frozen=True):
-    """Known or not, it says nothing to a user: commands, modes, titles, how full a context is, what newer agents send."""
+    """Known or not, it says nothing to a user: commands, modes, titles, what newer agents send."""
 
     kind: str
     content: JsonObject
 
 
-Update: TypeAlias = ChunkUpdate | ToolActivity | PlanUpdate | OtherUpdate
+Update: TypeAlias = ChunkUpdate | ToolActivity | PlanUpdate | UsageUpdate | OtherUpdate
 
 
 class SessionUpdate(_Message, frozen=True):
@@ -333,9 +359,30 @@ def _update(kind: str, value: JsonObject) -> Update:
                 return activity_from(value)
             case "plan":
                 return PlanUpdate(tuple(_each(value.get("entries"), PlanEntry)))
+            case "usage_update" if (usage := _usage_from(value)) != UsageUpdate():
+                return usage
     except msgspec.ValidationError:
         pass
     return OtherUpdate(kind, value)
+
+
+def _usage_from(value: JsonObject) -> UsageUpdate:
+    usage = UsageUpdate(count(value.get("used")), count(value.get("size")))
+    match value.get("cost"):
+        case {"amount": int() | float() as amount, "currency": str(currency)} if _is_amount(amount):
+            return msgspec.structs.replace(usage, amount=float(amount), currency=currency)
+        case _:
+            return usage
+
+
+def count(value: object) -> int | None:
+    """A whole number from 0 up, if it is one."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _is_amount(value: float) -> bool:
+    # A number that no float holds is no amount either.
+    return not isinstance(value, bool) and 0 <= value <= sys.float_info.max
 
 
 def activity_from(value: JsonObject) -> ToolActivity:

@@ -1,4 +1,4 @@
-"""What changes in a file, line by line.
+"""Unified diffs: made from two texts, read again file by file, and shortened for a person.
 
 A person must see a change wherever there is one: so a line ends at a line feed and nowhere else, as it does for the
 programs that will read the file.
@@ -6,12 +6,16 @@ programs that will read the file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from typing import TypeAlias
 
 from dragoman.visible import visible_exactly
 
-__all__ = ["changed_lines", "unified"]
+__all__ = ["FileDiff", "changed_lines", "file_diff", "files_of", "shortened"]
+
+FileDiff: TypeAlias = tuple[str, tuple[str, ...]]
 
 # Lines that stay the same, for orientation.
 _CONTEXT = 3
@@ -19,6 +23,9 @@ _CONTEXT = 3
 _MATCHED_LINES = 2_000
 # Minified files have lines of megabytes.
 _LINE_CHARACTERS = 400
+_NO_FILE = "/dev/null"
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
 def changed_lines(old: str | None, new: str) -> list[str]:
@@ -26,9 +33,38 @@ def changed_lines(old: str | None, new: str) -> list[str]:
     return list(_lines(*_split(old or "", new)))
 
 
-def unified(old: str | None, new: str, limit: int) -> str:
-    """At most so many lines of it, as a person reads them; the rest is counted."""
-    lines = changed_lines(old, new)
+def file_diff(path: str, old: str | None, new: str) -> str:
+    """The change to one file with its header. Those of several files, one line below the other, are one diff."""
+    name = _LINE_END.sub(" ", path)
+    header = (f"--- {_NO_FILE if old is None else name}", f"+++ {name}")
+    return "\n".join((*header, *changed_lines(old, new)))
+
+
+def files_of(diff: str) -> Iterator[FileDiff]:
+    """The path of each file in a unified diff, and the lines below its header."""
+    path, lines = "", list[str]()
+    # How many lines of each side the hunk still has: a removed line may look like a header.
+    removed = added = 0
+    for line in diff.removesuffix("\n").split("\n"):
+        if removed > 0 or added > 0:
+            removed -= line[:1] in ("-", " ", "")
+            added -= line[:1] in ("+", " ", "")
+        elif line.startswith("--- "):
+            if path or lines:
+                yield path, tuple(lines)
+            path, lines = line[4:], []
+            continue
+        elif line.startswith("+++ "):
+            path = path if line[4:] == _NO_FILE else line[4:]
+            continue
+        elif hunk := _HUNK.match(line):
+            removed, added = (int(count or 1) for count in hunk.groups())
+        lines.append(line)
+    yield path, tuple(lines)
+
+
+def shortened(lines: Sequence[str], limit: int) -> str:
+    """At most so many lines, as a person reads them; the rest is counted."""
     shown = [visible_exactly(_cut(line)) for line in lines[:limit]]
     if len(lines) > limit:
         shown.append(f"… {len(lines) - limit} more lines")
