@@ -8,6 +8,7 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 from dragoman.backends.scripted import ScriptedModel, act, call, fail, reply, say
 from dragoman.lm import (
+    ActivityPart,
     CancellationSource,
     CancellationToken,
     DataPart,
@@ -17,12 +18,14 @@ from dragoman.lm import (
     Message,
     ModelInfo,
     Part,
+    PlanPart,
     Request,
     Response,
     Sink,
     TextPart,
     ThinkingPart,
     ToolCallPart,
+    UsagePart,
     assistant,
     user,
 )
@@ -30,14 +33,17 @@ from dragoman.lm.parts import STATEFUL_MARKER
 from dragoman.loop import LoopSettings
 from dragoman.loop.attempts import Answer
 from dragoman.loop.events import (
+    ActivityReported,
     DataReported,
     Ended,
     Event,
+    PlanReported,
     Retrying,
     TextReported,
     ThinkingReported,
     ToolFinished,
     ToolUsed,
+    UsageReported,
     Withdrawn,
 )
 from dragoman.loop.history import INTERRUPTED_BEFORE
@@ -417,3 +423,28 @@ async def test_the_error_of_a_model_that_simply_raises_is_told(clock: VirtualClo
 async def test_a_guarded_model_is_not_guarded_twice(clock: VirtualClock) -> None:
     state = await play(GuardedModel(ScriptedModel.of("Hello.")), toolbox(), Person(), clock=clock)
     assert state.messages[-1].text == "Hello."
+
+
+async def test_activities_plans_and_usage_are_told_at_once_whatever_attempt_they_belong_to(
+    clock: VirtualClock,
+) -> None:
+    begun = ActivityPart("a", "Run", "execute", "in_progress")
+    ended = ActivityPart("a", "Run", "execute", "completed")
+    plan, usage = PlanPart(()), UsagePart(1)
+    model = Attempts(
+        [text("One."), begun, plan, broken()],
+        [begun, text("One."), ended, text(" Two."), usage],
+    )
+    response, error, told = await ask(model, clock)
+    assert error is None
+    # No word was withdrawn for the sake of a step.
+    assert [event for event in told if not isinstance(event, Retrying)] == [
+        TextReported("One."),
+        ActivityReported(begun),
+        PlanReported(plan),
+        ActivityReported(begun),
+        ActivityReported(ended),
+        TextReported(" Two."),
+        UsageReported(usage),
+    ]
+    assert response.message() == assistant(ended, "One. Two.", usage)

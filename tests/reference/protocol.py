@@ -176,11 +176,11 @@ _PARTS = (
     ToolResultPart,
     DataPart,
     ActivityPart,
-    Location,
     PlanPart,
-    PlanEntry,
     UsagePart,
 )
+# What stands in them.
+_PIECES = (Location, PlanEntry)
 _NAMES: dict[type[msgspec.Struct], str] = {_Reported: "ResponsePart"}
 
 
@@ -213,7 +213,7 @@ skips, and then send `"confirmed": true` with `tools/invoke`: without it there i
         _fields(Message),
         "## Parts",
         "Told apart by `type`. Fields that have their default are left out.",
-        *(piece for struct in _PARTS for piece in _form(struct, _docstring(struct))),
+        *(piece for struct in (*_PARTS, *_PIECES) for piece in _form(struct, _docstring(struct))),
         f"""Data is base64. Data parts of these types are between programs, and no person is shown them; keep them in the history and send them back:
 {", ".join(map(code, sorted(INTERNAL_MIME_TYPES)))}.""",
     )

@@ -15,7 +15,7 @@ from dragoman.config.source import Source
 from dragoman.frontends.terminal.commands import Commands, Leave
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.session import Session
-from dragoman.lm import CancellationToken
+from dragoman.lm import CancellationToken, UsagePart, assistant, user
 from dragoman.loop.hooks import Hooks
 from dragoman.store import ApprovalStore, Database
 from dragoman.tools.definition import tool
@@ -171,7 +171,16 @@ def test_quit_leaves(stage: _Stage) -> None:
 
 
 def test_what_can_be_typed_is_suggested(stage: _Stage) -> None:
-    assert stage.words("/") == ["/model", "/tools", "/approvals", "/thinking", "/new", "/help", "/quit"]
+    assert stage.words("/") == [
+        "/model",
+        "/tools",
+        "/approvals",
+        "/thinking",
+        "/usage",
+        "/new",
+        "/help",
+        "/quit",
+    ]
     assert stage.words("/to") == ["/tools"]
     assert stage.words("/model ") == ["demo", "second"]
     assert stage.words("/model s") == ["second"]
@@ -196,3 +205,29 @@ def test_how_an_agent_asks_is_no_tool_to_take_away(tmp_path: Path) -> None:
         assert output.getvalue().split()[:2] == ["●", "look_up"]
         assert "dragoman-agent-action" not in output.getvalue()
         assert [text for text, _ in commands.suggest("/tools off ")] == ["look_up"]
+
+
+def test_what_the_model_counts_is_told_in_words(stage: _Stage) -> None:
+    assert "The model has not said." in stage.run("/usage")
+    stage.session.messages = (user("a"), assistant(UsagePart(cost=0.0012, currency="EUR"), "b"))
+    assert "Cost so far: 0.0012 EUR." in stage.run("/usage")
+    counted = UsagePart(
+        1_200,
+        30,
+        cached=1_000,
+        reasoning=20,
+        context_used=12_345,
+        context_size=200_000,
+        cost=1.5,
+        currency="EUR",
+    )
+    stage.session.messages += (user("c"), assistant("d", counted), user("e"), assistant("f"))
+    words = " ".join(stage.run("/usage").split())
+    assert words == (
+        "● Context: 12,345 of 200,000 tokens (6%) · last answer: 1,200 tokens in (1,000 of them cached) · "
+        "30 out (20 of them thinking) · cost so far: 1.50 EUR."
+    )
+    stage.session.messages = (assistant(UsagePart(context_used=5)),)
+    assert "Context: 5 tokens." in stage.run("/usage")
+    stage.run("/new")
+    assert "The model has not said." in stage.run("/usage")

@@ -2,19 +2,33 @@
 
 import io
 import re
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.transcript import Transcript
-from dragoman.lm import ContentPart, DataPart, Outcome, TextPart, ToolCallPart, ToolResultPart
+from dragoman.lm import (
+    ActivityPart,
+    ContentPart,
+    DataPart,
+    Outcome,
+    PlanEntry,
+    PlanPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from dragoman.lm.parts import ActivityStatus, PlanStatus
 from dragoman.loop.events import (
+    ActivityReported,
     Asked,
     DataReported,
     Ended,
     EndReason,
     Event,
+    PlanReported,
     Retrying,
     TextReported,
     ThinkingReported,
@@ -288,21 +302,114 @@ _WANTS = ToolUsed(
 )
 
 
+def _step(status: ActivityStatus, title: str = "sh check_all.sh", **more: Any) -> ActivityReported:
+    return ActivityReported(ActivityPart("s", title, "execute", status, **more))
+
+
+def _plan(*entries: tuple[str, PlanStatus]) -> PlanReported:
+    return PlanReported(PlanPart(tuple(PlanEntry(text, "medium", status) for text, status in entries)))
+
+
 def test_what_an_agent_does_by_itself_is_seen_though_thinking_is_folded() -> None:
     shown = _Stage().play(
-        ThinkingReported("\n\n▸ sh check\\_all.sh\n"),
-        ThinkingReported("\n    one is missing\n"),
-        ThinkingReported("\n\n✗ sh check\\_all.sh\n"),
+        _step("pending"),
+        _step("in_progress", output="one is missing\n"),
+        _step("failed", output="one is missing\n", exit_status=1),
         TextReported("One is left.\n"),
         Ended("completed"),
     )
-    assert shown == "✗ sh check_all.sh\n\n  One is left.\n"
+    assert shown == "✗ sh check_all.sh · exit 1 · one is missing\n\n  One is left.\n"
+
+
+def test_a_step_that_runs_has_a_live_line_with_the_last_that_it_printed() -> None:
+    stage = _Stage(is_live=True)
+    stage.play(TurnStarted(1), _step("pending"))
+    assert stage.live() == "⠋ sh check_all.sh"
+    stage.play(_step("in_progress"))
+    stage.clock.advance(2)
+    stage.play(_step("in_progress", output="one\ntwo\x1b[2J\n\n"))
+    assert stage.live() == "⠋ sh check_all.sh · 2.0 s · two␛[2J"
+    assert "✓ sh check_all.sh · 2.0 s\n" in stage.play(_step("completed", output="one\ntwo\n"))
+    # The agent goes on.
+    assert stage.live() == "⠋ Demo · 0.0 s"
+
+
+def test_the_time_that_a_step_waits_for_a_person_is_not_counted() -> None:
+    stage = _Stage()
+    stage.play(_step("pending"))
+    stage.clock.advance(30)
+    stage.play(_step("in_progress"))
+    stage.clock.advance(1)
+    assert stage.play(_step("completed")) == "✓ sh check_all.sh · 1.0 s\n"
+
+
+def test_a_step_that_has_not_begun_is_not_drawn_beside_the_question_about_it() -> None:
+    stage = _Stage(is_live=True)
+    stage.play(_step("pending"))
+    stage.transcript.ask("the keys")
+    assert stage.live() == "the keys"
+    stage.play(_step("in_progress"))
+    assert stage.live() == "⠋ sh check_all.sh · 0.0 s\nthe keys"
+
+
+def test_a_step_says_how_much_it_changed() -> None:
+    diff = "--- /a\n+++ /a\n@@ -1,2 +1,3 @@\n one\n-two\n+2\n+3\n--- /dev/null\n+++ /b\n@@ -0,0 +1 @@\n+x"
+    assert _Stage().play(_step("completed", "Edit", diff=diff)) == "✓ Edit · +3 -1\n"
+
+
+def test_a_step_is_printed_once_however_often_it_ends() -> None:
+    ended = _step("completed")
+    assert _Stage().play(ended, TurnStarted(2), ended) == "✓ sh check_all.sh\n"
+
+
+def test_steps_and_plans_are_shown_in_full_with_thinking() -> None:
+    stage = _Stage()
+    stage.transcript.toggle_thinking()
+    diff = "--- /a\n+++ /a\n@@ -1 +1 @@\n-one\n+two"
+    shown = stage.play(
+        ThinkingReported("Hm."),
+        _step("in_progress", diff=diff),
+        _step("in_progress", diff=diff, output="one\n"),
+        _step("completed", diff=diff, output="one\ntwo\n"),
+        _plan(("Look", "pending")),
+        TextReported("So."),
+        Ended("completed"),
+    )
+    for line in (
+        "  Hm.",
+        "  ▸ sh check_all.sh",
+        "  /a",
+        "  -one",
+        "  one",
+        "  two",
+        "  ✓ sh check_all.sh",
+        "  ☐ Look",
+    ):
+        assert shown.count(f"{line}\n") == 1
+    assert shown.endswith("✻ thought\n\n  So.\n")
+
+
+def test_nothing_of_a_step_or_a_plan_acts_on_the_terminal() -> None:
+    hostile = "\x1b[1A\x1b[2K\x9b2J\r? Delete everything\n\n? y once\u202e\n"
+    for shows_thinking in (False, True):
+        stage = _Stage()
+        if shows_thinking:
+            stage.transcript.toggle_thinking()
+        printed = stage.play(
+            _step("in_progress", hostile, diff=hostile, output=hostile),
+            _step("failed", hostile, diff=hostile, output=hostile),
+            _plan((hostile, "pending")),
+            Ended("completed"),
+        )
+        assert "Delete everything" in printed
+        assert not {"\x1b", "\x9b", "\r", "\u202e"} & set(printed)
+        assert not [line for line in printed.splitlines() if line.startswith("? ")]
 
 
 def test_a_thought_among_what_an_agent_does_is_still_a_thought() -> None:
     shown = _Stage().play(
         ThinkingReported("Let me see."),
-        ThinkingReported("\n\n✓ ls\n"),
+        _step("completed", "ls"),
         TextReported("Done.\n"),
         Ended("completed"),
     )
@@ -330,7 +437,7 @@ def test_an_agents_request_is_told_in_words_and_its_failure_not_again(outcome: O
         _WANTS,
         asked,
         ToolFinished(refused, approved=False),
-        ThinkingReported("\n\n✗ sh check\\_all.sh\n"),
+        _step("failed", output="The user refused."),
         TextReported("As you wish.\n"),
         Ended("completed"),
     )
@@ -366,10 +473,25 @@ def test_what_an_agent_may_is_not_told_once_it_knows() -> None:
 
 def test_a_plan_is_seen_though_thinking_is_folded_and_each_step_as_it_stands() -> None:
     shown = _Stage().play(
-        ThinkingReported("\n\n◐ Look  \n☐ Say 1\\. 2  \n\n"),
-        ThinkingReported("\n\n☑ Look  \n\n"),
+        _plan(("Look", "in_progress"), ("Say 1. 2", "pending")),
+        _plan(("Look", "completed"), ("Say 1. 2", "pending")),
         TextReported("So be it.\n"),
-        ThinkingReported("\n\n☑ Say 1\\. 2  \n\n"),
+        _plan(("Look", "completed"), ("Say 1. 2", "completed")),
         Ended("completed"),
     )
     assert shown == "☑ Look\n☐ Say 1. 2\n\n  So be it.\n\n☑ Say 1. 2\n"
+
+
+def test_what_has_changed_of_a_plan_is_live_until_it_is_printed() -> None:
+    stage = _Stage(is_live=True)
+    stage.play(_plan(("Look", "in_progress"), ("Say", "pending")))
+    assert stage.live() == "◐ Look\n☐ Say\n⠋ Demo · 0.0 s"
+    stage.play(_step("completed", "ls"))
+    assert stage.live() == "⠋ Demo · 0.0 s"
+    stage.play(_plan(("Look", "completed"), ("Say", "in_progress")))
+    assert stage.live() == "☑ Look\n◐ Say\n⠋ Demo · 0.0 s"
+    plain = _Stage()
+    plain.play(_plan(("Look", "in_progress"), ("Say", "pending")), _step("completed", "ls"))
+    assert plain.play(_plan(("Look", "completed"), ("Say", "pending")), Ended("completed")) == (
+        "◐ Look\n☐ Say\n✓ ls\n☑ Look\n"
+    )

@@ -4,6 +4,8 @@ A failure may come after half an answer. The next attempt starts from the beginn
 so no text and no call is ever recorded twice. What was already shown is not shown again either: as long as the new
 attempt says the same, it is followed silently; when it says something else, `Withdrawn` tells the watcher that what it
 has seen of this turn does not count. What is recorded in the end is what was shown in the end.
+
+Activities, plans and usage are told at once, whatever attempt they belong to: each replaces the one before.
 """
 
 from __future__ import annotations
@@ -15,19 +17,32 @@ from typing import TypeAlias
 
 from dragoman.clock import Clock, WorkCancelled, with_grace
 from dragoman.lm import (
+    ActivityPart,
     CancellationError,
     CancellationToken,
     DataPart,
     LanguageModel,
     LanguageModelError,
     Part,
+    PlanPart,
     Request,
     Response,
     TextPart,
     ThinkingPart,
+    UsagePart,
     until_cancelled,
 )
-from dragoman.loop.events import DataReported, Event, Retrying, TextReported, ThinkingReported, Withdrawn
+from dragoman.loop.events import (
+    ActivityReported,
+    DataReported,
+    Event,
+    PlanReported,
+    Retrying,
+    TextReported,
+    ThinkingReported,
+    UsageReported,
+    Withdrawn,
+)
 from dragoman.loop.settings import LoopSettings
 
 __all__ = ["Answer"]
@@ -104,18 +119,18 @@ class _Shown:
     """What the watcher has seen of this turn and not been told to forget, and whose words it was."""
 
     def __init__(self, tell: Callable[[Event], None]) -> None:
-        self._tell = tell
+        self.tell = tell
         self._parts: list[_Visible] = []
         self.attempt = Response()
 
     def show(self, part: _Visible, attempt: Response) -> None:
         self.attempt = attempt
         self._parts.append(part)
-        self._tell(_told(part))
+        self.tell(_told(part))
 
     def withdraw(self) -> None:
         self._parts.clear()
-        self._tell(Withdrawn())
+        self.tell(Withdrawn())
 
     def runs(self) -> list[_Visible]:
         """The same in as few parts as say it: how a text was cut into pieces is nothing a watcher sees."""
@@ -160,11 +175,18 @@ class _Attempt(Response):
 
     def report(self, part: Part) -> None:
         super().report(part)
-        visible = _visible(part)
-        if visible is not None:
-            if self._ahead:
+        match part:
+            case ActivityPart():
+                self._shown.tell(ActivityReported(part))
+            case PlanPart():
+                self._shown.tell(PlanReported(part))
+            case UsagePart():
+                self._shown.tell(UsageReported(part))
+            case _ if (visible := _visible(part)) is None:
+                pass
+            case _ if self._ahead:
                 self._follow(visible, self._ahead[0])
-            else:
+            case _:
                 self._shown.show(visible, self)
 
     def complete(self) -> None:

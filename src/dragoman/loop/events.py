@@ -10,17 +10,28 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from dragoman.lm import DataPart, JsonObject, Message, ToolCallPart, ToolResultPart
+from dragoman.lm import (
+    ActivityPart,
+    DataPart,
+    JsonObject,
+    Message,
+    PlanPart,
+    ToolCallPart,
+    ToolResultPart,
+    UsagePart,
+)
 from dragoman.lm.json import encode_text
 from dragoman.tools.decision import ApprovalLevel, Question
 
 __all__ = [
+    "ActivityReported",
     "Asked",
     "DataReported",
     "EndReason",
     "Ended",
     "Event",
     "MessageAdded",
+    "PlanReported",
     "Retrying",
     "TextReported",
     "ThinkingReported",
@@ -30,6 +41,7 @@ __all__ = [
     "ToolUsed",
     "TurnEnded",
     "TurnStarted",
+    "UsageReported",
     "Withdrawn",
     "asked",
     "to_json",
@@ -60,6 +72,24 @@ class ThinkingReported(_Event, frozen=True, tag="thinking"):
 
 class DataReported(_Event, frozen=True, tag="data"):
     part: DataPart
+
+
+class ActivityReported(_Event, frozen=True, tag="activity"):
+    """A step that an agent takes itself, as it is now: it replaces the one with its id."""
+
+    part: ActivityPart
+
+
+class PlanReported(_Event, frozen=True, tag="plan"):
+    """An agent's plan as it is now."""
+
+    part: PlanPart
+
+
+class UsageReported(_Event, frozen=True, tag="usage"):
+    """Tokens, context and cost, as far as they are known."""
+
+    part: UsagePart
 
 
 class Withdrawn(_Event, frozen=True, tag="withdrawn"):
@@ -138,6 +168,9 @@ Event: TypeAlias = (
     | TextReported
     | ThinkingReported
     | DataReported
+    | ActivityReported
+    | PlanReported
+    | UsageReported
     | Withdrawn
     | Retrying
     | ToolUsed

@@ -53,7 +53,12 @@ _log = logging.getLogger(__name__)
 
 # The loop takes everything, keeps what a failed answer said, and answers a call that cannot be made with an error.
 FEATURES = Features(
-    thinking=True, data=True, keeps_parts_of_failures=True, unparsed_calls=True, unknown_calls=True
+    thinking=True,
+    data=True,
+    keeps_parts_of_failures=True,
+    unparsed_calls=True,
+    unknown_calls=True,
+    activity=True,
 )
 
 

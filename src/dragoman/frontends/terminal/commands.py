@@ -18,7 +18,8 @@ from dragoman.config import ConfigError
 from dragoman.frontends.terminal.layout import column, note, place
 from dragoman.frontends.terminal.prompt import Suggestion
 from dragoman.frontends.terminal.session import Session
-from dragoman.lm import LanguageModelError
+from dragoman.frontends.terminal.steps import usage_in_words
+from dragoman.lm import LanguageModelError, UsagePart
 from dragoman.nearest import nearest
 from dragoman.permissions.approvals import Approval
 from dragoman.permissions.keys import covered
@@ -75,6 +76,7 @@ class Commands:
                 self._complete_approvals,
             ),
             "thinking": _Command("", "show thinking in full, or folded", self._thinking),
+            "usage": _Command("", "how full the context is, and what it took", self._usage),
             "new": _Command("", "start a new conversation", self._new),
             "help": _Command("", "this list", self._help),
             "quit": _Command("", "leave", self._quit),
@@ -224,6 +226,13 @@ class Commands:
     def _thinking(self, words: list[str]) -> RenderableType:
         _no_words(words, "/thinking")
         return note("✻", "Thinking is shown in full." if self._toggle_thinking() else "Thinking is folded.")
+
+    def _usage(self, words: list[str]) -> RenderableType:
+        _no_words(words, "/usage")
+        said = (part for message in reversed(self._session.messages) for part in message.content)
+        usage = next((part for part in said if isinstance(part, UsagePart)), None)
+        known = usage_in_words(usage) if usage is not None else ""
+        return note("●", f"{known[:1].upper()}{known[1:]}." if known else "The model has not said.")
 
     def _new(self, words: list[str]) -> RenderableType:
         _no_words(words, "/new")

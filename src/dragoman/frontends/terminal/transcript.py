@@ -6,7 +6,6 @@ thought, the tools that run) is in the live lines, which `tick` draws again as t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -23,12 +22,24 @@ from dragoman.frontends.terminal.images import Protocol, picture
 from dragoman.frontends.terminal.layout import column, elapsed, marked, note, stacked
 from dragoman.frontends.terminal.markdown import render
 from dragoman.frontends.terminal.screen import Screen
-from dragoman.lm import ContentPart, DataPart, LanguageModelError, TextPart
+from dragoman.frontends.terminal.steps import Plan, Step
+from dragoman.lm import (
+    ActivityPart,
+    ContentPart,
+    DataPart,
+    LanguageModelError,
+    PlanPart,
+    TextPart,
+    ThinkingPart,
+)
+from dragoman.lm.activity_text import Activities
 from dragoman.loop.events import (
+    ActivityReported,
     Asked,
     DataReported,
     Ended,
     Event,
+    PlanReported,
     Retrying,
     TextReported,
     ThinkingReported,
@@ -49,33 +60,18 @@ _NOTICE = Style(color="yellow")
 _FAILURE = Style(color="red")
 # The end of a thought that stands in its live line; more would not fit in the widest terminal.
 _LAST_WORDS = 300
-# What an agent does by itself comes with its thinking, a line for each step: begun, done, failed. So does its plan: what
-# is to be done, is being done, is done.
-_STEP = re.compile(r"^([▸✓✗☐◐☑]) (.+?) *$", re.MULTILINE)
-# It is Markdown, and what is escaped in it is meant as it stands.
-_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
-_DONE = {"✓": Style(color="green"), "✗": Style(color="red")}
-_PLANNED = {"☐": _DIM, "◐": Style(color="cyan"), "☑": Style(color="green")}
 
 
 @dataclass(slots=True)
 class _Thought:
     since: float
     words: str = ""
-    # Whether any of it was said, and not done.
+    # Whether there was more than white space, and than what an agent does.
     is_thinking: bool = False
-    done: list[tuple[str, str]] = field(default_factory=list)
-    # Each step of the plan that has changed, and how far it has come.
-    plan: dict[str, str] = field(default_factory=dict)
 
     def hear(self, text: str) -> None:
         self.words = (self.words + text)[-_LAST_WORDS:]
-        steps = [(mark, _ESCAPED.sub(r"\1", what)) for mark, what in _STEP.findall(text)]
-        self.done += [step for step in steps if step[0] in _DONE]
-        self.plan |= {what: mark for mark, what in steps if mark in _PLANNED}
-        # What a step puts out is indented below it.
-        if text.strip() and not steps and not text.lstrip("\n").startswith("    "):
-            self.is_thinking = True
+        self.is_thinking = self.is_thinking or bool(text.strip())
 
 
 @dataclass(slots=True)
@@ -113,6 +109,12 @@ class Transcript:
         self._speech: _Speech | None = None
         self._thought: _Thought | None = None
         self._activities: dict[str, Activity] = {}
+        # What an agent does itself: what it has begun, by its id, what is over and printed, and the plan.
+        self._steps: dict[str, Step] = {}
+        self._over: set[str] = set()
+        self._plan = Plan()
+        # Where thinking is shown in full, so is what an agent does.
+        self._written = Activities()
         # What an agent wanted and may not: that it then fails needs no line of its own.
         self._refused: set[str] = set()
         # What an agent wanted and may: it hears so when it is asked to go on.
@@ -133,6 +135,13 @@ class Transcript:
                 self._speak(text)
             case ThinkingReported(text=text):
                 self._think(text)
+            case ActivityReported(part=part):
+                self._step(part)
+            case PlanReported(part=part):
+                self._begin_thought()
+                self._plan.update(part)
+                self._write(part)
+                self._waiting_since = self._clock.now()
             case DataReported(part=part):
                 self._settle()
                 # Its line comes as text, from the guard.
@@ -188,11 +197,17 @@ class Transcript:
         if self._speech is not None and (rest := self._speech.blocks.rest()) is not None:
             gap = rest.gap and bool(self._last)
             lines += [Text(), self._speech.shown(rest)] if gap else [self._speech.shown(rest)]
-        if self._thought is not None:
+        if self._thought is not None and self._thought.is_thinking:
             lines.append(_thinking(self._thought, now, self._screen.console.width))
         lines += [
             line for activity in self._activities.values() if (line := activity.running(now)) is not None
         ]
+        # One that has not begun may be what the person is asked about.
+        lines += [
+            step.running(now) for step in self._steps.values() if step.is_running or self._footer is None
+        ]
+        if not self._shows_thinking:
+            lines += self._plan.changes()
         if self._waiting_since is not None:
             waited = Text(f"{visible_line(self._model())} · {elapsed(now - self._waiting_since)}", _DIM)
             lines.append(marked(spinner(now), waited, _DIM))
@@ -206,13 +221,50 @@ class Transcript:
         self._stream(text, Style())
 
     def _think(self, text: str) -> None:
+        self._begin_thought().hear(text)
+        if self._shows_thinking:
+            self._written.present(ThinkingPart(text), structured=False)
+            self._stream(text, _THOUGHT)
+
+    def _begin_thought(self) -> _Thought:
         self._waiting_since = None
         if self._thought is None:
             self._end_speech()
             self._thought = _Thought(self._clock.now())
-        self._thought.hear(text)
+        return self._thought
+
+    def _step(self, part: ActivityPart) -> None:
+        self._begin_thought()
+        self._write(part)
+        if part.id in self._over:
+            return
+        now = self._clock.now()
+        step = self._steps.setdefault(part.id, Step(part))
+        step.update(part, now)
+        if step.is_over:
+            del self._steps[part.id]
+            self._over.add(part.id)
+            if not self._shows_thinking and not self._was_refused(part):
+                self._settle()
+                self.say(step.finished(now), "activity")
+            # The agent goes on, and has not said with what.
+            self._waiting_since = now
+
+    def _was_refused(self, part: ActivityPart) -> bool:
+        """Whether it failed because a person refused it, which stands there already."""
+        # The question had shown what hides in it.
+        title = visible_exactly(part.title)
+        if part.status != "failed" or title not in self._refused:
+            return False
+        self._refused.discard(title)
+        return True
+
+    def _write(self, part: ActivityPart | PlanPart) -> None:
+        """What an agent does, in full, where thinking is shown in full."""
         if self._shows_thinking:
-            self._stream(text, _THOUGHT)
+            for shown in self._written.present(part, structured=False):
+                if isinstance(shown, ThinkingPart):
+                    self._stream(shown.text, _THOUGHT)
 
     def _stream(self, text: str, style: Style) -> None:
         speech = self._speech = self._speech or _Speech(style)
@@ -238,15 +290,9 @@ class Transcript:
             if thought.is_thinking:
                 words = f"thought for {elapsed(took)}" if took >= SHORTEST else "thought"
                 self.say(marked("✻", Text(words, _DIM), _DIM), "activity")
-            if not self._shows_thinking:
-                for mark, what in thought.done:
-                    # The question had shown what hides in it.
-                    if mark == "✗" and visible_exactly(what) in self._refused:
-                        self._refused.discard(visible_exactly(what))
-                        continue
-                    self.say(marked(mark, Text(visible_line(what)), _DONE[mark]), "activity")
-                for what, mark in thought.plan.items():
-                    self.say(marked(mark, Text(visible_line(what)), _PLANNED[mark]), "activity")
+            for line in self._plan.take():
+                if not self._shows_thinking:
+                    self.say(line, "activity")
 
     def _settle(self) -> None:
         """What was being said or thought is over."""
@@ -309,6 +355,8 @@ class Transcript:
         if self._allowed:
             self._tell_allowed(goes_on=not self._alone and event.reason != "cancelled")
         self._screen.show(None)
+        self._steps.clear()
+        self._over.clear()
         self._last = ""
         if event.reason != "tool_denied":
             # After a denial the agent is told of it with the next prompt.

@@ -1,0 +1,138 @@
+"""What an agent does itself: one line for each step, the plan as a list, the usage in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+from rich.style import Style
+from rich.text import Text
+
+from dragoman.diffs import files_of
+from dragoman.frontends.terminal.activity import SHORTEST, spinner
+from dragoman.frontends.terminal.layout import elapsed, marked
+from dragoman.lm import ActivityPart, PlanEntry, PlanPart, UsagePart
+from dragoman.visible import visible_line
+
+__all__ = ["Plan", "Step", "usage_in_words"]
+
+_DIM = Style(dim=True)
+_CYAN = Style(color="cyan")
+_GREEN = Style(color="green")
+_RED = Style(color="red")
+_DONE = {"completed": ("✓", _GREEN), "failed": ("✗", _RED)}
+_PLANNED = {"pending": ("☐", _DIM), "in_progress": ("◐", _CYAN), "completed": ("☑", _GREEN)}
+# One line holds no more than this in any terminal.
+_LINE = 400
+_SMALLEST_COST = 0.01
+
+
+@dataclass(slots=True)
+class Step:
+    """One activity, and since when it runs: not while it waits for a person."""
+
+    part: ActivityPart
+    since: float | None = None
+
+    def update(self, part: ActivityPart, now: float) -> None:
+        self.part = part
+        if self.since is None and part.status == "in_progress":
+            self.since = now
+
+    @property
+    def is_over(self) -> bool:
+        return self.part.status in _DONE
+
+    @property
+    def is_running(self) -> bool:
+        return self.part.status == "in_progress"
+
+    def running(self, now: float) -> RenderableType:
+        line = self._title()
+        if self.since is not None:
+            line.append(f" · {elapsed(now - self.since)}", _DIM)
+        if last := _last_line(self.part.output):
+            line.append(f" · {last}", _DIM)
+        return marked(spinner(now), line, _CYAN)
+
+    def finished(self, now: float) -> RenderableType:
+        """Also how much it changed; and of one that failed, the last words."""
+        mark, style = _DONE[self.part.status]
+        has_failed = self.part.status == "failed"
+        kept, rest = Text(), Text()
+        if self.part.diff is not None:
+            kept.append_text(_counted(self.part.diff))
+        if self.part.exit_status:
+            kept.append(f" · exit {self.part.exit_status}", style)
+        if self.since is not None and now - self.since >= SHORTEST:
+            rest.append(f" · {elapsed(now - self.since)}", _DIM)
+        if has_failed and (last := _last_line(self.part.output)):
+            rest.append(f" · {last}", _DIM)
+        return marked(mark, self._title(), style, kept=kept, rest=rest)
+
+    def _title(self) -> Text:
+        return Text(visible_line(self.part.title[:_LINE]))
+
+
+class Plan:
+    """One list; what has changed in it since it was printed is still to be printed."""
+
+    def __init__(self) -> None:
+        self._entries: tuple[PlanEntry, ...] = ()
+        self._printed: dict[str, str] = {}
+
+    def update(self, plan: PlanPart) -> None:
+        self._entries = plan.entries
+
+    def changes(self) -> list[RenderableType]:
+        return [_planned(entry) for entry in self._changed()]
+
+    def take(self) -> list[RenderableType]:
+        """The changes, which are printed with this."""
+        changed = list(self._changed())
+        self._printed = {entry.text: entry.status for entry in self._entries}
+        return [_planned(entry) for entry in changed]
+
+    def _changed(self) -> Iterator[PlanEntry]:
+        return (entry for entry in self._entries if self._printed.get(entry.text) != entry.status)
+
+
+def usage_in_words(usage: UsagePart) -> str:
+    """What is known of it, and nothing else."""
+    words: list[str] = []
+    if usage.context_used is not None and usage.context_size:
+        share = f"{usage.context_used / usage.context_size:.0%}"
+        words.append(f"context: {usage.context_used:,} of {usage.context_size:,} tokens ({share})")
+    elif usage.context_used is not None:
+        words.append(f"context: {usage.context_used:,} tokens")
+    if usage.input is not None:
+        cached = f" ({usage.cached:,} of them cached)" if usage.cached else ""
+        words.append(f"last answer: {usage.input:,} tokens in{cached}")
+    if usage.output is not None:
+        thought = f" ({usage.reasoning:,} of them thinking)" if usage.reasoning else ""
+        words.append(f"{usage.output:,} out{thought}")
+    if usage.cost is not None:
+        digits = 2 if usage.cost >= _SMALLEST_COST or not usage.cost else 4
+        words.append(f"cost so far: {usage.cost:,.{digits}f} {visible_line(usage.currency or '')}".rstrip())
+    return " · ".join(words)
+
+
+def _planned(entry: PlanEntry) -> RenderableType:
+    mark, style = _PLANNED[entry.status]
+    return marked(mark, Text(visible_line(entry.text[:_LINE])), style)
+
+
+def _counted(diff: str) -> Text:
+    lines = [line for _, lines in files_of(diff) for line in lines]
+    added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+    text = Text(" · ", _DIM)
+    text.append(f"+{added}", _GREEN)
+    text.append(f" -{removed}", _RED)
+    return text
+
+
+def _last_line(output: str | None) -> str:
+    """The last line that has something in it, from the end of what may be long."""
+    tail = (output or "")[-_LINE:].rstrip()
+    return visible_line(tail.rpartition("\n")[2].strip())

@@ -1,0 +1,92 @@
+"""What is kept while nobody listens."""
+
+from __future__ import annotations
+
+from dragoman.backends.agent.kept import HELD_BYTES, PROGRESS_BYTES, Kept
+from dragoman.lm import ActivityPart, Part, PlanEntry, PlanPart, TextPart, ThinkingPart, UsagePart
+from dragoman.lm.parts import ActivityStatus
+
+
+class _Flow:
+    def __init__(self) -> None:
+        self.held: set[object] = set()
+
+    def pause_reading(self, by: object) -> None:
+        self.held.add(by)
+
+    def resume_reading(self, by: object) -> None:
+        self.held.discard(by)
+
+
+def _step(output: str, status: ActivityStatus = "in_progress", id_: str = "a") -> ActivityPart:
+    return ActivityPart(id_, "Run", "execute", status, output=output)
+
+
+def _kept(*parts: Part) -> list[Part]:
+    kept = Kept(_Flow())
+    for part in parts:
+        kept.add(part)
+    return kept.take()
+
+
+def test_an_activity_replaces_the_one_that_is_kept() -> None:
+    assert _kept(_step("x"), _step("xy"), _step("xyz", "completed")) == [_step("xyz", "completed")]
+    assert _kept(PlanPart(()), UsagePart(1), UsagePart(2)) == [PlanPart(()), UsagePart(2)]
+
+
+def test_what_was_said_in_between_keeps_its_place() -> None:
+    parts: list[Part] = [_step("x"), TextPart("said"), _step("xy")]
+    assert _kept(*parts) == parts
+
+
+def test_beyond_a_limit_progress_is_left_out_but_what_is_kept_goes_on() -> None:
+    full = ThinkingPart("z" * PROGRESS_BYTES)
+    plan = PlanPart((PlanEntry("Look", "low", "pending"),))
+    done = PlanPart((PlanEntry("Look", "low", "completed"),))
+    first, begun, ended, *rest = _kept(
+        plan,
+        _step("x"),
+        full,
+        _step("xy", "completed"),
+        _step("y", id_="b"),
+        done,
+        TextPart("said"),
+        UsagePart(1),
+    )
+    assert (first, begun) == (done, _step("xy", "completed"))
+    assert ended == full
+    (left_out, said, usage) = rest
+    assert isinstance(left_out, ThinkingPart)
+    assert "left out" in left_out.text
+    assert (said, usage) == (TextPart("said"), UsagePart(1))
+
+
+def test_many_steps_at_once_do_not_take_more_than_the_limit() -> None:
+    flow = _Flow()
+    kept = Kept(flow)
+    for size in range(1, 2_000):
+        for id_ in "ab":
+            kept.add(_step("x" * (30 * size), id_=id_))
+    parts = kept.take()
+    total = sum(len(part.output or "") for part in parts if isinstance(part, ActivityPart))
+    assert total < 2 * PROGRESS_BYTES
+    # Each as it was last.
+    for id_ in "ab":
+        last = [part for part in parts if isinstance(part, ActivityPart) and part.id == id_][-1]
+        assert len(last.output or "") == 30 * 1_999
+    assert not flow.held
+
+
+def test_the_agent_is_held_while_there_is_too_much() -> None:
+    flow = _Flow()
+    kept = Kept(flow)
+    kept.add(TextPart("x" * (HELD_BYTES + 1)))
+    assert kept.is_full
+    assert flow.held == {kept}
+    kept.take()
+    assert not flow.held
+    # What was replaced in the last one is not in this one.
+    kept.add(_step("x"))
+    kept.take()
+    kept.add(_step("xy"))
+    assert kept.take() == [_step("xy")]
