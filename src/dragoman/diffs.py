@@ -8,29 +8,83 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TypeAlias
 
 from dragoman.visible import visible_exactly
 
-__all__ = ["FileDiff", "changed_lines", "file_diff", "files_of", "shortened"]
+__all__ = [
+    "MATCHED_LINES",
+    "Comparison",
+    "FileDiff",
+    "changed_lines",
+    "compared",
+    "file_diff",
+    "files_of",
+    "shortened",
+]
 
+# The path of a file, and the lines below its header.
 FileDiff: TypeAlias = tuple[str, tuple[str, ...]]
 
 # Lines that stay the same, for orientation.
 _CONTEXT = 3
 # Matching takes time that grows with the square of this. Beyond it the old lines are shown, then the new.
-_MATCHED_LINES = 2_000
+MATCHED_LINES = 2_000
 # Minified files have lines of megabytes.
 _LINE_CHARACTERS = 400
 _NO_FILE = "/dev/null"
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+_HUNK = re.compile(r"@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two sequences of lines, which may have their line ends: `start` is how many they have in common at the beginning."""
+
+    before: Sequence[str]
+    after: Sequence[str]
+    start: int
+    removed: Sequence[str]
+    added: Sequence[str]
+
+    @property
+    def is_large(self) -> bool:
+        """Too many lines differ to be matched one by one."""
+        return len(self.removed) + len(self.added) > MATCHED_LINES
+
+    def lines(self, end: str = "") -> Iterator[str]:
+        """As a unified diff without file names; `end` follows the line above each hunk."""
+        head, removed, added = self.start, len(self.removed), len(self.added)
+        if self.is_large:
+            yield _header(head, removed, head, added) + end
+            yield from (f"-{line}" for line in self.removed)
+            yield from (f"+{line}" for line in self.added)
+            return
+        start = max(head - _CONTEXT, 0)
+        a = self.before[start : head + removed + _CONTEXT]
+        b = self.after[start : head + added + _CONTEXT]
+        for group in SequenceMatcher(None, a, b).get_grouped_opcodes(_CONTEXT):
+            (_, a_first, _, b_first, _), (_, _, a_last, _, b_last) = group[0], group[-1]
+            yield _header(start + a_first, a_last - a_first, start + b_first, b_last - b_first) + end
+            for tag, a_from, a_to, b_from, b_to in group:
+                if tag == "equal":
+                    yield from (f" {line}" for line in a[a_from:a_to])
+                else:
+                    yield from (f"-{line}" for line in a[a_from:a_to])
+                    yield from (f"+{line}" for line in b[b_from:b_to])
+
+
+def compared(before: Sequence[str], after: Sequence[str]) -> Comparison:
+    head = _same(before, after)
+    tail = _same(before[head:][::-1], after[head:][::-1])
+    return Comparison(before, after, head, before[head : len(before) - tail], after[head : len(after) - tail])
 
 
 def changed_lines(old: str | None, new: str) -> list[str]:
     """The change as a unified diff without file names. No lines: nothing changes, or the new file is empty."""
-    return list(_lines(*_split(old or "", new)))
+    return list(compared(*_split(old or "", new)).lines())
 
 
 def file_diff(path: str, old: str | None, new: str) -> str:
@@ -86,28 +140,6 @@ def _cut(line: str) -> str:
     if len(line) <= _LINE_CHARACTERS:
         return line
     return f"{line[:_LINE_CHARACTERS]}… {len(line) - _LINE_CHARACTERS} more characters"
-
-
-def _lines(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    head = _same(before, after)
-    tail = _same(before[head:][::-1], after[head:][::-1])
-    if len(before) + len(after) - 2 * (head + tail) > _MATCHED_LINES:
-        removed, added = before[head : len(before) - tail], after[head : len(after) - tail]
-        yield _header(head, len(removed), head, len(added))
-        yield from (f"-{line}" for line in removed)
-        yield from (f"+{line}" for line in added)
-        return
-    start = max(head - _CONTEXT, 0)
-    a, b = before[start : len(before) - tail + _CONTEXT], after[start : len(after) - tail + _CONTEXT]
-    for group in SequenceMatcher(None, a, b).get_grouped_opcodes(_CONTEXT):
-        (_, a_first, _, b_first, _), (_, _, a_last, _, b_last) = group[0], group[-1]
-        yield _header(start + a_first, a_last - a_first, start + b_first, b_last - b_first)
-        for tag, a_from, a_to, b_from, b_to in group:
-            if tag == "equal":
-                yield from (f" {line}" for line in a[a_from:a_to])
-            else:
-                yield from (f"-{line}" for line in a[a_from:a_to])
-                yield from (f"+{line}" for line in b[b_from:b_to])
 
 
 def _same(before: Sequence[str], after: Sequence[str]) -> int:

@@ -153,3 +153,5 @@ def test_a_diff_of_another_program_is_read_as_well() -> None:
         ("a/x", ("@@ -1 +0,0 @@", "-x", "\\ No newline at end of file")),
     ]
     assert list(files_of("only words")) == [("", ("only words",))]
+    endless = f"@@ -1,{'9' * 5_000} +1 @@"
+    assert list(files_of(endless)) == [("", (endless,))]

@@ -5,11 +5,11 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
+from dragoman.diffs import MATCHED_LINES
 from dragoman.tools.builtin.difference import (
     LINE_HEAD,
     LINE_TAIL,
     MAX_DIFF_CHARACTERS,
-    MAX_DIFFED_LINES,
     difference,
 )
 
@@ -47,12 +47,20 @@ def test_many_lines_show_both_ends_and_say_what_is_missing() -> None:
 
 
 def test_too_many_lines_to_compare_show_where_they_differ() -> None:
-    lines = [f"{number}\n" for number in range(MAX_DIFFED_LINES + 1)]
+    lines = [f"{number}\n" for number in range(5_000)]
+    changed = [*lines[:3000], *["n\n"] * MATCHED_LINES, *lines[3001:]]
+    change = difference("a.txt", "".join(lines).encode(), "".join(changed))
+    assert "from line 3,001 on, 1 lines are removed and 2,000 added." in change.message
+    assert "+++ b/a.txt\n-3000\n+n\n+n\n" in change.message
+    assert change.hidden == 0
+
+
+def test_a_small_change_of_a_long_file_is_a_small_difference() -> None:
+    lines = [f"{number}\n" for number in range(100_000)]
     changed = [*lines[:3000], "new\n", "newer\n", *lines[3001:]]
     change = difference("a.txt", "".join(lines).encode(), "".join(changed))
-    assert "from line 3,001 on, 1 lines are removed and 2 added." in change.message
-    assert "+++ b/a.txt\n-3000\n+new\n+newer\n```" in change.message
-    assert change.hidden == 0
+    hunk = "@@ -2998,7 +2998,8 @@\n 2997\n 2998\n 2999\n-3000\n+new\n+newer\n 3001\n 3002\n 3003\n"
+    assert change.message == f"```diff\n--- a/a.txt\n+++ b/a.txt\n{hunk}```"
 
 
 def test_too_many_lines_to_compare_show_something_of_both() -> None:
@@ -66,9 +74,9 @@ def test_too_many_lines_to_compare_show_something_of_both() -> None:
 
 
 def test_lines_that_are_only_removed_from_a_long_file() -> None:
-    lines = ["same\n"] * (MAX_DIFFED_LINES + 2)
-    change = difference("a.txt", "".join(lines).encode(), "".join(lines[:-2]))
-    assert "2 lines are removed and 0 added." in change.message
+    lines = ["same\n"] * (MATCHED_LINES + 3)
+    change = difference("a.txt", "".join(lines).encode(), "".join(lines[:2]))
+    assert "2,001 lines are removed and 0 added." in change.message
 
 
 def test_what_is_replaced_and_cannot_be_shown_counts_as_hidden() -> None:

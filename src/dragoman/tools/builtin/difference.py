@@ -7,11 +7,10 @@ stands on a line that no content can imitate: every line of content begins with 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
+from dragoman.diffs import compared
 from dragoman.lm import gfm
 from dragoman.tools.builtin.files import lines_of, text_or_none
 from dragoman.visible import visible_exactly
@@ -19,15 +18,12 @@ from dragoman.visible import visible_exactly
 __all__ = [
     "LINE_HEAD",
     "LINE_TAIL",
-    "MAX_DIFFED_LINES",
     "MAX_DIFF_CHARACTERS",
     "MAX_HIDDEN",
     "Difference",
     "difference",
 ]
 
-# Comparing takes time that grows with the square of this, in the worst case.
-MAX_DIFFED_LINES = 5_000
 # More than anybody reads.
 MAX_DIFF_CHARACTERS = 30_000
 # Of a line that has to be shortened: enough to see what it is, and what was put at its end.
@@ -57,21 +53,19 @@ def difference(label: str, old: bytes | None, new: str) -> Difference:
     if before is None:
         lost = len(old or b"")
         notes.append(f"What it replaces, {lost:,} bytes, is not text in UTF-8 and is not shown.")
-    removed, added = lines_of(before or ""), lines_of(new)
-    header = [f"--- {'/dev/null' if old is None else f'a/{label}'}\n", f"+++ b/{label}\n"]
-    if max(len(removed), len(added)) > MAX_DIFFED_LINES:
-        at, removed, added = _apart(removed, added)
+    change = compared(lines_of(before or ""), lines_of(new))
+    header = f"--- {'/dev/null' if old is None else f'a/{label}'}\n+++ b/{label}\n"
+    if change.is_large:
         notes.append(
-            f"Too many lines to compare one by one: from line {at + 1:,} on, {len(removed):,} lines are removed"
-            f" and {len(added):,} added."
+            f"Too many lines to compare one by one: from line {change.start + 1:,} on, {len(change.removed):,} lines are"
+            f" removed and {len(change.added):,} added."
         )
         fitted = _fitted_apart(
-            [_ended(f"-{line}") for line in removed], [_ended(f"+{line}") for line in added]
+            [_ended(f"-{line}") for line in change.removed], [_ended(f"+{line}") for line in change.added]
         )
     else:
-        compared = list(difflib.unified_diff(removed, added))[len(header) :]
-        fitted = _fitted([_ended(line) for line in compared], MAX_DIFF_CHARACTERS)
-    notes.append(gfm.fence(visible_exactly("".join(header) + fitted.text), "diff"))
+        fitted = _fitted([_ended(line) for line in change.lines("\n")], MAX_DIFF_CHARACTERS)
+    notes.append(gfm.fence(visible_exactly(header + fitted.text), "diff"))
     if fitted.hidden:
         notes.append(f"{fitted.hidden:,} of the {fitted.total:,} characters of this are not shown.")
     return Difference("\n\n".join(notes), fitted.hidden + lost)
@@ -131,18 +125,6 @@ def _how_many(lines: Sequence[_Line], room: int) -> int:
         if room < 0:
             return number
     return len(lines)
-
-
-def _apart(removed: list[str], added: list[str]) -> tuple[int, list[str], list[str]]:
-    """Where two texts begin to differ, and what they have from there until they are the same again."""
-    start = sum(1 for _ in takewhile(_same, zip(removed, added, strict=False)))
-    removed, added = removed[start:], added[start:]
-    end = sum(1 for _ in takewhile(_same, zip(reversed(removed), reversed(added), strict=False)))
-    return start, removed[: len(removed) - end], added[: len(added) - end]
-
-
-def _same(pair: tuple[str, str]) -> bool:
-    return pair[0] == pair[1]
 
 
 def _ended(line: str) -> str:
