@@ -220,6 +220,21 @@ def test_the_text_is_shown_as_thinking_is() -> None:
     assert _presented(_RUN, Features(activity=True), "hide") == [_RUN]
 
 
+def test_text_after_an_activity_comes_between_here_too() -> None:
+    presentation = Presentation(Features(thinking=True), Style())
+    shown = [
+        shown
+        for part in (INTERRUPTION, TextPart("a"), _with("one\n"), TextPart("b"), _with("one\ntwo"))
+        for shown in presentation.present(part)
+    ]
+    assert shown == [
+        TextPart("a"),
+        ThinkingPart("\n\n▸ Run \\*it\\*\n\n    one\n    "),
+        TextPart("b"),
+        ThinkingPart("\n\n▸ Run \\*it\\* …\n\n    two"),
+    ]
+
+
 def test_a_usage_is_data_for_those_that_take_it() -> None:
     (data,) = _presented(_COUNTED, Features(data=True))
     assert isinstance(data, DataPart)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.lm import (
+    ActivityPart,
     CancellationError,
     CancellationSource,
     CancellationToken,
@@ -17,6 +18,9 @@ from dragoman.lm import (
     GuardedModel,
     LanguageModelError,
     Part,
+    PlanEntry,
+    PlanPart,
+    ProgressPart,
     Request,
     Response,
     RuleBroken,
@@ -27,6 +31,7 @@ from dragoman.lm import (
     ToolCallPart,
     ToolDefinition,
     ToolResultPart,
+    UsagePart,
     assistant,
     estimate_tokens,
     user,
@@ -823,3 +828,85 @@ async def test_t14_a_cancelled_answer_owes_no_call() -> None:
 
     got = await respond(GuardedModel(Provider(body)), ask(tool_mode="required"), source.token)
     assert got == [TextPart("I")]
+
+
+# --- activities, plans and usage
+
+_progress = st.lists(
+    st.one_of(
+        st.builds(
+            ActivityPart,
+            st.uuids().map(str),
+            st.text(min_size=1, max_size=4),
+            st.sampled_from(["read", "other"]),
+            st.sampled_from(["pending", "failed"]),
+            output=st.none() | st.text(max_size=4),
+        ),
+        st.builds(
+            PlanPart,
+            st.lists(
+                st.builds(PlanEntry, st.text(max_size=4), st.just("low"), st.just("pending")), max_size=2
+            ).map(tuple),
+        ),
+        st.builds(UsagePart, st.integers(0, 9)),
+        st.builds(TextPart, st.text(min_size=1, max_size=4)),
+    ),
+    max_size=10,
+)
+
+
+class _All(Response):
+    """A consumer that keeps what was replaced as well."""
+
+    def report(self, part: Part) -> None:
+        self.parts.append(part)
+
+
+@given(_progress)
+def test_a_consumer_with_activities_gets_them_as_they_are_and_in_order(parts: list[Part]) -> None:
+    heard = _All()
+    request = ask(features=Features(activity=True))
+    asyncio.run(GuardedModel(plays(*parts)).respond(request, heard, CancellationToken()))
+    assert _without_ours(heard.parts) == parts
+
+
+@given(_progress)
+def test_a_consumer_without_activities_gets_none(parts: list[Part]) -> None:
+    for features in (Features(), Features(thinking=True, data=True, reports=True)):
+        got = asyncio.run(respond(GuardedModel(plays(*parts)), ask(features=features)))
+        assert not any(isinstance(part, ProgressPart) for part in got)
+
+
+@pytest.mark.parametrize(
+    ("rule", "parts"),
+    [
+        ("S14", (ActivityPart("a", "", "read", "pending"),)),
+        ("S15", (ActivityPart("a", "b", "read", "failed"), ActivityPart("a", "b", "read", "pending"))),
+        ("S16", (UsagePart(-1),)),
+    ],
+)
+async def test_a_part_that_breaks_a_rule_is_not_passed_on(
+    rule: str, parts: tuple[Part, ...]
+) -> None:
+    heard = _All()
+    request = ask(features=Features(activity=True, keeps_parts_of_failures=True))
+    with pytest.raises(RuleBroken) as caught:
+        await GuardedModel(plays(*parts)).respond(request, heard, CancellationToken())
+    assert caught.value.violation.rule.id == rule
+    assert heard.parts == list(parts[:-1])
+
+
+async def test_s9_what_an_agent_does_is_no_answer() -> None:
+    parts = (ActivityPart("a", "b", "read", "completed"), UsagePart(1))
+    got = await respond(GuardedModel(plays(*parts)), ask(features=Features(activity=True)))
+    assert got == [*parts, TextPart(EMPTY_ANSWER)]
+
+
+async def test_s8_a_usage_is_nothing_that_a_failure_would_lose() -> None:
+    model = plays(UsagePart(1), then=LanguageModelError("unavailable", "The line is dead."))
+    with pytest.raises(LanguageModelError):
+        await respond(GuardedModel(model), ask(features=Features(activity=True)))
+    told = plays(ActivityPart("a", "b", "read", "pending"), then=LanguageModelError("unavailable", "Dead."))
+    got = await respond(GuardedModel(told), ask(features=Features(activity=True)))
+    assert isinstance(got[-1], TextPart)
+    assert "Dead." in got[-1].value

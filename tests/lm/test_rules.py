@@ -212,7 +212,7 @@ def test_s4_a_call_that_was_refused_has_not_used_its_id() -> None:
 
 
 @pytest.mark.parametrize("ended", ["completed", "failed"])
-def test_s15_an_activity_that_has_ended_does_not_go_back(ended: str) -> None:
+def test_an_activity_that_has_ended_does_not_go_back(ended: str) -> None:
     watch = _watch()
     assert watch.violation(_activity(status="in_progress")) is None
     assert watch.violation(_activity(status="pending")) is None

@@ -4,7 +4,18 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.lm import JsonObject, ToolCallPart, ToolResultPart, assistant, user
+from dragoman.lm import (
+    ActivityPart,
+    JsonObject,
+    Location,
+    PlanEntry,
+    PlanPart,
+    ToolCallPart,
+    ToolResultPart,
+    UsagePart,
+    assistant,
+    user,
+)
 from dragoman.lm.json import decode, encode
 from dragoman.loop import Failure, RunState, StateError, begin, dump, load
 from dragoman.loop.round import Round
@@ -19,6 +30,19 @@ WRITTEN = [
     OPEN,
     msgspec.structs.replace(OPEN, ended="suspended"),
     RunState((user("Go."), assistant("Half")), 1, ended="failed", error=Failure("blocked", "No.", "Ask.")),
+    RunState(
+        (
+            user("Go."),
+            assistant(
+                ActivityPart("a", "Run", "execute", "failed", (Location("/a", 1),), "--- /a", "no", 1),
+                PlanPart((PlanEntry("Look", "high", "completed"),)),
+                "Done.",
+                UsagePart(1, 2, cost=0.5, currency="EUR"),
+            ),
+        ),
+        1,
+        ended="completed",
+    ),
     RunState(
         (user("Go."), ANSWER, user(ToolResultPart("dg_1"), ToolResultPart("dg_2"))), 1, ended="cancelled"
     ),

@@ -75,18 +75,18 @@ class Activities:
         self._passed: dict[str, ActivityPart] = {}
         self._told: dict[str, _Told] = {}
         self._plan: frozenset[tuple[str, str]] = frozenset()
-        # The activity that was written of last, if nothing else was said since, and whether its output was.
-        self._telling: tuple[str, bool] | None = None
+        # The activity that was written of last, and whether its output was; None once something else was said. Then output
+        # needs its title again.
+        self.telling: tuple[str, bool] | None = None
 
     def present(self, part: Part, *, structured: bool) -> Iterable[Part]:
         """`structured`: the consumer has `features.activity`. Parts of all other kinds are passed on."""
         match part:
             case _ if part is INTERRUPTION:
-                self._telling = None
+                self.telling = None
                 return ()
             case TextPart() | ThinkingPart() | DataPart(is_internal=False):
-                # Output that follows needs its title again.
-                self._telling = None
+                self.telling = None
                 return (part,)
             case ActivityNote():
                 return (part.activity,) if structured else (ThinkingPart(part.text),)
@@ -136,18 +136,18 @@ class Activities:
         if room <= 0:
             return
         told.shown += len(new)
-        if self._telling != (part.id, True):
-            if self._telling is None or self._telling[0] != part.id:
+        if self.telling != (part.id, True):
+            if self.telling is None or self.telling[0] != part.id:
                 # A line at the margin ends whatever list or quotation came before.
                 yield self._line(part, f"▸ {escape(told.title)} …")
             yield "\n    "
-            self._telling = part.id, True
+            self.telling = part.id, True
         yield _LINE_END.sub("\n    ", new[:room])
         if len(new) > room:
             yield self._line(part, "… and more")
 
     def _line(self, part: ActivityPart, text: str) -> str:
-        self._telling = part.id, False
+        self.telling = part.id, False
         return f"\n\n{text}\n"
 
     def _tell_plan(self, plan: PlanPart) -> Iterable[Part]:
@@ -155,7 +155,7 @@ class Activities:
         changed = [entry for entry in plan.entries if _state(entry) not in before]
         if not changed:
             return ()
-        self._telling = None
+        self.telling = None
         lines = "".join(f"{_PLAN_MARKS[entry.status]} {escape(entry.text)}  \n" for entry in changed)
         return (ThinkingPart(f"\n\n{lines}\n"),)
 

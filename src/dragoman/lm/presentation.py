@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from dragoman.lm import gfm
-from dragoman.lm.activity_text import Activities
+from dragoman.lm.activity_text import INTERRUPTION, Activities
 from dragoman.lm.links import InertLinks
 from dragoman.lm.parts import (
     CONVERSATION,
@@ -23,6 +23,7 @@ from dragoman.lm.parts import (
     STOPPED,
     DataPart,
     Part,
+    ProgressPart,
     TextPart,
     ThinkingPart,
 )
@@ -49,7 +50,8 @@ class Presentation:
         self._features = features
         self._links = InertLinks()
         self._links_in_thoughts = InertLinks()
-        self._activities = Activities()
+        # From the first of them on.
+        self._activities: Activities | None = None
         # Which of the two was shown as text last, to set them apart.
         self._last: Literal["text", "thought"] | None = None
         if style.reasoning == "thinking" and not features.thinking:
@@ -58,10 +60,16 @@ class Presentation:
             self._reasoning = style.reasoning
 
     def present(self, part: Part) -> Iterable[Part]:
-        told = self._activities.present(part, structured=self._features.activity)
         # Nearly all parts are text, with nothing before it that it has to be set apart from.
         if isinstance(part, TextPart) and part.value and self._last == "text":
+            if self._activities is not None:
+                self._activities.telling = None
             return (self._inert(part),)
+        if self._activities is None:
+            if not isinstance(part, ProgressPart):
+                return () if part is INTERRUPTION else self._present(part)
+            self._activities = Activities()
+        told = self._activities.present(part, structured=self._features.activity)
         return chain.from_iterable(map(self._present, told))
 
     def _present(self, part: Part) -> Iterator[Part]:

@@ -6,14 +6,12 @@ from itertools import groupby
 
 from dragoman.lm.messages import Message
 from dragoman.lm.parts import (
-    ActivityPart,
     DataPart,
     Part,
-    PlanPart,
+    ProgressPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
-    UsagePart,
     progress_key,
 )
 
@@ -31,7 +29,7 @@ class Response:
         self._places: dict[str, int] = {}
 
     def report(self, part: Part) -> None:
-        if isinstance(part, ActivityPart | PlanPart | UsagePart):
+        if isinstance(part, ProgressPart):
             place = self._places.setdefault(progress_key(part), len(self.parts))
             self.parts[place : place + 1] = [part]
         else:

@@ -218,11 +218,12 @@ class StreamWatch:
         if found is not None:
             rule, detail = found
             return Violation(RULES[rule], detail, part)
-        if isinstance(part, ToolCallPart):
+        if isinstance(part, TextPart):
+            # As nearly all parts are.
+            self._visible = self._visible or is_visible(part.value)
+        elif isinstance(part, ToolCallPart):
             self._call_ids.add(part.call_id)
             self._called = self._visible = True
-        elif isinstance(part, TextPart) and not self._visible:
-            self._visible = is_visible(part.value)
         elif isinstance(part, ActivityPart) and part.status in _ENDED:
             self._activities_ended[part.id] = part.status
         return None

@@ -418,6 +418,11 @@ class Conversation:
     def _say(self, part: Part) -> None:
         if self._reply is None:
             raise AssertionError("no reply is open")
+        if isinstance(part, TextPart):
+            # As nearly all parts are.
+            self._activities.telling = None
+            self._reply.say(part)
+            return
         for shown in self._activities.present(part, structured=self._reply.features.activity):
             self._reply.say(shown)
 

@@ -8,7 +8,7 @@ pictures are never left out: beyond a limit of their own the agent is held, and 
 from __future__ import annotations
 
 from dragoman.backends.agent.flow import Flow, size_of
-from dragoman.lm import ActivityPart, Part, PlanPart, ThinkingPart, UsagePart
+from dragoman.lm import ActivityPart, Part, PlanPart, ProgressPart, ThinkingPart
 from dragoman.lm.parts import progress_key
 
 __all__ = ["HELD_BYTES", "PROGRESS_BYTES", "Kept"]
@@ -34,7 +34,7 @@ class Kept:
 
     def add(self, part: Part) -> None:
         is_over = self._bytes > PROGRESS_BYTES
-        if isinstance(part, ActivityPart | PlanPart | UsagePart):
+        if isinstance(part, ProgressPart):
             place = self._places.get(progress_key(part))
             # What happened in between keeps its place, as long as there is room.
             if place is not None and (is_over or place == len(self._parts) - 1):

@@ -76,7 +76,10 @@ class Reply:
         return self._said.parts
 
     def say(self, part: Part) -> None:
-        self._said.report(part)
+        if isinstance(part, TextPart):
+            self._said.parts.append(part)
+        else:
+            self._said.report(part)
         for shown in self._presentation.present(part):
             if isinstance(shown, TextPart):
                 self._words.append(shown.value)

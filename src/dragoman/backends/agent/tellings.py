@@ -15,16 +15,14 @@ import msgspec
 
 from dragoman.backends.agent.history import NOTHING_TOLD, Telling, tell, without_system
 from dragoman.lm import (
-    ActivityPart,
     DataPart,
     Message,
     Part,
-    PlanPart,
+    ProgressPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
-    UsagePart,
 )
 from dragoman.lm.json import JsonObject, encode
 from dragoman.lm.parts import progress_key
@@ -154,7 +152,7 @@ def _name(answer: Message) -> Hashable:
     part = answer.content[0]
     if isinstance(part, TextPart | ThinkingPart):
         return part.value
-    if isinstance(part, ActivityPart | PlanPart | UsagePart):
+    if isinstance(part, ProgressPart):
         return progress_key(part)
     return part.data if isinstance(part, DataPart) else part.call_id
 
