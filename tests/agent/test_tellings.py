@@ -13,6 +13,7 @@ from agent.bridge import SCOPE, result
 from dragoman.backends.agent.history import tell
 from dragoman.backends.agent.tellings import Tellings
 from dragoman.lm import (
+    ActivityPart,
     DataPart,
     Message,
     Part,
@@ -20,6 +21,7 @@ from dragoman.lm import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    UsagePart,
     assistant,
     system,
     user,
@@ -53,6 +55,8 @@ OTHERS: st.SearchStrategy[Part] = st.sampled_from(
         DataPart("image/png", b"x"),
         ThinkingPart("hm"),
         ThinkingPart(("h", "m"), metadata={"v": True}),
+        ActivityPart("a", "Run", "execute", "completed", output="much"),
+        UsagePart(1),
         result("x", "much"),
         result("x", "m…"),
         ToolResultPart("y", (DataPart("image/png", b"x"),)),

@@ -885,9 +885,7 @@ def test_a_consumer_without_activities_gets_none(parts: list[Part]) -> None:
         ("S16", (UsagePart(-1),)),
     ],
 )
-async def test_a_part_that_breaks_a_rule_is_not_passed_on(
-    rule: str, parts: tuple[Part, ...]
-) -> None:
+async def test_a_part_that_breaks_a_rule_is_not_passed_on(rule: str, parts: tuple[Part, ...]) -> None:
     heard = _All()
     request = ask(features=Features(activity=True, keeps_parts_of_failures=True))
     with pytest.raises(RuleBroken) as caught:
