@@ -31,9 +31,10 @@ from typing import Any, cast
 
 import msgspec
 import uvloop
+from devtools.mcp_over_http import connect
 
-from dragoman.backends.agent.acp.messages import HttpServer, StdioServer
-from dragoman.demo.mcp import McpClient, connect
+from dragoman.acp.messages import HttpServer, StdioServer
+from dragoman.demo.mcp import ToolClient
 
 __all__ = ["PART", "STAMPED"]
 
@@ -100,7 +101,7 @@ class _Agent:
         self._begun = b""
         self._pipe = _Pipe(writes)
         self._sessions = 0
-        self._tools: dict[str, McpClient] = {}
+        self._tools: dict[str, ToolClient] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         os.set_blocking(reads, False)
         asyncio.get_running_loop().add_reader(reads, self._read)

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from devtools.mcp_over_http import connect
 
-from dragoman.backends.agent.acp.messages import HttpServer
-from dragoman.demo.mcp import McpClient, connect
+from dragoman.acp.messages import HttpServer
+from dragoman.demo.mcp import ToolClient
 from dragoman.jsonrpc import METHOD_NOT_FOUND, Incoming, Notification, Peer, PeerOptions
 
 _CAPABILITIES = {"mcpCapabilities": {"http": True}, "promptCapabilities": {}, "sessionCapabilities": {}}
@@ -24,7 +25,7 @@ _CAPABILITIES = {"mcpCapabilities": {"http": True}, "promptCapabilities": {}, "s
 class _Agent:
     def __init__(self) -> None:
         self._peer: Peer | None = None
-        self._tools: McpClient | None = None
+        self._tools: ToolClient | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def connected(self, peer: Peer) -> None:

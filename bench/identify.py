@@ -3,10 +3,9 @@
     python -m bench.identify [--quick]
 
 A request of VS Code's with its whole history, of ten to ten thousand messages, among one to a thousand conversations. It
-tells again what the one before it told, and two messages more: our answer, and what the user says to it. Beside it the
-same request as it is after a restart, when nobody remembers what was told before; a history of tool calls, in which
-every answer and every result carries a name of ours; and what one would do instead: comparing everything with
-everything, and canonical JSON with a hash of it.
+repeats the history of the request before it and adds two messages: our answer, and what the user says to it. Beside it
+are a history of tool calls, in which every answer and every result carries a name of ours, and what one would do
+instead: comparing everything with everything, and canonical JSON with a hash of it.
 """
 
 from __future__ import annotations
@@ -22,11 +21,10 @@ from functools import partial
 from bench.contestants import OURS
 from bench.figures import Column, Figure, Goal, Row
 from bench.stage import Scale, Stage, alone
-from dragoman.backends.agent.history import Answer, Telling, tell
-from dragoman.backends.agent.identify import Knowledge, identify
-from dragoman.backends.agent.records import Record, Records, Reply, Scope
-from dragoman.backends.agent.tellings import Tellings
-from dragoman.backends.agent.tokens import CallName, MarkerName, Tokens
+from dragoman.conversations.history import NormalAnswer, NormalHistory, normalise
+from dragoman.conversations.identify import Knowledge, identify
+from dragoman.conversations.ids import CallName, MarkerName, Tokens
+from dragoman.conversations.records import ConversationRecord, Records, ReplyRecord, Scope
 from dragoman.frontends.vscode.protocol import decode_chat_request
 from dragoman.lm import Consumer, Message, Request, TextPart, ToolCallPart, ToolResultPart, assistant, user
 from dragoman.lm.json import encode
@@ -34,10 +32,8 @@ from dragoman.lm.json import encode
 __all__ = ["measure"]
 
 _SCOPE = Scope("bench", ("/",), "bench")
-_SHELF = _SCOPE, None
 _TOKENS = Tokens(b"k" * 32)
 _CONVERSATION = "c" * 16
-_COLD = "dragoman, after a restart"
 _COLUMNS = (
     Column("decode", "decoding ms", 3),
     Column("total", "with identifying ms", 3),
@@ -51,16 +47,15 @@ async def measure(stage: Stage, scale: Scale) -> Figure:
     del stage
     sizes = (10, 100) if scale.quick else (10, 100, 1_000, 10_000)
     crowds = (1, 10) if scale.quick else (1, 10, 100, 1_000)
-    warm = [_row(_case(size, 1), _history(size, 1), 1, scale) for size in sizes]
-    warm += [_row(_case(100, crowd), _history(100, 1), crowd, scale) for crowd in crowds[1:]]
+    plain = [_row(_case(size, 1), _history(size, 1), 1, scale) for size in sizes]
+    plain += [_row(_case(100, crowd), _history(100, 1), crowd, scale) for crowd in crowds[1:]]
     calls = [_row(f"{size:,} messages of tool calls", _calls(size, 1), 1, scale) for size in sizes]
-    cold = [_row(_case(size, 1), _history(size, 1), 1, scale, is_cold=True) for size in sizes]
     others = [row for size in sizes for row in _others(size, scale)]
     # By their ratios to decoding: the two were not measured in the same moment.
-    by_itself = next(row.median("ratio") for row in warm if row.case == _case(100, 1))
-    crowded = next(row.median("ratio") for row in warm if row.case == _case(100, crowds[-1]))
+    by_itself = next(row.median("ratio") for row in plain if row.case == _case(100, 1))
+    crowded = next(row.median("ratio") for row in plain if row.case == _case(100, crowds[-1]))
     goals = (
-        Goal("decoding and identifying, of decoding alone, at the worst size", _worst(warm), 1.5),
+        Goal("decoding and identifying, of decoding alone, at the worst size", _worst(plain), 1.5),
         Goal("the same for a history of tool calls", _worst(calls), 1.5),
         Goal(
             f"among {crowds[-1]:,} conversations, of what it takes with one",
@@ -68,7 +63,7 @@ async def measure(stage: Stage, scale: Scale) -> Figure:
             1.2,
         ),
     )
-    rows = (*warm, *calls, *cold, *others)
+    rows = (*plain, *calls, *others)
     return Figure("identify", "Identifying a request, beside decoding it", _COLUMNS, rows, goals)
 
 
@@ -115,17 +110,17 @@ def _params(history: Sequence[Message]) -> bytes:
     return encode({"modelId": "bench", "messages": history, "options": {}})
 
 
-def _record(id_: str, telling: Telling, answer: Message) -> Record:
+def _record(id_: str, history: NormalHistory, answer: Message) -> ConversationRecord:
     """A conversation that was told this, has given all the answers in it, and then another."""
     replies = tuple(
-        Reply(number, number, place, place + 1, "complete", call_ids=item.call_ids)
+        ReplyRecord(number, number, place, place + 1, "complete", call_ids=item.call_ids)
         for number, (place, item) in enumerate(
-            ((place, item) for place, item in enumerate(telling.items) if isinstance(item, Answer)), 1
+            ((place, item) for place, item in enumerate(history.items) if isinstance(item, NormalAnswer)), 1
         )
     )
     places = {reply.number: reply.ends for reply in replies}
-    record = Record(id_, _SCOPE, replies=replies).told(telling, places, turn=len(replies) + 1)
-    said = Answer.of(answer)
+    record = ConversationRecord(id_, _SCOPE, replies=replies).told(history, places, turn=len(replies) + 1)
+    said = NormalAnswer.of(answer)
     return record.said(said).ended("complete", 0.0, said.call_ids)
 
 
@@ -133,21 +128,21 @@ def _crowd(size: int) -> Records:
     records = Records()
     for number in range(size):
         *before, answer, _ = _history(10, 2 + number)
-        records.put(_record(f"c{number}", tell(before), answer))
+        records.put(_record(f"c{number}", normalise(before), answer))
     return records
 
 
-def _row(case: str, history: list[Message], crowd: int, scale: Scale, *, is_cold: bool = False) -> Row:
+def _row(case: str, history: list[Message], crowd: int, scale: Scale) -> Row:
     params = _params(history)
     *before, answer, _ = decode_chat_request(params).messages
     consumer = Consumer("vscode", "bench", ("/",))
     others = [_crowd(crowd - 1) for _ in range(_times(params))]
 
-    def whole(tellings: Tellings, known: Knowledge) -> None:
+    def whole(known: Knowledge) -> None:
         chat = decode_chat_request(params)
-        telling = tellings.tell(_SHELF, chat.messages)
+        history = normalise(chat.messages)
         request = Request(chat.messages, chat.options, consumer)
-        found = identify(request, telling, known)
+        found = identify(request, history, known)
         if found.conversation != _CONVERSATION or found.kind not in ("prompt", "results"):
             raise AssertionError(found.reason)
 
@@ -155,13 +150,11 @@ def _row(case: str, history: list[Message], crowd: int, scale: Scale, *, is_cold
         """Each time a conversation that has had the request before."""
         works: list[Callable[[], None]] = []
         for records in others:
-            tellings = Tellings()
-            records.put(_record(_CONVERSATION, tellings.tell(_SHELF, tuple(before)), answer))
-            known = Knowledge(records, _TOKENS, _SCOPE)
-            works.append(partial(whole, Tellings() if is_cold else tellings, known))
+            records.put(_record(_CONVERSATION, normalise(before), answer))
+            works.append(partial(whole, Knowledge(records, _TOKENS, _SCOPE)))
         return works
 
-    return _timed(case, _COLD if is_cold else OURS, params, prepared, scale)
+    return _timed(case, OURS, params, prepared, scale)
 
 
 def _others(size: int, scale: Scale) -> list[Row]:

@@ -19,10 +19,10 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
-from dragoman.backends.agent import session
-from dragoman.backends.agent.acp.launch import RunningAgent
-from dragoman.backends.agent.acp.link import AgentLink
+from dragoman.acp.launch import RunningAgent
+from dragoman.acp.link import AgentLink
 from dragoman.backends.agent.model import AgentModel
+from dragoman.backends.agent.session import session
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.jsonrpc import Peer, PeerOptions
 from dragoman.lm import (

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from dragoman.backends.scripted import ScriptedModel, parse_script
 from dragoman.lm import CancellationSource, CancellationToken, user
-from dragoman.loop import Event, Hooks, ToolLoop, begin
+from dragoman.loop import Hooks, RunEvent, ToolLoop, begin
 from dragoman.loop.events import TextReported, ToolFinished
 from dragoman.tools import (
     Approvals,
@@ -26,8 +26,8 @@ from dragoman.tools import (
     Decision,
     Deny,
     PreparedInvocation,
-    Question,
-    Registry,
+    ToolQuestion,
+    ToolRegistry,
     ToolRuntime,
     tool,
 )
@@ -58,21 +58,21 @@ def ask(guests: int) -> PreparedInvocation:
 class AtTheTerminal(Hooks):
     """Shows what happens, and asks."""
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: RunEvent) -> None:
         match event:
             case TextReported(text=text):
                 print(text, end="", flush=True)
             case ToolFinished(result=result):
                 print(f"[{result.name}: {result.outcome}]")
 
-    async def approve(self, question: Question, token: CancellationToken) -> Decision:
+    async def approve(self, question: ToolQuestion, token: CancellationToken) -> Decision:
         del token  # a real one would take the question back when it is cancelled
         answer = await asyncio.to_thread(input, f"{question.confirmation.title} [y, or why not] ")
         return Approve() if answer == "y" else Deny(answer or None)
 
 
 async def main(prompt: str) -> int:
-    registry = Registry()
+    registry = ToolRegistry()
     registry.add(book_table)
     runtime = ToolRuntime(registry, Approvals(), AutoApproval(), session="example")
     model = ScriptedModel(parse_script(SCRIPT))

@@ -23,14 +23,14 @@ from dragoman.lm import (
     ToolResultPart,
     user,
 )
-from dragoman.loop import Event, Hooks, LoopSettings, RunState, ToolLoop, begin
+from dragoman.loop import Hooks, LoopSettings, RunEvent, RunState, ToolLoop, begin
 from dragoman.loop.events import Ended, TextReported
 from dragoman.loop.history import gaps
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.autoapproval import AutoApproval
-from dragoman.tools.decision import Approve, Decision, Deny, Question
+from dragoman.tools.decision import Approve, Decision, Deny, ToolQuestion
 from dragoman.tools.declaration import Declaration
-from dragoman.tools.registry import Registry
+from dragoman.tools.registry import ToolRegistry
 from dragoman.tools.runtime import ToolRuntime
 from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, ToolResult
 
@@ -58,7 +58,7 @@ _E = TypeVar("_E")
 Behaviour: TypeAlias = Callable[[Invocation, CancellationToken], Awaitable[object]]
 
 # What a person does when asked: decide, raise, or something that takes its own time.
-Answer: TypeAlias = Decision | Exception | Callable[[Question, CancellationToken], Awaitable[object]]
+Answer: TypeAlias = Decision | Exception | Callable[[ToolQuestion, CancellationToken], Awaitable[object]]
 
 ANYTHING: JsonObject = {"type": "object"}
 
@@ -140,7 +140,7 @@ def toolbox(
     session: str = "session",
     limit: int = 128,
 ) -> ToolRuntime:
-    registry = Registry()
+    registry = ToolRegistry()
     for tool in tools:
         registry.declare(tool.declaration)
         registry.register(tool.declaration.name, tool)
@@ -157,7 +157,7 @@ class Person(Hooks):
         *answers: Answer,
         on_tool_use: Callable[[ToolCallPart], object] | None = None,
         on_tool_result: Callable[[ToolCallPart, ToolResult], object] | None = None,
-        on_event: Callable[[Event], object] | None = None,
+        on_event: Callable[[RunEvent], object] | None = None,
         on_state: Callable[[RunState], object] | None = None,
     ) -> None:
         self._answers = list(answers)
@@ -165,13 +165,13 @@ class Person(Hooks):
         self._on_tool_result = on_tool_result
         self._on_event = on_event
         self._on_state = on_state
-        self.events: list[Event] = []
+        self.events: list[RunEvent] = []
         self.states: list[RunState] = []
-        self.asked: list[Question] = []
+        self.asked: list[ToolQuestion] = []
         # What `on_tool_result` was called with.
         self.reviewed: list[tuple[ToolCallPart, ToolResult, bool]] = []
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: RunEvent) -> None:
         self.events.append(event)
         if self._on_event is not None:
             self._on_event(event)
@@ -186,7 +186,7 @@ class Person(Hooks):
             return call
         return await _finally(self._on_tool_use(call))  # type: ignore[return-value]  # hooks may return nonsense
 
-    async def approve(self, question: Question, token: CancellationToken) -> Decision:
+    async def approve(self, question: ToolQuestion, token: CancellationToken) -> Decision:
         self.asked.append(question)
         answer = self._answers.pop(0) if self._answers else YES
         if isinstance(answer, Exception):
@@ -265,5 +265,5 @@ def outcomes(state: RunState) -> list[str | None]:
     return [result.outcome for result in last_results(state)]
 
 
-def ended_as(events: Sequence[Event]) -> list[str]:
+def ended_as(events: Sequence[RunEvent]) -> list[str]:
     return [event.reason for event in events if isinstance(event, Ended)]

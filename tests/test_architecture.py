@@ -1,5 +1,6 @@
-"""`docs/architecture.md`, held against the code: what there is, what may know what, and what does no I/O."""
+"""Compares `docs/architecture.md` with the code: packages, imports, cycles, names, and modules without I/O."""
 
+import ast
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -19,6 +20,8 @@ _IO = frozenset(
         "starlette", "subprocess", "tempfile", "time", "uvicorn", "uvloop", "websockets",
     }
 )  # fmt: skip
+# Folders whose parts are drawn, too; of the last only its packages.
+_DRAWN = ("backends", "frontends", "backends/agent")
 _FROM = re.compile(r"^ *from ([\w.]+) import (\([^)]*\)|[^(\n]*?)(?:  #.*)?$", re.MULTILINE)
 _IMPORT = re.compile(r"^ *import ([\w.]+)", re.MULTILINE)
 _WAITS = re.compile(r"^ *async def ", re.MULTILINE)
@@ -94,24 +97,91 @@ def test_everything_that_is_drawn_is_there() -> None:
 
 
 def test_every_package_and_what_lies_beside_them_is_drawn() -> None:
-    places = chain(_SOURCE.iterdir(), (_SOURCE / "backends").iterdir(), (_SOURCE / "frontends").iterdir())
+    places = chain(_SOURCE.iterdir(), *(folder.iterdir() for folder in map(_SOURCE.joinpath, _DRAWN)))
     there = {
         f"{path.relative_to(_SOURCE)}/" if path.is_dir() else str(path.relative_to(_SOURCE))
         for path in places
-        if (path.suffix == ".py" or (path / "__init__.py").exists()) and not path.name.startswith("__")
+        if (path.suffix == ".py" or (path / "__init__.py").exists())
+        and not path.name.startswith("__")
+        and (path.is_dir() or path.parent.name != "agent")
     }
     assert there - _tree().keys() == set()
 
 
+def test_every_package_has_a_row() -> None:
+    packages = {_package(module) for module in _modules() if not module.endswith(("__main__", "__init__"))}
+    assert packages - _table().keys() == set()
+    assert _table().keys() - packages == set()
+
+
 @pytest.mark.parametrize("package", sorted(_table()))
-def test_nobody_knows_more_than_the_table_allows(package: str) -> None:
+def test_a_package_imports_what_its_row_says(package: str) -> None:
     allowed = _table()[package] | {"lm", package}
-    too_much = [
-        f"{module} knows {known}"
+    imported = {
+        _package(known)
         for module, known in _known()
-        if _package(module) == package and _package(known) not in allowed
-    ]
-    assert too_much == []
+        if _package(module) == package and module.rpartition(".")[2] != "__main__"
+    }
+    assert imported - allowed == set()
+    assert allowed - imported - {"lm", package} == set(), "a row names what is not imported"
+
+
+def test_no_packages_import_each_other_in_a_circle() -> None:
+    graph: dict[str, set[str]] = {}
+    for module, known in _known():
+        if _package(module) != _package(known):
+            graph.setdefault(_package(module), set()).add(_package(known))
+    assert _circles(graph) == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    modules = {name.removesuffix(".__init__") for name in _modules()}
+    graph: dict[str, set[str]] = {}
+    for module, known in _known():
+        target = known if known in modules else known.rpartition(".")[0]
+        if target in modules and target != module.removesuffix(".__init__"):
+            graph.setdefault(module.removesuffix(".__init__"), set()).add(target)
+    assert _circles(graph) == []
+
+
+def _circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """The groups of nodes in which each can be reached from each."""
+    reach: dict[str, set[str]] = {}
+    for start, direct in graph.items():
+        seen: set[str] = set()
+        left = [*direct]
+        while left:
+            node = left.pop()
+            if node not in seen:
+                seen.add(node)
+                left.extend(graph.get(node, ()))
+        reach[start] = seen
+    groups = {
+        frozenset(other for other in reach[node] if node in reach.get(other, ()))
+        for node in graph
+        if node in reach[node]
+    }
+    return [set(group) for group in groups]
+
+
+def test_circles_are_found() -> None:
+    assert _circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [{"a", "b", "c"}]
+    assert _circles({"a": {"b", "c"}, "b": {"c"}}) == []
+
+
+def test_no_two_public_classes_have_the_same_name() -> None:
+    found: dict[str, list[str]] = {}
+    for path in _SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                name = node.name
+            elif isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias":
+                name = ast.unparse(node.target)
+            else:
+                continue
+            if not name.startswith("_"):
+                found.setdefault(name, []).append(str(path.relative_to(_SOURCE)))
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
 
 
 def test_front_ends_and_commands_are_known_to_nobody_else() -> None:

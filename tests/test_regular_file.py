@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from devtools.traces.reading import TraceError, read_trace
 
 from dragoman.agents.catalogue import CatalogueError, refresh
 from dragoman.backends.scripted.load import ScriptError, load_script
 from dragoman.config import ConfigError, load
 from dragoman.regular_file import read_regular
 from dragoman.tools.declaration import DeclarationError, load_declarations
-from dragoman.traces.frames import TraceError, read_trace
 
 # Only a test that fails reaches it.
 _DEADLINE = 60

@@ -39,7 +39,7 @@ from dragoman.lm import (
 from dragoman.nearest import nearest
 
 if TYPE_CHECKING:
-    from dragoman.backends.agent.memory import MemoryLimit
+    from dragoman.backends.agent.memory_limit import MemoryLimit
     from dragoman.backends.agent.model import AgentModel
     from dragoman.backends.responses.model import EndpointModel
     from dragoman.permissions.autoapproval import AutoApproval
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ModelNotUsable",
     "Models",
-    "Shared",
+    "SharedServices",
     "build",
     "build_unguarded",
     "cautions_of",
@@ -104,7 +104,7 @@ def find(config: Config, model_id: str) -> ModelConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedServices:
     """What the models of one process have in common."""
 
     permissions: Permissions | None = None
@@ -122,6 +122,21 @@ class Learning(Protocol):
     async def learn(self) -> None:
         """Ask, if nobody has. Never fails, and never takes long."""
         ...
+
+
+class ModelSource(Protocol):
+    """What a front end needs of the configured models. `Models` is the one that the commands use."""
+
+    @property
+    def permissions(self) -> Permissions: ...
+
+    async def learn(self) -> None: ...
+
+    def infos(self) -> tuple[ModelInfo, ...]: ...
+
+    def get(self, model_id: str) -> LanguageModel: ...
+
+    async def close(self) -> None: ...
 
 
 class Models:
@@ -160,7 +175,7 @@ class Models:
     def get(self, model_id: str) -> GuardedModel:
         if model_id not in self._made:
             style = find(self._config, model_id).style
-            shared = Shared(
+            shared = SharedServices(
                 self.permissions, self._store(), self._ledger(), self._agents(), self._memory_limit()
             )
             model = build_unguarded(self._config, model_id, shared)
@@ -207,7 +222,7 @@ class Models:
             self._database = None
 
     def _memory_limit(self) -> MemoryLimit | None:
-        from dragoman.backends.agent.memory import MemoryLimit  # noqa: PLC0415 - for models that are agents
+        from dragoman.backends.agent.memory_limit import MemoryLimit  # noqa: PLC0415 - for models that are agents
 
         if self._memory is None and self._max_memory is not None:
             self._memory = MemoryLimit(self._max_memory)
@@ -235,7 +250,7 @@ class Models:
                 return None
             if not self._has_forgotten:
                 self._has_forgotten = True
-                from dragoman.backends.agent.owner import free_abandoned  # noqa: PLC0415 - for agents only
+                from dragoman.conversations.lease import free_abandoned  # noqa: PLC0415 - for agents only
 
                 store = ConversationStore(database)
                 free_abandoned(store)
@@ -291,7 +306,7 @@ def cautions_of(config: Config, model_id: str) -> tuple[str, ...]:
     model = config.models[model_id]
     if not isinstance(model, AcpModel):
         return ()
-    from dragoman.backends.agent.catalogue import traits_of, warned  # noqa: PLC0415 - only agents need it
+    from dragoman.backends.agent.traits import traits_of, warned  # noqa: PLC0415 - only agents need it
 
     traits = traits_of(model.agent, config.facts)
     return warned(traits, model.command or (), fs=model.fs, mode=model.mode)
@@ -309,16 +324,16 @@ def build(config: Config, model_id: str) -> GuardedModel:
     return GuardedModel(build_unguarded(config, model_id), style)
 
 
-def build_unguarded(config: Config, model_id: str, shared: Shared | None = None) -> LanguageModel:
+def build_unguarded(config: Config, model_id: str, shared: SharedServices | None = None) -> LanguageModel:
     """The model as its back end made it: for whoever wants to see which rules it breaks."""
     find(config, model_id)
     try:
-        return _made(model_id, resolved(config, model_id), config, shared or Shared())
+        return _made(model_id, resolved(config, model_id), config, shared or SharedServices())
     except (ConfigError, ScriptError) as error:
         raise ModelNotUsable("bad_request", str(error)) from error
 
 
-def _made(model_id: str, model: ModelConfig, config: Config, shared: Shared) -> LanguageModel:
+def _made(model_id: str, model: ModelConfig, config: Config, shared: SharedServices) -> LanguageModel:
     match model:
         case ScriptModel():
             return _scripted(model_id, model)
@@ -328,11 +343,11 @@ def _made(model_id: str, model: ModelConfig, config: Config, shared: Shared) -> 
             return _endpoint(model_id, model, config)
 
 
-def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> AgentModel:
-    from dragoman.backends.agent.catalogue import traits_of  # noqa: PLC0415 - only agents need it
-    from dragoman.backends.agent.learnt import Experience  # noqa: PLC0415
+def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedServices) -> AgentModel:
     from dragoman.backends.agent.model import AgentModel  # noqa: PLC0415
+    from dragoman.backends.agent.observations import Observations  # noqa: PLC0415
     from dragoman.backends.agent.settings import AgentSettings, Timing  # noqa: PLC0415
+    from dragoman.backends.agent.traits import traits_of  # noqa: PLC0415 - only agents need it
     from dragoman.store import StoreError  # noqa: PLC0415
 
     if model.command is None:
@@ -381,14 +396,14 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: Shared) -> Ag
         is_byok=True,
         is_user_selectable=True,
     )
-    experience = Experience(shared.learnt)
+    observations = Observations(shared.learnt)
     try:
         return AgentModel(
-            info, settings, permissions=shared.permissions, store=shared.store, experience=experience
+            info, settings, permissions=shared.permissions, store=shared.store, observations=observations
         )
     except StoreError as error:
         _log.warning("conversations with %s will not survive a restart: %s", quoted(model_id), error)
-        return AgentModel(info, settings, permissions=shared.permissions, experience=experience)
+        return AgentModel(info, settings, permissions=shared.permissions, observations=observations)
 
 
 def _endpoint(model_id: str, model: ResponsesModel, config: Config) -> EndpointModel:

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from dragoman.backends.agent.history import Answer, tell
-from dragoman.backends.agent.identify import Identified, Knowledge, identify
-from dragoman.backends.agent.records import Asked, Record, Records, ReplyStatus, Scope
-from dragoman.backends.agent.tellings import Tellings
-from dragoman.backends.agent.tokens import CallName, MarkerName, Tokens
+from dragoman.conversations.history import NormalAnswer, normalise
+from dragoman.conversations.identify import Identified, Knowledge, identify
+from dragoman.conversations.ids import CallName, MarkerName, Tokens
+from dragoman.conversations.records import ConversationRecord, Records, ReplyStatus, RequestKey, Scope
 from dragoman.lm import (
     Consumer,
     DataPart,
@@ -67,10 +66,9 @@ class Reply:
 class Bridge:
     tokens: Tokens = field(default_factory=lambda: Tokens(b"k" * 32))
     records: Records = field(default_factory=Records)
-    tellings: Tellings = field(default_factory=Tellings)
     now: float = 1_000.0
     # What was asked last.
-    _asked: Asked | None = None
+    _asked: RequestKey | None = None
     _made: int = 0
     _calls: int = 0
 
@@ -87,10 +85,9 @@ class Bridge:
         options = RequestOptions(tools=TOOLS if tools else (), model_options=model_options or {})
         request = Request(tuple(messages), options, Consumer(name=consumer))
         known = Knowledge(self.records, self.tokens, scope, now=self.now, consumer_id=consumer_id)
-        telling = self.tellings.tell((scope, consumer_id), request.messages)
-        assert telling == tell(request.messages), "what is remembered is told differently"
-        self._asked = Asked.by(request, telling)
-        return identify(request, telling, known)
+        history = normalise(request.messages)
+        self._asked = RequestKey.by(request, history)
+        return identify(request, history, known)
 
     def take(
         self,
@@ -98,16 +95,16 @@ class Bridge:
         *,
         scope: Scope = SCOPE,
         consumer_id: str | None = None,
-    ) -> Record:
+    ) -> ConversationRecord:
         """The request is committed, and a reply begins: in its conversation, or in a new one."""
         goes_on = found.kind in ("prompt", "results", "results_and_prompt", "refusal")
         known = self.records.get(found.conversation, scope) if goes_on and found.conversation else None
-        record = known or Record(self.new_id(), scope, consumer_id=consumer_id)
+        record = known or ConversationRecord(self.new_id(), scope, consumer_id=consumer_id)
         same_turn = found.kind in ("results", "results_and_prompt")
         turn = (record.last.turn if record.last else 0) + (0 if same_turn else 1)
         # Whatever was pending has been answered, one way or the other.
         record = record.settled(record.pending)
-        record = record.told(found.telling, dict(found.places) if known else {}, turn=turn, asked=self._asked)
+        record = record.told(found.history, dict(found.places) if known else {}, turn=turn, asked=self._asked)
         self.records.put(record)
         return record
 
@@ -120,8 +117,8 @@ class Bridge:
         return "".join(reversed(letters))
 
     def say(
-        self, record: Record, text: str, calls: int = 0, status: ReplyStatus | None = "complete"
-    ) -> tuple[Record, tuple[Part, ...]]:
+        self, record: ConversationRecord, text: str, calls: int = 0, status: ReplyStatus | None = "complete"
+    ) -> tuple[ConversationRecord, tuple[Part, ...]]:
         """The open reply, from its first marker to its end. Without a status it goes on streaming."""
         last = record.last
         assert last is not None
@@ -134,16 +131,16 @@ class Bridge:
         response = Response()
         for part in said:
             response.report(part)
-        answer = Answer.of(response.message())
+        answer = NormalAnswer.of(response.message())
         record = record.said(answer)
         if status is not None:
             record = record.ended(status, self.now, answer.call_ids)
         self.records.put(record)
         return record, (marker, *said, *((marker,) if status == "complete" else ()))
 
-    def remember(self, record: Record, message: Message) -> None:
+    def remember(self, record: ConversationRecord, message: Message) -> None:
         """That message was our reply, all of it."""
-        answer = Answer.of(message)
+        answer = NormalAnswer.of(message)
         self.records.put(record.said(answer).ended("complete", self.now, answer.call_ids))
 
     def respond(
@@ -164,7 +161,7 @@ class Bridge:
         assert record.last is not None
         return Reply(found, record.id, record.last.number, parts)
 
-    def record(self, conversation: str, scope: Scope = SCOPE) -> Record:
+    def record(self, conversation: str, scope: Scope = SCOPE) -> ConversationRecord:
         found = self.records.get(conversation, scope)
         assert found is not None
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from dragoman.backends.agent.context import units
+from dragoman.conversations.context import units
 
 __all__ = ["REPLACED", "Known", "read"]
 

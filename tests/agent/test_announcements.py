@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.backends.agent.announcements import Announcements
+from dragoman.backends.agent.reply.announcements import Announcements
 
 Arguments = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.backends.agent.kept import HELD_BYTES, PROGRESS_BYTES, Kept
+from dragoman.backends.agent.reply.backlog import HELD_BYTES, PROGRESS_BYTES, Backlog
 from dragoman.lm import ActivityPart, Part, PlanEntry, PlanPart, TextPart, ThinkingPart, UsagePart
 from dragoman.lm.parts import ActivityStatus
 
@@ -23,7 +23,7 @@ def _step(output: str, status: ActivityStatus = "in_progress", id_: str = "a") -
 
 
 def _kept(*parts: Part) -> list[Part]:
-    kept = Kept(_Flow())
+    kept = Backlog(_Flow())
     for part in parts:
         kept.add(part)
     return kept.take()
@@ -63,7 +63,7 @@ def test_beyond_a_limit_progress_is_left_out_but_what_is_kept_goes_on() -> None:
 
 def test_many_steps_at_once_do_not_take_more_than_the_limit() -> None:
     flow = _Flow()
-    kept = Kept(flow)
+    kept = Backlog(flow)
     for size in range(1, 2_000):
         for id_ in "ab":
             kept.add(_step("x" * (30 * size), id_=id_))
@@ -79,7 +79,7 @@ def test_many_steps_at_once_do_not_take_more_than_the_limit() -> None:
 
 def test_the_agent_is_held_while_there_is_too_much() -> None:
     flow = _Flow()
-    kept = Kept(flow)
+    kept = Backlog(flow)
     kept.add(TextPart("x" * (HELD_BYTES + 1)))
     assert kept.is_full
     assert flow.held == {kept}

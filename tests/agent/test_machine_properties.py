@@ -12,25 +12,27 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dragoman.backends.agent.machine import State, handle
-from dragoman.backends.agent.vocabulary import (
+from dragoman.backends.agent.machine.machine import State, handle
+from dragoman.backends.agent.machine.types import (
     AgentExited,
     AgentStarted,
+    AgentTurnEnded,
     AgentUnfit,
     Announced,
-    Answer,
     Answered,
+    AnswerPending,
     CallAnswer,
     Called,
+    CallWithdrawn,
     ClearTimer,
-    Command,
     Discard,
     Emit,
     EndReply,
-    Event,
     Forget,
     Granted,
     Keep,
+    MachineCommand,
+    MachineEvent,
     Noticed,
     OpenReply,
     Pending,
@@ -50,10 +52,9 @@ from dragoman.backends.agent.vocabulary import (
     Timer,
     TimerPassed,
     TurnCancelled,
-    TurnEnded,
-    Withdrawn,
 )
 from dragoman.lm import LanguageModelError, Message, Part, TextPart, ToolCallPart, user
+from searching import examples
 
 _GONE = LanguageModelError("agent_failed", "The agent is gone.")
 
@@ -100,13 +101,13 @@ class World(RuleBasedStateMachine):
 
     # The one place where events go in and commands are obeyed.
 
-    def event(self, event: Event) -> None:
+    def event(self, event: MachineEvent) -> None:
         before = self.state
         self.state, commands = handle(before, event)
         for command in commands:
             self.obey(command)
 
-    def obey(self, command: Command) -> None:
+    def obey(self, command: MachineCommand) -> None:
         match command:
             case StartAgent():
                 assert self.agent == "none", "started twice"
@@ -140,7 +141,7 @@ class World(RuleBasedStateMachine):
                 assert self.turn, "cancelled what does not run"
                 assert not self.cancel_sent, "cancelled twice"
                 self.cancel_sent = True
-            case Answer(pending=pending, answer=answer):
+            case AnswerPending(pending=pending, answer=answer):
                 self.answered(pending, answer)
             case Forget(pending=pending):
                 del self.given[pending.call_id]
@@ -308,7 +309,7 @@ class World(RuleBasedStateMachine):
     def withdraw(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(sorted(self.waits_for)))
         pending = self.waits_for.pop(key)
-        self.event(Withdrawn(key))
+        self.event(CallWithdrawn(key))
         assert pending.call_id not in self.given, "a call that nobody waits for is still taken for open"
 
     @precondition(lambda self: self.agent == "up" and self.steered)
@@ -329,7 +330,7 @@ class World(RuleBasedStateMachine):
         self.announced.clear()
         if cancelled:
             self.unsettled_text = []
-        self.event(TurnEnded(error=_GONE if fails else None))
+        self.event(AgentTurnEnded(error=_GONE if fails else None))
         if not self.turn:
             assert self.taken_back == (silent and fails)
 
@@ -433,7 +434,7 @@ def _as_said(text: str) -> str:
     return "restarted" if text.startswith("You were restarted") else text
 
 
-World.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+World.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=50, deadline=None)
 TestI1TheMachineSearched = World.TestCase
 
 

@@ -6,26 +6,28 @@ from collections.abc import Mapping
 
 import pytest
 
-from dragoman.backends.agent.machine import Phase, State, handle
-from dragoman.backends.agent.vocabulary import (
+from dragoman.backends.agent.machine.machine import Phase, State, handle
+from dragoman.backends.agent.machine.types import (
     AgentExited,
     AgentStarted,
+    AgentTurnEnded,
     AgentUnfit,
     Announced,
-    Answer,
     Answered,
+    AnswerPending,
     CallAnswer,
     Called,
+    CallWithdrawn,
     ClearTimer,
-    Command,
     Discard,
     Emit,
     EndReply,
-    Event,
     Forget,
     Granted,
     Interrupted,
     Keep,
+    MachineCommand,
+    MachineEvent,
     Noticed,
     OpenReply,
     Pending,
@@ -46,8 +48,6 @@ from dragoman.backends.agent.vocabulary import (
     TimedOut,
     TimerPassed,
     TurnCancelled,
-    TurnEnded,
-    Withdrawn,
 )
 from dragoman.lm import LanguageModelError, Message, TextPart, ToolCallPart, user
 
@@ -79,12 +79,12 @@ def emit(value: str) -> Emit:
 
 
 class Machine:
-    def __init__(self, *events: Event) -> None:
+    def __init__(self, *events: MachineEvent) -> None:
         self.state = State()
         for event in events:
             self(event)
 
-    def __call__(self, event: Event) -> list[Command]:
+    def __call__(self, event: MachineEvent) -> list[MachineCommand]:
         self.state, commands = handle(self.state, event)
         return list(commands)
 
@@ -108,7 +108,7 @@ def awaiting(*calls: Pending) -> Machine:
 
 def idle() -> Machine:
     machine = streaming()
-    machine(TurnEnded())
+    machine(AgentTurnEnded())
     return machine
 
 
@@ -121,7 +121,7 @@ def test_a_turn_from_its_prompt_to_its_end() -> None:
     phases.append(machine.phase)
     assert phases == ["Parked", "Starting", "Streaming"]
     assert machine(text("First.")) == [emit("First.")]
-    assert machine(TurnEnded((TextPart("\nThat is all."),))) == [
+    assert machine(AgentTurnEnded((TextPart("\nThat is all."),))) == [
         emit("\nThat is all."),
         EndReply(1, "complete"),
         SetTimer("idle"),
@@ -154,11 +154,11 @@ def test_t1_a_call_ends_the_response_and_its_result_goes_on() -> None:
     assert (machine.phase, machine.state.pending) == ("Awaiting", (given(LOOK),))
     assert machine(Requested(2, {"dg_1": SEEN})) == [
         ClearTimer("human"),
-        Answer(given(LOOK), SEEN),
+        AnswerPending(given(LOOK), SEEN),
         OpenReply(2),
     ]
     assert machine(text("I see.")) == [emit("I see.")]
-    assert machine(TurnEnded()) == [EndReply(2, "complete"), SetTimer("idle")]
+    assert machine(AgentTurnEnded()) == [EndReply(2, "complete"), SetTimer("idle")]
 
 
 def test_t2_text_in_the_gather_window_goes_before_the_calls_and_later_text_leads_the_next_response() -> None:
@@ -170,7 +170,7 @@ def test_t2_text_in_the_gather_window_goes_before_the_calls_and_later_text_leads
     assert machine(text("Behind.")) == [Keep(TextPart("Behind."))]
     assert machine(Requested(2, {"dg_1": SEEN})) == [
         ClearTimer("human"),
-        Answer(given(LOOK), SEEN),
+        AnswerPending(given(LOOK), SEEN),
         OpenReply(2),
         Release(),
     ]
@@ -200,8 +200,8 @@ def test_t3_two_calls_within_the_window_go_into_one_response(announced: bool) ->
         EndReply(1, "complete"),
     ]
     assert machine(Requested(2, {"dg_1": SEEN, "dg_2": FELT}))[1:3] == [
-        Answer(given(LOOK), SEEN),
-        Answer(given(TOUCH), FELT),
+        AnswerPending(given(LOOK), SEEN),
+        AnswerPending(given(TOUCH), FELT),
     ]
 
 
@@ -224,8 +224,8 @@ def test_t4_results_in_any_order_each_to_its_own_call() -> None:
     commands = machine(Requested(2, {"dg_2": FELT, "dg_1": SEEN}))
     assert commands == [
         ClearTimer("human"),
-        Answer(given(LOOK), SEEN),
-        Answer(given(TOUCH), FELT),
+        AnswerPending(given(LOOK), SEEN),
+        AnswerPending(given(TOUCH), FELT),
         OpenReply(2),
     ]
 
@@ -235,9 +235,9 @@ def test_t5_calls_without_a_result_end_as_interrupted_and_the_turn_goes_on() -> 
     commands = machine(Requested(2, {"dg_2": FELT}))
     assert commands == [
         ClearTimer("human"),
-        Answer(given(LOOK), Interrupted()),
-        Answer(given(TOUCH), FELT),
-        Answer(given(SMELL), Interrupted()),
+        AnswerPending(given(LOOK), Interrupted()),
+        AnswerPending(given(TOUCH), FELT),
+        AnswerPending(given(SMELL), Interrupted()),
         OpenReply(2),
     ]
     assert (machine.phase, machine.state.pending) == ("Streaming", ())
@@ -248,32 +248,32 @@ def test_t6_a_result_for_a_call_that_is_settled_goes_nowhere() -> None:
     machine(Requested(2, {"dg_1": SEEN}))
     machine(Called(TOUCH))
     machine(TimerPassed("gather"))
-    assert Answer(given(LOOK), SEEN) not in machine(Requested(3, {"dg_1": FELT, "dg_2": FELT}))
+    assert AnswerPending(given(LOOK), SEEN) not in machine(Requested(3, {"dg_1": FELT, "dg_2": FELT}))
 
 
 def test_t9_text_with_a_result_is_prompted_once_when_the_turn_ends() -> None:
     machine = awaiting(LOOK)
     assert machine(Requested(2, {"dg_1": SEEN}, says("and hurry"))) == [
         ClearTimer("human"),
-        Answer(given(LOOK), SEEN),
+        AnswerPending(given(LOOK), SEEN),
         OpenReply(2),
     ]
     # In whichever request is open then.
     machine(Called(TOUCH))
     machine(TimerPassed("gather"))
     machine(Requested(3, {"dg_2": FELT}))
-    assert machine(TurnEnded()) == [SendPrompt(says("and hurry"))]
+    assert machine(AgentTurnEnded()) == [SendPrompt(says("and hurry"))]
     assert (machine.phase, machine.state.reply, machine.state.queue) == ("Streaming", 3, ())
-    assert machine(TurnEnded()) == [EndReply(3, "complete"), SetTimer("idle")]
+    assert machine(AgentTurnEnded()) == [EndReply(3, "complete"), SetTimer("idle")]
 
 
 def test_t16_a_withdrawn_call_is_closed_and_its_late_result_goes_nowhere() -> None:
     machine = awaiting(LOOK, TOUCH)
-    assert machine(Withdrawn("k1")) == [Forget(given(LOOK))]
+    assert machine(CallWithdrawn("k1")) == [Forget(given(LOOK))]
     assert machine.state.pending == (given(TOUCH),)
     assert machine(Requested(2, {"dg_1": SEEN, "dg_2": FELT})) == [
         ClearTimer("human"),
-        Answer(given(TOUCH), FELT),
+        AnswerPending(given(TOUCH), FELT),
         OpenReply(2),
     ]
 
@@ -282,19 +282,19 @@ def test_t16_withdrawn_before_it_was_handed_over_it_is_never_seen() -> None:
     machine = streaming()
     machine(Called(LOOK))
     machine(Called(TOUCH))
-    assert machine(Withdrawn("k1")) == []
-    assert machine(Withdrawn("k2")) == [ClearTimer("gather"), ClearTimer("gather_limit")]
-    assert machine(TurnEnded()) == [EndReply(1, "complete"), SetTimer("idle")]
+    assert machine(CallWithdrawn("k1")) == []
+    assert machine(CallWithdrawn("k2")) == [ClearTimer("gather"), ClearTimer("gather_limit")]
+    assert machine(AgentTurnEnded()) == [EndReply(1, "complete"), SetTimer("idle")]
 
 
 def test_t16_all_withdrawn_while_nobody_listens_still_has_a_limit() -> None:
     machine = awaiting(LOOK)
-    assert machine(Withdrawn("k1")) == [Forget(given(LOOK))]
+    assert machine(CallWithdrawn("k1")) == [Forget(given(LOOK))]
     machine(Called(TOUCH))
     assert machine(TimerPassed("human")) == [
         SendCancel(),
         SetTimer("grace"),
-        Answer(TOUCH, TimedOut()),
+        AnswerPending(TOUCH, TimedOut()),
     ]
 
 
@@ -305,7 +305,7 @@ def test_t24_calls_and_permissions_with_no_request_open_lead_the_next_response()
     assert machine(Called(MAY_I)) == []
     assert machine(Requested(2, {"dg_1": SEEN})) == [
         ClearTimer("human"),
-        Answer(given(LOOK), SEEN),
+        AnswerPending(given(LOOK), SEEN),
         OpenReply(2),
         Release(),
         Emit(TOUCH.part),
@@ -321,7 +321,7 @@ def test_t24_a_call_outside_any_turn_waits_for_somebody_but_not_for_ever() -> No
     assert machine(Called(LOOK)) == []
     assert machine(TimerPassed("idle")) == [SetTimer("human")]
     assert machine.phase == "Idle"
-    assert machine(TimerPassed("human")) == [Answer(LOOK, TimedOut()), SetTimer("idle")]
+    assert machine(TimerPassed("human")) == [AnswerPending(LOOK, TimedOut()), SetTimer("idle")]
     assert machine(TimerPassed("idle")) == [StopAgent()]
     # Somebody comes in time.
     machine = idle()
@@ -335,7 +335,7 @@ def test_t24_a_call_outside_any_turn_waits_for_somebody_but_not_for_ever() -> No
         EndReply(2, "complete"),
     ]
     assert machine(Requested(3, {"dg_1": SEEN}))[2:] == [
-        Answer(given(LOOK), SEEN),
+        AnswerPending(given(LOOK), SEEN),
         OpenReply(3),
         SendPrompt(says("two")),
     ]
@@ -344,7 +344,7 @@ def test_t24_a_call_outside_any_turn_waits_for_somebody_but_not_for_ever() -> No
     machine(Called(LOOK))
     machine(Requested(2))
     assert machine(Requested(3, {"dg_1": SEEN}))[2:] == [
-        Answer(given(LOOK), SEEN),
+        AnswerPending(given(LOOK), SEEN),
         OpenReply(3),
         EndReply(3, "complete"),
         SetTimer("idle"),
@@ -360,7 +360,7 @@ def test_p1_p2_a_decision_goes_to_the_agent_and_the_turn_goes_on(answer: CallAns
     assert machine.state.awaits_permission
     assert machine(Requested(2, {"dg_p1": answer})) == [
         ClearTimer("human"),
-        Answer(given(MAY_I), answer),
+        AnswerPending(given(MAY_I), answer),
         OpenReply(2),
     ]
     assert machine.state == State(agent="up", turn="running", reply=2)
@@ -369,12 +369,12 @@ def test_p1_p2_a_decision_goes_to_the_agent_and_the_turn_goes_on(answer: CallAns
 @pytest.mark.parametrize("answer", [SEEN, Interrupted(), TimedOut(), TurnCancelled(), None])
 def test_p3_anything_but_a_grant_is_a_refusal(answer: CallAnswer | None) -> None:
     answers: Mapping[str, CallAnswer] = {} if answer is None else {"dg_p1": answer}
-    assert Answer(given(MAY_I), Refused()) in awaiting(MAY_I)(Requested(2, answers))
+    assert AnswerPending(given(MAY_I), Refused()) in awaiting(MAY_I)(Requested(2, answers))
 
 
 @pytest.mark.parametrize("answer", [Granted(), Refused(), TurnCancelled(), TimedOut()])
 def test_p3_a_decision_is_no_result(answer: CallAnswer) -> None:
-    assert Answer(given(LOOK), Interrupted()) in awaiting(LOOK)(Requested(2, {"dg_1": answer}))
+    assert AnswerPending(given(LOOK), Interrupted()) in awaiting(LOOK)(Requested(2, {"dg_1": answer}))
 
 
 def test_p4_a_new_message_instead_of_an_answer() -> None:
@@ -383,11 +383,11 @@ def test_p4_a_new_message_instead_of_an_answer() -> None:
         ClearTimer("human"),
         SendCancel(),
         SetTimer("grace"),
-        Answer(given(MAY_I), TurnCancelled()),
+        AnswerPending(given(MAY_I), TurnCancelled()),
         OpenReply(2),
     ]
     assert machine.phase == "Cancelling"
-    assert machine(TurnEnded((TextPart("Stopped."),))) == [
+    assert machine(AgentTurnEnded((TextPart("Stopped."),))) == [
         ClearTimer("grace"),
         Discard(),
         SendPrompt(says("no, this")),
@@ -407,9 +407,9 @@ def test_p8_two_permissions_and_a_call_at_once() -> None:
         EndReply(1, "complete"),
     ]
     assert machine(Requested(2, {"dg_p1": Refused(), "dg_1": SEEN, "dg_p2": Granted()}))[1:4] == [
-        Answer(given(MAY_I), Refused()),
-        Answer(given(LOOK), SEEN),
-        Answer(given(MAY_WE), Granted()),
+        AnswerPending(given(MAY_I), Refused()),
+        AnswerPending(given(LOOK), SEEN),
+        AnswerPending(given(MAY_WE), Granted()),
     ]
 
 
@@ -418,20 +418,25 @@ def test_p22_silence_until_the_deadline_is_no_denial() -> None:
     assert machine(TimerPassed("human")) == [
         SendCancel(),
         SetTimer("grace"),
-        Answer(given(LOOK), TimedOut()),
-        Answer(given(MAY_I), TurnCancelled()),
+        AnswerPending(given(LOOK), TimedOut()),
+        AnswerPending(given(MAY_I), TurnCancelled()),
     ]
     assert machine.phase == "Cancelling"
     # Whoever comes now is told that it is too late.
     assert machine(Requested(2, {"dg_1": SEEN})) == [OpenReply(2), TOO_LATE]
-    assert machine(TurnEnded()) == [ClearTimer("grace"), Discard(), EndReply(2, "complete"), SetTimer("idle")]
+    assert machine(AgentTurnEnded()) == [
+        ClearTimer("grace"),
+        Discard(),
+        EndReply(2, "complete"),
+        SetTimer("idle"),
+    ]
 
 
 @pytest.mark.parametrize("phase", ["Idle", "Parked", "Dead"])
 def test_p22_a_result_after_the_deadline_is_told_to_be_too_late(phase: Phase) -> None:
     machine = awaiting(LOOK)
     machine(TimerPassed("human"))
-    machine(TurnEnded())
+    machine(AgentTurnEnded())
     if phase == "Parked":
         machine(TimerPassed("idle"))
     if phase == "Dead":
@@ -449,7 +454,7 @@ def test_p22_a_result_after_the_deadline_is_told_to_be_too_late(phase: Phase) ->
 
 def test_p24_a_withdrawn_permission_grants_nothing() -> None:
     machine = awaiting(MAY_I)
-    machine(Withdrawn("p1"))
+    machine(CallWithdrawn("p1"))
     assert machine(Requested(2, {"dg_p1": Granted()})) == [ClearTimer("human"), OpenReply(2)]
 
 
@@ -460,10 +465,10 @@ def test_p25_what_ran_before_the_stop_has_run() -> None:
         ClearTimer("human"),
         SendCancel(),
         SetTimer("grace"),
-        Answer(given(LOOK), SEEN),
-        Answer(given(TOUCH), Interrupted()),
+        AnswerPending(given(LOOK), SEEN),
+        AnswerPending(given(TOUCH), Interrupted()),
         # A turn that is cancelled has no use for a permission.
-        Answer(given(MAY_I), TurnCancelled()),
+        AnswerPending(given(MAY_I), TurnCancelled()),
         OpenReply(2),
     ]
 
@@ -501,7 +506,7 @@ def test_c2_c3_the_response_settles_at_once(words: tuple[str, ...]) -> None:
     assert machine.phase == "Cancelling"
     # Once is enough.
     assert machine(ReplyCancelled(1)) == []
-    assert machine(TurnEnded()) == [ClearTimer("grace"), Discard(), SetTimer("idle")]
+    assert machine(AgentTurnEnded()) == [ClearTimer("grace"), Discard(), SetTimer("idle")]
     assert machine(Requested(2, prompt=says("two")))[-1] == SendPrompt(says("two"))
 
 
@@ -520,8 +525,8 @@ def test_c4_c5_stopped_while_something_is_awaited(call: Pending) -> None:
     assert machine(ReplyCancelled(1)) == []
     commands = machine(Requested(2, prompt=says("two"), cancels=True))
     assert commands[1:3] == [SendCancel(), SetTimer("grace")]
-    assert commands[3] == Answer(given(call), Interrupted() if call is LOOK else TurnCancelled())
-    assert machine(TurnEnded())[-1] == SendPrompt(says("two"))
+    assert commands[3] == AnswerPending(given(call), Interrupted() if call is LOOK else TurnCancelled())
+    assert machine(AgentTurnEnded())[-1] == SendPrompt(says("two"))
 
 
 def test_c6_in_the_gather_window_no_call_follows() -> None:
@@ -534,13 +539,13 @@ def test_c6_in_the_gather_window_no_call_follows() -> None:
         SetTimer("grace"),
         ClearTimer("gather"),
         ClearTimer("gather_limit"),
-        Answer(LOOK, Interrupted()),
-        Answer(MAY_I, TurnCancelled()),
+        AnswerPending(LOOK, Interrupted()),
+        AnswerPending(MAY_I, TurnCancelled()),
     ]
     assert machine(TimerPassed("gather")) == []
     # A sibling that comes late is turned away.
-    assert machine(Called(TOUCH)) == [Answer(TOUCH, Interrupted())]
-    assert machine(Called(MAY_WE)) == [Answer(MAY_WE, TurnCancelled())]
+    assert machine(Called(TOUCH)) == [AnswerPending(TOUCH, Interrupted())]
+    assert machine(Called(MAY_WE)) == [AnswerPending(MAY_WE, TurnCancelled())]
 
 
 def test_c7_an_agent_that_does_not_stop_is_replaced() -> None:
@@ -567,7 +572,7 @@ def test_c8_a_new_prompt_waits_for_the_old_turns_end() -> None:
         OpenReply(2),
     ]
     assert machine(Requested(3, prompt=says("three"))) == [EndReply(2, "cut"), OpenReply(3)]
-    assert machine(TurnEnded()) == [ClearTimer("grace"), Discard(), SendPrompt(says("two", "three"))]
+    assert machine(AgentTurnEnded()) == [ClearTimer("grace"), Discard(), SendPrompt(says("two", "three"))]
     assert machine.state.reply == 3
 
 
@@ -575,10 +580,10 @@ def test_c9_nothing_of_the_old_turn_is_credited_to_the_new_one() -> None:
     machine = awaiting(LOOK)
     machine(text("Kept of the old turn."))
     machine(Requested(2, prompt=says("two"), cancels=True))
-    for event in (text("Old."), Called(TOUCH), Announced("old"), Withdrawn("k1"), TimerPassed("gather")):
+    for event in (text("Old."), Called(TOUCH), Announced("old"), CallWithdrawn("k1"), TimerPassed("gather")):
         commands = machine(event)
         assert not any(isinstance(command, Emit | Keep | Release) for command in commands), event
-    assert machine(TurnEnded((TextPart("Old words."),), GONE)) == [
+    assert machine(AgentTurnEnded((TextPart("Old words."),), GONE)) == [
         ClearTimer("grace"),
         Discard(),
         SendPrompt(says("two")),
@@ -647,8 +652,8 @@ def test_f6_a_crash_while_a_result_is_awaited() -> None:
     assert machine(AgentExited(GONE)) == [TakeBack(heard=True), ClearTimer("human")]
     assert machine.state == State(agent="dead", orphaned=(given(LOOK), given(TOUCH)))
     assert machine(Requested(2, {"dg_1": SEEN})) == [
-        Answer(given(LOOK), SEEN),
-        Answer(given(TOUCH), Interrupted()),
+        AnswerPending(given(LOOK), SEEN),
+        AnswerPending(given(TOUCH), Interrupted()),
         OpenReply(2),
         StartAgent(),
     ]
@@ -707,7 +712,7 @@ def test_f6_results_given_to_an_agent_that_is_gone_by_then_are_told_to_the_next_
     [text("I see."), Announced("k9"), Called(TOUCH), ReplyCancelled(2)],
     ids=lambda sign: type(sign).__name__,
 )
-def test_f6_results_that_the_agent_has_shown_to_have_are_not_told_again(sign: Event) -> None:
+def test_f6_results_that_the_agent_has_shown_to_have_are_not_told_again(sign: MachineEvent) -> None:
     machine = awaiting(LOOK)
     machine(Requested(2, {"dg_1": SEEN}))
     machine(sign)
@@ -727,7 +732,7 @@ def test_f7_a_crash_while_a_permission_is_awaited_uses_no_approval() -> None:
     machine = awaiting(MAY_I)
     machine(AgentExited(GONE))
     assert machine(Requested(2, {"dg_p1": Granted()})) == [
-        Answer(given(MAY_I), Refused()),
+        AnswerPending(given(MAY_I), Refused()),
         OpenReply(2),
         StartAgent(),
     ]
@@ -745,10 +750,10 @@ def test_f7_a_crash_while_a_permission_is_awaited_uses_no_approval() -> None:
 def test_f8_a_failed_prompt_fails_its_turn_and_the_session_lives() -> None:
     machine = streaming()
     machine(Called(LOOK))
-    assert machine(TurnEnded(error=GONE)) == [
+    assert machine(AgentTurnEnded(error=GONE)) == [
         ClearTimer("gather"),
         ClearTimer("gather_limit"),
-        Answer(LOOK, Interrupted()),
+        AnswerPending(LOOK, Interrupted()),
         EndReply(1, "failed", GONE),
         SetTimer("idle"),
     ]
@@ -763,23 +768,27 @@ def test_f8_what_a_prompt_told_that_is_answered_with_an_error_alone_is_told_agai
     reply = machine.state.reply
     assert reply is not None
     machine(Noticed(TextPart("The agent cannot take image/png.")))
-    assert machine(TurnEnded(error=GONE)) == [TakeBack(), EndReply(reply, "failed", GONE), SetTimer("idle")]
+    assert machine(AgentTurnEnded(error=GONE)) == [
+        TakeBack(),
+        EndReply(reply, "failed", GONE),
+        SetTimer("idle"),
+    ]
     # What has spoken has heard.
     machine(Requested(3, prompt=says("three")))
     machine(text("Third."))
-    assert TakeBack() not in machine(TurnEnded(error=GONE))
+    assert TakeBack() not in machine(AgentTurnEnded(error=GONE))
     machine(Requested(4, prompt=says("four")))
-    assert TakeBack() not in machine(TurnEnded())
+    assert TakeBack() not in machine(AgentTurnEnded())
     machine(Requested(5, prompt=says("five")))
     machine(ReplyCancelled(5))
-    assert TakeBack() in machine(TurnEnded(error=GONE))
+    assert TakeBack() in machine(AgentTurnEnded(error=GONE))
 
 
 def test_f8_a_prompt_that_fails_with_nobody_listening_is_told_in_the_next_reply() -> None:
     machine = awaiting(LOOK)
-    assert machine(TurnEnded(error=GONE)) == [
+    assert machine(AgentTurnEnded(error=GONE)) == [
         ClearTimer("human"),
-        Answer(given(LOOK), Interrupted()),
+        AnswerPending(given(LOOK), Interrupted()),
         Keep(TextPart("\n\n**Error:** The agent is gone. Try again.\n\n")),
         SetTimer("idle"),
     ]
@@ -824,9 +833,9 @@ def test_b1_text_between_requests_is_first_in_the_next_response() -> None:
 
 def test_b2_a_turn_that_ended_between_requests_does_not_answer_the_next_prompt() -> None:
     machine = awaiting(LOOK)
-    machine(Withdrawn("k1"))
+    machine(CallWithdrawn("k1"))
     machine(text("I did without."))
-    assert machine(TurnEnded((TextPart("Bye."),))) == [
+    assert machine(AgentTurnEnded((TextPart("Bye."),))) == [
         ClearTimer("human"),
         Keep(TextPart("Bye.")),
         SetTimer("idle"),
@@ -835,7 +844,7 @@ def test_b2_a_turn_that_ended_between_requests_does_not_answer_the_next_prompt()
     commands = machine(Requested(2, {}, says("two")))
     assert commands[-3:] == [OpenReply(2), Release(), SendPrompt(says("two"))]
     assert machine.state.reply == 2
-    assert machine(TurnEnded()) == [EndReply(2, "complete"), SetTimer("idle")]
+    assert machine(AgentTurnEnded()) == [EndReply(2, "complete"), SetTimer("idle")]
 
 
 def test_b4_idle_for_long_is_parked_and_a_later_request_starts_again() -> None:
@@ -898,7 +907,7 @@ def test_f3_nor_has_one_that_was_started_for_the_prompt() -> None:
 
 
 @pytest.mark.parametrize("sign", [text("Well"), Announced("a"), Called(LOOK), Called(MAY_I)])
-def test_f5_after_a_sign_of_the_turn_its_crash_is_told(sign: Event) -> None:
+def test_f5_after_a_sign_of_the_turn_its_crash_is_told(sign: MachineEvent) -> None:
     machine = idle()
     machine(Requested(2, prompt=says("two")))
     machine(sign)
@@ -938,7 +947,7 @@ def steered() -> Machine:
     machine(TimerPassed("gather"))
     assert machine(Requested(2, {"dg_1": SEEN}, says("and hurry"))) == [
         ClearTimer("human"),
-        Answer(given(LOOK), SEEN),
+        AnswerPending(given(LOOK), SEEN),
         OpenReply(2),
         Steer(Steering(2, says("and hurry"))),
     ]
@@ -948,21 +957,21 @@ def steered() -> Machine:
 def test_t9_an_agent_that_can_be_steered_has_the_text_at_once_and_never_again() -> None:
     machine = steered()
     assert machine(Steered(2, taken=True)) == []
-    assert machine(TurnEnded()) == [EndReply(2, "complete"), SetTimer("idle")]
+    assert machine(AgentTurnEnded()) == [EndReply(2, "complete"), SetTimer("idle")]
 
 
 def test_t9_what_it_does_not_take_is_prompted_when_the_turn_ends() -> None:
     machine = steered()
     assert machine(Steered(2, taken=False)) == []
-    assert machine(TurnEnded()) == [SendPrompt(says("and hurry"))]
+    assert machine(AgentTurnEnded()) == [SendPrompt(says("and hurry"))]
 
 
 def test_t9_a_turn_that_ends_before_it_said_what_became_of_the_text_leaves_it_to_the_next() -> None:
     machine = steered()
-    assert machine(TurnEnded()) == [SendPrompt(says("and hurry"))]
+    assert machine(AgentTurnEnded()) == [SendPrompt(says("and hurry"))]
     # The answer comes late, and is about nothing any more.
     assert machine(Steered(2, taken=False)) == []
-    assert machine(TurnEnded()) == [EndReply(2, "complete"), SetTimer("idle")]
+    assert machine(AgentTurnEnded()) == [EndReply(2, "complete"), SetTimer("idle")]
 
 
 def test_t9_more_text_while_the_first_is_on_its_way_waits_behind_it() -> None:
@@ -972,7 +981,7 @@ def test_t9_more_text_while_the_first_is_on_its_way_waits_behind_it() -> None:
     machine(Requested(3, {"dg_2": FELT}, says("really")))
     assert (machine.state.steering, machine.state.queue) == (Steering(2, says("and hurry")), says("really"))
     machine(Steered(2, taken=False))
-    assert machine(TurnEnded()) == [SendPrompt(says("and hurry", "really"))]
+    assert machine(AgentTurnEnded()) == [SendPrompt(says("and hurry", "really"))]
 
 
 def test_t9_text_of_a_turn_that_is_cancelled_or_crashes_is_not_lost() -> None:

@@ -14,19 +14,19 @@ from hypothesis import given, strategies as st
 
 from agent.recorded import UPDATES, Recorded
 from dragoman import lm
-from dragoman.backends.agent.acp.content import ImageBlock, TextBlock
-from dragoman.backends.agent.acp.messages import (
+from dragoman.acp.content import ImageBlock, TextBlock
+from dragoman.acp.messages import (
+    AcpPlanEntry,
     ChunkUpdate,
     Location,
     OtherUpdate,
-    PlanEntry,
     PlanUpdate,
     ToolActivity,
     Update,
     UsageUpdate,
     decode_update,
 )
-from dragoman.backends.agent.narrator import Narrator
+from dragoman.backends.agent.reply.narrator import Narrator
 from dragoman.lm import (
     ActivityPart,
     DataPart,
@@ -340,7 +340,7 @@ def test_output_after_something_else_stands_under_its_name_again() -> None:
     for between in (
         ChunkUpdate("thought", TextBlock("- a list")),
         ToolActivity("u", "other", content=output("x")),
-        PlanUpdate((PlanEntry("plan it"),)),
+        PlanUpdate((AcpPlanEntry("plan it"),)),
     ):
         text = first = f"{first}two\n"
         list(narrates.parts(between))
@@ -382,22 +382,22 @@ def test_output_is_code_whatever_is_in_it(pieces: list[str], title: str, before:
 
 def test_only_what_changes_of_a_plan_is_told() -> None:
     narrates = narrator()
-    one, two = PlanEntry("one"), PlanEntry("*two*")
+    one, two = AcpPlanEntry("one"), AcpPlanEntry("*two*")
     assert thoughts(narrates, PlanUpdate((one, two))) == "\n\n☐ one  \n☐ \\*two\\*  \n\n"
     assert thoughts(narrates, PlanUpdate((one, two))) == ""
-    begun = PlanEntry("one", status="in_progress")
+    begun = AcpPlanEntry("one", status="in_progress")
     assert thoughts(narrates, PlanUpdate((begun, two))) == "\n\n◐ one  \n\n"
     assert thoughts(
-        narrates, PlanUpdate((PlanEntry("one", status="completed"), PlanEntry("3", status="new")))
+        narrates, PlanUpdate((AcpPlanEntry("one", status="completed"), AcpPlanEntry("3", status="new")))
     ) == ("\n\n☑ one  \n☐ 3  \n\n")
     # The plan outlives its turn.
     narrates.end_turn()
-    assert thoughts(narrates, PlanUpdate((PlanEntry("3", status="new"),))) == ""
+    assert thoughts(narrates, PlanUpdate((AcpPlanEntry("3", status="new"),))) == ""
 
 
 def test_two_steps_of_the_same_name_do_not_change_all_the_time() -> None:
     narrates = narrator()
-    plan = PlanUpdate((PlanEntry("test", status="completed"), PlanEntry("test")))
+    plan = PlanUpdate((AcpPlanEntry("test", status="completed"), AcpPlanEntry("test")))
     assert thoughts(narrates, plan).count("test") == 2
     assert thoughts(narrates, plan, plan) == ""
 
@@ -467,7 +467,7 @@ def test_a_step_is_one_part_that_is_replaced_as_it_goes_on() -> None:
         ToolActivity("t", status="completed", raw_output={"metadata": {"exit": 0}}),
         ToolActivity("t", status="failed"),
     )
-    at = (lm.Location("/a", 3),)
+    at = (lm.ActivityLocation("/a", 3),)
     shown = "--- /a\n+++ /a\n@@ -1 +1 @@\n-one\n+two"
     assert begun == ActivityPart("a1", "Edit", "edit", "pending", at, shown)
     assert printed == ActivityPart("a1", "Edit", "edit", "in_progress", at, shown, "ok\n")
@@ -521,7 +521,7 @@ def test_a_step_that_has_something_to_show_and_no_title_gets_one() -> None:
 def test_values_that_acp_does_not_know_are_told_as_the_nearest_that_it_does() -> None:
     (step,) = structured(ToolActivity("t", "x", kind="dream", status="paused"))
     assert step == ActivityPart("a1", "x", "other", "pending")
-    (plan,) = structured(PlanUpdate((PlanEntry("y", priority="urgent", status="new"),)))
+    (plan,) = structured(PlanUpdate((AcpPlanEntry("y", priority="urgent", status="new"),)))
     assert plan == PlanPart((lm.PlanEntry("y", "medium", "pending"),))
 
 

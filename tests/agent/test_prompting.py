@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.backends.agent.acp.content import TextBlock
-from dragoman.backends.agent.acp.messages import PromptResponse
-from dragoman.backends.agent.prompting import compose, last_words, split_prompt
+from dragoman.acp.content import TextBlock
+from dragoman.acp.messages import PromptResponse
+from dragoman.backends.agent.prompt.prompting import compose, last_words, split_prompt
 from dragoman.lm import DataPart, Message, Part, TextPart, ToolResultPart, assistant, user
 from dragoman.lm.parts import STOPPED
 from dragoman.lm.stops import Stopped

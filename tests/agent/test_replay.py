@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agent.bridge import result
-from dragoman.backends.agent.acp.content import Block, ImageBlock, TextBlock
-from dragoman.backends.agent.replay import blocks_of, context_block, lost_results, transcript
-from dragoman.backends.agent.vocabulary import Answered, Granted, Pending
+from dragoman.acp.content import ContentBlock, ImageBlock, TextBlock
+from dragoman.backends.agent.machine.types import Answered, Granted, Pending
+from dragoman.backends.agent.prompt.replay import blocks_of, context_block, lost_results, transcript
 from dragoman.lm import (
     DataPart,
     Message,
@@ -329,7 +329,7 @@ def test_h7_the_programs_words_are_marked_as_such(text: str) -> None:
 
 def test_h22_a_picture_reaches_an_agent_that_takes_it() -> None:
     parts: list[Part] = [TextPart("what is this?"), PICTURE, TextPart("")]
-    picture: Block = ImageBlock(base64.b64encode(PICTURE.data).decode(), "image/png")
+    picture: ContentBlock = ImageBlock(base64.b64encode(PICTURE.data).decode(), "image/png")
     assert blocks_of(parts, images=True) == ((TextBlock("what is this?"), picture), ())
     blocks, refused = blocks_of(parts, images=False)
     assert refused == ("image/png",)

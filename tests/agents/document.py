@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agents.table import Table
 from dragoman.agents.catalogue import shipped
-from dragoman.agents.entry import Entry, Facts
+from dragoman.agents.entry import CatalogueEntry, Facts
 
 __all__ = ["KNOWN", "known", "tried", "write"]
 
@@ -65,7 +65,7 @@ def known() -> str:
     return "\n".join([_KNOWN, *(line for entry in shipped().values() for line in _entry(entry))])
 
 
-def _entry(entry: Entry) -> Iterator[str]:
+def _entry(entry: CatalogueEntry) -> Iterator[str]:
     facts = entry.facts
     yield f"### {entry.name}\n"
     yield f"`{entry.id}`, {entry.version}. {entry.description}\n"
@@ -86,7 +86,7 @@ def _entry(entry: Entry) -> Iterator[str]:
     yield ""
 
 
-def _sources(entry: Entry) -> Iterator[str]:
+def _sources(entry: CatalogueEntry) -> Iterator[str]:
     if entry.distribution.npx is not None:
         yield f"npm, `{entry.distribution.npx.package}`"
     if entry.distribution.uvx is not None:

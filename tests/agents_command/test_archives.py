@@ -12,7 +12,7 @@ import pytest
 
 from agents_command import packages
 from dragoman.agents import archive, npm, pip
-from dragoman.agents.entry import Entry
+from dragoman.agents.entry import CatalogueEntry
 from dragoman.agents.failure import InstallError
 from dragoman.agents.installed import Installation, ready
 
@@ -21,7 +21,7 @@ def install(path: Path, folder: Path, command: str = "./bin/agent") -> Installat
     distribution = packages.binary(path, {}, packages.sha256(path))
     [target] = distribution["binary"].values()
     target["cmd"] = command
-    entry = msgspec.convert(packages.entry("1.0.0", distribution), Entry)
+    entry = msgspec.convert(packages.entry("1.0.0", distribution), CatalogueEntry)
     found = archive.target_of(entry)
     assert found is not None
     folder.mkdir()

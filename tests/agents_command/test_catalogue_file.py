@@ -16,8 +16,8 @@ import pytest
 from agents_command import packages
 from dragoman.agents import catalogue as module
 from dragoman.agents.catalogue import CatalogueError, catalogue, read_registry, shipped
-from dragoman.agents.entry import Entry, Facts
-from dragoman.backends.agent.catalogue import CATALOGUE, UNKNOWN, Traits, traits_of
+from dragoman.agents.entry import CatalogueEntry, Facts
+from dragoman.backends.agent.traits import CATALOGUE, UNKNOWN, Traits, traits_of
 
 _DATA = resources.files("dragoman.agents").joinpath("catalogue.json").read_bytes()
 
@@ -75,7 +75,7 @@ def _known(kind: type, value: dict[str, Any], where: str) -> None:
 
 def test_every_fact_is_one_that_is_read() -> None:
     for agent in json.loads(_DATA)["agents"]:
-        _known(Entry, agent, agent["id"])
+        _known(CatalogueEntry, agent, agent["id"])
         facts = agent["_meta"]["dragoman"]
         _known(Facts, facts, agent["id"])
         for name in ("needs", "toolLimit"):
@@ -118,7 +118,7 @@ def refresh(folder: Path, source: str | None) -> str:
     return asyncio.run(module.refresh(folder, source))
 
 
-def fetched(folder: Path, *entries: dict[str, Any]) -> dict[str, Entry]:
+def fetched(folder: Path, *entries: dict[str, Any]) -> dict[str, CatalogueEntry]:
     refresh(folder, str(packages.registry(folder / "source.json", *entries)))
     return dict(catalogue(folder))
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dragoman.backends.agent.catalogue import Traits, traits_of
 from dragoman.backends.agent.conversation import Conversation
-from dragoman.backends.agent.kept import HELD_BYTES
-from dragoman.backends.agent.learnt import Experience
 from dragoman.backends.agent.model import AgentModel
+from dragoman.backends.agent.observations import Observations
+from dragoman.backends.agent.reply.backlog import HELD_BYTES
 from dragoman.backends.agent.settings import AgentSettings, Policy, Timing
+from dragoman.backends.agent.traits import Traits, traits_of
 from dragoman.lm import (
     CancellationSource,
     Consumer,
@@ -159,7 +159,7 @@ class Bridge:
         self.model: GuardedModel | None = None
         # Where conversations are kept, if anywhere.
         self.store: ConversationStore | None = None
-        self.experience = Experience()
+        self.observations = Observations()
 
     def chat(
         self,
@@ -194,7 +194,7 @@ class Bridge:
                     settings,
                     permissions=self.permissions,
                     store=self.store,
-                    experience=self.experience,
+                    observations=self.observations,
                 )
             )
         chat = Chat(self.model, self.folder)
@@ -273,10 +273,10 @@ class Bridge:
         await self._until(lambda each: each.state.phase == "Parked")
 
     async def until_kept(self, text: str) -> None:
-        await self._until(lambda each: TextPart(text) in each._kept._parts)
+        await self._until(lambda each: TextPart(text) in each._backlog._parts)
 
     async def until_held(self) -> None:
-        await self._until(lambda each: each._kept._bytes > HELD_BYTES)
+        await self._until(lambda each: each._backlog._bytes > HELD_BYTES)
 
     async def until_pending(self, count: int) -> None:
         await self._until(lambda each: len(each.state.pending) == count)

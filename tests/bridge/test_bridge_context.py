@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bridge.consumer import Bridge, Chat
-from dragoman.backends.agent.saving import load_conversation
 from dragoman.backends.agent.settings import Timing
+from dragoman.conversations.saving import load_conversation
 from dragoman.frontends.vscode.rendered import spoken
 from dragoman.lm import DataPart, LanguageModelError, Message, assistant, system, user
 from dragoman.store import ConversationStore, Database

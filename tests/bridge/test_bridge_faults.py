@@ -6,11 +6,11 @@ import json
 import pytest
 
 from bridge.consumer import Bridge, Heard, result, soon
-from dragoman.backends.agent.acp.launch import RunningAgent
-from dragoman.backends.agent.briefing import Briefing
+from dragoman.acp.launch import RunningAgent
 from dragoman.backends.agent.conversation import Conversation
-from dragoman.backends.agent.flow import size_of
-from dragoman.backends.agent.session import Session
+from dragoman.backends.agent.prompt.session_context import SessionContext
+from dragoman.backends.agent.reply.backpressure import size_of
+from dragoman.backends.agent.session.session import AgentSession
 from dragoman.backends.agent.settings import Timing
 from dragoman.backends.agent.toolserver.server import ToolServer
 from dragoman.jsonrpc import MAX_MESSAGE_BYTES
@@ -239,8 +239,9 @@ async def test_an_agent_that_closes_its_output_and_lives_on_is_ended(bridge: Bri
 
 
 async def test_what_we_send_is_what_the_official_sdk_reads(bridge: Bridge) -> None:
-    from acp import schema  # noqa: PLC0415 - takes a second, and only this test needs it
     from pydantic import BaseModel  # noqa: PLC0415
+
+    from acp import schema  # noqa: PLC0415 - takes a second, and only this test needs it
 
     chat = bridge.chat(resume=True)
     await chat.do(["say", "hello"], ["after", [["exit", 1]]])
@@ -272,9 +273,9 @@ def _breaks(*_: object, **__: object) -> None:
 _FAULTS = {
     "opening the reply": (Conversation, "_marker"),
     "starting the agent": (Conversation, "_start"),
-    "taking its session up": (Briefing, "begin"),
-    "making the prompt": (Briefing, "prompt"),
-    "sending the prompt": (Session, "prompt"),
+    "taking its session up": (SessionContext, "begin"),
+    "making the prompt": (SessionContext, "prompt"),
+    "sending the prompt": (AgentSession, "prompt"),
     "ending the reply": (Conversation, "_end_reply"),
     "explaining a crash": (RunningAgent, "explain_exit"),
 }
@@ -333,7 +334,7 @@ async def test_i1_a_fault_while_the_prompt_waits_for_the_tools_to_be_listed_ends
     await chat.do(["say", "a word"])
     chat.tools = (*chat.tools, ToolDefinition("new"))
     with monkeypatch.context() as patched:
-        patched.setattr(Session, "prompt", _breaks)
+        patched.setattr(AgentSession, "prompt", _breaks)
         with pytest.raises(LanguageModelError, match="by a fault of its own"):
             await chat.say("hello")
     await chat.echo()
@@ -354,7 +355,7 @@ async def test_i1_a_fault_with_nobody_listening_is_the_end_of_that_agent_alone(
 ) -> None:
     chat = bridge.chat(resume=True)
     with monkeypatch.context() as patched:
-        patched.setattr("dragoman.backends.agent.kept.size_of", _breaks)
+        patched.setattr("dragoman.backends.agent.reply.backlog.size_of", _breaks)
         await chat.do(["say", "a word"], ["after", [["say", "late"]]])
         await bridge.until_gone()
     assert await chat.echo() == ["still there?"]

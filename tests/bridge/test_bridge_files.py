@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from bridge.consumer import TOOLS, Bridge, Chat, result
-from dragoman.backends.agent.acp.messages import WriteTextFile
-from dragoman.backends.agent.changes import Change, FileRefused
-from dragoman.backends.agent.filing import AT_ONCE, PERMISSION_REFUSED
+from dragoman.acp.messages import PERMISSION_REFUSED, WriteTextFile
+from dragoman.backends.agent.session.approved_edits import Change, FileRefused
+from dragoman.backends.agent.session.file_requests import AT_ONCE
 from dragoman.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_CANCELLED
 from dragoman.lm import JsonObject, user
 from dragoman.tools.builtin.files import MAX_FILE_BYTES

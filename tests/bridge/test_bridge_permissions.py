@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from bridge.consumer import TOOLS, Bridge, result
-from dragoman.backends.agent.catalogue import Traits, traits_of
 from dragoman.backends.agent.settings import Policy, Timing
+from dragoman.backends.agent.traits import Traits, traits_of
 from dragoman.lm import user
 from fake_agent.steps import prompt
 
@@ -254,7 +254,7 @@ async def test_d4_a_standing_approval_counts_in_every_front_end_and_is_told(brid
     assert answer.calls == ()
     assert "<p: the-allow_once>" in answer.text
     newest = bridge.permissions.record.newest_first()[0]
-    assert (newest.allowed, newest.by, newest.why) == (True, "approval", "approved for this session")
+    assert (newest.allowed, newest.by) == (True, "approval")
     # Another conversation is another session.
     other = await bridge.chat().do(_ask(rawInput={"command": "make"}))
     assert len(other.calls) == 1

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from bridge.consumer import TOOLS, Bridge, Chat, result
-from dragoman.backends.agent.acp.messages import AgentInfo
-from dragoman.backends.agent.catalogue import UNKNOWN, Traits, traits_of
-from dragoman.backends.agent.learnt import Experience, Learnt, name_of
+from dragoman.acp.messages import AgentInfo
 from dragoman.backends.agent.model import AgentModel
+from dragoman.backends.agent.observations import Observations, Observed, name_of
 from dragoman.backends.agent.settings import Timing
 from dragoman.backends.agent.toolserver.naming import WAIT_TOOL
+from dragoman.backends.agent.traits import UNKNOWN, Traits, traits_of
 from dragoman.lm import user
 from dragoman.store import AgentStore, Database
 from fake_agent.steps import prompt
@@ -25,12 +25,12 @@ LOOK, COUNT, TOUCH = TOOLS
 _NEVER = 1_000.0
 
 
-def _seen(bridge: Bridge) -> Learnt:
+def _seen(bridge: Bridge) -> Observed:
     """What was learnt about the agent of this bridge."""
     assert bridge.model is not None
     model = bridge.model._model
     assert isinstance(model, AgentModel)
-    return bridge.experience.of(name_of(AgentInfo("fake-agent", None, "1"), model.settings.command))
+    return bridge.observations.of(name_of(AgentInfo("fake-agent", None, "1"), model.settings.command))
 
 
 def _unknown(bridge: Bridge, timing: Timing | None = None, **options: object) -> Chat:
@@ -184,7 +184,7 @@ async def test_t27_an_agent_that_never_lists_is_waited_for_once_and_briefly(brid
     chat = _unknown(bridge, timing, lists="none")
     assert "did not look at the tools" in (await chat.say("hello")).text
     assert len(bridge.noted("session/new")) == 1
-    assert _seen(bridge) == Learnt(lists=False)
+    assert _seen(bridge) == Observed(lists=False)
     # Other tools are nothing to it: no prompt waits for that.
     chat.tools = (TOUCH,)
     assert (await chat.say("on")).text == 'echo: ["on"]'
@@ -195,7 +195,7 @@ async def test_t27_a_listing_that_comes_late_corrects_what_was_learnt(bridge: Br
     assert bridge.model is not None
     model = bridge.model._model
     assert isinstance(model, AgentModel)
-    bridge.experience.note(name_of(AgentInfo("fake-agent", None, "1"), model.settings.command), lists=False)
+    bridge.observations.note(name_of(AgentInfo("fake-agent", None, "1"), model.settings.command), lists=False)
     await chat.say("hello")
     assert _seen(bridge).lists is True
 
@@ -328,7 +328,7 @@ async def test_h21_one_history_in_time_does_not_end_the_watch(bridge: Bridge, ho
     assert bridge.model is not None
     model = bridge.model._model
     assert isinstance(model, AgentModel)
-    bridge.experience.note(
+    bridge.observations.note(
         name_of(AgentInfo("fake-agent", None, "1"), model.settings.command), history="before"
     )
     answer = await chat.say("what was it?")
@@ -383,7 +383,7 @@ async def test_h21_a_history_that_begins_with_the_prompt_is_noticed_and_the_prom
     await _loaded(bridge, chat)
     answer = await chat.say("what was it?")
     before, _, heard = answer.text.partition("echo: ")
-    assert "was still telling an earlier part of this conversation" in before
+    assert "was still history an earlier part of this conversation" in before
     assert "milk" not in before
     assert json.loads(heard)[-1] == "what was it?"
     assert _seen(bridge).history == "unusable"
@@ -407,9 +407,9 @@ async def test_h21_an_answer_into_which_old_words_were_mixed_fails(bridge: Bridg
 
 async def test_what_was_learnt_is_kept_by_name_and_version(bridge: Bridge, tmp_path: Path) -> None:
     with Database.open(tmp_path / "state") as database:
-        bridge.experience = Experience(AgentStore(database))
+        bridge.observations = Observations(AgentStore(database))
         chat = _unknown(bridge, Timing(list_tools_unsure=0.1), lists="none")
         await chat.say("hello")
     with Database.open(tmp_path / "state") as database:
-        bridge.experience = Experience(AgentStore(database))
+        bridge.observations = Observations(AgentStore(database))
         assert list(_seen(bridge).sentences) == ["It did not look at the tools that it was offered."]

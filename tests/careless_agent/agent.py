@@ -27,18 +27,22 @@ from typing import Any, TypeAlias
 import httpx2
 import msgspec
 
-from dragoman.backends.agent.acp.messages import HttpServer, StdioServer
-from dragoman.demo.mcp import McpClient, connect
+from dragoman.acp.messages import HttpServer, StdioServer
+from dragoman.demo.mcp import ToolClient
 from dragoman.jsonrpc import (
     METHOD_NOT_FOUND,
     Incoming,
     Notification,
     Peer,
     PeerOptions,
-    Reply,
-    Response,
+    RpcReply,
+    RpcResponse,
     connect_stdio,
 )
+
+# It runs as a script, and the developers' tools are not installed.
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from devtools.mcp_over_http import connect
 
 Json: TypeAlias = dict[str, Any]
 
@@ -56,7 +60,7 @@ class Session:
         self.name = name
         self.cwd = cwd
         self.messages: list[Json] = []
-        self.tools: McpClient | None = None
+        self.tools: ToolClient | None = None
         self.offered: list[Json] = []
         self.turn: asyncio.Task[str] | None = None
 
@@ -262,16 +266,16 @@ class Agent:
         ]
         asked = {"toolCallId": id_, "title": name, "kind": kind, "rawInput": arguments}
         params = {"sessionId": session.name, "toolCall": asked, "options": options}
-        replied: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        replied: asyncio.Future[RpcReply] = asyncio.get_running_loop().create_future()
 
-        def on_reply(reply: Reply) -> None:
+        def on_reply(reply: RpcReply) -> None:
             # A turn that was cancelled meanwhile does not wait for it any more.
             with contextlib.suppress(asyncio.InvalidStateError):
                 replied.set_result(reply)
 
         self.peer.call("session/request_permission", params, on_reply)
         reply = await replied
-        outcome = json.loads(reply.result)["outcome"] if isinstance(reply, Response) else {}
+        outcome = json.loads(reply.result)["outcome"] if isinstance(reply, RpcResponse) else {}
         if outcome.get("optionId") != "allow-once":
             return _REFUSED
         if name == "write":

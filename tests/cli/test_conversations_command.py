@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.backends.agent.history import Answer, Item, Result, Said, chain
-from dragoman.backends.agent.owner import own
-from dragoman.backends.agent.records import Record, Scope
-from dragoman.backends.agent.saving import save_conversation
 from dragoman.cli import main
+from dragoman.conversations.history import NormalAnswer, NormalItem, NormalPrompt, NormalResult, chain
+from dragoman.conversations.lease import own
+from dragoman.conversations.records import ConversationRecord, Scope
+from dragoman.conversations.saving import save_conversation
 from dragoman.store import ConversationStore, Database, StoredConversation
 
 _WHEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -24,12 +24,12 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A state folder with one conversation that can be read, and one that cannot."""
     folder = tmp_path / "state"
     monkeypatch.setenv("DRAGOMAN_STATE_DIR", str(folder))
-    items: tuple[Item, ...] = (
-        Said("Hello\n\x1b[2Jworld"),
-        Answer("Let me look.", (("dg_1", "read_file", '{"path":"a"}'),)),
-        Result("dg_1"),
+    items: tuple[NormalItem, ...] = (
+        NormalPrompt("Hello\n\x1b[2Jworld"),
+        NormalAnswer("Let me look.", (("dg_1", "read_file", '{"path":"a"}'),)),
+        NormalResult("dg_1"),
     )
-    record = Record(_ID, Scope("agent", ("/folder",), "stdio:editor"), items, tuple(chain(items)))
+    record = ConversationRecord(_ID, Scope("agent", ("/folder",), "stdio:editor"), items, tuple(chain(items)))
     with Database.open(folder) as database:
         store = ConversationStore(database)
         content = save_conversation(record, "session", 1)

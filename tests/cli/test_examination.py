@@ -8,26 +8,26 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from dragoman.backends.agent.acp.messages import (
+from dragoman.acp.messages import (
     Diff,
     Option,
     PermissionRequest,
     ToolActivity,
 )
-from dragoman.cli.examination.page import MARK, Page
-from dragoman.cli.examination.stripes import QUESTION, Stripes
-from dragoman.cli.examination.trials import EDITING, OPENING, Trials
+from dragoman.cli.agent_probe.page import MARK, ProbePage
+from dragoman.cli.agent_probe.stripes import QUESTION, Stripes
+from dragoman.cli.agent_probe.trials import EDITING, OPENING, Trials
 from dragoman.demo.agent import eyes
 
 
 @pytest.fixture
-async def page() -> AsyncIterator[Page]:
-    async with Page() as opened:
+async def page() -> AsyncIterator[ProbePage]:
+    async with ProbePage() as opened:
         yield opened
 
 
 @pytest.fixture
-def trials(tmp_path: Path, page: Page) -> Trials:
+def trials(tmp_path: Path, page: ProbePage) -> Trials:
     return Trials(tmp_path, page)
 
 
@@ -129,7 +129,7 @@ async def test_a_request_belongs_to_what_it_names(
     ],
 )
 async def test_a_request_that_shows_the_address_is_about_the_page(
-    kind: str | None, outcome: str, trials: Trials, page: Page
+    kind: str | None, outcome: str, trials: Trials, page: ProbePage
 ) -> None:
     _ask(trials, kind=kind, title=f"Open {page.url}")
     assert _outcomes(trials) == ("untried", "untried", "untried", outcome)
@@ -210,7 +210,7 @@ async def test_nothing_outside_the_folder_is_read(trials: Trials, tmp_path: Path
     ],
 )
 async def test_i4_what_was_tried_unasked_and_came_to_nothing_assures_nothing(
-    kind: str, status: str, outcome: str, trials: Trials, page: Page
+    kind: str, status: str, outcome: str, trials: Trials, page: ProbePage
 ) -> None:
     for trial in trials.all[:3]:
         trial.was_asked = True
@@ -227,7 +227,7 @@ async def test_what_was_only_looked_at_was_not_tried(trials: Trials) -> None:
 # The page.
 
 
-async def test_a_page_that_is_fetched_was_visited(page: Page, trials: Trials) -> None:
+async def test_a_page_that_is_fetched_was_visited(page: ProbePage, trials: Trials) -> None:
     async with httpx2.AsyncClient(trust_env=False) as http:
         answer = await http.get(page.url)
     assert (answer.status_code, "Dragoman" in answer.text) == (200, True)
@@ -235,7 +235,7 @@ async def test_a_page_that_is_fetched_was_visited(page: Page, trials: Trials) ->
     assert _outcomes(trials) == ("untried", "untried", "untried", "unasked")
 
 
-async def test_a_visitor_that_speaks_tls_was_here_as_well(page: Page) -> None:
+async def test_a_visitor_that_speaks_tls_was_here_as_well(page: ProbePage) -> None:
     context = ssl.create_default_context()
     host, _, port = page.url.removeprefix("http://").partition("/")[0].partition(":")
     with pytest.raises((ssl.SSLError, ConnectionError)):
@@ -243,7 +243,7 @@ async def test_a_visitor_that_speaks_tls_was_here_as_well(page: Page) -> None:
     assert page.was_visited
 
 
-async def test_a_connection_without_a_word_is_no_visit(page: Page) -> None:
+async def test_a_connection_without_a_word_is_no_visit(page: ProbePage) -> None:
     host, _, port = page.url.removeprefix("http://").partition("/")[0].partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write_eof()
@@ -253,7 +253,7 @@ async def test_a_connection_without_a_word_is_no_visit(page: Page) -> None:
 
 
 async def test_a_visitor_that_never_ends_its_request_does_not_keep_the_page_open() -> None:
-    async with Page() as page:
+    async with ProbePage() as page:
         host, _, port = page.url.removeprefix("http://").partition("/")[0].partition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"GET / HTTP/1.1\r\n")

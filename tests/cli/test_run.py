@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli import chat, entry, main
+from dragoman.cli import chat, demo, entry, main
 from dragoman.config import BUILTIN_MODELS
 from dragoman.frontends.terminal import ChatOptions
 from dragoman.lm import LanguageModelError
@@ -25,7 +25,12 @@ Starts = Callable[[Callable[[ChatOptions], int]], None]
 @pytest.fixture
 def starts(monkeypatch: pytest.MonkeyPatch) -> Starts:
     """Puts something else in the place of the chat."""
-    return lambda instead: monkeypatch.setattr(chat, "run_chat", instead)
+
+    def put(instead: Callable[[ChatOptions], int]) -> None:
+        monkeypatch.setattr(chat, "run_chat", instead)
+        monkeypatch.setattr(demo, "run_demo", instead)
+
+    return put
 
 
 def _keeps(seen: list[ChatOptions]) -> Callable[[ChatOptions], int]:
@@ -49,13 +54,13 @@ def test_chat_gets_what_the_line_says(starts: Starts, home: Path) -> None:
     Path("mine.toml").write_text('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
     assert main(["chat", "--config", "mine.toml", "--state-dir", "s", "-p", "hello", "--json"]) == 0
     assert main(["chat", "demo"]) == 0
-    tape, demo = seen
-    assert (tape.model, tape.prompt, tape.json, tape.demo) == ("tape", "hello", True, False)
+    tape, built_in = seen
+    assert (tape.model, tape.prompt, tape.json) == ("tape", "hello", True)
     assert tape.state_dir == home / "work" / "s"
     assert tape.workspace == (home / "work",)
     assert list(tape.config.models) == ["tape", "demo"]
-    assert (demo.model, demo.prompt, demo.json) == ("demo", None, False)
-    assert demo.state_dir == home / ".local/state/dragoman"
+    assert (built_in.model, built_in.prompt, built_in.json) == ("demo", None, False)
+    assert built_in.state_dir == home / ".local/state/dragoman"
 
 
 def test_json_needs_a_prompt_because_answers_come_on_standard_input(
@@ -79,7 +84,6 @@ def test_demo_is_the_built_in_one_whatever_the_configuration_says(starts: Starts
     )
     assert main(["demo", "--config", "dragoman.toml"]) == 0
     [options] = seen
-    assert options.demo
     assert options.model == "demo"
     assert options.config.loop.turns == 3
     assert options.config.models["demo"] == BUILTIN_MODELS["demo"]

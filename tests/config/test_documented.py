@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dragoman.backends.agent.catalogue import CATALOGUE
-from dragoman.config import AcpModel, Conversation, Loop, ResponsesModel, ScriptModel, Serve, Tools
+from dragoman.backends.agent.traits import CATALOGUE
+from dragoman.config import AcpModel, ConversationConfig, Loop, ResponsesModel, ScriptModel, Serve, Tools
 from dragoman.config.schema import Tables
 
 _DOCUMENT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text("utf-8")
@@ -59,7 +59,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str | None:
         ("Agents", AcpModel),
         ("Scripts", ScriptModel),
         ("Endpoints", ResponsesModel),
-        ("`[conversation]`", Conversation),
+        ("`[conversation]`", ConversationConfig),
         ("`[tools]`", Tools),
         ("`[loop]`", Loop),
         ("`[serve]`", Serve),

@@ -9,7 +9,7 @@ from dragoman.config import (
     AcpModel,
     Agreed,
     Config,
-    Conversation,
+    ConversationConfig,
     Found,
     Loop,
     ModelConfig,
@@ -91,7 +91,7 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
 def test_nothing_of_the_users_own_file_is_lost_or_redefined(own: Config, found: Config) -> None:
     for config in (layered(own, found), trusted(layered(own, found))):
         assert config.serve == own.serve == Serve(api_keys=("$OWN_KEY",))
-        assert config.conversation == Conversation()
+        assert config.conversation == ConversationConfig()
         assert config.loop == Loop()
         assert config.models["mine"] == own.models["mine"]
         assert config.models["demo"] is BUILTIN_MODELS["demo"]

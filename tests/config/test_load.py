@@ -9,7 +9,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from dragoman.config import BUILTIN_MODELS, Config, ConfigError, Problem, ScriptModel, explain, load, quoted
 from dragoman.config.loading import MAX_FILE_BYTES
-from dragoman.config.schema import AcpModel, Conversation, Loop, ResponsesModel, Serve, Tables, Tools
+from dragoman.config.schema import AcpModel, ConversationConfig, Loop, ResponsesModel, Serve, Tables, Tools
 
 # As in the documentation of the interface, with every key there is.
 _COMPLETE = """\
@@ -86,7 +86,7 @@ def test_without_a_file_everything_is_as_the_interface_says() -> None:
     assert config == Config()
     assert config.models == BUILTIN_MODELS
     assert config.default_model == "demo"
-    assert config.conversation == Conversation(
+    assert config.conversation == ConversationConfig(
         idle_minutes=30,
         human_minutes=240,
         cancel_grace_seconds=10,
@@ -122,7 +122,7 @@ def test_every_key_of_the_interface(tmp_path: Path) -> None:
     assert config.tools.declarations == (tmp_path / "tools.json",)
     assert config.serve.api_keys == ("$DRAGOMAN_KEY",)
     # What the file repeats is what holds without it.
-    assert config.conversation == Conversation()
+    assert config.conversation == ConversationConfig()
     assert config.loop == Loop()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import mcp_types
 import pytest
 import uvicorn
+from devtools.mcp_over_http import connect
 from mcp.server import Server, ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.requests import Request
@@ -19,8 +20,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from demo_agent.harness import soon
-from dragoman.backends.agent.acp.messages import Header, HttpServer, StdioServer
-from dragoman.demo.mcp import McpClient, McpError, connect
+from dragoman.acp.messages import Header, HttpServer, StdioServer
+from dragoman.demo.mcp import McpError, ToolClient
 from dragoman.demo.mcp.content import tool_result
 from dragoman.jsonrpc import Notification
 from dragoman.lm import DataPart, TextPart
@@ -60,7 +61,7 @@ async def _serving(app: ASGIApp) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def _connected(app: ASGIApp) -> AsyncIterator[McpClient]:
+async def _connected(app: ASGIApp) -> AsyncIterator[ToolClient]:
     async with _serving(app) as url:
         address = HttpServer("odd", url, (Header("x-key", "secret"),))
         client = await soon(connect(address, Path("/"), _nothing))
@@ -266,7 +267,7 @@ async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.Monke
 
 
 async def test_a_message_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.demo.mcp.over_http.MAX_MESSAGE_BYTES", 1000)
+    monkeypatch.setattr("devtools.mcp_over_http.MAX_MESSAGE_BYTES", 1000)
     answers = [
         lambda message: _reply(message, {"tools": [], "padding": "x" * 2000}),
         lambda message: _events({"jsonrpc": "2.0", "id": message["id"], "result": {"padding": "x" * 2000}}),
@@ -302,7 +303,7 @@ def test_what_it_does_not_know_of_a_result_is_shown_as_it_came() -> None:
 
 def test_lists_that_change_are_told() -> None:
     changes: list[None] = []
-    client = McpClient("server", lambda: changes.append(None))
+    client = ToolClient("server", lambda: changes.append(None))
     client.on_notification(Notification("notifications/tools/list_changed"))
     assert client.is_stale
     assert changes == [None]

@@ -3,13 +3,13 @@
 import asyncio
 import base64
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 import pytest
 
 from demo_agent.harness import Editor, Permission, soon
 from dragoman.backends.agent.toolserver import PendingCall, ToolAnswer, ToolServer
-from dragoman.cli.examination.stripes import Stripes
+from dragoman.cli.agent_probe.stripes import Stripes
 from dragoman.lm import DataPart, JsonObject, TextPart, ToolDefinition
 from toolserver.harness import Bridge, PatientClock, text, tool
 
@@ -23,16 +23,7 @@ _TOOLS = (
 _NAME = "dg-1234"
 
 
-@pytest.fixture(params=["http", "stdio"])
-def transport(request: pytest.FixtureRequest) -> Literal["http", "stdio"]:
-    chosen: Literal["http", "stdio"] = request.param
-    return chosen
-
-
-def _address(bridge: Bridge, transport: Literal["http", "stdio"] = "http") -> JsonObject:
-    if transport == "http":
-        url, headers = bridge.endpoint.http()
-        return {"type": "http", "name": _NAME, "url": url, "headers": _pairs(headers)}
+def _address(bridge: Bridge) -> JsonObject:
     command, arguments, env = bridge.endpoint.stdio()
     return {"name": _NAME, "command": command, "args": list(arguments), "env": _pairs(env)}
 
@@ -51,11 +42,9 @@ async def _called(bridge: Bridge, answer: str) -> PendingCall:
     return call
 
 
-async def test_one_call(
-    editor: Editor, folder: Path, server: ToolServer, transport: Literal["http", "stdio"]
-) -> None:
+async def test_one_call(editor: Editor, folder: Path, server: ToolServer) -> None:
     bridge = _bridge(server)
-    session = await editor.start(folder, _address(bridge, transport))
+    session = await editor.start(folder, _address(bridge))
     assert bridge.listed == 1
     answering = asyncio.ensure_future(editor.say(session, "read notes/today.txt, please"))
     call = await _called(bridge, "Buy bread.")
@@ -80,11 +69,9 @@ async def test_a_word_is_looked_up(editor: Editor, folder: Path, server: ToolSer
     assert "teşekkür ederim" in await answering
 
 
-async def test_two_in_a_row(
-    editor: Editor, folder: Path, server: ToolServer, transport: Literal["http", "stdio"]
-) -> None:
+async def test_two_in_a_row(editor: Editor, folder: Path, server: ToolServer) -> None:
     bridge = _bridge(server)
-    session = await editor.start(folder, _address(bridge, transport))
+    session = await editor.start(folder, _address(bridge))
     answering = asyncio.ensure_future(editor.say(session, "two in a row"))
     first = await _called(bridge, "ONE")
     second = await _called(bridge, "TWO")
@@ -93,11 +80,9 @@ async def test_two_in_a_row(
     assert said.index("ONE") < said.index("Now the second") < said.index("TWO")
 
 
-async def test_three_at_once(
-    editor: Editor, folder: Path, server: ToolServer, transport: Literal["http", "stdio"]
-) -> None:
+async def test_three_at_once(editor: Editor, folder: Path, server: ToolServer) -> None:
     bridge = _bridge(server)
-    session = await editor.start(folder, _address(bridge, transport))
+    session = await editor.start(folder, _address(bridge))
     answering = asyncio.ensure_future(editor.say(session, "three in parallel"))
     # All are there before any is answered.
     calls = {call.name: call for call in [await bridge.call() for _ in range(3)]}
@@ -194,10 +179,10 @@ async def test_a_tool_that_is_allowed_always_is_not_asked_about_again(
 
 
 async def test_cancelled_while_a_result_is_awaited_the_call_is_withdrawn(
-    editor: Editor, folder: Path, server: ToolServer, transport: Literal["http", "stdio"]
+    editor: Editor, folder: Path, server: ToolServer
 ) -> None:
     bridge = _bridge(server)
-    session = await editor.start(folder, _address(bridge, transport))
+    session = await editor.start(folder, _address(bridge))
     answering = asyncio.ensure_future(editor.prompt(session, "three in parallel"))
     calls = [await bridge.call() for _ in range(3)]
     bridge.answer(calls[0], text("DONE"))
@@ -212,10 +197,10 @@ async def test_cancelled_while_a_result_is_awaited_the_call_is_withdrawn(
 
 
 async def test_progress_is_passed_on(
-    editor: Editor, folder: Path, server: ToolServer, clock: PatientClock, transport: Literal["http", "stdio"]
+    editor: Editor, folder: Path, server: ToolServer, clock: PatientClock
 ) -> None:
     bridge = _bridge(server)
-    session = await editor.start(folder, _address(bridge, transport))
+    session = await editor.start(folder, _address(bridge))
     answering = asyncio.ensure_future(editor.say(session, "read notes.txt"))
     call = await bridge.call()
     before = len(editor.heard)
@@ -252,25 +237,23 @@ async def test_results_of_every_kind(editor: Editor, folder: Path, server: ToolS
     assert "[application/zip, 3 bytes]" in str(shown[4])
 
 
-async def test_tools_that_change_between_prompts(
-    editor: Editor, folder: Path, server: ToolServer, transport: Literal["http", "stdio"]
-) -> None:
+async def test_tools_that_change_between_prompts(editor: Editor, folder: Path, server: ToolServer) -> None:
     bridge = _bridge(server)
-    session = await editor.start(folder, _address(bridge, transport))
-    assert "5 tools, 3 of them yours" in await editor.say(session, "!tools")
+    session = await editor.start(folder, _address(bridge))
+    assert "5 tools, 3 of them yours" in await editor.say(session, "Which tools do you have?")
     bridge.endpoint.set_tools((tool("look_up", "Looks up two words", _PATH), tool("fresh", "New here")))
-    said = await editor.say(session, "!tools")
+    said = await editor.say(session, "Which tools do you have?")
     assert "4 tools, 2 of them yours" in said
     assert "Looks up two words" in said
     bridge.endpoint.set_tools(_TOOLS)
-    assert "`dg-1234__look_up`: Looks a word up" in await editor.say(session, "!tools")
+    assert "`dg-1234__look_up`: Looks a word up" in await editor.say(session, "Which tools do you have?")
 
 
 async def test_tools_that_change_in_mid_turn_are_there_for_the_next_call(
-    editor: Editor, folder: Path, server: ToolServer, transport: Literal["http", "stdio"]
+    editor: Editor, folder: Path, server: ToolServer
 ) -> None:
     bridge = _bridge(server)
-    session = await editor.start(folder, _address(bridge, transport))
+    session = await editor.start(folder, _address(bridge))
     answering = asyncio.ensure_future(editor.say(session, "!call read_file\n!then\n!call fresh {}"))
     call = await bridge.call()
     bridge.endpoint.set_tools((*_TOOLS, tool("fresh", "New here")))
@@ -302,18 +285,18 @@ async def test_the_tools_of_a_session_that_is_taken_up_are_those_offered_then(
     await editor.ask("session/load", sessionId=session, cwd=str(folder), mcpServers=[])
     [told] = editor.updates(session, "tool_call")
     assert told["rawInput"] == {"path": "notes.txt"}
-    assert "0 of them yours" in await editor.say(session, "!tools")
+    assert "0 of them yours" in await editor.say(session, "Which tools do you have?")
 
 
 async def test_a_server_that_is_not_there_is_told_of_and_done_without(
     editor: Editor, folder: Path, server: ToolServer
 ) -> None:
-    dead: JsonObject = {"type": "http", "name": "dead", "url": "http://127.0.0.1:9/", "headers": []}
+    dead: JsonObject = {"name": "dead", "command": "false", "args": [], "env": []}
     missing: JsonObject = {"name": "missing", "command": "/no/such/program", "args": [], "env": []}
     session = await editor.start(folder, dead, _address(_bridge(server)), missing)
-    said = await editor.say(session, "!tools")
+    said = await editor.say(session, "Which tools do you have?")
     assert "3 of them yours" in said
-    assert "dead cannot be reached" in said
+    assert "dead is gone" in said
     assert "missing: There is no program" in said
 
 
@@ -324,7 +307,7 @@ async def test_a_server_that_goes_away(editor: Editor, folder: Path, server: Too
     await bridge.call()
     await bridge.endpoint.close()
     assert "It did not work" in await answering
-    assert "0 of them yours" in await editor.say(session, "!tools")
+    assert "0 of them yours" in await editor.say(session, "Which tools do you have?")
 
 
 async def test_a_tool_is_called_when_it_is_asked_for_by_name(

@@ -37,8 +37,8 @@ from typing import Any
 
 import msgspec
 
-from dragoman.backends.agent.acp.messages import HttpServer, StdioServer
-from dragoman.demo.mcp import McpClient, connect
+from dragoman.acp.messages import HttpServer, StdioServer
+from dragoman.demo.mcp import ToolClient
 from dragoman.jsonrpc import (
     METHOD_NOT_FOUND,
     ErrorResponse,
@@ -46,10 +46,14 @@ from dragoman.jsonrpc import (
     Notification,
     Peer,
     PeerOptions,
-    Reply,
-    Response,
+    RpcReply,
+    RpcResponse,
     connect_stdio,
 )
+
+# It runs as a script, and the developers' tools are not installed.
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from devtools.mcp_over_http import connect
 
 # Between two looks whether a gate is open.
 _LOOK_SECONDS = 0.01
@@ -68,7 +72,7 @@ class TurnOver(Exception):
 class Session:
     def __init__(self, name: str) -> None:
         self.name = name
-        self.tools: McpClient | None = None
+        self.tools: ToolClient | None = None
         self.server = ""
         self.turn: asyncio.Task[None] | None = None
         self.deaf = False
@@ -378,7 +382,9 @@ class Agent:
         options = [{"optionId": f"the-{kind}", "kind": kind, "name": kind} for kind in kinds]
         params = {"sessionId": session.name, "toolCall": call, "options": options}
         reply = await self.answered("session/request_permission", params)
-        answer = json.loads(reply.result) if isinstance(reply, Response) else {"outcome": {"outcome": "none"}}
+        answer = (
+            json.loads(reply.result) if isinstance(reply, RpcResponse) else {"outcome": {"outcome": "none"}}
+        )
         outcome = answer["outcome"]
         self.note("outcome", outcome)
         if "_meta" in answer:
@@ -396,16 +402,16 @@ class Agent:
 
     async def file(self, session: Session, method: str, params: dict[str, Any]) -> None:
         reply = await self.answered(method, params)
-        self.note("file", json.loads(reply.result) if isinstance(reply, Response) else _error(reply))
+        self.note("file", json.loads(reply.result) if isinstance(reply, RpcResponse) else _error(reply))
         self.say(
-            session, f"<{method}: {'done' if isinstance(reply, Response) else _error(reply)['message']}>"
+            session, f"<{method}: {'done' if isinstance(reply, RpcResponse) else _error(reply)['message']}>"
         )
 
-    async def answered(self, method: str, params: dict[str, Any]) -> Reply:
+    async def answered(self, method: str, params: dict[str, Any]) -> RpcReply:
         """The client's reply. A request that is given up is withdrawn."""
-        replied: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        replied: asyncio.Future[RpcReply] = asyncio.get_running_loop().create_future()
 
-        def on_reply(reply: Reply) -> None:
+        def on_reply(reply: RpcReply) -> None:
             # Noted as it comes, in the order of the wire.
             self.note("replied", {"method": method})
             if not replied.done():
@@ -475,7 +481,7 @@ class Agent:
         self.peer.close()
 
 
-def _error(reply: Reply) -> dict[str, Any]:
+def _error(reply: RpcReply) -> dict[str, Any]:
     assert isinstance(reply, ErrorResponse)
     return {"code": reply.error.code, "message": reply.error.message}
 

@@ -21,7 +21,7 @@ import sys
 from itertools import count
 from typing import Any
 
-from dragoman.jsonrpc import INTERNAL_ERROR, Incoming, PeerOptions, Response, connect_stdio
+from dragoman.jsonrpc import INTERNAL_ERROR, Incoming, PeerOptions, RpcResponse, connect_stdio
 from fake_agent.agent import Agent, Session
 
 # More than a pipe and all buffers on the way hold, in a turn's time.
@@ -185,7 +185,9 @@ class FaultyAgent(Agent):
         ]
         params = {"sessionId": session.name, "toolCall": call, "options": options}
         reply = await self.answered("session/request_permission", params)
-        outcome = json.loads(reply.result)["outcome"] if isinstance(reply, Response) else {"outcome": "none"}
+        outcome = (
+            json.loads(reply.result)["outcome"] if isinstance(reply, RpcResponse) else {"outcome": "none"}
+        )
         self.note("outcome", {"word": word, "outcome": outcome.get("optionId", outcome["outcome"])})
         self.say(session, self._said(name))
 

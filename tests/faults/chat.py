@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from dragoman.jsonrpc import ErrorResponse, Response
+from dragoman.jsonrpc import ErrorResponse, RpcResponse
 from faults.plan import Act, State
 from vscode.editor import PERMISSIONS, TOOLS, Answer, Editor, returned
 
@@ -91,7 +91,7 @@ class Chat:
     def complain(self, answer: Answer) -> None:
         """An error names what to do."""
         match answer.reply:
-            case Response():
+            case RpcResponse():
                 pass
             case ErrorResponse(error=error):
                 data = error.data if isinstance(error.data, dict) else {}

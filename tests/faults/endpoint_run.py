@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from dragoman.jsonrpc import Response
+from dragoman.jsonrpc import RpcResponse
 from faults.chat import WORD, name_of
 from faults.plan import Plan
 from faults.world import World, until
@@ -61,7 +61,7 @@ class EndpointRun:
                     self._between(model)
             self._is_faulty_turn = False
             answer = await self._turn(91, ("speak",))
-            if not isinstance(answer.reply, Response) or "«A91.0@" not in answer.text:
+            if not isinstance(answer.reply, RpcResponse) or "«A91.0@" not in answer.text:
                 self.broken.append(
                     f"I6: the next prompt has no answer of its own: {answer.text!r} {answer.reply}"
                 )
@@ -87,7 +87,7 @@ class EndpointRun:
             self._told |= "**Error:**" in answer.text
             if answer.text or answer.calls:
                 self._history.append(answer.message)
-            if not isinstance(answer.reply, Response):
+            if not isinstance(answer.reply, RpcResponse):
                 self._complain(answer)
                 return answer
             if not answer.calls:

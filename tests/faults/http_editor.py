@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any
 
-from dragoman.jsonrpc import ConnectionClosed, ErrorObject, ErrorResponse, Response
+from dragoman.jsonrpc import ConnectionClosed, ErrorObject, ErrorResponse, RpcResponse
 from vscode.editor import Answer, Editor
 
 __all__ = ["HttpEditor"]
@@ -81,7 +81,7 @@ class HttpEditor(Editor):
             if answer.reply is None:
                 answer.reply = ConnectionClosed("the stream ended in the middle")
         except asyncio.CancelledError:
-            answer.reply = answer.reply or Response(0, b"{}")
+            answer.reply = answer.reply or RpcResponse(0, b"{}")
             raise
         except (OSError, asyncio.IncompleteReadError) as error:
             answer.reply = answer.reply or ConnectionClosed(str(error))
@@ -113,7 +113,7 @@ def _take(answer: Answer, event: dict[str, Any]) -> None:
                 }
             )
         case "response.completed" | "response.incomplete":
-            answer.reply = Response(0, b"{}")
+            answer.reply = RpcResponse(0, b"{}")
         case "response.failed":
             _fail(answer, event["response"])
         case "error":

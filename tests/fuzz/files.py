@@ -11,14 +11,13 @@ from itertools import accumulate
 from pathlib import Path
 
 import msgspec
+from devtools.traces.reading import TraceError, parse_trace
 
 from dragoman.agents.archive import _unpack
 from dragoman.agents.catalogue import REFRESHED, catalogue, shipped
 from dragoman.agents.entry import BinaryTarget
 from dragoman.agents.failure import InstallError
 from dragoman.agents.installed import InstalledAgents
-from dragoman.backends.agent.saving import SavedError, load_conversation, save_conversation
-from dragoman.backends.agent.tokens import CallName, MarkerName, Tokens
 from dragoman.backends.scripted.load import ScriptError, parse_script
 from dragoman.backends.tool_shapes import MAX_SCHEMA_DEPTH, is_deeper_than, legal_schema
 from dragoman.config import (
@@ -34,6 +33,8 @@ from dragoman.config import (
 )
 from dragoman.config.editing import with_model, without_model
 from dragoman.config.references import resolved, secrets
+from dragoman.conversations.ids import CallName, MarkerName, Tokens
+from dragoman.conversations.saving import SavedError, load_conversation, save_conversation
 from dragoman.lm import DataPart, JsonObject
 from dragoman.lm.json import decode, encode
 from dragoman.lm.parts import STATEFUL_MARKER
@@ -46,7 +47,7 @@ from dragoman.tools.declaration import DeclarationError, declarations_from
 from dragoman.tools.schema import MAX_PROBLEMS, SchemaError, SchemaProblem, check_schema, complete
 from dragoman.tools.when import WhenError, evaluate, parse as parse_when
 from dragoman.traces.cleaning import Cleaning
-from dragoman.traces.frames import TraceError, encode_frame, parse_trace
+from dragoman.traces.frames import encode_frame
 from dragoman.visible import hides
 from fuzz.check import Check
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from dragoman.backends.responses.events import Answer
+from dragoman.backends.responses.events import ResponseReader
 from dragoman.backends.responses.failures import Address, complaint_of_body, http_failure
 from dragoman.backends.responses.listing import listed_models
 from dragoman.backends.responses.retries import retry_after_seconds
-from dragoman.backends.responses.sse import Event, EventTooLarge, SseReader
+from dragoman.backends.responses.sse import EventTooLarge, ServerEvent, SseReader
 from dragoman.jsonrpc.text import Decoder
 from dragoman.lm import LanguageModelError, TextPart, ThinkingPart, ToolCallPart
 from dragoman.lm.json import decode, encode
@@ -32,7 +32,7 @@ def server_sent_events(data: bytes) -> None:
         assert [(event.name, event.data) for event in events] == list(_by_the_book(data))
 
 
-def _events(cut: Iterable[bytes]) -> list[Event] | None:
+def _events(cut: Iterable[bytes]) -> list[ServerEvent] | None:
     reader = SseReader(limit=_SMALL_LIMIT)
     try:
         events = [event for piece in cut for event in reader.feed(piece)]
@@ -69,7 +69,7 @@ def response_events(data: bytes) -> None:
         made.append(call_id)
         return ToolCallPart(call_id, name, {"arguments": arguments})
 
-    answer = Answer(call, lambda wire_id: f"dg_{wire_id}")
+    answer = ResponseReader(call, lambda wire_id: f"dg_{wire_id}")
     reader = SseReader()
     for event in (*reader.feed(data), reader.end()):
         if event is None:

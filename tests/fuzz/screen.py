@@ -7,7 +7,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from dragoman.frontends.terminal.blocks import Block, Blocks
+from dragoman.frontends.terminal.blocks import Blocks, MarkdownBlock
 from dragoman.frontends.terminal.markdown import render
 from dragoman.lm import gfm
 from dragoman.lm.links import InertLinks
@@ -58,7 +58,7 @@ def streamed_markdown(data: bytes) -> None:
     assert not obeyed(screen.file.getvalue())
 
 
-def _blocks(cut: list[str]) -> list[Block]:
+def _blocks(cut: list[str]) -> list[MarkdownBlock]:
     reading = Blocks()
     return [*(block for piece in cut for block in reading.feed(piece)), *reading.close()]
 

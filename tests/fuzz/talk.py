@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.backends.agent.acp.messages import (
+from dragoman.acp.messages import (
     PermissionRequest,
     ReadTextFile,
     ToolActivity,
@@ -20,23 +20,22 @@ from dragoman.backends.agent.acp.messages import (
     decode_permission,
     decode_update,
 )
-from dragoman.backends.agent.changes import Change, FileRefused, read_text
-from dragoman.backends.agent.narrator import Narrator
-from dragoman.backends.agent.permission import action_of, choose, permission_call
-from dragoman.backends.agent.toolserver.session import Refuse, Respond, Session
-from dragoman.backends.agent.toolserver.wire import read_messages
+from dragoman.backends.agent.reply.narrator import Narrator
+from dragoman.backends.agent.session.actions import action_of, choose, permission_call
+from dragoman.backends.agent.session.approved_edits import Change, FileRefused, read_text
+from dragoman.backends.agent.toolserver.session import McpSession, Refuse, Respond
+from dragoman.backends.agent.toolserver.wire import read_message
 from dragoman.diffs import changed_lines, shortened
 from dragoman.frontends.vscode.protocol import decode_chat_request
 from dragoman.frontends.vscode.server import VsCodeServer
 from dragoman.jsonrpc import INTERNAL_ERROR, Peer, PeerOptions
 from dragoman.jsonrpc.framing import Line, LineSplitter, Oversized
-from dragoman.jsonrpc.memory import MemoryTransport
 from dragoman.jsonrpc.messages import (
     ErrorResponse,
     Malformed,
     Notification,
-    Request,
-    Response,
+    RpcRequest,
+    RpcResponse,
     encode_error,
     encode_notification,
     encode_request,
@@ -54,6 +53,7 @@ from dragoman.permissions.sensitive import Places
 from dragoman.visible import visible_exactly
 from fuzz.check import Check, json_of, pieces
 from http_server.kit import Held, scripted
+from memory_peers import MemoryTransport
 
 __all__ = [
     "acp_messages",
@@ -85,9 +85,9 @@ def jsonrpc_lines(data: bytes) -> None:
         if isinstance(line, Oversized):
             continue
         match message := parse(line):
-            case Request(id=id_, method=method, params=params):
+            case RpcRequest(id=id_, method=method, params=params):
                 again = _written(encode_request(id_, method, msgspec.Raw(params)))
-                assert isinstance(again, Request)
+                assert isinstance(again, RpcRequest)
                 assert (again.id, again.method) == (id_, method)
                 assert json_of(again.params) == json_of(params)
             case Notification(method=method, params=params):
@@ -95,9 +95,9 @@ def jsonrpc_lines(data: bytes) -> None:
                 assert isinstance(again, Notification)
                 assert again.method == method
                 assert json_of(again.params) == json_of(params)
-            case Response(id=id_, result=result):
+            case RpcResponse(id=id_, result=result):
                 again = _written(encode_response(id_, msgspec.Raw(result)))
-                assert isinstance(again, Response)
+                assert isinstance(again, RpcResponse)
                 assert again.id == id_
                 assert json_of(again.result) == json_of(result)
             case ErrorResponse(id=id_, error=error):
@@ -122,23 +122,22 @@ def _written(line: bytes) -> object:
 
 def mcp_lines(data: bytes) -> None:
     """An agent's talk with the tool server, from its first line on."""
-    session = Session("dragoman")
+    session = McpSession("dragoman")
     for line in data.split(b"\n"):
-        read = read_messages(line, takes_batches=session.takes_batches)
-        for message in read if isinstance(read, list) else [read]:
-            if isinstance(message, Notification):
-                session.notification(message)
-            if not isinstance(message, Request):
-                continue
-            era = session.era
-            action = session.request(message)
-            assert era in (None, session.era)
-            if isinstance(action, Refuse):
-                assert isinstance(parse(session.error(message.id, action)), ErrorResponse)
-            elif isinstance(action, Respond):
-                answer = parse(session.response(message.id, action.result))
-                assert isinstance(answer, Response)
-                assert answer.id == message.id
+        message = read_message(line)
+        if isinstance(message, Notification):
+            session.notification(message)
+        if not isinstance(message, RpcRequest):
+            continue
+        era = session.era
+        action = session.request(message)
+        assert era in (None, session.era)
+        if isinstance(action, Refuse):
+            assert isinstance(parse(session.error(message.id, action)), ErrorResponse)
+        elif isinstance(action, Respond):
+            answer = parse(session.response(message.id, action.result))
+            assert isinstance(answer, RpcResponse)
+            assert answer.id == message.id
 
 
 # --- What an agent says. ---------------------------------------------------------------------------------------------
@@ -298,8 +297,8 @@ async def _talked(data: bytes) -> None:
     messages = [parse(line) for line in data.split(b"\n")]
     # What is wrong with a line is told under its id as well.
     used = [message.request_id for message in messages if isinstance(message, Malformed)]
-    used += [message.id for message in messages if isinstance(message, Request)]
-    asked = {message.id for message in messages if isinstance(message, Request)}
+    used += [message.id for message in messages if isinstance(message, RpcRequest)]
+    asked = {message.id for message in messages if isinstance(message, RpcRequest)}
     expected = {id_ for id_ in asked if id_ is not None and used.count(id_) == 1} - {"probe"}
     editor.write(data + _PROBE)
     try:

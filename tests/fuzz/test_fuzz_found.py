@@ -5,15 +5,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from devtools.traces.reading import TraceError, parse_trace
 
+from dragoman.acp.messages import ReadTextFile
 from dragoman.agents.catalogue import REFRESHED, CatalogueError, catalogue, read_registry, shipped
 from dragoman.agents.installed import InstalledAgents
-from dragoman.backends.agent.acp.messages import ReadTextFile
-from dragoman.backends.agent.changes import read_text
-from dragoman.backends.agent.saving import SavedError, load_conversation
+from dragoman.backends.agent.session.approved_edits import read_text
 from dragoman.backends.responses.retries import retry_after_seconds
+from dragoman.conversations.saving import SavedError, load_conversation
+from dragoman.frontends.http.auth import Gate
 from dragoman.frontends.http.errors import ApiError
-from dragoman.frontends.http.gate import Gate
 from dragoman.jsonrpc.messages import Malformed, parse
 from dragoman.jsonrpc.text import Decoder, encode
 from dragoman.lm import JsonObject
@@ -23,7 +24,6 @@ from dragoman.process import Ledger
 from dragoman.tools.builtin.page import page_text
 from dragoman.tools.schema import SchemaError, check_schema
 from dragoman.traces.cleaning import Cleaning
-from dragoman.traces.frames import TraceError, parse_trace
 from fuzz.targets import TARGETS
 
 # Around the limit of Python's own stack, which C code counts against as well: what is read at one depth of the stack

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from devtools.traces.reading import parse_trace
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from dragoman.backends.agent.saving import load_conversation
+from dragoman.conversations.saving import load_conversation
 from dragoman.loop.state import load as load_run
-from dragoman.traces.frames import parse_trace
 from fuzz.check import Check
 from fuzz.targets import TARGETS
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dragoman.backends.scripted import Reply, ScriptedModel, Step
+from dragoman.backends.scripted import ScriptedModel, ScriptedReply, ScriptStep
 from dragoman.config import Serve
 from dragoman.frontends.http.app import build_app
-from dragoman.frontends.http.gate import Gate
-from dragoman.frontends.http.service import Service
+from dragoman.frontends.http.auth import Gate
+from dragoman.frontends.http.service import HttpService
 from dragoman.lm import GuardedModel, LanguageModel, LanguageModelError, ModelInfo
 from dragoman.models import Models
 from dragoman.permissions.pipeline import Permissions
@@ -123,7 +123,7 @@ class Answered:
 @dataclass
 class Site:
     app: Callable[..., Awaitable[None]]
-    service: Service
+    service: HttpService
     headers: Mapping[str, str] = field(default_factory=dict)
 
     async def post(self, path: str, body: object, **headers: str) -> Answered:
@@ -196,12 +196,12 @@ def site_of(
     """A site, and its database closed at the end."""
     serve = serve or Serve()
     database = Database.open(store) if store is not None else None
-    service = Service(models, serve, ResponseStore(database) if database is not None else None)
+    service = HttpService(models, serve, ResponseStore(database) if database is not None else None)
     headers = {"authorization": f"Bearer {keys[0]}"} if keys else {}
     yield Site(build_app(service, Gate(keys, serve.cors_origins)), service, headers)
     if database is not None:
         database.close()
 
 
-def scripted(*replies: Reply | Step | str, info: ModelInfo | None = None) -> GuardedModel:
+def scripted(*replies: ScriptedReply | ScriptStep | str, info: ModelInfo | None = None) -> GuardedModel:
     return GuardedModel(ScriptedModel.of(*replies, info=info))

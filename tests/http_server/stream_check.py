@@ -10,7 +10,7 @@ from typing import Any, cast
 import pydantic
 from openresponses_types import types as spec
 
-from dragoman.backends.responses.event_rules import EventWatch
+from dragoman.checker.event_rules import EventWatch
 
 __all__ = ["check_events", "check_resource", "problems"]
 

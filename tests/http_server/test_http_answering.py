@@ -5,15 +5,15 @@ import asyncio
 import pytest
 
 from dragoman.backends.scripted import act, fail, reply, say
-from dragoman.frontends.http.answering import Answer
+from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.errors import ApiError
 from dragoman.frontends.http.service import FEATURES
 from dragoman.lm import Consumer, LanguageModel, Request, TextPart, user
 from http_server.kit import scripted, soon
 
 
-def _answer(model: LanguageModel) -> Answer:
-    return Answer(model, Request((user("x"),), consumer=Consumer(features=FEATURES)))
+def _answer(model: LanguageModel) -> ResponseRun:
+    return ResponseRun(model, Request((user("x"),), consumer=Consumer(features=FEATURES)))
 
 
 async def test_a_model_that_is_far_ahead_waits_for_its_client() -> None:

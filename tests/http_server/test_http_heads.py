@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from dragoman.frontends.http import wire
-from dragoman.frontends.http.gate import Gate
+from dragoman.frontends.http.auth import Gate
 from dragoman.frontends.http.heads import HeadLimits
 from dragoman.frontends.http.running import bound, serve
 from http_server.kit import Site, soon

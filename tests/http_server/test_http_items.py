@@ -13,7 +13,7 @@ from dragoman.frontends.http.budget import MOST_VALUES, Budget, values_in
 from dragoman.frontends.http.compaction import compacted, expanded
 from dragoman.frontends.http.errors import ApiError
 from dragoman.frontends.http.items import tell
-from dragoman.frontends.http.tools import Offer, chosen, functions_of
+from dragoman.frontends.http.tools import OfferedTools, chosen, functions_of
 from dragoman.lm import (
     DataPart,
     Message,
@@ -323,18 +323,18 @@ def test_t14_a_tool_that_is_none_is_named(tools: list[object], param: str) -> No
 @pytest.mark.parametrize(
     ("choice", "offer"),
     [
-        (None, Offer((_LOOK, _COUNT))),
-        ("none", Offer()),
-        ("required", Offer((_LOOK, _COUNT), "required")),
-        ({"type": "function", "function": {"name": "count"}}, Offer((_COUNT,), "required")),
+        (None, OfferedTools((_LOOK, _COUNT))),
+        ("none", OfferedTools()),
+        ("required", OfferedTools((_LOOK, _COUNT), "required")),
+        ({"type": "function", "function": {"name": "count"}}, OfferedTools((_COUNT,), "required")),
         (
             {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [_function("look")]}},
-            Offer((_LOOK,), "required"),
+            OfferedTools((_LOOK,), "required"),
         ),
-        ({"type": "allowed_tools", "mode": "none", "tools": [_function("look")]}, Offer()),
+        ({"type": "allowed_tools", "mode": "none", "tools": [_function("look")]}, OfferedTools()),
     ],
 )
-def test_t14_what_is_offered_is_what_was_chosen(choice: object, offer: Offer) -> None:
+def test_t14_what_is_offered_is_what_was_chosen(choice: object, offer: OfferedTools) -> None:
     assert chosen(choice, (_LOOK, _COUNT)) == offer
 
 

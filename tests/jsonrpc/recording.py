@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from dragoman.jsonrpc import Incoming, Notification, Peer, Reply, Response
+from dragoman.jsonrpc import Incoming, Notification, Peer, RpcReply, RpcResponse
 
 __all__ = ["DEADLINE_SECONDS", "Recorder"]
 
@@ -35,9 +35,9 @@ class Recorder:
     def notification(self, notification: Notification) -> None:
         self._note("notification", (notification.method, notification.params))
 
-    def replied(self, reply: Reply) -> None:
+    def replied(self, reply: RpcReply) -> None:
         """To be given to `call`."""
-        self._note("reply", reply.result if isinstance(reply, Response) else type(reply).__name__)
+        self._note("reply", reply.result if isinstance(reply, RpcResponse) else type(reply).__name__)
 
     def closed(self, reason: str) -> None:
         self._note("closed", reason)

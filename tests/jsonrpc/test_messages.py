@@ -15,11 +15,11 @@ from dragoman.jsonrpc.messages import (
     ErrorObject,
     ErrorResponse,
     Malformed,
-    Message,
     Notification,
-    Request,
     RequestId,
-    Response,
+    RpcMessage,
+    RpcRequest,
+    RpcResponse,
     encode_error,
     encode_notification,
     encode_request,
@@ -42,12 +42,12 @@ ids = st.integers(-(2**70), 2**70) | st.text() | st.none()
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":1}}', Request(1, "a", b'{"x":1}')),
-        ('{"jsonrpc":"2.0","id":"1","method":"a","params":[1, 2]}', Request("1", "a", b"[1, 2]")),
-        ('{"jsonrpc":"2.0","id":null,"method":"a"}', Request(None, "a", b"{}")),
+        ('{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":1}}', RpcRequest(1, "a", b'{"x":1}')),
+        ('{"jsonrpc":"2.0","id":"1","method":"a","params":[1, 2]}', RpcRequest("1", "a", b"[1, 2]")),
+        ('{"jsonrpc":"2.0","id":null,"method":"a"}', RpcRequest(None, "a", b"{}")),
         ('{"jsonrpc":"2.0","method":"a","params":null}', Notification("a", b"{}")),
-        ('{"jsonrpc":"2.0","id":1,"result":null}', Response(1, b"null")),
-        ('{"jsonrpc":"2.0","id":"x","result":{"ü":"é"}}', Response("x", '{"ü":"é"}'.encode())),
+        ('{"jsonrpc":"2.0","id":1,"result":null}', RpcResponse(1, b"null")),
+        ('{"jsonrpc":"2.0","id":"x","result":{"ü":"é"}}', RpcResponse("x", '{"ü":"é"}'.encode())),
         (
             '{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no","data":[1]}}',
             ErrorResponse(1, ErrorObject(-1, "no", [1])),
@@ -58,16 +58,16 @@ ids = st.integers(-(2**70), 2**70) | st.text() | st.none()
         ),
     ],
 )
-def test_the_four_kinds_of_message(line: str, message: Message) -> None:
+def test_the_four_kinds_of_message(line: str, message: RpcMessage) -> None:
     assert parse(line.encode()) == message
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"id":1,"method":"a"}', Request(1, "a")),
+        ('{"id":1,"method":"a"}', RpcRequest(1, "a")),
         (' {"method" : "a" , "more" : {"x":[]}, "_meta": 1 }\r', Notification("a")),
-        ('{"id":1,"result":2,"error":null}', Response(1, b"2")),
+        ('{"id":1,"result":2,"error":null}', RpcResponse(1, b"2")),
         ('{"id":1,"result":null,"error":{"code":1,"message":"m"}}', ErrorResponse(1, ErrorObject(1, "m"))),
         ('{"id":1,"error":"it broke"}', ErrorResponse(1, ErrorObject(INTERNAL_ERROR, "it broke"))),
         ('{"id":1,"error":{"code":7}}', ErrorResponse(1, ErrorObject(7, '{"code":7}'))),
@@ -80,12 +80,12 @@ def test_the_four_kinds_of_message(line: str, message: Message) -> None:
         ('{"id":1,"error":{"code":1,"message":"\\ud83d!"}}', ErrorResponse(1, ErrorObject(1, "\ufffd!"))),
         # What a lone surrogate is in stays as it is, in escapes; names and ids have to be text.
         ('{"method":"a","params":{"t":"\\ud83d"}}', Notification("a", b'{"t":"\\ud83d"}')),
-        ('{"method":"a\\udc00","id":"\\ud83d","params":{}}', Request("\ufffd", "a\ufffd")),
-        ('{"id":1,"result":["\\ude00"]}', Response(1, b'["\\ude00"]')),
-        ('{"id":1,"result":1,"more":"\\ude00"}', Response(1, b"1")),
+        ('{"method":"a\\udc00","id":"\\ud83d","params":{}}', RpcRequest("\ufffd", "a\ufffd")),
+        ('{"id":1,"result":["\\ude00"]}', RpcResponse(1, b'["\\ude00"]')),
+        ('{"id":1,"result":1,"more":"\\ude00"}', RpcResponse(1, b"1")),
     ],
 )
-def test_what_is_forgiven(line: str, message: Message) -> None:
+def test_what_is_forgiven(line: str, message: RpcMessage) -> None:
     assert parse(line.encode()) == message
 
 
@@ -154,20 +154,20 @@ def test_the_reason_quotes_only_the_beginning() -> None:
 @given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
 @example(b"\xed\xa0\xbd")
 def test_parsing_never_raises(line: bytes) -> None:
-    assert isinstance(parse(line), Request | Notification | Response | ErrorResponse | Malformed)
+    assert isinstance(parse(line), RpcRequest | Notification | RpcResponse | ErrorResponse | Malformed)
 
 
 @given(ids, st.text(), st.dictionaries(st.text(), json_values) | st.lists(json_values))
 def test_what_is_written_reads_the_same(identity: RequestId, method: str, params: object) -> None:
     request = parse(encode_request(identity, method, params)[:-1])
-    assert isinstance(request, Request)
+    assert isinstance(request, RpcRequest)
     assert (request.id, request.method) == (identity, method)
     assert json.loads(request.params) == params
     notification = parse(encode_notification(method, params)[:-1])
     assert isinstance(notification, Notification)
     assert json.loads(notification.params) == params
     response = parse(encode_response(identity, params)[:-1])
-    assert isinstance(response, Response)
+    assert isinstance(response, RpcResponse)
     assert json.loads(response.result) == params
     error = ErrorObject(-32000, method, params)
     assert parse(encode_error(identity, error)[:-1]) == ErrorResponse(identity, error)

@@ -1,4 +1,4 @@
-"""Two peers in memory: asking, telling, answering, withdrawing, and every way to end."""
+"""Two peers in memory: requests, notifications, responses, cancellations, and every way to end."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dragoman.jsonrpc import (
     Peer,
     PeerOptions,
     RemoteError,
-    Reply,
-    memory_pair,
+    RpcReply,
     peer as peer_module,
 )
 from dragoman.jsonrpc.framing import Line
 from jsonrpc.recording import DEADLINE_SECONDS, Recorder
+from memory_peers import memory_pair
 
 
 class Raw:
@@ -245,6 +245,17 @@ async def test_an_agent_is_not_told_about_its_bad_lines(caplog: pytest.LogCaptur
     assert "agent: a line was not understood" in warnings[0].message
 
 
+async def test_a_batch_is_answered_once_also_to_an_agent_and_the_next_line_is_served() -> None:
+    raw = Raw(PeerOptions(name="agent"))
+    raw.send(b'[{"id":2,"method":"a"},{"id":3,"method":"b"}]', b'{"id":4,"method":"ok"}')
+    refused, served = await raw.get(2)
+    assert refused["id"] is None  # type: ignore[index]
+    assert refused["error"]["code"] == INVALID_REQUEST  # type: ignore[index]
+    message = refused["error"]["message"]  # type: ignore[index]
+    assert message.startswith("batches are not supported: send each message")
+    assert served == {"jsonrpc": "2.0", "id": 4, "result": {"echo": "ok"}}
+
+
 async def test_a_malformed_reply_settles_its_request() -> None:
     raw = Raw(PeerOptions())
     asking = asyncio.ensure_future(raw.peer.request("ask"))
@@ -312,7 +323,7 @@ async def test_what_a_receiver_raises_stops_nothing(caplog: pytest.LogCaptureFix
         await peer.request("open")
     assert await peer.request("answered") == b"1"
 
-    def on_reply(reply: Reply) -> None:
+    def on_reply(reply: RpcReply) -> None:
         raise RuntimeError("reply")
 
     left_peer.call("x", {}, on_reply)

@@ -20,11 +20,11 @@ from dragoman.jsonrpc import (
     Notification,
     Peer,
     PeerOptions,
-    Reply,
     RequestId,
-    Response,
-    memory_pair,
+    RpcReply,
+    RpcResponse,
 )
+from memory_peers import memory_pair
 
 sides = st.sampled_from([0, 1])
 # Small ones share a write; a few large ones fill the buffers.
@@ -63,10 +63,10 @@ class End:
         assert not self.closed_calls
         self.heard.append(number_of(notification.params))
 
-    def replied(self, number: int, reply: Reply) -> None:
+    def replied(self, number: int, reply: RpcReply) -> None:
         self.settled[number] += 1
         match reply:
-            case Response(result=result):
+            case RpcResponse(result=result):
                 self.results[number] = result
             case ErrorResponse(error=error):
                 assert error.code in (-1, -32800)

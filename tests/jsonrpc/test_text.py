@@ -1,4 +1,4 @@
-"""Halves of characters: joined, replaced, never sent, never a reason to lose a line."""
+"""JSON for the wire: halves of characters are never sent, and never a reason to lose a line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.jsonrpc.text import Decoder, SurrogateJoiner, encode, loads_tolerantly, mended
+from dragoman.jsonrpc.text import Decoder, encode, loads_tolerantly
+from dragoman.lm.surrogates import mended
 
 GRIN = "\U0001f600"
 HIGH, LOW = "\ud83d", "\ude00"
@@ -32,63 +33,6 @@ class Left(msgspec.Struct, tag="left"):
 
 class Right(msgspec.Struct, tag="right"):
     text: str
-
-
-def utf16_units(text: str) -> list[str]:
-    data = text.encode("utf-16-le", "surrogatepass")
-    return [data[at : at + 2].decode("utf-16-le", "surrogatepass") for at in range(0, len(data), 2)]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("plain", "plain"),
-        (f"é{GRIN}", f"é{GRIN}"),
-        (HIGH + LOW, GRIN),
-        (f"a{HIGH}b", "a\ufffdb"),
-        (f"a{LOW}b", "a\ufffdb"),
-        (LOW + HIGH, "\ufffd\ufffd"),
-        (HIGH + HIGH + LOW, f"\ufffd{GRIN}"),
-    ],
-)
-def test_mended(text: str, expected: str) -> None:
-    assert mended(text) == expected
-
-
-def test_halves_in_two_chunks_are_joined() -> None:
-    joiner = SurrogateJoiner()
-    assert joiner.feed(f"smile {HIGH}") == "smile "
-    assert joiner.feed("") == ""
-    assert joiner.feed(f"{LOW}!") == f"{GRIN}!"
-    assert joiner.end() == ""
-
-
-def test_an_orphan_becomes_a_replacement_character_in_its_place() -> None:
-    joiner = SurrogateJoiner()
-    assert joiner.feed(f"a{HIGH}") + joiner.feed("b") + joiner.feed(f"{LOW}c") == "a\ufffdb\ufffdc"
-    assert joiner.feed(HIGH) == ""
-    assert joiner.end() == "\ufffd"
-    assert joiner.end() == ""
-
-
-@given(st.text(), st.data())
-def test_text_split_anywhere_in_utf16_is_put_together_again(text: str, data: st.DataObject) -> None:
-    units = utf16_units(text)
-    joiner = SurrogateJoiner()
-    joined = ""
-    while units:
-        size = data.draw(st.integers(1, len(units)))
-        joined += joiner.feed("".join(units[:size]))
-        units = units[size:]
-    assert joined + joiner.end() == text
-
-
-@given(st.lists(any_text))
-def test_joining_loses_nothing_and_gives_whole_characters(chunks: list[str]) -> None:
-    joiner = SurrogateJoiner()
-    joined = "".join(map(joiner.feed, chunks)) + joiner.end()
-    joined.encode()
-    assert joined == mended("".join(chunks))
 
 
 @given(any_text)

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.lm import (
+    ActivityLocation,
     ActivityPart,
     Audience,
     Capabilities,
     DataPart,
     LanguageModelError,
-    Location,
     Message,
     ModelInfo,
     Part,
@@ -67,7 +67,14 @@ _WIRE: list[tuple[Part, str]] = [
     ),
     (
         ActivityPart(
-            "a", "Edit", "edit", "failed", (Location("/a", 3), Location("/b")), "--- /a", "no", exit_status=1
+            "a",
+            "Edit",
+            "edit",
+            "failed",
+            (ActivityLocation("/a", 3), ActivityLocation("/b")),
+            "--- /a",
+            "no",
+            exit_status=1,
         ),
         (
             '{"type":"activity","id":"a","title":"Edit","kind":"edit","status":"failed",'

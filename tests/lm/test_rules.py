@@ -7,11 +7,11 @@ import pytest
 
 from dragoman.lm import (
     RULES,
+    ActivityLocation,
     ActivityNote,
     ActivityPart,
     DataPart,
     Features,
-    Location,
     PlanEntry,
     PlanPart,
     StreamWatch,
@@ -128,9 +128,9 @@ _BROKEN: list[tuple[str, object]] = [
     ("S14", _activity(output="\ud83d")),
     ("S14", _activity(exit_status="0")),
     ("S14", _activity(exit_status=True)),
-    ("S14", _activity(locations=[Location("a")])),
+    ("S14", _activity(locations=[ActivityLocation("a")])),
     ("S14", _activity(locations=("a",))),
-    ("S14", _activity(locations=(Location("a", 1.5),))),  # type: ignore[arg-type]  # on purpose
+    ("S14", _activity(locations=(ActivityLocation("a", 1.5),))),  # type: ignore[arg-type]  # on purpose
     ("S14", ActivityNote("a", "b", "other", "completed", text="\ud83d")),
     ("S14", PlanPart([])),  # type: ignore[arg-type]  # on purpose
     ("S14", PlanPart(("a",))),  # type: ignore[arg-type]  # on purpose
@@ -183,7 +183,9 @@ def test_s12_a_broken_rule_is_named_with_the_part(rule: str, part: object) -> No
         DataPart("image/png", b""),
         DataPart("stateful_marker", b"m\\x"),
         _activity(),
-        _activity(status="failed", diff="", output="x", exit_status=-9, locations=(Location("a", 0),)),
+        _activity(
+            status="failed", diff="", output="x", exit_status=-9, locations=(ActivityLocation("a", 0),)
+        ),
         ActivityNote("a", "b", "other", "completed", text="x"),
         PlanPart(()),
         _plan(""),

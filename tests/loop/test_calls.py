@@ -7,10 +7,10 @@ import pytest
 
 from dragoman.backends.scripted import Script, ScriptedModel, call, reply
 from dragoman.lm import CancellationError, CancellationToken, Capabilities, JsonObject
-from dragoman.loop.events import Asked, ToolFinished, ToolProgressed, ToolStarted, ToolUsed
+from dragoman.loop.events import QuestionAsked, ToolFinished, ToolProgressed, ToolStarted, ToolUsed
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.autoapproval import AutoApproval
-from dragoman.tools.decision import Approve, Question
+from dragoman.tools.decision import Approve, ToolQuestion
 from dragoman.tools.tool import Invocation, PreparedInvocation, ToolResult
 from loop_kit import (
     YES,
@@ -42,7 +42,7 @@ async def test_t20_broken_json_is_an_error_result_not_asked_and_not_run(clock: V
     assert "could not be read" in result.text
     assert write.began == []
     assert person.asked == []
-    assert events_of(person, Asked) == []
+    assert events_of(person, QuestionAsked) == []
     assert state.ended == "completed"
     assert model.requests[1].messages[-1].results == (result,)
 
@@ -246,13 +246,13 @@ async def test_the_next_question_is_asked_while_a_parallel_tool_runs_and_after_a
     gate = Gate()
     side, alone = RecordingTool("side", gate, parallel=True), RecordingTool("alone", parallel=False)
 
-    async def while_it_runs(_question: Question, _token: CancellationToken) -> object:
+    async def while_it_runs(_question: ToolQuestion, _token: CancellationToken) -> object:
         await gate.reached.wait()
         assert side.ended == []
         gate.opened.set()
         return YES
 
-    async def after_it_ran(_question: Question, _token: CancellationToken) -> object:
+    async def after_it_ran(_question: ToolQuestion, _token: CancellationToken) -> object:
         assert len(alone.ended) == 1
         return YES
 

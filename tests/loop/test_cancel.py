@@ -22,11 +22,11 @@ from dragoman.lm import (
     assistant,
     user,
 )
-from dragoman.loop import Event, LoopSettings, RunState, ToolLoop, begin, dump, load
-from dragoman.loop.events import Asked, Ended, ToolFinished, ToolProgressed, ToolStarted
+from dragoman.loop import LoopSettings, RunEvent, RunState, ToolLoop, begin, dump, load
+from dragoman.loop.events import Ended, QuestionAsked, ToolFinished, ToolProgressed, ToolStarted
 from dragoman.loop.history import INTERRUPTED_BEFORE, INTERRUPTED_DURING, gaps
 from dragoman.loop.round import DENIED
-from dragoman.tools.decision import Approve, Question
+from dragoman.tools.decision import Approve, ToolQuestion
 from dragoman.tools.runtime import ToolRuntime
 from dragoman.tools.tool import Invocation, PreparedInvocation, ToolResult
 from loop_kit import (
@@ -213,7 +213,7 @@ async def test_c10_a_cancel_while_the_dialog_is_open_then_an_approval_runs_nothi
     source, write = CancellationSource(), RecordingTool("write")
     approved = asyncio.Event()
 
-    async def approve_afterwards(_question: Question, _token: CancellationToken) -> object:
+    async def approve_afterwards(_question: ToolQuestion, _token: CancellationToken) -> object:
         source.cancel()
         try:
             await clock.sleep(60)
@@ -244,7 +244,7 @@ async def test_c10_a_cancel_while_the_dialog_is_open_then_an_approval_runs_nothi
 async def test_c10_an_approval_and_a_cancel_in_the_same_moment_run_nothing(clock: VirtualClock) -> None:
     source, write = CancellationSource(), RecordingTool("write")
 
-    async def approve_and_cancel(_question: Question, _token: CancellationToken) -> object:
+    async def approve_and_cancel(_question: ToolQuestion, _token: CancellationToken) -> object:
         source.cancel()
         return Approve("session")
 
@@ -258,16 +258,16 @@ async def test_c10_an_approval_and_a_cancel_in_the_same_moment_run_nothing(clock
     assert len(again.asked) == 1
 
 
-@pytest.mark.parametrize("kind", [Asked, ToolStarted])
+@pytest.mark.parametrize("kind", [QuestionAsked, ToolStarted])
 @pytest.mark.parametrize("read_only", [True, False])
 async def test_c10_a_watcher_that_cancels_at_the_worst_moment_breaks_nothing(
-    clock: VirtualClock, kind: type[Event], *, read_only: bool
+    clock: VirtualClock, kind: type[RunEvent], *, read_only: bool
 ) -> None:
     source = CancellationSource()
     write = RecordingTool("write", _forever, read_only=read_only)
     person = Person(on_event=lambda event: source.cancel() if isinstance(event, kind) else None)
     model = ScriptedModel.of(reply(call("write"), call("write"), say("Go.")), "Done.")
-    if kind is Asked and read_only:
+    if kind is QuestionAsked and read_only:
         # Nobody is asked, so nobody cancels: the person does it at the end of the turn.
         asyncio.get_running_loop().call_later(0, source.cancel)
     state = await play(model, toolbox(write), person, clock=clock, token=source.token)
@@ -596,7 +596,7 @@ async def test_p22_silence_until_the_deadline_is_timed_out_and_never_a_denial(cl
 
 
 async def test_p22_a_decision_in_the_last_minute_counts(clock: VirtualClock) -> None:
-    async def slowly(_question: Question, _token: CancellationToken) -> object:
+    async def slowly(_question: ToolQuestion, _token: CancellationToken) -> object:
         await clock.sleep(240 * 60 - 1)
         return YES
 

@@ -9,7 +9,7 @@ from dragoman.lm import CancellationError, CancellationToken, TextPart, ToolCall
 from dragoman.loop import LoopSettings
 from dragoman.loop.events import Ended, ToolFinished, ToolStarted
 from dragoman.loop.round import DENIED, SKIPPED
-from dragoman.tools.decision import Approve, NobodyToAsk, Question
+from dragoman.tools.decision import Approve, NobodyToAsk, ToolQuestion
 from dragoman.tools.tool import Invocation, ToolResult
 from loop_kit import (
     NO,
@@ -160,7 +160,7 @@ async def test_p13_a_call_that_runs_is_awaited_when_a_later_one_is_denied(clock:
     gate = Gate("slow but sure")
     slow = RecordingTool("slow", gate, parallel=True)
 
-    async def refuse_while_it_runs(_question: Question, _token: CancellationToken) -> object:
+    async def refuse_while_it_runs(_question: ToolQuestion, _token: CancellationToken) -> object:
         await gate.reached.wait()
         asyncio.get_running_loop().call_soon(gate.opened.set)
         return NO
@@ -230,27 +230,27 @@ async def test_p15_where_there_is_nobody_to_ask_the_result_says_so_and_nobody_is
     assert write.began == ["dg_1"]
 
 
-async def _itself_cancelled(_question: Question, _token: CancellationToken) -> object:
+async def _itself_cancelled(_question: ToolQuestion, _token: CancellationToken) -> object:
     raise asyncio.CancelledError
 
 
-async def _gives_up(_question: Question, _token: CancellationToken) -> object:
+async def _gives_up(_question: ToolQuestion, _token: CancellationToken) -> object:
     raise CancellationError("request")
 
 
-async def _nothing(_question: Question, _token: CancellationToken) -> object:
+async def _nothing(_question: ToolQuestion, _token: CancellationToken) -> object:
     return None
 
 
-async def _true(_question: Question, _token: CancellationToken) -> object:
+async def _true(_question: ToolQuestion, _token: CancellationToken) -> object:
     return True
 
 
-async def _a_word(_question: Question, _token: CancellationToken) -> object:
+async def _a_word(_question: ToolQuestion, _token: CancellationToken) -> object:
     return "yes"
 
 
-async def _a_level_that_was_not_offered(_question: Question, _token: CancellationToken) -> object:
+async def _a_level_that_was_not_offered(_question: ToolQuestion, _token: CancellationToken) -> object:
     return Approve("always")
 
 

@@ -17,8 +17,8 @@ from dragoman.lm import (
     ToolCallPart,
     user,
 )
-from dragoman.loop import Event, Hooks, LoopSettings, ToolLoop, begin, dump, load, to_json
-from dragoman.loop.events import Asked, ToolFinished, ToolStarted
+from dragoman.loop import Hooks, LoopSettings, RunEvent, ToolLoop, begin, dump, load, to_json
+from dragoman.loop.events import QuestionAsked, ToolFinished, ToolStarted
 from dragoman.loop.round import DENIED
 from dragoman.tools.tool import Invocation, ToolResult
 from loop_kit import (
@@ -59,7 +59,7 @@ async def test_p16_a_rewritten_call_is_filed_under_the_models_own_id(clock: Virt
     # The model's own words stay as they were.
     assert state.messages[-3].calls == (ToolCallPart("dg_1", "write", {"path": "/etc/passwd", "text": "x"}),)
     assert [event.tool for event in events_of(person, ToolStarted)] == ["append"]
-    assert [event.tool for event in events_of(person, Asked)] == ["append"]
+    assert [event.tool for event in events_of(person, QuestionAsked)] == ["append"]
 
 
 async def test_p16_a_rewritten_call_that_is_denied_is_recorded_as_it_was_asked_about(
@@ -263,7 +263,7 @@ async def test_every_event_has_a_json_form(clock: VirtualClock) -> None:
     lines: list[str] = []
 
     class Printing(Hooks):
-        def on_event(self, event: Event) -> None:
+        def on_event(self, event: RunEvent) -> None:
             lines.append(to_json(event))
 
     await ToolLoop(one_call(path="a"), toolbox(RecordingTool("write")), hooks=Printing(), clock=clock).run(

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from dragoman.backends.scripted import Reply, ScriptedModel, Step, call, fail, reply, say
+from dragoman.backends.scripted import ScriptedModel, ScriptedReply, ScriptStep, call, fail, reply, say
 from dragoman.lm import (
     CancellationError,
     CancellationSource,
@@ -25,11 +25,11 @@ from dragoman.lm import (
     ToolResultPart,
     user,
 )
-from dragoman.loop import Event, Hooks, LoopSettings, RunState, Suspend, ToolLoop, begin, dump, load
+from dragoman.loop import Hooks, LoopSettings, RunEvent, RunState, Suspend, ToolLoop, begin, dump, load
 from dragoman.loop.events import (
-    Asked,
     Ended,
     MessageAdded,
+    QuestionAsked,
     TextReported,
     ToolFinished,
     ToolStarted,
@@ -39,7 +39,7 @@ from dragoman.loop.events import (
 )
 from dragoman.loop.history import INTERRUPTED_BEFORE, INTERRUPTED_DURING, gaps
 from dragoman.loop.settings import OnDenial
-from dragoman.tools.decision import Approve, Decision, Deny, Question
+from dragoman.tools.decision import Approve, Decision, Deny, ToolQuestion
 from dragoman.tools.runtime import ToolRuntime
 from dragoman.tools.tool import Invocation, ToolResult
 from loop_kit import Behaviour, ClosedHistoryModel, RecordingTool, toolbox
@@ -171,9 +171,9 @@ plans = st.builds(
 
 
 def model_of(plan: Plan) -> ScriptedModel:
-    replies: list[Reply] = []
+    replies: list[ScriptedReply] = []
     for number, (calls, failing) in enumerate(plan.rounds):
-        steps: list[Step] = [say(f"Round {number} begins. ")]
+        steps: list[ScriptStep] = [say(f"Round {number} begins. ")]
         steps += [
             call(made.tool, unparsed='{"do": ') if made.unparsed else call(made.tool, do=made.doing)
             for made in calls
@@ -208,7 +208,7 @@ class World:
     deaths: int = 0
     # Noted, not raised: what tools and hooks raise is no surprise to the loop.
     faults: list[str] = field(default_factory=list)
-    events: list[list[Event]] = field(default_factory=list)
+    events: list[list[RunEvent]] = field(default_factory=list)
     sayings: list[Saying] = field(default_factory=list)
     rewritings: list[Rewriting | None] = field(default_factory=list)
     reviewings: list[Reviewing | None] = field(default_factory=list)
@@ -284,7 +284,7 @@ class Process(Hooks):
                 state.call.call_id for state in self.last_state.round.calls if state.status == "running"
             }
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: RunEvent) -> None:
         if not self.dead.is_set():
             self.world.events[-1].append(event)
             self.step()
@@ -322,7 +322,7 @@ class Process(Hooks):
                 await self.world.clock.sleep(FOREVER)
         return None  # type: ignore[return-value]  # nonsense, on purpose
 
-    async def approve(self, question: Question, token: CancellationToken) -> Decision:
+    async def approve(self, question: ToolQuestion, token: CancellationToken) -> Decision:
         await self.live()
         world = self.world
         # A refusal that a process did not live to write down is asked about again.
@@ -593,7 +593,7 @@ def judge_events(world: World, state: RunState) -> None:
         seen: set[str] = set()
         for event in events:
             match event:
-                case ToolStarted(call_id=call_id) | Asked(call_id=call_id):
+                case ToolStarted(call_id=call_id) | QuestionAsked(call_id=call_id):
                     assert call_id not in seen, "nothing starts, and nobody is asked, after the result"
                 case ToolFinished(result=result):
                     seen.add(result.call_id)
@@ -602,7 +602,7 @@ def judge_events(world: World, state: RunState) -> None:
         assert not any(isinstance(event, Ended) for event in events[:-1])
 
 
-def shown(told: list[Event]) -> list[str]:
+def shown(told: list[RunEvent]) -> list[str]:
     """What stands on the watcher's screen of each answer."""
     turns: list[str] = []
     for event in told:

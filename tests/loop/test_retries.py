@@ -31,14 +31,14 @@ from dragoman.lm import (
 )
 from dragoman.lm.parts import STATEFUL_MARKER
 from dragoman.loop import LoopSettings
-from dragoman.loop.attempts import Answer
+from dragoman.loop.attempts import ModelAttempts
 from dragoman.loop.events import (
     ActivityReported,
     DataReported,
     Ended,
-    Event,
     PlanReported,
     Retrying,
+    RunEvent,
     TextReported,
     ThinkingReported,
     ToolFinished,
@@ -95,14 +95,14 @@ def thought(value: str) -> ThinkingPart:
 
 async def ask(
     model: Attempts, clock: VirtualClock, *, retries: int = 3, token: CancellationToken | None = None
-) -> tuple[Response, LanguageModelError | None, list[Event]]:
-    told: list[Event] = []
-    answer = Answer(model, settings=LoopSettings(retries=retries), clock=clock, tell=told.append)
+) -> tuple[Response, LanguageModelError | None, list[RunEvent]]:
+    told: list[RunEvent] = []
+    answer = ModelAttempts(model, settings=LoopSettings(retries=retries), clock=clock, tell=told.append)
     error = await answer.ask(Request((user("Go."),)), token or CancellationSource().token)
     return answer.response, error, told
 
 
-def seen(told: Sequence[Event]) -> list[object]:
+def seen(told: Sequence[RunEvent]) -> list[object]:
     """What stands on the screen of a watcher in the end, in runs."""
     screen: list[object] = []
     for event in told:
@@ -125,7 +125,7 @@ def seen(told: Sequence[Event]) -> list[object]:
 
 def visible(response: Response) -> list[object]:
     """What a watcher must have seen of this response."""
-    told: list[Event] = []
+    told: list[RunEvent] = []
     for part in response.parts:
         match part:
             case TextPart(value=value) if value:
@@ -139,7 +139,7 @@ def visible(response: Response) -> list[object]:
     return seen(told)
 
 
-def words(told: Sequence[Event]) -> list[str]:
+def words(told: Sequence[RunEvent]) -> list[str]:
     """The events in short, but for `Retrying`."""
     short = {Withdrawn: "<withdrawn>", DataReported: "<data>"}
     return [

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.lm import (
+    ActivityLocation,
     ActivityPart,
     JsonObject,
-    Location,
     PlanEntry,
     PlanPart,
     ToolCallPart,
@@ -34,7 +34,9 @@ WRITTEN = [
         (
             user("Go."),
             assistant(
-                ActivityPart("a", "Run", "execute", "failed", (Location("/a", 1),), "--- /a", "no", 1),
+                ActivityPart(
+                    "a", "Run", "execute", "failed", (ActivityLocation("/a", 1),), "--- /a", "no", 1
+                ),
                 PlanPart((PlanEntry("Look", "high", "completed"),)),
                 "Done.",
                 UsagePart(1, 2, cost=0.5, currency="EUR"),

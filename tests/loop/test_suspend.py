@@ -12,9 +12,9 @@ import pytest
 from dragoman.backends.scripted import ScriptedModel, call, reply
 from dragoman.lm import CancellationSource, CancellationToken, ToolCallPart
 from dragoman.loop import LoopSettings, RunState, Suspend, dump, load
-from dragoman.loop.events import Asked, Ended, ToolFinished, TurnEnded, TurnStarted
+from dragoman.loop.events import Ended, QuestionAsked, ToolFinished, TurnEnded, TurnStarted
 from dragoman.loop.history import INTERRUPTED_BEFORE, INTERRUPTED_DURING
-from dragoman.tools.decision import Question
+from dragoman.tools.decision import ToolQuestion
 from dragoman.tools.tool import Invocation
 from loop_kit import (
     NO,
@@ -115,7 +115,7 @@ async def test_a_tool_that_runs_is_awaited_before_the_run_is_put_aside(clock: Vi
     gate = Gate()
     slow = RecordingTool("slow", gate, read_only=True)
 
-    async def suspend_meanwhile(_question: Question, _token: CancellationToken) -> object:
+    async def suspend_meanwhile(_question: ToolQuestion, _token: CancellationToken) -> object:
         await gate.reached.wait()
         asyncio.get_running_loop().call_soon(gate.opened.set)
         raise Suspend
@@ -133,7 +133,7 @@ async def test_a_tool_that_runs_is_awaited_before_the_run_is_put_aside(clock: Vi
 async def test_a_cancel_while_the_last_tool_is_awaited_wins_over_putting_aside(clock: VirtualClock) -> None:
     source, gate = CancellationSource(), Gate()
 
-    async def suspend_meanwhile(_question: Question, _token: CancellationToken) -> object:
+    async def suspend_meanwhile(_question: ToolQuestion, _token: CancellationToken) -> object:
         await gate.reached.wait()
         asyncio.get_running_loop().call_soon(source.cancel)
         raise Suspend
@@ -178,7 +178,7 @@ async def test_an_approval_that_was_not_used_is_asked_for_again(clock: VirtualCl
 
     write, person = RecordingTool("write"), Person(NO)
     state = await play(model, toolbox(side, write), person, clock=clock, state=load(saved[0]))
-    assert len(events_of(person, Asked)) == 1
+    assert len(events_of(person, QuestionAsked)) == 1
     assert outcomes(state) == ["interrupted", "denied"]
     assert write.began == []
 

@@ -212,7 +212,7 @@ async def test_events_of_a_turn_with_a_call_come_in_order(clock: VirtualClock) -
         "TurnStarted",
         "TextReported",
         "ToolUsed",
-        "Asked",
+        "QuestionAsked",
         "ToolStarted",
         "ToolFinished",
         "MessageAdded",

@@ -25,9 +25,9 @@ import re
 import secrets
 from collections.abc import Iterator
 
-from dragoman.cli.examination.examine import FIRST, TALK
-from dragoman.cli.examination.stripes import QUESTION
-from dragoman.cli.examination.trials import OPENING
+from dragoman.cli.agent_probe.examine import FIRST, TALK
+from dragoman.cli.agent_probe.stripes import QUESTION
+from dragoman.cli.agent_probe.trials import OPENING
 from dragoman.demo.agent.eyes import stripes
 from model_server.asked import Ask, Call, Gate, Reply, Tool
 from model_server.builtin import run, write

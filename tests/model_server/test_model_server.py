@@ -11,9 +11,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from dragoman.cli.examination.examine import FIRST
-from dragoman.cli.examination.page import Page
-from dragoman.cli.examination.trials import Trials
+from dragoman.cli.agent_probe.examine import FIRST
+from dragoman.cli.agent_probe.page import ProbePage
+from dragoman.cli.agent_probe.trials import Trials
 from model_server import ModelServer, model_server, play
 
 pytestmark = pytest.mark.long
@@ -360,7 +360,7 @@ async def test_whoever_asks_for_a_title_gets_something_harmless(client: Dialect)
 
 
 async def test_what_the_doctor_asks_for_is_understood(client: Dialect, tmp_path: Path) -> None:
-    async with Page() as page:
+    async with ProbePage() as page:
         words = Trials(tmp_path, page).prompt(*FIRST)
     client.user(f"<context>As agents add it.</context>\n{words}")
     text, calls = await client.ask()

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from dragoman.backends.agent.acp.messages import decode_permission
-from dragoman.backends.agent.permission import action_of
+from dragoman.acp.messages import decode_permission
+from dragoman.backends.agent.session.actions import action_of
 from dragoman.permissions.action import Action
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.permissions.decide import Allowed, Ask
 from dragoman.permissions.keys import approval_key
 from dragoman.permissions.pipeline import Permissions
 from dragoman.permissions.question import question_about
-from dragoman.permissions.record import Record
+from dragoman.permissions.record import DecisionRecord
 from dragoman.permissions.sensitive import Places
 from permissions.actions import WORKSPACE, action, diff
 from permissions.chat_json import ALLOWED, User, ask
@@ -146,7 +146,7 @@ def test_d3_asked_although_everything_is_approved(name: str) -> None:
         fields["content"] = [diff(f"{WORKSPACE}/a.txt", "a", "b")]
     asked = action(**fields)
     assert asked.sensitive is not None
-    assert Permissions(settings=AutoApproval(all=True)).decide(asked, "s", WORKSPACE) == Ask(once=True)
+    assert Permissions(settings=AutoApproval(all=True)).decide(asked, "s", WORKSPACE) == Ask()
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_paths_among_words_are_looked_up_within_one_limit_for_the_whole_request(
 
 
 def test_the_record_forgets_large_inputs() -> None:
-    record = Record()
+    record = DecisionRecord()
     for n in range(50):
         record.asked(
             action(kind="edit", input={"path": f"{WORKSPACE}/a{n}", "content": "x" * 1_000_000}),

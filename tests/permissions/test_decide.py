@@ -12,7 +12,7 @@ from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.permissions.decide import Allowed, Ask, decide, unasked
 from dragoman.permissions.keys import approval_key
 from dragoman.permissions.pipeline import Permissions
-from dragoman.permissions.record import Record
+from dragoman.permissions.record import DecisionRecord
 from permissions.actions import WORKSPACE, action, diff
 
 STANDING = Approval("1", "t", "k", "always", None, None, datetime.now(UTC))
@@ -42,7 +42,7 @@ def test_d4_what_holds_back_goes_before_everything_that_allows(held_back: str, a
             urls=URL,
         )
 
-    assert decided(with_it=True) == Ask(once=True)
+    assert decided(with_it=True) == Ask()
     assert isinstance(decided(with_it=False), Allowed)
 
 
@@ -70,7 +70,7 @@ def test_d3_an_approval_with_the_very_key_of_a_sensitive_action_does_not_count()
     plain = action(kind="edit", content=[diff(f"{WORKSPACE}/a.txt", "a", "b")])
     for each in (git, plain):
         permissions.approvals.grant("s", each.permission_tool, approval_key(each), "session")
-    assert permissions.decide(git, "s", WORKSPACE) == Ask(once=True)
+    assert permissions.decide(git, "s", WORKSPACE) == Ask()
     assert permissions.decide(plain, "s", WORKSPACE) == Allowed("approved for this session")
     assert permissions.decide(plain, "another session", WORKSPACE) == Ask()
 
@@ -79,7 +79,7 @@ def test_q5_an_approval_of_an_action_without_substance_does_not_count() -> None:
     permissions = Permissions()
     bare = action(title="Bash", kind="execute")
     permissions.approvals.grant("s", bare.permission_tool, approval_key(bare), "session")
-    assert permissions.decide(bare, "s", WORKSPACE) == Ask(once=True)
+    assert permissions.decide(bare, "s", WORKSPACE) == Ask()
 
 
 def test_addresses_count_for_fetching_only() -> None:
@@ -94,7 +94,7 @@ def test_addresses_count_for_fetching_only() -> None:
 
 
 def test_a_recent_question_becomes_a_lasting_approval_for_exactly_its_action() -> None:
-    record, approvals = Record(), Approvals()
+    record, approvals = DecisionRecord(), Approvals()
     make, test = (action(input={"command": command}) for command in ("make", "make test"))
     first = record.asked(make, "c1", WORKSPACE)
     record.decided(first, allowed=True, by="person")
@@ -111,7 +111,7 @@ def test_a_recent_question_becomes_a_lasting_approval_for_exactly_its_action() -
 
 
 def test_what_can_only_be_allowed_once_gets_no_lasting_approval_from_the_record() -> None:
-    record, approvals = Record(), Approvals()
+    record, approvals = DecisionRecord(), Approvals()
     bare = record.asked(action(title="Bash"), "c1", WORKSPACE)
     git = record.asked(action(input={"command": "rm -rf .git"}), "c1", WORKSPACE)
     for each in (bare, git, "q99"):
@@ -120,7 +120,7 @@ def test_what_can_only_be_allowed_once_gets_no_lasting_approval_from_the_record(
 
 
 def test_a_decision_is_recorded_once_and_the_record_is_bounded() -> None:
-    record = Record()
+    record = DecisionRecord()
     first = record.asked(action(input={"n": 0}), "c", WORKSPACE)
     record.decided(first, allowed=False, by="person")
     record.decided(first, allowed=True, by="end")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.permissions.action import Action
-from dragoman.permissions.question import Question, in_one_line, question_about
+from dragoman.permissions.question import ActionQuestion, in_one_line, question_about
 from dragoman.visible import hides
 from lm.rendering import hostile_text, hrefs, inline_tokens, tokens
 from permissions.actions import WORKSPACE, action, diff, text
@@ -199,7 +199,7 @@ def test_q3_nothing_leaves_no_mark() -> None:
         assert not any(hides(each) for each in words if each != "\n")
 
 
-def _all(question: Question) -> tuple[str, ...]:
+def _all(question: ActionQuestion) -> tuple[str, ...]:
     return question.title, question.message, question.plain, question.whole
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.process import Entry, Ledger, ProcessIdentity, identity as identity_module
+from dragoman.process import Ledger, LedgerEntry, ProcessIdentity, identity as identity_module
 from process.living import DEADLINE_SECONDS, alive, all_gone
 
 DEAD = ProcessIdentity(2**22 + 17, "long ago")
@@ -57,7 +57,7 @@ async def test_recorded_and_forgotten(ledger: Ledger, sleeper: subprocess.Popen[
     assert ledger.entries() == []
     assert await ledger.sweep() == []
     ledger.record(identity(sleeper), ["sh", "-c"])
-    assert ledger.entries() == [Entry(identity(sleeper), ProcessIdentity.own(), ("sh", "-c"))]
+    assert ledger.entries() == [LedgerEntry(identity(sleeper), ProcessIdentity.own(), ("sh", "-c"))]
     assert stat.S_IMODE(ledger._folder.stat().st_mode) == 0o700
     assert [stat.S_IMODE(path.stat().st_mode) for path in ledger._folder.iterdir()] == [0o600]
     # Of another process that had the same pid.

@@ -17,9 +17,9 @@ import pytest
 
 from dragoman.jsonrpc import PeerOptions
 from dragoman.process import (
-    Entry,
     Exit,
     Ledger,
+    LedgerEntry,
     ProcessIdentity,
     SpawnError,
     SupervisedProcess,
@@ -501,7 +501,7 @@ async def test_it_is_written_down_while_it_runs(start: Start, tmp_path: Path) ->
     process = await start("cat", ledger=ledger)
     identity = ProcessIdentity.of(process.pid)
     assert identity is not None
-    assert ledger.entries() == [Entry(identity, ProcessIdentity.own(), ("cat",), process._mark)]
+    assert ledger.entries() == [LedgerEntry(identity, ProcessIdentity.own(), ("cat",), process._mark)]
     await process.stop()
     assert ledger.entries() == []
 

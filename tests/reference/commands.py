@@ -3,9 +3,9 @@
 from argparse import Action, ArgumentParser
 from collections.abc import Iterable, Iterator
 
-from dragoman.cli.commands import Command
+from dragoman.cli.commands import CliCommand
 from dragoman.cli.errors import DONE, FAILED, INTERRUPTED, WRONG_USAGE
-from dragoman.cli.manual import ALWAYS, MANUAL, STATE, Page
+from dragoman.cli.manual import ALWAYS, MANUAL, STATE, ManualPage
 from dragoman.cli.parser import parsers
 from reference.markdown import WRITTEN, code, page, table
 
@@ -49,7 +49,7 @@ def commands() -> str:
     )
 
 
-def _section(command: Command, parser: ArgumentParser) -> Iterator[str]:
+def _section(command: CliCommand, parser: ArgumentParser) -> Iterator[str]:
     own = [action for action in parser._actions if action not in set(_of_group(parser, _GLOBAL))]
     positional = [action for action in own if not action.option_strings]
     optional = [action for action in own if action.option_strings and "--help" not in action.option_strings]
@@ -73,7 +73,7 @@ def _of_group(parser: ArgumentParser, title: str) -> list[Action]:
     ]
 
 
-def _usage(command: Command, positional: Iterable[Action], optional: Iterable[Action]) -> str:
+def _usage(command: CliCommand, positional: Iterable[Action], optional: Iterable[Action]) -> str:
     words = ["dragoman", command.name, *map(_argument, positional)]
     return " ".join([*words, *(f"[{_option(action)}]" for action in optional)])
 
@@ -116,7 +116,7 @@ def _examples(text: str) -> str:
     return "\n".join(f"# {about}\n{line}" for line, about in zip(lines[::2], lines[1::2], strict=True))
 
 
-def _manual(manual: Page) -> Iterator[str]:
+def _manual(manual: ManualPage) -> Iterator[str]:
     yield table(("exit status", ""), ((str(DONE), manual.done), (str(FAILED), manual.failed)))
     if manual.files:
         yield table(("file", ""), ((code(name), about) for name, about in manual.files))

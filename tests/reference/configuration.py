@@ -13,7 +13,7 @@ from msgspec.inspect import Field, StructType, type_info
 from dragoman.config.explain import in_words
 from dragoman.config.schema import (
     AcpModel,
-    Conversation,
+    ConversationConfig,
     Loop,
     ResponsesModel,
     ScriptModel,
@@ -36,7 +36,7 @@ _MODELS: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("responses", "Endpoints", ResponsesModel),
 )
 _TABLES: dict[str, type[msgspec.Struct]] = {
-    "conversation": Conversation,
+    "conversation": ConversationConfig,
     "tools": Tools,
     "loop": Loop,
     "serve": Serve,

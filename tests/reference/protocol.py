@@ -39,9 +39,9 @@ from dragoman.jsonrpc import (
     REQUEST_CANCELLED,
 )
 from dragoman.lm import (
+    ActivityLocation,
     ActivityPart,
     DataPart,
-    Location,
     Message,
     ModelInfo,
     PlanEntry,
@@ -180,7 +180,7 @@ _PARTS = (
     UsagePart,
 )
 # What stands in them.
-_PIECES = (Location, PlanEntry)
+_PIECES = (ActivityLocation, PlanEntry)
 _NAMES: dict[type[msgspec.Struct], str] = {_Reported: "ResponsePart"}
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from dragoman.backends.responses.event_rules import EVENT_RULES
+from dragoman.checker.event_rules import EVENT_RULES
 from dragoman.lm.rules import RULES, Rule
 from reference.markdown import WRITTEN, page, table
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dragoman.backends.responses.event_rules import EVENT_RULES
+from dragoman.checker.event_rules import EVENT_RULES
 from dragoman.cli.parser import parsers
 from dragoman.config import Config
 from dragoman.config.explain import complaints

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dragoman.backends.responses.event_check import check_events
-from dragoman.backends.responses.event_rules import EVENT_RULES, EventWatch
-from dragoman.backends.responses.sse import Event, SseReader
+from dragoman.backends.responses.sse import ServerEvent, SseReader
+from dragoman.checker.event_check import check_events
+from dragoman.checker.event_rules import EVENT_RULES, EventWatch
+from dragoman.checker.verdicts import CheckReport
 from dragoman.frontends.http.resource import Resource
 from dragoman.frontends.http.stream import ResponseStream
 from dragoman.lm import JsonObject, Part, Stopped, TextPart, ThinkingPart, ToolCallPart
-from dragoman.lm.verdicts import Report
 from responses.endpoint import Asked, Endpoint, Reply, json_reply, model_of, said, sse
 
 Json = dict[str, Any]
@@ -36,12 +36,12 @@ def _lawful(*, stops: bool = False) -> list[Json]:
     return value
 
 
-def _framed(events: list[Json], *, done: bool = True) -> list[Event]:
+def _framed(events: list[Json], *, done: bool = True) -> list[ServerEvent]:
     reader = SseReader()
     return list(reader.feed(sse(*events, done=done)))
 
 
-def _broken(frames: list[Event]) -> set[str]:
+def _broken(frames: list[ServerEvent]) -> set[str]:
     watch = EventWatch()
     for frame in frames:
         watch.frame(frame)
@@ -159,20 +159,20 @@ def test_r7_an_incomplete_item_is_the_last() -> None:
 @pytest.mark.parametrize(
     ("rule", "frame"),
     [
-        ("E1", Event(b"{}", "x")),
-        ("E1", Event(b"nonsense")),
-        ("E1", Event(b'{"type": "a:b", "sequence_number": 0}')),
-        ("E1", Event(b'{"type": "a:b", "sequence_number": 0}', "a:b", "7")),
+        ("E1", ServerEvent(b"{}", "x")),
+        ("E1", ServerEvent(b"nonsense")),
+        ("E1", ServerEvent(b'{"type": "a:b", "sequence_number": 0}')),
+        ("E1", ServerEvent(b'{"type": "a:b", "sequence_number": 0}', "a:b", "7")),
     ],
 )
-def test_r7_the_frame_of_an_event_is_looked_at(rule: str, frame: Event) -> None:
+def test_r7_the_frame_of_an_event_is_looked_at(rule: str, frame: ServerEvent) -> None:
     assert rule in _broken([*_framed(_lawful(), done=False), frame])
 
 
 def test_r7_done_is_the_last_and_only_where_there_are_frames() -> None:
     assert _broken(_framed(_lawful(), done=False)) == {"E5"}
-    done = Event(b"[DONE]")
-    assert "E5" in _broken([*_framed(_lawful()), Event(b'{"type": "a:b"}', "a:b"), done])
+    done = ServerEvent(b"[DONE]")
+    assert "E5" in _broken([*_framed(_lawful()), ServerEvent(b'{"type": "a:b"}', "a:b"), done])
 
 
 def test_r7_every_rule_has_a_case() -> None:
@@ -231,7 +231,7 @@ def _answers(events: list[Json], *, done: bool = True) -> Callable[[Asked], Repl
     return answer
 
 
-async def _report(endpoint: Endpoint, answer: Callable[[Asked], Reply]) -> Report:
+async def _report(endpoint: Endpoint, answer: Callable[[Asked], Reply]) -> CheckReport:
     endpoint.answer = answer
     model = model_of(endpoint.url)
     try:
@@ -241,7 +241,7 @@ async def _report(endpoint: Endpoint, answer: Callable[[Asked], Reply]) -> Repor
         await model.close()
 
 
-def _failed(report: Report) -> set[str]:
+def _failed(report: CheckReport) -> set[str]:
     return {row.rule.id for row in report.rows if row.verdict == "fail"}
 
 

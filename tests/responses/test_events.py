@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.backends.responses.events import Answer
+from dragoman.backends.responses.events import ResponseReader
 from dragoman.backends.responses.tools import FunctionTools
 from dragoman.lm import (
     Consumer,
@@ -37,9 +37,9 @@ _TOOLS = (
 )
 
 
-def _answer(features: Features = _CAREFUL) -> Answer:
+def _answer(features: Features = _CAREFUL) -> ResponseReader:
     request = Request((user("hi"),), RequestOptions(tools=_TOOLS), Consumer(features=features))
-    return Answer(FunctionTools(request).call, lambda wire_id: f"dg_{wire_id}", "Gateway", "m")
+    return ResponseReader(FunctionTools(request).call, lambda wire_id: f"dg_{wire_id}", "Gateway", "m")
 
 
 def _parts(events: Iterable[Json], features: Features = _CAREFUL) -> list[Part]:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dragoman.backends.responses.failures import Complaint, complaint_of_body
+from dragoman.backends.responses.failures import EndpointComplaint, complaint_of_body
 from dragoman.backends.responses.retries import Trouble, pause_before_retry, retry_after_seconds
 from dragoman.backends.responses.settings import EndpointSettings
 
@@ -12,20 +12,26 @@ from dragoman.backends.responses.settings import EndpointSettings
 @pytest.mark.parametrize(
     ("body", "complaint"),
     [
-        (b'{"error": {"message": "m", "type": "t", "code": "c", "param": "p"}}', Complaint("m", "c", "p")),
-        (b'{"error": {"message": "m", "type": "t", "code": null}}', Complaint("m", "t")),
-        (b'{"error": {"message": "m", "code": 400}}', Complaint("m")),
-        (b'{"error": "words"}', Complaint("words")),
-        (b'{"object": "error", "message": "m", "type": "BadRequestError", "code": 400}', Complaint("m")),
-        (b'{"detail": "Not Found"}', Complaint("Not Found")),
-        (b'[{"error": {"message": "m"}}]', Complaint("m")),
-        (b"<html><h1>502 Bad\n Gateway</h1></html>", Complaint("502 Bad Gateway")),
-        (b"upstream \xff", Complaint("upstream �")),
-        (b"[]", Complaint()),
-        (b"", Complaint()),
+        (
+            b'{"error": {"message": "m", "type": "t", "code": "c", "param": "p"}}',
+            EndpointComplaint("m", "c", "p"),
+        ),
+        (b'{"error": {"message": "m", "type": "t", "code": null}}', EndpointComplaint("m", "t")),
+        (b'{"error": {"message": "m", "code": 400}}', EndpointComplaint("m")),
+        (b'{"error": "words"}', EndpointComplaint("words")),
+        (
+            b'{"object": "error", "message": "m", "type": "BadRequestError", "code": 400}',
+            EndpointComplaint("m"),
+        ),
+        (b'{"detail": "Not Found"}', EndpointComplaint("Not Found")),
+        (b'[{"error": {"message": "m"}}]', EndpointComplaint("m")),
+        (b"<html><h1>502 Bad\n Gateway</h1></html>", EndpointComplaint("502 Bad Gateway")),
+        (b"upstream \xff", EndpointComplaint("upstream �")),
+        (b"[]", EndpointComplaint()),
+        (b"", EndpointComplaint()),
     ],
 )
-def test_r5_errors_in_the_forms_that_servers_have_for_them(body: bytes, complaint: Complaint) -> None:
+def test_r5_errors_in_the_forms_that_servers_have_for_them(body: bytes, complaint: EndpointComplaint) -> None:
     found = complaint_of_body(body)
     assert found.message == complaint.message
     assert complaint.code in ("", found.code)

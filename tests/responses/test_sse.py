@@ -5,10 +5,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.backends.responses.sse import Event, EventTooLarge, SseReader
+from dragoman.backends.responses.sse import EventTooLarge, ServerEvent, SseReader
 
 
-def _read(*chunks: bytes, limit: int = 1_000) -> list[Event]:
+def _read(*chunks: bytes, limit: int = 1_000) -> list[ServerEvent]:
     reader = SseReader(limit)
     events = [event for chunk in chunks for event in reader.feed(chunk)]
     last = reader.end()
@@ -18,25 +18,28 @@ def _read(*chunks: bytes, limit: int = 1_000) -> list[Event]:
 @pytest.mark.parametrize(
     ("stream", "events"),
     [
-        (b"data: a\n\n", [Event(b"a")]),
-        (b"event: n\ndata: a\n\n", [Event(b"a", "n")]),
-        (b"data: a\r\n\r\ndata: b\r\rdata: c\n\n", [Event(b"a"), Event(b"b"), Event(b"c")]),
-        (b"data: a\ndata: b\n\n", [Event(b"a\nb")]),
-        (b": ping\n\n:\n\ndata: a\n\n", [Event(b"a")]),
-        (b"\xef\xbb\xbfdata: a\n\n", [Event(b"a")]),
-        (b"data:a\n\ndata:  a\n\n", [Event(b"a"), Event(b" a")]),
-        (b"data\ndata: a\n\n", [Event(b"\na")]),
-        (b"id: 1\nretry: 5\nnonsense\ndata: a\n\ndata: b\n\n", [Event(b"a", id="1"), Event(b"b")]),
-        (b"event: n\n\ndata: a\n\n", [Event(b"a")]),
+        (b"data: a\n\n", [ServerEvent(b"a")]),
+        (b"event: n\ndata: a\n\n", [ServerEvent(b"a", "n")]),
+        (b"data: a\r\n\r\ndata: b\r\rdata: c\n\n", [ServerEvent(b"a"), ServerEvent(b"b"), ServerEvent(b"c")]),
+        (b"data: a\ndata: b\n\n", [ServerEvent(b"a\nb")]),
+        (b": ping\n\n:\n\ndata: a\n\n", [ServerEvent(b"a")]),
+        (b"\xef\xbb\xbfdata: a\n\n", [ServerEvent(b"a")]),
+        (b"data:a\n\ndata:  a\n\n", [ServerEvent(b"a"), ServerEvent(b" a")]),
+        (b"data\ndata: a\n\n", [ServerEvent(b"\na")]),
+        (
+            b"id: 1\nretry: 5\nnonsense\ndata: a\n\ndata: b\n\n",
+            [ServerEvent(b"a", id="1"), ServerEvent(b"b")],
+        ),
+        (b"event: n\n\ndata: a\n\n", [ServerEvent(b"a")]),
         # Without the empty line at the end.
-        (b"data: a\n\ndata: [DONE]", [Event(b"a"), Event(b"[DONE]")]),
-        (b"data: a\n", [Event(b"a")]),
+        (b"data: a\n\ndata: [DONE]", [ServerEvent(b"a"), ServerEvent(b"[DONE]")]),
+        (b"data: a\n", [ServerEvent(b"a")]),
         (b"", []),
         (b"\n\n\r\n", []),
-        ("data: grüße 🐫\n\n".encode(), [Event("grüße 🐫".encode())]),
+        ("data: grüße 🐫\n\n".encode(), [ServerEvent("grüße 🐫".encode())]),
     ],
 )
-def test_r5_streams_as_the_standard_has_them(stream: bytes, events: list[Event]) -> None:
+def test_r5_streams_as_the_standard_has_them(stream: bytes, events: list[ServerEvent]) -> None:
     assert _read(stream) == events
     assert _read(*(bytes([byte]) for byte in stream)) == events
 
@@ -58,7 +61,7 @@ def test_r5_a_stream_reads_the_same_wherever_it_is_cut(lines: list[tuple[str, st
 
 def test_an_event_without_an_end_is_not_kept_for_ever() -> None:
     reader = SseReader(limit=100)
-    assert list(reader.feed(b"data: " + b"a" * 80 + b"\n\n")) == [Event(b"a" * 80)]
+    assert list(reader.feed(b"data: " + b"a" * 80 + b"\n\n")) == [ServerEvent(b"a" * 80)]
     for _ in range(9):
         assert list(reader.feed(b"data: aaaaa\n")) == []
     with pytest.raises(EventTooLarge):

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from bridge.consumer import TOOLS, Bridge
-from dragoman.backends.agent.acp.messages import decode_permission
+from dragoman.acp.messages import decode_permission
 from dragoman.backends.agent.model import AgentModel
-from dragoman.backends.agent.permission import action_of
+from dragoman.backends.agent.session.actions import action_of
 from dragoman.config import AcpModel, Config, Serve
 from dragoman.lm import JsonObject, json
 from dragoman.lm.links import InertLinks

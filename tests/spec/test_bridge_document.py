@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agent.bridge import Bridge, Chat
-from dragoman.backends.agent.history import Answer, Result, Said
-from dragoman.backends.agent.machine import State, handle
-from dragoman.backends.agent.vocabulary import AgentStarted, Called, Pending, Requested, TimerPassed
+from dragoman.backends.agent.machine.machine import State, handle
+from dragoman.backends.agent.machine.types import AgentStarted, Called, Pending, Requested, TimerPassed
+from dragoman.conversations.history import NormalAnswer, NormalPrompt, NormalResult
 from dragoman.lm import ToolCallPart, user
 
 
@@ -24,11 +24,11 @@ def test_case_1_a_request_with_call_and_result_commits_what_was_provisional() ->
     reply = chat.give({call_id: "found"}, "I see.")
     assert (reply.found.kind, reply.conversation) == ("results", conversation)
     said, asked, result, answer = chat.bridge.record(conversation).items
-    assert said == Said("one")
-    assert isinstance(asked, Answer)
+    assert said == NormalPrompt("one")
+    assert isinstance(asked, NormalAnswer)
     assert (asked.text, asked.call_ids) == ("Let me see.", (call_id,))
-    assert result == Result(call_id)
-    assert answer == Answer("I see.")
+    assert result == NormalResult(call_id)
+    assert answer == NormalAnswer("I see.")
     assert chat.bridge.record(conversation).pending == frozenset()
 
 
@@ -38,7 +38,11 @@ def test_case_2_a_request_without_the_call_goes_back_to_what_was_committed() -> 
     chat.history = [user("one")]
     reply = chat.ask("two", "Two it is.")
     assert (reply.found.kind, reply.conversation) == ("refusal", conversation)
-    assert chat.bridge.record(conversation).items == (Said("one"), Said("two"), Answer("Two it is."))
+    assert chat.bridge.record(conversation).items == (
+        NormalPrompt("one"),
+        NormalPrompt("two"),
+        NormalAnswer("Two it is."),
+    )
     # The call is over for good: a result that turns up later answers nothing.
     late = chat.give({call_id: "found"})
     assert call_id not in {result.call_id for result in late.found.results}

@@ -10,8 +10,9 @@ from markdown_it.parser_block import ParserBlock
 from markdown_it.token import Token
 from rich.console import Console
 
-from dragoman.frontends.terminal.blocks import CODE_LINES, LONGEST_BLOCK, Block, Blocks, Code, Prose
+from dragoman.frontends.terminal.blocks import CODE_LINES, LONGEST_BLOCK, Blocks, Code, MarkdownBlock, Prose
 from dragoman.frontends.terminal.markdown import render
+from searching import examples
 
 _PIECES = (
     "word ", "**bold**", "`code`", "\n", "\n\n", "# Title\n", "- item\n", "  more\n", "1. one\n", "10) ten\n", "* star\n",
@@ -20,7 +21,7 @@ _PIECES = (
 )  # fmt: skip
 
 
-def blocks_of(*pieces: str) -> list[Block]:
+def blocks_of(*pieces: str) -> list[MarkdownBlock]:
     blocks = Blocks()
     return [*(block for piece in pieces for block in blocks.feed(piece)), *blocks.close()]
 
@@ -155,7 +156,7 @@ def _cut(text: str, places: list[int]) -> list[str]:
     return [text[start:end] for start, end in pairwise(edges)]
 
 
-def _drawn(blocks: list[Block]) -> str:
+def _drawn(blocks: list[MarkdownBlock]) -> str:
     console = Console(file=io.StringIO(), width=40, force_terminal=True, color_system="standard")
     with console.capture() as captured:
         for block in blocks:
@@ -163,7 +164,7 @@ def _drawn(blocks: list[Block]) -> str:
     return captured.get()
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(st.sampled_from(_PIECES), max_size=40).map("".join), st.lists(st.integers(0, 500), max_size=20)
 )
@@ -172,7 +173,7 @@ def test_the_same_blocks_whatever_the_pieces(text: str, places: list[int]) -> No
     assert blocks_of(*_cut(text, places)) == whole
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(st.sampled_from(_PIECES), max_size=25).map("".join), st.lists(st.integers(0, 500), max_size=10)
 )
@@ -180,7 +181,7 @@ def test_the_same_on_the_screen_whatever_the_pieces(text: str, places: list[int]
     assert _drawn(blocks_of(*_cut(text, places))) == _drawn(blocks_of(text))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.sampled_from(_PIECES), max_size=40).map("".join))
 def test_every_word_is_in_exactly_one_block(text: str) -> None:
     said = "".join(

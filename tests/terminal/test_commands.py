@@ -14,7 +14,7 @@ from dragoman.config import AcpModel, Config, Found, ScriptModel
 from dragoman.config.source import Source
 from dragoman.frontends.terminal.commands import Commands, Leave
 from dragoman.frontends.terminal.screen import Screen
-from dragoman.frontends.terminal.session import Session
+from dragoman.frontends.terminal.session import ChatSession
 from dragoman.lm import CancellationToken, UsagePart, assistant, user
 from dragoman.loop.hooks import Hooks
 from dragoman.store import ApprovalStore, Database
@@ -42,7 +42,7 @@ class _Stage:
         untrusted = Found(Source(), {"third": AcpModel(command=("make",))})
         config = Config(models={"demo": ScriptModel(path=first)}, found=untrusted)
         config.models["second"] = ScriptModel(path=script)
-        self.session = Session(
+        self.session = ChatSession(
             config,
             "demo",
             state_dir=folder / "state",
@@ -195,7 +195,7 @@ def test_what_can_be_typed_is_suggested(stage: _Stage) -> None:
 
 
 def test_how_an_agent_asks_is_no_tool_to_take_away(tmp_path: Path) -> None:
-    with Session(
+    with ChatSession(
         Config(), "demo", state_dir=tmp_path, workspace=(tmp_path,), tools=(look_up,), clock=SystemClock()
     ) as session:
         assert len(session.registry.available()) > 1

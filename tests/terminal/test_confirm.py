@@ -13,11 +13,11 @@ from rich.console import Console
 from dragoman.clock import Clock
 from dragoman.frontends.terminal.confirm import Asker, choose
 from dragoman.frontends.terminal.keys import BURST, END, ESCAPE, INTERRUPT
-from dragoman.frontends.terminal.prompt import Interrupted
+from dragoman.frontends.terminal.prompt import PromptInterrupted
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.transcript import Transcript
 from dragoman.lm import CancellationToken
-from dragoman.tools.decision import LEVELS, ApprovalLevel, Approve, Decision, Deny, NobodyToAsk, Question
+from dragoman.tools.decision import LEVELS, ApprovalLevel, Approve, Decision, Deny, NobodyToAsk, ToolQuestion
 from dragoman.tools.tool import Confirmation
 from virtual_clock import Stuck, VirtualTimeLoop, run
 
@@ -58,7 +58,7 @@ class _Asked:
 
 def asked(
     *presses: str | tuple[float, str],
-    reason: str | Interrupted | None = None,
+    reason: str | PromptInterrupted | None = None,
     typed_before: bool = False,
     message: str = "Really.",
     levels: tuple[ApprovalLevel, ...] = LEVELS,
@@ -82,14 +82,14 @@ def asked(
 
         async def read_reason() -> str | None:
             assert not keys.is_listening, "two readers of one terminal"
-            if isinstance(reason, Interrupted):
+            if isinstance(reason, PromptInterrupted):
                 raise reason
             return reason
 
         transcript = Transcript(screen, loop.clock, model=lambda: "Demo")
         asker = Asker(screen, transcript, keys, loop.clock, read_reason=read_reason, interrupt=interrupt)
         confirmation = Confirmation("Write it?", message, whole)
-        question = Question("1", "write_file", "Write file", {}, confirmation, levels, covers)
+        question = ToolQuestion("1", "write_file", "Write file", {}, confirmation, levels, covers)
         return await asker.confirm(question, CancellationToken())
 
     return _Asked(run(ask()), output.getvalue(), interrupts)
@@ -163,7 +163,7 @@ def test_interrupting_cancels_the_turn_and_decides_nothing() -> None:
 
 
 def test_interrupting_the_reason_cancels_the_turn() -> None:
-    result = asked("n", reason=Interrupted())
+    result = asked("n", reason=PromptInterrupted())
     assert result.interrupts == 1
     assert result.decision == Deny()
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from devtools.picture import draw
 from rich.console import Console
 
 from dragoman.clock import SystemClock
-from dragoman.demo.picture import draw
 from dragoman.demo.show import play_tour
 from dragoman.demo.tour import SCENES
 from dragoman.frontends.terminal.screen import Screen

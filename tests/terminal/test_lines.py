@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.frontends.terminal.lines import Answers, JsonLines, Lines
+from dragoman.frontends.terminal.lines import Answers, InputLines, JsonLines
 from dragoman.lm import CancellationToken
 from dragoman.loop.events import Ended, TextReported
-from dragoman.tools.decision import Approve, Decision, Deny, NobodyToAsk, Question
+from dragoman.tools.decision import Approve, Decision, Deny, NobodyToAsk, ToolQuestion
 from dragoman.tools.tool import Confirmation
 
-_QUESTION = Question("c1", "write_file", "Write file", {}, Confirmation("Write it?"))
+_QUESTION = ToolQuestion("c1", "write_file", "Write file", {}, Confirmation("Write it?"))
 _DEADLINE = 20
 
 
@@ -29,7 +29,7 @@ def pipe() -> Iterator[tuple[int, io.FileIO]]:
 async def answered(fd: int) -> tuple[Decision, str]:
     problems = io.StringIO()
     decision = await asyncio.wait_for(
-        Answers(Lines(fd), problems).confirm(_QUESTION, CancellationToken()), _DEADLINE
+        Answers(InputLines(fd), problems).confirm(_QUESTION, CancellationToken()), _DEADLINE
     )
     return decision, problems.getvalue()
 
@@ -58,7 +58,7 @@ async def test_the_end_of_input_is_nobodys_denial_and_says_what_would_have_allow
     problems = io.StringIO()
     with pytest.raises(NobodyToAsk, match="ended before"):
         await asyncio.wait_for(
-            Answers(Lines(reading), problems).confirm(_QUESTION, CancellationToken()), _DEADLINE
+            Answers(InputLines(reading), problems).confirm(_QUESTION, CancellationToken()), _DEADLINE
         )
     assert '{"callId": "c1", "decision": "allow"}' in problems.getvalue()
 
@@ -83,7 +83,7 @@ async def test_what_is_no_answer_to_this_question_is_passed_over(
 
 async def test_an_answer_may_come_in_pieces_and_with_the_next(pipe: tuple[int, io.FileIO]) -> None:
     reading, writing = pipe
-    lines = Lines(reading)
+    lines = InputLines(reading)
     waiting = asyncio.ensure_future(lines.next())
     for piece in (b'{"a"', b": 1}\n{", b"}\n"):
         writing.write(piece)
@@ -96,7 +96,7 @@ async def test_a_line_without_an_end_is_not_kept_for_ever(tmp_path: Path) -> Non
     path = tmp_path / "endless"
     path.write_bytes(bytes(1_000_000))
     with path.open("rb") as file:
-        lines = Lines(file.fileno())
+        lines = InputLines(file.fileno())
         line = await asyncio.wait_for(lines.next(), _DEADLINE)
         assert line is not None
         assert len(line) <= 100_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman.backends.agent.permission import permission_call
+from dragoman.backends.agent.session.actions import permission_call
 from dragoman.frontends.terminal.permission_tools import PermissionTool, permission_tools, request_in_words
 from dragoman.lm import CancellationToken, ToolCallPart
 from dragoman.permissions.action import PERMISSION_TOOLS, Action

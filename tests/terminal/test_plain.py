@@ -10,7 +10,7 @@ from dragoman.frontends.terminal.transcript import Transcript
 from dragoman.lm import TextPart, ToolCallPart, ToolResultPart
 from dragoman.loop.events import (
     Ended,
-    Event,
+    RunEvent,
     TextReported,
     ThinkingReported,
     ToolFinished,
@@ -20,7 +20,7 @@ from dragoman.loop.events import (
 from virtual_clock import VirtualClock
 
 
-def played(*events: Event) -> tuple[str, str]:
+def played(*events: RunEvent) -> tuple[str, str]:
     output, errors = io.StringIO(), io.StringIO()
     others = Transcript(Screen(Console(file=errors, width=80)), VirtualClock(), model=lambda: "Demo")
     transcript = PlainTranscript(output, others)

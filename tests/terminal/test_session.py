@@ -9,11 +9,11 @@ import pytest
 from dragoman.backends.scripted import Script, ScriptedModel, When, call, reply
 from dragoman.clock import SystemClock
 from dragoman.config import Config, Tools
-from dragoman.frontends.terminal.session import Session, context_keys
+from dragoman.frontends.terminal.session import ChatSession, context_keys
 from dragoman.lm import CancellationSource, CancellationToken, LanguageModel
 from dragoman.loop.hooks import Hooks
 from dragoman.permissions.action import PERMISSION_TOOLS
-from dragoman.tools.decision import Approve, Decision, Question
+from dragoman.tools.decision import Approve, Decision, ToolQuestion
 from dragoman.tools.definition import tool
 
 
@@ -29,7 +29,7 @@ class _Asked(Hooks):
     def __init__(self) -> None:
         self.times = 0
 
-    async def approve(self, question: Question, token: CancellationToken) -> Decision:
+    async def approve(self, question: ToolQuestion, token: CancellationToken) -> Decision:
         self.times += 1
         return Approve("session")
 
@@ -50,8 +50,8 @@ def session(
     *,
     config: Config | None = None,
     models: Callable[[Config, str], LanguageModel] | None = None,
-) -> Session:
-    return Session(
+) -> ChatSession:
+    return ChatSession(
         config or Config(),
         "demo",
         state_dir=tmp_path / "state",
@@ -149,7 +149,7 @@ def test_a_tool_that_needs_a_workspace_is_not_there_without_one(tmp_path: Path) 
         """Works in a folder."""
         return ""
 
-    chat = Session(
+    chat = ChatSession(
         Config(),
         "demo",
         state_dir=tmp_path,

@@ -23,13 +23,13 @@ from dragoman.lm import (
 from dragoman.lm.parts import ActivityStatus, PlanStatus
 from dragoman.loop.events import (
     ActivityReported,
-    Asked,
     DataReported,
     Ended,
     EndReason,
-    Event,
     PlanReported,
+    QuestionAsked,
     Retrying,
+    RunEvent,
     TextReported,
     ThinkingReported,
     ToolFinished,
@@ -53,7 +53,7 @@ class _Stage:
             Screen(console), self.clock, model=lambda: "Demo", pictures="kitty", alone=alone
         )
 
-    def play(self, *events: Event) -> str:
+    def play(self, *events: RunEvent) -> str:
         for event in events:
             self.transcript.on_event(event)
         return self.output.getvalue()
@@ -174,7 +174,11 @@ def test_what_ran_and_did_not_end_well(outcome: Outcome, text: str, line: str) -
     ],
 )
 def test_what_was_asked_about_and_did_not_run(outcome: Outcome, text: str, line: str) -> None:
-    events = (_call(), Asked("1", "write_file", "Change a.txt?"), _finished(outcome=outcome, text=text))
+    events = (
+        _call(),
+        QuestionAsked("1", "write_file", "Change a.txt?"),
+        _finished(outcome=outcome, text=text),
+    )
     assert _Stage().play(*events) == f"{line}\n"
 
 
@@ -430,7 +434,7 @@ def test_an_agents_request_that_a_person_has_just_allowed_needs_no_line_of_its_o
 @pytest.mark.parametrize(("outcome", "word"), [("denied", "denied"), ("skipped", "skipped")])
 def test_an_agents_request_is_told_in_words_and_its_failure_not_again(outcome: Outcome, word: str) -> None:
     refused = ToolResultPart("1", (TextPart("no"),), is_error=True, outcome=outcome)
-    asked = Asked(
+    asked = QuestionAsked(
         "1", _WANTS.call.name, "", summary="Agent wants to run: sh check_all.sh", subject="sh check_all.sh"
     )
     shown = _Stage().play(

@@ -10,8 +10,8 @@ from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.store import ApprovalStore, Database
 from dragoman.tools.builtin import builtin_tools
-from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Deny, Question
-from dragoman.tools.registry import Registry
+from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Deny, ToolQuestion
+from dragoman.tools.registry import ToolRegistry
 from dragoman.tools.runtime import ToolRuntime
 from tool_calls import DEADLINE, text
 
@@ -21,9 +21,9 @@ class _Person:
 
     def __init__(self, decision: Decision) -> None:
         self.decision = decision
-        self.asked: list[Question] = []
+        self.asked: list[ToolQuestion] = []
 
-    async def confirm(self, question: Question, token: CancellationToken) -> Decision:
+    async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision:
         self.asked.append(question)
         return self.decision
 
@@ -32,7 +32,7 @@ class _Process:
     """One run of the program, in a folder."""
 
     def __init__(self, database: Database, folder: Path, auto: AutoApproval | None = None) -> None:
-        registry = Registry()
+        registry = ToolRegistry()
         registry.context.set("workspaceFolderCount", 1)
         for tool in builtin_tools():
             registry.add(tool)
@@ -54,7 +54,7 @@ class _Process:
         assert not result.is_error, text(result)
         return bool(person.asked)
 
-    async def refuse(self, tool: str, **given: object) -> Question:
+    async def refuse(self, tool: str, **given: object) -> ToolQuestion:
         """What a person is asked who refuses."""
         person = _Person(Deny())
         runtime = ToolRuntime(

@@ -24,8 +24,8 @@ from dragoman.tools.builtin.download import (
 )
 from dragoman.tools.builtin.fetch import MAX_LOCAL_HOSTS, MAX_TEXT, fetch_url
 from dragoman.tools.builtin.page import main, page_text
-from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Question
-from dragoman.tools.registry import Registry
+from dragoman.tools.decision import ApprovalLevel, Approve, Decision, ToolQuestion
+from dragoman.tools.registry import ToolRegistry
 from dragoman.tools.runtime import ToolRuntime
 from dragoman.tools.tool import ToolResult
 from tool_calls import DEADLINE, Deadline, Workbench, text
@@ -100,7 +100,7 @@ def fetching() -> Workbench:
 
 
 def _runtime(auto: AutoApproval, approvals: Approvals | None = None) -> ToolRuntime:
-    registry = Registry()
+    registry = ToolRegistry()
     registry.add(fetch_url())
     return ToolRuntime(registry, approvals or Approvals(), auto, session="one")
 
@@ -110,9 +110,9 @@ class _Person:
 
     def __init__(self, level: ApprovalLevel = "once") -> None:
         self._level: ApprovalLevel = level
-        self.asked: list[Question] = []
+        self.asked: list[ToolQuestion] = []
 
-    async def confirm(self, question: Question, token: CancellationToken) -> Decision:
+    async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision:
         self.asked.append(question)
         return Approve(self._level)
 

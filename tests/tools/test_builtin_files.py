@@ -18,7 +18,7 @@ from dragoman.tools.builtin.globs import Glob
 from dragoman.tools.builtin.shown import MAX_NOTES, Shown
 from dragoman.tools.builtin.tree import Walk
 from dragoman.tools.builtin.workspace import Workspace
-from dragoman.tools.registry import Registry
+from dragoman.tools.registry import ToolRegistry
 from dragoman.tools.tool import Invocation
 from tool_calls import Workbench, text
 
@@ -39,7 +39,7 @@ def listing(tmp_path: Path) -> Workbench:
 
 class TestAllOfThem:
     def test_they_can_be_registered_and_are_offered_with_a_workspace(self) -> None:
-        registry = Registry()
+        registry = ToolRegistry()
         for tool in builtin_tools():
             registry.add(tool)
         assert [info.name for info in registry.tools()] == ["fetch_url"]

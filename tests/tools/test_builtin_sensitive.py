@@ -10,24 +10,24 @@ from dragoman.lm import CancellationSource, CancellationToken
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.tools.builtin import builtin_tools
-from dragoman.tools.decision import Approve, Decision, Question
-from dragoman.tools.registry import Registry
+from dragoman.tools.decision import Approve, Decision, ToolQuestion
+from dragoman.tools.registry import ToolRegistry
 from dragoman.tools.runtime import ToolRuntime
 from tool_calls import text
 
 
 class _Person:
     def __init__(self) -> None:
-        self.asked: list[Question] = []
+        self.asked: list[ToolQuestion] = []
 
-    async def confirm(self, question: Question, token: CancellationToken) -> Decision:
+    async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision:
         self.asked.append(question)
         return Approve(question.levels[-1])
 
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> ToolRuntime:
-    registry = Registry()
+    registry = ToolRegistry()
     registry.context.set("workspaceFolderCount", 1)
     for tool in builtin_tools():
         registry.add(tool)

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from dragoman.tools.builtin import tree as tree_module
 from dragoman.tools.builtin.globs import MAX_GLOB_LENGTH, Glob, GlobError
 from dragoman.tools.builtin.tree import Walk
-from dragoman.tools.builtin.workspace import Place, TooLarge, Workspace, WorkspaceError
+from dragoman.tools.builtin.workspace import TooLarge, Workspace, WorkspaceError, WorkspacePath
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ class TestGlobs:
 
 class TestWalking:
     @pytest.fixture
-    def top(self, folder: Path, workspace: Workspace) -> Iterator[Place]:
+    def top(self, folder: Path, workspace: Workspace) -> Iterator[WorkspacePath]:
         for name in ("b", "a", ".git", "node_modules/deep", "src/node_modules"):
             (folder / name).mkdir(parents=True)
         for name in ("b/2", "b/1", "a/3", ".git/config", "node_modules/deep/x.py", "z.py"):
@@ -248,7 +248,7 @@ class TestWalking:
         (folder.parent / "outside" / "secret").write_text("")
         return iter([workspace.place(".")])
 
-    def test_in_order_without_following_links_or_entering_trees(self, top: Iterator[Place]) -> None:
+    def test_in_order_without_following_links_or_entering_trees(self, top: Iterator[WorkspacePath]) -> None:
         walk = Walk(next(top), Glob("**"))
         assert [entry.label for entry in walk] == [
             ".git/",
@@ -268,22 +268,22 @@ class TestWalking:
             "Not entered: .git, node_modules, src/node_modules. To look inside, name one of them as the path."
         ]
 
-    def test_one_that_is_named_is_entered(self, top: Iterator[Place]) -> None:
+    def test_one_that_is_named_is_entered(self, top: Iterator[WorkspacePath]) -> None:
         walk = Walk(next(top).below("node_modules"), Glob("**/*.py"))
         assert [entry.label for entry in walk] == ["node_modules/deep/x.py"]
 
-    def test_what_cannot_match_is_not_even_looked_at(self, top: Iterator[Place]) -> None:
+    def test_what_cannot_match_is_not_even_looked_at(self, top: Iterator[WorkspacePath]) -> None:
         walk = Walk(next(top), Glob("a/*"))
         assert [entry.label for entry in walk] == ["a/3"]
         assert list(walk.notices()) == []
 
-    def test_it_ends(self, top: Iterator[Place], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_ends(self, top: Iterator[WorkspacePath], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tree_module, "MAX_VISITED", 3)
         walk = Walk(next(top), Glob("**"))
         assert len(list(walk)) == 3
         assert next(walk.notices()).startswith("Stopped after 3 entries")
 
-    def test_a_folder_that_vanishes_is_told(self, top: Iterator[Place], folder: Path) -> None:
+    def test_a_folder_that_vanishes_is_told(self, top: Iterator[WorkspacePath], folder: Path) -> None:
         walk = Walk(next(top), Glob("**"))
         for entry in walk:
             if entry.label == "z.py":

@@ -9,9 +9,9 @@ from dragoman.tools import (
     Approvals,
     AutoApproval,
     Declaration,
-    Registry,
     ToolLimitError,
     ToolProblem,
+    ToolRegistry,
     ToolResult,
     ToolRuntime,
     tool,
@@ -25,8 +25,8 @@ def worker() -> str:
     return "worked"
 
 
-def registry_with(*names: str, **fields: object) -> Registry:
-    registry = Registry()
+def registry_with(*names: str, **fields: object) -> ToolRegistry:
+    registry = ToolRegistry()
     for name in names:
         declared = Declaration(
             name=name,
@@ -42,7 +42,7 @@ def registry_with(*names: str, **fields: object) -> Registry:
     return registry
 
 
-def runtime_of(registry: Registry, *, limit: int = 128, threshold: int = 128) -> ToolRuntime:
+def runtime_of(registry: ToolRegistry, *, limit: int = 128, threshold: int = 128) -> ToolRuntime:
     return ToolRuntime(
         registry, Approvals(), AutoApproval(), session="s", limit=limit, virtual_threshold=threshold
     )

@@ -12,9 +12,9 @@ from dragoman.tools import (
     Declaration,
     DefinedTool,
     Invocation,
-    Registry,
     RegistryError,
     ToolInfo,
+    ToolRegistry,
     ToolResult,
     tool,
 )
@@ -29,8 +29,8 @@ def declared(name: str, **fields: object) -> Declaration:
     return Declaration(name=name, display_name=name.title(), model_description=f"The {name}.", **fields)  # type: ignore[arg-type]  # fields as the caller names them
 
 
-def registry_of(*declarations: Declaration) -> Registry:
-    registry = Registry()
+def registry_of(*declarations: Declaration) -> ToolRegistry:
+    registry = ToolRegistry()
     for declaration in declarations:
         registry.declare(declaration)
         registry.register(declaration.name, Nothing())
@@ -44,7 +44,7 @@ def names(tools: tuple[ToolInfo, ...]) -> list[str]:
 class Changes:
     """Counts what a registry tells."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: ToolRegistry) -> None:
         self.lists: list[list[str]] = []
         self.unsubscribe = registry.on_change(lambda: self.lists.append(names(registry.tools())))
 
@@ -85,7 +85,7 @@ class TestBothHalves:
         assert not found.is_private
 
     def test_a_tool_that_is_declared_and_never_registered_is_private(self) -> None:
-        registry = Registry()
+        registry = ToolRegistry()
         registry.declare(declared("secret"))
         assert registry.tools() == ()
         with pytest.raises(
@@ -94,7 +94,7 @@ class TestBothHalves:
             registry.find("secret")
 
     def test_a_tool_that_is_registered_and_not_declared_is_an_error(self) -> None:
-        registry = Registry()
+        registry = ToolRegistry()
         registry.declare(declared("search_files"))
         with pytest.raises(RegistryError) as caught:
             registry.register("searchfiles", Nothing())
@@ -104,7 +104,7 @@ class TestBothHalves:
         )
 
     def test_a_tool_registered_as_private_is_found_by_name_and_never_listed(self) -> None:
-        registry = Registry()
+        registry = ToolRegistry()
         registry.register("inner", Nothing(), private=True)
         assert registry.available() == ()
         assert registry.selection == frozenset()
@@ -112,7 +112,7 @@ class TestBothHalves:
         assert registry.find("inner").declaration.name == "inner"
 
     def test_a_declared_tool_can_be_registered_as_private_too(self) -> None:
-        registry = Registry()
+        registry = ToolRegistry()
         registry.add(hello, private=True)
         assert registry.tools() == ()
         assert registry.referenced("#hi") == ()
@@ -126,7 +126,7 @@ class TestBothHalves:
             registry.register("search", Nothing())
 
     def test_a_refused_addition_leaves_nothing_behind(self) -> None:
-        registry = Registry()
+        registry = ToolRegistry()
         registry.register("hello", Nothing(), private=True)
         with pytest.raises(RegistryError):
             registry.add(hello)
@@ -134,7 +134,7 @@ class TestBothHalves:
             registry.deselect("hello")
 
     def test_unregistering_takes_back_and_can_be_repeated(self) -> None:
-        registry = Registry()
+        registry = ToolRegistry()
         registry.declare(declared("search"))
         unregister = registry.register("search", Nothing())
         unregister()
@@ -144,7 +144,7 @@ class TestBothHalves:
         assert names(registry.tools()) == ["search"]
 
     def test_removing_an_added_tool_takes_back_both_halves(self) -> None:
-        registry = Registry()
+        registry = ToolRegistry()
         remove = registry.add(hello)
         assert names(registry.tools()) == ["hello"]
         remove()
@@ -155,7 +155,7 @@ class TestBothHalves:
         assert names(registry.tools()) == ["hello"]
 
     def test_removing_leaves_another_tool_of_the_name_alone(self) -> None:
-        registry = Registry()
+        registry = ToolRegistry()
         remove = registry.add(hello)
         remove()
         registry.add(DefinedTool(declared("hello"), hello.function, hello._parameters))
@@ -184,7 +184,7 @@ class TestWhen:
 
     def test_the_context_may_be_shared(self) -> None:
         context = ContextKeys()
-        registry = Registry(context)
+        registry = ToolRegistry(context)
         registry.declare(declared("a", when="on"))
         registry.register("a", Nothing())
         context.set("on", value=True)
@@ -203,7 +203,7 @@ class TestSelection:
         assert registry.selection == {"a", "b"}
 
     def test_a_deselection_holds_while_a_tool_is_away(self) -> None:
-        registry = Registry()
+        registry = ToolRegistry()
         registry.declare(declared("a"))
         unregister = registry.register("a", Nothing())
         registry.deselect("a")
@@ -237,7 +237,7 @@ class TestFilter:
 
 
 class TestReferences:
-    def registry(self) -> Registry:
+    def registry(self) -> ToolRegistry:
         return registry_of(
             declared("search", tool_reference_name="searchFiles", can_be_referenced_in_prompt=True),
             declared("read", tool_reference_name="read-file", can_be_referenced_in_prompt=True),
@@ -279,7 +279,7 @@ class TestReferences:
 
 class TestChanges:
     def test_registration_selection_and_context_are_told(self) -> None:
-        registry = Registry()
+        registry = ToolRegistry()
         changes = Changes(registry)
         registry.declare(declared("a", when="on"))
         unregister = registry.register("a", Nothing())

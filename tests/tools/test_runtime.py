@@ -29,9 +29,9 @@ from dragoman.tools import (
     Invocation,
     InvocationToken,
     PreparedInvocation,
-    Question,
-    Registry,
     ToolProblem,
+    ToolQuestion,
+    ToolRegistry,
     ToolResult,
     ToolRuntime,
     preparation,
@@ -81,10 +81,10 @@ class Person:
     """Answers questions, and remembers them."""
 
     def __init__(self, *answers: Decision) -> None:
-        self.questions: list[Question] = []
+        self.questions: list[ToolQuestion] = []
         self._answers = list(answers)
 
-    async def confirm(self, question: Question, token: CancellationToken) -> Decision:
+    async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision:
         self.questions.append(question)
         return self._answers.pop(0)
 
@@ -99,11 +99,11 @@ def runtime_of(
     session: str = "s1",
     approvals: Approvals | None = None,
     auto: AutoApproval = AutoApproval(),  # noqa: B008 - a frozen value
-    registry: Registry | None = None,
+    registry: ToolRegistry | None = None,
     workspace: tuple[Path, ...] = (),
     **fields: object,
 ) -> ToolRuntime:
-    registry = registry or Registry()
+    registry = registry or ToolRegistry()
     if implementation is not None:
         declared = {
             "display_name": "Write file",
@@ -640,7 +640,7 @@ class TestInvoking:
         source = CancellationSource()
 
         class Late:
-            async def confirm(self, question: Question, token: CancellationToken) -> Decision:
+            async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision:
                 source.cancel()
                 return Approve("session")
 
@@ -656,7 +656,7 @@ class TestInvoking:
         source = CancellationSource()
 
         class Undecided:
-            async def confirm(self, question: Question, token: CancellationToken) -> Decision:
+            async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision:
                 source.cancel()
                 await asyncio.Event().wait()
                 return Approve()
@@ -666,7 +666,7 @@ class TestInvoking:
 
     async def test_a_confirmer_that_fails_approves_nothing(self) -> None:
         class Broken:
-            async def confirm(self, question: Question, token: CancellationToken) -> Decision:
+            async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision:
                 raise OSError("no terminal")
 
         recorder = Recorder()
@@ -714,7 +714,7 @@ class TestInvoking:
         def add(a: int, b: int = 1) -> str:
             return str(a + b)
 
-        registry = Registry()
+        registry = ToolRegistry()
         registry.add(add)
         person = Person(Approve())
         result = await runtime_of(registry=registry).invoke("add", {"a": 2}, person, token())

@@ -8,7 +8,8 @@ from hypothesis import given, settings, strategies as st
 from dragoman.lm import LanguageModelError
 from dragoman.tools.names import is_tool_name
 from dragoman.tools.registry import ToolInfo
-from dragoman.tools.virtual import Group, Offer, ToolLimitError, offer
+from dragoman.tools.virtual import GroupedTools, ToolGroup, ToolLimitError, offer
+from searching import examples
 
 
 def info(name: str, *tags: str) -> ToolInfo:
@@ -19,7 +20,7 @@ def many(prefix: str, count: int, *tags: str) -> list[ToolInfo]:
     return [info(f"{prefix}_{number}", *tags) for number in range(count)]
 
 
-def names(made: Offer) -> list[str]:
+def names(made: GroupedTools) -> list[str]:
     return [definition.name for definition in made.definitions]
 
 
@@ -153,7 +154,7 @@ def test_unknown_expanded_groups_are_ignored() -> None:
 
 
 def test_a_group_is_a_value() -> None:
-    assert Group("activate_a", ("a", "b")) == Group("activate_a", ("a", "b"))
+    assert ToolGroup("activate_a", ("a", "b")) == ToolGroup("activate_a", ("a", "b"))
 
 
 _names = st.lists(
@@ -192,13 +193,13 @@ def situations(draw: st.DrawFn) -> tuple[list[ToolInfo], int, int, list[str], fr
 
 
 @given(situations())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_t19_no_offer_exceeds_the_limit_and_every_tool_is_one_activation_away(
     situation: tuple[list[ToolInfo], int, int, list[str], frozenset[str]],
 ) -> None:
     tools, limit, threshold, expanded, pinned = situation
 
-    def make(opened: list[str]) -> Offer:
+    def make(opened: list[str]) -> GroupedTools:
         return offer(tools, limit=limit, threshold=threshold, expanded=opened, pinned=pinned)
 
     try:

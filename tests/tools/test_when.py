@@ -19,10 +19,10 @@ from dragoman.tools.when import (
     And,
     Compare,
     Constant,
+    ContextKey,
     Equals,
     Expression,
     In,
-    Key,
     Matches,
     Not,
     Or,
@@ -31,7 +31,7 @@ from dragoman.tools.when import (
     parse,
 )
 
-A, B, C = Key("a"), Key("b"), Key("c")
+A, B, C = ContextKey("a"), ContextKey("b"), ContextKey("c")
 
 
 def holds(clause: str, /, **context: object) -> bool:
@@ -124,7 +124,7 @@ def test_parse(clause: str, expression: Expression) -> None:
     ],
 )
 def test_words_are_keys_and_values(word: str) -> None:
-    assert parse(word) == Key(word)
+    assert parse(word) == ContextKey(word)
     assert parse(f"a == {word} && b") == And((Equals("a", word), B))
 
 
@@ -254,7 +254,7 @@ def test_error_survives_a_pickle() -> None:
 
 def test_clause_length_is_bounded() -> None:
     longest = "a" * MAX_CLAUSE_LENGTH
-    assert parse(longest) == Key(longest)
+    assert parse(longest) == ContextKey(longest)
     with pytest.raises(WhenError, match=f"longer than {MAX_CLAUSE_LENGTH} characters"):
         parse(longest + "a")
 
@@ -312,12 +312,12 @@ def test_text_of_an_expression(expression: Expression, text: str) -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: Key(""),
-        lambda: Key("two words"),
-        lambda: Key("in"),
-        lambda: Key("/a"),
-        lambda: Key("<a"),
-        lambda: Key("a\n"),
+        lambda: ContextKey(""),
+        lambda: ContextKey("two words"),
+        lambda: ContextKey("in"),
+        lambda: ContextKey("/a"),
+        lambda: ContextKey("<a"),
+        lambda: ContextKey("a\n"),
         lambda: Equals("not", "x"),
         lambda: Equals("a", "it's"),
         lambda: Compare("true", "<", "1"),
@@ -562,7 +562,7 @@ def _trees(leaves: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expressio
 
 _TREES = _trees(
     st.builds(Constant, st.booleans())
-    | st.builds(Key, _NAMES)
+    | st.builds(ContextKey, _NAMES)
     | st.builds(Equals, _NAMES, _TEXTS)
     | st.builds(Compare, _NAMES, st.sampled_from(["<", "<=", ">", ">="]), _TEXTS)
     | st.builds(In, _NAMES, _TEXTS)
@@ -628,7 +628,7 @@ def _keys(expression: Expression) -> frozenset[str]:
     match expression:
         case Constant():
             return frozenset()
-        case Key(name):
+        case ContextKey(name):
             return frozenset({name})
         case Not(operand):
             return _keys(operand)
@@ -704,10 +704,10 @@ def _threshold(number: int) -> st.SearchStrategy[_Pair]:
 _LEAVES: list[_Pair] = [
     (Constant(value=True), lambda _: True),
     (Constant(value=False), lambda _: False),
-    (Key("flag"), lambda context: bool(context["flag"])),
-    (Key("name"), lambda context: _text(context) != ""),
-    (Key("count"), lambda context: _number(context) != 0),
-    (Key("missing"), lambda _: False),
+    (ContextKey("flag"), lambda context: bool(context["flag"])),
+    (ContextKey("name"), lambda context: _text(context) != ""),
+    (ContextKey("count"), lambda context: _number(context) != 0),
+    (ContextKey("missing"), lambda _: False),
     (Equals("name", "x"), lambda context: _text(context) == "x"),
     (Matches("name", "^x"), lambda context: _text(context).startswith("x")),
     (Matches("name", "Z$", "i"), lambda context: _text(context).endswith("z")),

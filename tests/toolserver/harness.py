@@ -18,7 +18,7 @@ from mcp.shared.message import SessionMessage
 
 from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolAnswer, ToolServer
 from dragoman.backends.agent.toolserver.offer import OfferedTool
-from dragoman.backends.agent.toolserver.service import Service
+from dragoman.backends.agent.toolserver.service import ToolService
 from dragoman.lm import JsonObject, TextPart, ToolDefinition
 from virtual_clock import VirtualClock
 
@@ -124,7 +124,7 @@ class Bridge:
         self.endpoint.answer(call.key, answer)
 
     @property
-    def service(self) -> Service:
+    def service(self) -> ToolService:
         return self.server._services[self.endpoint]
 
 

@@ -11,6 +11,7 @@ from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, 
 
 from dragoman.backends.agent.toolserver import PendingCall, ToolAnswer
 from dragoman.backends.agent.toolserver.calls import MAX_OPEN_CALLS, MAX_UNCOLLECTED, CallRefused, Calls, Hold
+from searching import examples
 from toolserver.harness import text
 
 _T = TypeVar("_T")
@@ -225,4 +226,4 @@ class CallsMachine(RuleBasedStateMachine):
 
 
 TestCallsMachine = CallsMachine.TestCase
-TestCallsMachine.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestCallsMachine.settings = settings(max_examples=examples(50), stateful_step_count=30, deadline=None)

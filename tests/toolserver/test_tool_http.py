@@ -3,14 +3,14 @@
 import asyncio
 import base64
 import socket
+from unittest.mock import ANY
 
 import httpx2
 import pytest
 
 from dragoman.backends.agent.toolserver import ToolServer, over_http
-from dragoman.backends.agent.toolserver.session import STATELESS_VERSION
+from dragoman.backends.agent.toolserver.session import HANDSHAKE_VERSIONS, STATELESS_VERSION
 from dragoman.backends.agent.toolserver.streamable import StreamableHttp
-from dragoman.backends.agent.toolserver.wire import MAX_BATCH
 from dragoman.lm import JsonObject, json
 from toolserver.harness import LINKS, Bridge, PatientClock, connected, soon, text, texts, tool
 from toolserver.raw_http import SESSION, Raw, event, first_event, initialize, message, read
@@ -32,10 +32,6 @@ def _served(bridge: Bridge) -> StreamableHttp:
     listeners = bridge.server._listeners
     assert listeners is not None
     return listeners.http._served[bridge.endpoint.path]
-
-
-def _ids(response: httpx2.Response) -> list[object]:
-    return [event(line)["id"] for line in response.text.splitlines() if line.startswith("data: ")]
 
 
 # What HTTP has a status for.
@@ -172,30 +168,6 @@ async def test_t16_the_end_of_a_session_withdraws_its_calls(bridge: Bridge, raw:
     assert (await raw.post(message("tools/list"))).status_code == 404
 
 
-# Batches.
-
-
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26"])
-async def test_a_batch_is_answered_one_by_one_as_events(bridge: Bridge, raw: Raw, version: str) -> None:
-    await raw.open_session(version)
-    call = message("tools/call", {"name": "ask"}, number=2)
-    asked = asyncio.ensure_future(
-        raw.post(_batch(call, message("ping", number=3), message("notifications/initialized", number=None)))
-    )
-    bridge.answer(await bridge.call(), text("yes"))
-    assert _ids(await soon(asked)) == [3, 2]
-
-
-async def test_t16_what_a_batch_asks_for_and_then_withdraws_is_withdrawn(bridge: Bridge, raw: Raw) -> None:
-    await raw.open_session("2025-03-26")
-    call = message("tools/call", {"name": "ask"}, number=2)
-    withdrawal = message("notifications/cancelled", {"requestId": 2}, number=None)
-    asked = asyncio.ensure_future(raw.post(_batch(call, withdrawal)))
-    made = await bridge.call()
-    assert await soon(bridge.withdrawn.get()) == made.key
-    assert (await soon(asked)).status_code == 200
-
-
 @pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_t16_the_stream_of_a_withdrawn_call_ends_without_a_response(
     bridge: Bridge, raw: Raw, version: str
@@ -222,38 +194,25 @@ async def test_t16_a_client_that_takes_no_events_gets_an_error_for_a_withdrawn_c
     assert _code(await soon(asked)) == -32800
 
 
-async def test_a_batch_is_answered_with_a_batch_as_json_also_a_batch_of_one(raw: Raw) -> None:
-    await raw.open_session("2025-03-26")
-    for numbers in ([2, 3], [4]):
-        body = _batch(*(message("ping", number=number) for number in numbers))
-        answered = json.decode((await raw.ask("POST", body, accept=_JSON_ALONE)).content)
-        assert isinstance(answered, list)
-        assert [each["id"] for each in answered] == numbers
-
-
-async def test_a_batch_without_requests_is_only_taken(raw: Raw) -> None:
-    await raw.open_session("2025-03-26")
-    body = _batch(message("notifications/initialized", number=None), b'{"jsonrpc":"2.0","id":1,"result":{}}')
-    assert (await raw.post(body)).status_code == 202
-
-
-@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
-async def test_later_revisions_have_no_batches(raw: Raw, version: str) -> None:
+@pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
+async def test_a_batch_is_refused_in_every_revision_and_the_session_goes_on(raw: Raw, version: str) -> None:
     await raw.open_session(version)
-    assert (await raw.post(_batch(message("ping")))).status_code == 400
-
-
-async def test_stateless_requests_come_one_at_a_time(raw: Raw) -> None:
-    body = _batch(message("server/discover"))
-    assert (await raw.post(body, mcp_protocol_version=STATELESS_VERSION)).status_code == 400
-
-
-async def test_a_batch_that_cannot_be_read_or_is_too_long_is_refused_as_a_whole(raw: Raw) -> None:
-    await raw.open_session("2025-03-26")
     ping = message("ping")
-    for body in (b"[]", b"[", _batch(ping, b"5"), _batch(ping, b"[]"), _batch(*[ping] * (MAX_BATCH + 1))):
-        assert (await raw.post(body)).status_code == 400
+    for body in (b"[]", _batch(ping), _batch(ping, ping), _batch(ping, b"5")):
+        refused = await raw.post(body)
+        assert refused.status_code == 400
+        error = read(refused.content)
+        assert error["id"] is None
+        assert error["error"] == {"code": -32600, "message": ANY}
+        assert "batches are not supported: send each message" in refused.text
     assert (await raw.post(ping)).status_code == 200
+
+
+async def test_a_batch_without_a_session_is_refused(raw: Raw) -> None:
+    body = _batch(message("server/discover"))
+    refused = await raw.post(body, mcp_protocol_version=STATELESS_VERSION)
+    assert (refused.status_code, _code(refused)) == (400, -32600)
+    assert "batches are not supported" in refused.text
 
 
 # Without sessions.

@@ -10,26 +10,33 @@ from dragoman.backends.agent.toolserver.session import (
     STATELESS_VERSION,
     UNSUPPORTED_VERSION,
     CallTool,
-    Cancel,
+    CancelCall,
     Era,
     Listen,
     ListTools,
+    McpSession,
     Refuse,
     Respond,
-    Session,
 )
-from dragoman.jsonrpc.messages import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Notification, Request
+from dragoman.jsonrpc.messages import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    Notification,
+    RpcRequest,
+)
 from dragoman.lm import JsonObject, json
+from searching import examples
 
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _ENVELOPE: JsonObject = {META_VERSION: STATELESS_VERSION, _CAPABILITIES: {}}
 
 
-def _asked(method: str, params: object = None) -> Request:
-    return Request(1, method, json.encode({} if params is None else params))
+def _asked(method: str, params: object = None) -> RpcRequest:
+    return RpcRequest(1, method, json.encode({} if params is None else params))
 
 
-def _modern(method: str, **params: object) -> Request:
+def _modern(method: str, **params: object) -> RpcRequest:
     return _asked(method, {"_meta": _ENVELOPE, **params})
 
 
@@ -37,8 +44,8 @@ def _told(method: str, params: object = None) -> Notification:
     return Notification(method, json.encode({} if params is None else params))
 
 
-def _shaken(version: str = "2025-06-18") -> Session:
-    session = Session("dragoman")
+def _shaken(version: str = "2025-06-18") -> McpSession:
+    session = McpSession("dragoman")
     assert isinstance(session.request(_asked("initialize", {"protocolVersion": version})), Respond)
     return session
 
@@ -56,34 +63,21 @@ def test_a_revision_that_we_speak_is_agreed_on(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["2023-01-01", "2027-01-01", STATELESS_VERSION, ""])
 def test_for_any_other_the_latest_of_ours_is_proposed(version: str) -> None:
-    action = Session("dragoman").request(_asked("initialize", {"protocolVersion": version}))
+    action = McpSession("dragoman").request(_asked("initialize", {"protocolVersion": version}))
     assert isinstance(action, Respond)
     assert action.result["protocolVersion"] == "2025-11-25"
 
 
 @pytest.mark.parametrize("params", [{}, {"protocolVersion": None}, {"protocolVersion": 20250618}])
 def test_a_handshake_without_a_revision_fails_and_may_be_tried_again(params: JsonObject) -> None:
-    session = Session("dragoman")
+    session = McpSession("dragoman")
     assert _code(session.request(_asked("initialize", params))) == INVALID_PARAMS
     assert session.version is None
     assert isinstance(session.request(_asked("initialize", {"protocolVersion": "2025-06-18"})), Respond)
 
 
-@pytest.mark.parametrize(
-    ("version", "takes"),
-    [("2024-11-05", True), ("2025-03-26", True), ("2025-06-18", False), ("2025-11-25", False)],
-)
-def test_only_revisions_that_have_batches_take_them(version: str, *, takes: bool) -> None:
-    assert _shaken(version).takes_batches is takes
-
-
-def test_nobody_takes_batches_before_the_handshake_or_without_one() -> None:
-    assert not Session("dragoman").takes_batches
-    assert not Session("dragoman", "stateless").takes_batches
-
-
 def test_before_the_handshake_there_is_nothing_but_a_ping() -> None:
-    session = Session("dragoman")
+    session = McpSession("dragoman")
     assert session.request(_asked("ping")) == Respond({})
     for method in ("tools/list", "tools/call", "server/discover", "subscriptions/listen", "nonsense"):
         assert _code(session.request(_asked(method))) == INVALID_REQUEST
@@ -91,14 +85,14 @@ def test_before_the_handshake_there_is_nothing_but_a_ping() -> None:
 
 def test_what_belongs_to_no_era_decides_none() -> None:
     for method in ("ping", "tools/list", "server/discover"):
-        session = Session("dragoman")
+        session = McpSession("dragoman")
         session.request(_asked(method))
         assert session.era is None
         assert session.request(_modern("tools/list")) == ListTools()
 
 
 def test_a_probe_of_a_later_revision_is_told_ours_and_may_still_shake_hands() -> None:
-    session = Session("dragoman")
+    session = McpSession("dragoman")
     probe: JsonObject = {"_meta": {META_VERSION: "2027-01-01", _CAPABILITIES: {}}}
     action = session.request(_asked("server/discover", probe))
     assert isinstance(action, Refuse)
@@ -114,7 +108,7 @@ def test_after_a_handshake_there_are_no_stateless_requests() -> None:
 
 
 def test_after_a_stateless_request_there_is_no_handshake() -> None:
-    session = Session("dragoman")
+    session = McpSession("dragoman")
     assert session.request(_modern("tools/list")) == ListTools()
     assert (
         _code(session.request(_asked("initialize", {"protocolVersion": "2025-06-18"}))) == UNSUPPORTED_VERSION
@@ -135,7 +129,7 @@ def test_after_a_stateless_request_there_is_no_handshake() -> None:
     ],
 )
 def test_a_stateless_request_says_which_revision_it_is_in(meta: object, code: int) -> None:
-    session = Session("dragoman", "stateless")
+    session = McpSession("dragoman", "stateless")
     assert _code(session.request(_asked("tools/list", {"_meta": meta}))) == code
 
 
@@ -144,7 +138,7 @@ def test_a_stateless_request_says_which_revision_it_is_in(meta: object, code: in
     "method", ["resources/list", "prompts/get", "logging/setLevel", "completion/complete", "", "tools/List"]
 )
 def test_what_a_server_of_tools_does_not_have_is_not_found(era: Era, method: str) -> None:
-    session = _shaken() if era == "handshake" else Session("dragoman", era)
+    session = _shaken() if era == "handshake" else McpSession("dragoman", era)
     request = _asked(method) if era == "handshake" else _modern(method)
     assert _code(session.request(request)) == METHOD_NOT_FOUND
 
@@ -179,7 +173,7 @@ def test_a_list_is_never_in_pages() -> None:
 
 
 def test_a_subscription_is_to_what_was_asked_for() -> None:
-    session = Session("dragoman", "stateless")
+    session = McpSession("dragoman", "stateless")
     assert session.request(_modern("subscriptions/listen", notifications={})) == Listen(tools=False)
     wanted: JsonObject = {"toolsListChanged": True, "promptsListChanged": True}
     assert session.request(_modern("subscriptions/listen", notifications=wanted)) == Listen(tools=True)
@@ -189,8 +183,10 @@ def test_a_subscription_is_to_what_was_asked_for() -> None:
 def test_a_cancellation_names_a_request() -> None:
     session = _shaken()
     cancelled = "notifications/cancelled"
-    assert session.notification(_told(cancelled, {"requestId": 7})) == Cancel(7)
-    assert session.notification(_told(cancelled, {"requestId": "seven", "reason": "late"})) == Cancel("seven")
+    assert session.notification(_told(cancelled, {"requestId": 7})) == CancelCall(7)
+    assert session.notification(_told(cancelled, {"requestId": "seven", "reason": "late"})) == CancelCall(
+        "seven"
+    )
     malformed: tuple[object, ...] = ({}, [], {"requestId": None}, {"requestId": 1.5}, {"requestId": True})
     for params in malformed:
         assert session.notification(_told(cancelled, params)) is None
@@ -198,7 +194,7 @@ def test_a_cancellation_names_a_request() -> None:
 
 
 def test_only_stateless_results_say_what_they_are_and_who_gave_them() -> None:
-    with_handshake, stateless = _shaken(), Session("dragoman", "stateless")
+    with_handshake, stateless = _shaken(), McpSession("dragoman", "stateless")
     result: JsonObject = {"_meta": {"kept": 1}, "content": []}
     assert json.decode(with_handshake.response(1, result)) == {"jsonrpc": "2.0", "id": 1, "result": result}
     said = json.decode(stateless.response("one", result))
@@ -216,12 +212,12 @@ def test_only_stateless_results_say_what_they_are_and_who_gave_them() -> None:
 
 def test_the_official_library_reads_what_is_offered() -> None:
     tools: list[JsonObject] = [{"name": "a", "inputSchema": {"type": "object"}}]
-    for session in (_shaken(), Session("dragoman", "stateless")):
+    for session in (_shaken(), McpSession("dragoman", "stateless")):
         listed = json.decode(session.response(1, session.tools(tools)))
         assert isinstance(listed, dict)
         read = mcp_types.ListToolsResult.model_validate(listed["result"])
         assert [tool.name for tool in read.tools] == ["a"]
-    discovered = Session("dragoman").request(_modern("server/discover"))
+    discovered = McpSession("dragoman").request(_modern("server/discover"))
     assert isinstance(discovered, Respond)
     assert mcp_types.DiscoverResult.model_validate(discovered.result).supported_versions == [
         STATELESS_VERSION
@@ -269,10 +265,10 @@ _METHODS = (
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(st.tuples(st.sampled_from(_METHODS), _json | st.just({"_meta": _ENVELOPE})), max_size=8))
 def test_whatever_is_said_a_session_is_of_one_era_and_answers(said: list[tuple[str, object]]) -> None:
-    session = Session("dragoman")
+    session = McpSession("dragoman")
     for method, params in said:
         before = session.era
         action = session.request(_asked(method, params))

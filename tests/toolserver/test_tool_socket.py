@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from dragoman.backends.agent.toolserver import ToolServer, over_socket, service
-from dragoman.backends.agent.toolserver.shim import TOKEN_VARIABLE
+from dragoman.backends.agent.toolserver.relay import TOKEN_VARIABLE
+from dragoman.backends.agent.toolserver.session import HANDSHAKE_VERSIONS
 from dragoman.lm import JsonObject, json
 from toolserver.harness import Bridge, PatientClock, soon, text, tool
 
@@ -105,7 +106,7 @@ async def test_more_connections_than_the_limit_are_cut_off(
 async def test_lines_that_are_no_messages_are_skipped(bridge: Bridge) -> None:
     async with _connected(bridge) as raw:
         await raw.initialize()
-        for line in (b"\n", b"[]\n", b"5\n", b"{\n", b"\xff\xfe\n", b'"\\ud83d\n', b'{"jsonrpc":"2.0"}\n'):
+        for line in (b"\n", b"5\n", b"{\n", b"\xff\xfe\n", b'"\\ud83d\n', b'{"jsonrpc":"2.0"}\n'):
             raw.writer.write(line)
         raw.writer.write(_line("ping", number=2))
         assert (await raw.read())["id"] == 2
@@ -122,34 +123,19 @@ async def test_a_line_that_names_a_request_but_is_none_is_answered_with_what_is_
         assert error["code"] == -32600
 
 
-async def test_a_batch_is_answered_with_one_line_when_all_of_it_is_known(bridge: Bridge) -> None:
-    async with _connected(bridge) as raw:
-        await raw.initialize("2025-03-26")
-        batch = [
-            _line("tools/call", {"name": "ask"}, number=2),
-            _line("ping", number=3),
-            _line("tools/call", {"name": "ask"}, number=4),
-            _line("notifications/initialized", number=None),
-        ]
-        raw.writer.write(b"[" + b",".join(line.rstrip() for line in batch) + b"]\n" + _line("ping", number=5))
-        # Others do not wait for it.
-        assert (await raw.read())["id"] == 5
-        first, second = await bridge.call(), await bridge.call()
-        raw.writer.write(_line("notifications/cancelled", {"requestId": 4}, number=None))
-        assert await soon(bridge.withdrawn.get()) == second.key
-        bridge.answer(first, text("yes"))
-        answered = json.decode(await soon(raw.reader.readuntil(b"\n")))
-        assert isinstance(answered, list)
-        # "SHOULD … not send a response for the cancelled request".
-        assert [each["id"] for each in answered] == [3, 2]
-
-
-@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
-async def test_later_revisions_have_no_batches(bridge: Bridge, version: str) -> None:
+@pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
+async def test_a_batch_is_refused_once_and_the_next_line_is_served(bridge: Bridge, version: str) -> None:
     async with _connected(bridge) as raw:
         await raw.initialize(version)
-        raw.writer.write(b"[" + _line("ping", number=2).rstrip() + b"]\n" + _line("ping", number=3))
-        assert (await raw.read())["id"] == 3
+        batch = b",".join(_line("ping", number=number).rstrip() for number in (2, 3))
+        raw.writer.write(b"[" + batch + b"]\n" + _line("ping", number=4))
+        refused = await raw.read()
+        assert refused["id"] is None
+        error = refused["error"]
+        assert isinstance(error, dict)
+        assert error["code"] == -32600
+        assert "batches are not supported: send each message" in str(error["message"])
+        assert (await raw.read())["id"] == 4
 
 
 async def test_a_connection_may_be_of_either_era_and_stays_in_it(bridge: Bridge) -> None:

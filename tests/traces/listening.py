@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import msgspec
+from devtools.traces.player import OPTIONS, TracePlayer
+from devtools.traces.reading import is_reply, method_of, read_trace
 
 import virtual_clock
-from dragoman.backends.agent.acp.content import TextBlock
-from dragoman.backends.agent.acp.launch import RunningAgent
-from dragoman.backends.agent.acp.link import AgentLink, ToolServerAddress, TurnEnd
-from dragoman.backends.agent.acp.messages import (
+from dragoman.acp.content import TextBlock
+from dragoman.acp.launch import RunningAgent
+from dragoman.acp.link import AgentLink, ToolServerAddress, TurnEnd
+from dragoman.acp.messages import (
     FileRequest,
     Header,
     HttpServer,
@@ -29,32 +31,32 @@ from dragoman.backends.agent.acp.messages import (
     StdioServer,
     ToolActivity,
 )
-from dragoman.backends.agent.catalogue import traits_of
-from dragoman.backends.agent.conversation import Conversation, Surroundings
-from dragoman.backends.agent.ear import Ear
-from dragoman.backends.agent.learnt import Experience
-from dragoman.backends.agent.records import Record, Records, Scope
-from dragoman.backends.agent.session import Session
-from dragoman.backends.agent.settings import AgentSettings
-from dragoman.backends.agent.tokens import KEY_BYTES, Tokens
-from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolServer
-from dragoman.backends.agent.toolserver.endpoint import Addresses
-from dragoman.backends.agent.vocabulary import (
+from dragoman.backends.agent.conversation import Conversation, SharedContext
+from dragoman.backends.agent.machine.types import (
+    AgentTurnEnded,
     Announced,
     CallAnswer,
     Called,
-    Event,
+    CallWithdrawn,
     Granted,
+    MachineEvent,
     Noticed,
     Pending,
     Refused,
     Spoke,
     TurnCancelled,
-    TurnEnded,
-    Withdrawn,
 )
+from dragoman.backends.agent.observations import Observations
+from dragoman.backends.agent.session.listener import AgentListener
+from dragoman.backends.agent.session.session import AgentSession
+from dragoman.backends.agent.settings import AgentSettings
+from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolServer
+from dragoman.backends.agent.toolserver.endpoint import Addresses
+from dragoman.backends.agent.traits import traits_of
+from dragoman.conversations.ids import KEY_BYTES, Tokens
+from dragoman.conversations.records import ConversationRecord, Records, Scope
 from dragoman.frontends.http.approvals import spelled_out
-from dragoman.jsonrpc import Incoming, PeerOptions, memory_pair
+from dragoman.jsonrpc import Incoming, PeerOptions
 from dragoman.lm import (
     CancellationToken,
     DataPart,
@@ -70,8 +72,8 @@ from dragoman.lm.json import canonical, encode_text
 from dragoman.permissions.action import PERMISSION_TOOLS
 from dragoman.permissions.pipeline import Permissions
 from dragoman.process import SupervisedProcess
-from dragoman.traces.frames import Frame, read_trace
-from dragoman.traces.player import OPTIONS, TracePlayer
+from dragoman.traces.frames import Frame
+from memory_peers import memory_pair
 from virtual_clock import running_clock
 
 __all__ = ["DATA", "Told", "agent_of", "listened"]
@@ -92,26 +94,26 @@ class Told:
     """What was heard of a trace: the events, and the same with what the client did as lines."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[MachineEvent] = []
         self.lines: list[str] = []
         self._keys: dict[str, str] = {}
         self._activities = Activities()
 
-    def note(self, event: Event) -> None:
+    def note(self, event: MachineEvent) -> None:
         self.events.append(event)
         self.lines += self._rendered(event)
 
     def did(self, frame: Frame) -> None:
         message = cast("dict[str, Any]", frame.message)
-        if frame.is_reply:
+        if is_reply(frame):
             outcome = message["result"]["outcome"]
             self.lines.append(f"> {outcome.get('optionId', outcome['outcome'])}")
-        elif frame.method == "session/prompt":
+        elif method_of(frame) == "session/prompt":
             self.lines.append(f"> session/prompt {encode_text(message['params']['prompt'][0]['text'])}")
         else:
-            self.lines.append(f"> {frame.method}")
+            self.lines.append(f"> {method_of(frame)}")
 
-    def _rendered(self, event: Event) -> list[str]:
+    def _rendered(self, event: MachineEvent) -> list[str]:
         match event:
             case Spoke(part=part) | Noticed(part=part):
                 return self._written(part)
@@ -121,9 +123,9 @@ class Told:
                 given = {name: value for name, value in part.input.items() if name not in _RANDOM}
                 by = f" announced {self._key(key)}" if key else ""
                 return [f"{kind} {part.name} {canonical(given)}{by}"]
-            case Withdrawn():
+            case CallWithdrawn():
                 return ["withdrawn"]
-            case TurnEnded(last_words=words, error=error):
+            case AgentTurnEnded(last_words=words, error=error):
                 end = f"end {encode_text(error.sentence)}" if error else "end"
                 return [*(line for part in words for line in self._written(part)), end]
             case _:
@@ -153,10 +155,10 @@ def _part(part: Part) -> str:
 class _Listening(Conversation):
     told: Told
 
-    def dispatch(self, event: Event) -> None:
+    def dispatch(self, event: MachineEvent) -> None:
         if isinstance(event, Called) and event.pending.kind == "permission":
             # As an HTTP client is shown it: with the question.
-            part = spelled_out(event.pending.part, self._around.permissions.grants)
+            part = spelled_out(event.pending.part, self._shared.permissions.grants)
             assert isinstance(part, ToolCallPart)
             event = Called(msgspec.structs.replace(event.pending, part=part), event.announced)
         self.told.note(event)
@@ -178,7 +180,7 @@ class _Client:
         traits = traits_of(_AGENTS.get(agent, agent))
         settings = AgentSettings("agent", "Agent", ("agent",), {}, Path("/here"), traits)
         clock = running_clock()
-        around = Surroundings(
+        around = SharedContext(
             settings,
             ToolServer(clock),
             Tokens(b"k" * KEY_BYTES),
@@ -186,38 +188,40 @@ class _Client:
             Records(),
             clock,
             lambda *_args, **_options: None,
-            Experience(),
+            Observations(),
         )
-        self._conversation = _Listening(Record("a" * 16, Scope("agent", ("/here",))), ("/here",), around)
+        self._conversation = _Listening(
+            ConversationRecord("a" * 16, Scope("agent", ("/here",))), ("/here",), around
+        )
         self._conversation.told = self.told
-        self._conversation._permission_tools = frozenset(PERMISSION_TOOLS.values())
-        self._ear = Ear(self._conversation, 0)
+        self._listener = AgentListener(self._conversation, 0)
         endpoint = Endpoint(
             # Another than in the trace.
             "dg-5eed5eed",
             None,
-            self._ear.on_call,
-            self._ear.on_withdrawn,
+            self._listener.on_call,
+            self._listener.on_withdrawn,
             lambda: None,
             clock,
             Addresses("http://127.0.0.1:1", Path("socket")),
             _nothing,
         )
         endpoint.set_tools(TOOLS)
-        self._conversation._tools = TOOLS
+        offered = (*TOOLS, *(ToolDefinition(name) for name in PERMISSION_TOOLS.values()))
+        self._conversation.permission_requests.set_tools(offered)
         peer, _ = memory_pair(self._link, self.player, PeerOptions(name="agent"), OPTIONS)
         # Nothing here asks for the process.
         process = cast("SupervisedProcess", None)
         running = RunningAgent("Agent", process, self._link, peer, CancellationToken())
-        self._session = self._ear.session = Session(
-            running, endpoint, self._ear, traits, lambda **_seen: None
+        self._session = self._listener.session = AgentSession(
+            running, endpoint, self._listener, traits, lambda **_seen: None
         )
         self._called: set[str] = set()
         # The agent's questions in the trace, by their ids, in their order, and those that came.
         self._asked = [
             frame.message["id"]
             for frame in frames
-            if frame.message and frame.method == "session/request_permission" and frame.direction == "a2c"
+            if frame.message and method_of(frame) == "session/request_permission" and frame.direction == "a2c"
         ]
         self._came: list[tuple[PermissionRequest, Incoming]] = []
         self._more = asyncio.Event()
@@ -234,7 +238,7 @@ class _Client:
         params = cast("dict[str, Any]", (frame.message or {}).get("params", {}))
         session = params.get("sessionId", "")
         link = self._link
-        match frame.method:
+        match method_of(frame):
             case None:
                 self._do(self._answer(frame))
             case "initialize":
@@ -292,7 +296,7 @@ class _Client:
             for event in self.told.events
             if isinstance(event, Called) and event.pending.key == f"permission:{incoming.id!r}"
         )
-        told = self._conversation.asking.answer(pending, decision)
+        told = self._conversation.permission_requests.answer(pending, decision)
         if told is not None:
             self.told.note(Spoke(TextPart(told)))
 
@@ -315,7 +319,7 @@ class _Client:
     def on_update(self, update: SessionUpdate) -> None:
         if isinstance(activity := update.update, ToolActivity):
             self._call(self._session.narrator.known(activity))
-        self._ear.on_update(update)
+        self._listener.on_update(update)
 
     def _call(self, activity: ToolActivity) -> None:
         tool = self._session.own_tool((activity,))
@@ -325,18 +329,18 @@ class _Client:
         self._called.add(key)
         given = activity.raw_input
         arguments = given.get("arguments", given) if isinstance(given, dict) else {}
-        self._ear.on_call(PendingCall(key, tool, cast("JsonObject", arguments)))
+        self._listener.on_call(PendingCall(key, tool, cast("JsonObject", arguments)))
 
     def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
-        self._ear.on_permission(request, incoming)
+        self._listener.on_permission(request, incoming)
         self._came.append((request, incoming))
         self._more.set()
 
     def on_file(self, request: FileRequest, incoming: Incoming) -> None:
-        self._ear.on_file(request, incoming)
+        self._listener.on_file(request, incoming)
 
     def _on_end(self, end: TurnEnd) -> None:
-        self._ear.on_turn_end(end)
+        self._listener.on_turn_end(end)
         self._called.clear()
 
 

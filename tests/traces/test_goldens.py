@@ -7,14 +7,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from devtools.traces.reading import method_of, read_trace
 
-from dragoman.backends.agent.acp.content import TextBlock
-from dragoman.backends.agent.acp.messages import ChunkUpdate, ToolActivity, decode_update
-from dragoman.backends.agent.vocabulary import Announced, Called, Spoke, TurnEnded
+from dragoman.acp.content import TextBlock
+from dragoman.acp.messages import ChunkUpdate, ToolActivity, decode_update
+from dragoman.backends.agent.machine.types import AgentTurnEnded, Announced, Called, Spoke
 from dragoman.lm import TextPart, ThinkingPart
 from dragoman.lm.activity_text import Activities
 from dragoman.lm.json import encode
-from dragoman.traces.frames import Frame, read_trace
+from dragoman.traces.frames import Frame
 from traces.goldens import TRACES, golden_of, told_of
 from traces.listening import Told, listened
 
@@ -44,11 +45,11 @@ def test_nothing_is_lost_and_nothing_is_told_twice(trace: Path) -> None:
 
 def _said(frames: tuple[Frame, ...]) -> list[ChunkUpdate | ToolActivity]:
     """By the agent, after a history that it told again."""
-    begin = next(number for number, frame in enumerate(frames) if frame.method == "session/prompt")
+    begin = next(number for number, frame in enumerate(frames) if method_of(frame) == "session/prompt")
     updates = [
         decode_update(encode((frame.message or {})["params"])).update
         for frame in frames[begin:]
-        if frame.method == "session/update"
+        if method_of(frame) == "session/update"
     ]
     return [update for update in updates if isinstance(update, ChunkUpdate | ToolActivity)]
 
@@ -62,8 +63,8 @@ def _all_words_are_told(told: Told, frames: tuple[Frame, ...]) -> None:
 
 
 def _every_turn_ends(told: Told, frames: tuple[Frame, ...]) -> None:
-    prompts = [frame for frame in frames if frame.method == "session/prompt"]
-    assert sum(isinstance(event, TurnEnded) for event in told.events) == len(prompts)
+    prompts = [frame for frame in frames if method_of(frame) == "session/prompt"]
+    assert sum(isinstance(event, AgentTurnEnded) for event in told.events) == len(prompts)
 
 
 def _each_call_begins_and_ends_once(told: Told, frames: tuple[Frame, ...]) -> None:

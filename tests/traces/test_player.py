@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from devtools.traces.player import OPTIONS, Difference, TracePlayer
+from devtools.traces.reading import TraceError, method_of, parse_trace
+from devtools.traces.sameness import Names, difference
 from hypothesis import given, settings, strategies as st
 
 import virtual_clock
@@ -17,14 +20,13 @@ from dragoman.backends.scripted import load_script
 from dragoman.demo.agent import SCRIPT
 from dragoman.demo.agent.server import AgentServer
 from dragoman.demo.agent.store import SessionStore
-from dragoman.jsonrpc import ConnectionClosed, PeerOptions, RemoteError, memory_pair
+from dragoman.jsonrpc import ConnectionClosed, PeerOptions, RemoteError
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode_text
 from dragoman.logs import Redaction
-from dragoman.traces.frames import Direction, Frame, TraceError, parse_trace
-from dragoman.traces.player import OPTIONS, Difference, TracePlayer
+from dragoman.traces.frames import Direction, Frame
 from dragoman.traces.recording import Recording
-from dragoman.traces.sameness import Names, difference
+from memory_peers import memory_pair
 from virtual_clock import running_clock
 
 _OTHER: dict[Direction, Direction] = {"c2a": "a2c", "a2c": "c2a"}
@@ -400,7 +402,7 @@ async def test_a_recorded_talk_with_an_agent_is_had_again_with_another(tmp_path:
 
 
 def _saying(frame: Frame, words: str, others: str) -> Frame:
-    if frame.method != "session/prompt" or words not in encode_text(frame.message):
+    if method_of(frame) != "session/prompt" or words not in encode_text(frame.message):
         return frame
     message = parse_trace(
         f'{{"t":0,"dir":"c2a","msg":{encode_text(frame.message).replace(words, others)}}}\n'.encode()

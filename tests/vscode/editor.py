@@ -19,10 +19,11 @@ from dragoman.jsonrpc import (
     Notification,
     Peer,
     PeerOptions,
-    Reply,
-    Response,
+    RpcReply,
+    RpcResponse,
 )
 from dragoman.process import SupervisedProcess
+from fake_agent.demo import COMMAND as DEMO
 from fake_agent.steps import COMMAND
 
 __all__ = [
@@ -70,7 +71,7 @@ class Answer:
     id: int = 0
     parts: list[dict[str, Any]] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
-    reply: Reply | None = None
+    reply: RpcReply | None = None
 
     @property
     def text(self) -> str:
@@ -186,7 +187,7 @@ class Editor:
     ) -> Answer:
         answer = Answer(self)
 
-        def on_reply(reply: Reply) -> None:
+        def on_reply(reply: RpcReply) -> None:
             answer.reply = reply
             answer.news.set()
 
@@ -224,7 +225,7 @@ class Chat:
 
     async def end(self, answer: Answer) -> Answer:
         await answer.settled()
-        assert isinstance(answer.reply, Response), answer.reply
+        assert isinstance(answer.reply, RpcResponse), answer.reply
         assert json.loads(answer.reply.result) == {}
         if answer.text or answer.calls:
             self.history.append(answer.message)
@@ -258,7 +259,7 @@ async def editor_in(
 ) -> AsyncIterator[tuple[Editor, SupervisedProcess]]:
     """`dragoman vscode` with two models: the demo agent, and the fake agent with these options."""
     arguments = json.dumps({"folder": str(folder), **options})
-    demo = ["dragoman", "demo-agent", "--pace", "instant", "--sessions", str(folder / "sessions")]
+    demo = [*DEMO, "--pace", "instant", "--sessions", str(folder / "sessions")]
     config = folder / "dragoman.toml"
     # A JSON string is a TOML string, too.
     config.write_text(

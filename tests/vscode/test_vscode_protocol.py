@@ -9,9 +9,10 @@ from typing import cast
 
 import pytest
 
-from dragoman.frontends.models import Models
 from dragoman.frontends.vscode.server import VsCodeServer
-from dragoman.jsonrpc import RemoteError, Reply, Response, memory_pair
+from dragoman.jsonrpc import RemoteError, RpcReply, RpcResponse
+from dragoman.models import ModelSource
+from memory_peers import memory_pair
 from process.living import all_gone
 from vscode.editor import Chat, Editor, editor_in, soon
 
@@ -87,7 +88,7 @@ async def test_the_handshake_and_everything_that_is_wrong_before_and_after_it(tm
 
 async def test_a_fault_of_ours_is_told_with_what_to_do() -> None:
     """A server without models can only fail."""
-    ours, theirs = memory_pair(VsCodeServer(cast(Models, object())), Editor())
+    ours, theirs = memory_pair(VsCodeServer(cast(ModelSource, object())), Editor())
     ask = theirs.request
     await soon(ask("initialize", {"protocolVersion": 1}))
     with pytest.raises(RemoteError) as failed:
@@ -132,10 +133,10 @@ async def test_i7_shutdown_with_work_under_way_settles_it_and_leaves_no_process(
         answer = chat.begin(json.dumps([["say", "working"], ["hang"]]))
         await answer.until(lambda answer: answer.text)
         agents = _agents(tmp_path)
-        ended: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        ended: asyncio.Future[RpcReply] = asyncio.get_running_loop().create_future()
         editor.peer.call("shutdown", {}, ended.set_result)
         late = chat.begin("too late")
-        assert isinstance(await soon(ended), Response)
+        assert isinstance(await soon(ended), RpcResponse)
         await chat.end(answer)
         assert (await late.settled()).error.error.code == -32600
         assert late.kind == "unavailable"
@@ -195,7 +196,7 @@ async def test_a_model_that_is_added_or_removed_is_told_without_a_restart(tmp_pa
     async with editor_in(tmp_path) as (editor, _):
         assert await _models(editor) == ["demo", "fake"]
         chat = Chat(editor)
-        await chat.say("!think")
+        await chat.say("think about it")
         before = file.read_text()
         # Half an edit costs nothing; it is told, and what was there stays.
         file.write_text(f"{before}[models.helper]\nkind = ")
@@ -208,4 +209,4 @@ async def test_a_model_that_is_added_or_removed_is_told_without_a_restart(tmp_pa
         file.write_text(before)
         await soon(editor.models_changed.wait())
         assert await _models(editor) == ["demo", "fake"]
-        assert "!think" in (await chat.say("what did I say before?")).text, "its agent has gone on"
+        assert "think about it" in (await chat.say("what did I say before?")).text, "its agent has gone on"

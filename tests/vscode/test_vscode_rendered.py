@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.backends.agent.context import news
+from dragoman.conversations.context import news
 from dragoman.frontends.vscode.rendered import spoken
 from dragoman.lm import DataPart, Message, TextPart, ToolResultPart
 from dragoman.lm.messages import assistant, system, user

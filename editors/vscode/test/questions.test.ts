@@ -163,7 +163,7 @@ test('a backend that cannot be asked whether an action is sensitive allows nothi
 });
 
 test('the refusal is told in words that the backend reads as a person’s', () => {
-  const table = readFileSync('../../src/dragoman/backends/agent/dialect.py', 'utf8');
+  const table = readFileSync('../../src/dragoman/conversations/vscode_results.py', 'utf8');
   assert(table.includes(`(r"${REFUSED}", "denied")`));
 });
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from dragoman.agents.download import DownloadError, download
-from dragoman.agents.entry import BinaryTarget, Entry
+from dragoman.agents.entry import BinaryTarget, CatalogueEntry
 from dragoman.agents.failure import InstallError, of_system
 from dragoman.agents.installed import Installation
 
@@ -26,14 +26,14 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 _UNPACKED = "files"
 
 
-def target_of(entry: Entry) -> BinaryTarget | None:
+def target_of(entry: CatalogueEntry) -> BinaryTarget | None:
     """The archive for this machine."""
     machine = platform.machine().lower()
     return entry.distribution.binary.get(f"{sys.platform}-{_MACHINES.get(machine, machine)}")
 
 
 async def install(
-    entry: Entry, target: BinaryTarget, folder: Path, on_bytes: Callable[[int, int | None], object]
+    entry: CatalogueEntry, target: BinaryTarget, folder: Path, on_bytes: Callable[[int, int | None], object]
 ) -> Installation:
     """`on_bytes` is told how many have come, and of how many if that is known."""
     fetched = folder / "archive"

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.agents.entry import Distribution, Entry, Registry
+from dragoman.agents.entry import AgentRegistry, CatalogueEntry, Distribution
 from dragoman.regular_file import read_regular
 from dragoman.whole_file import write_whole
 
@@ -48,13 +48,13 @@ class CatalogueError(Exception):
 
 
 @cache
-def shipped() -> Mapping[str, Entry]:
+def shipped() -> Mapping[str, CatalogueEntry]:
     """What came with us, in the order of the file."""
     data = resources.files(__package__).joinpath("catalogue.json").read_bytes()
     return _by_id(read_registry(data, "the catalogue"))
 
 
-def catalogue(folder: Path) -> Mapping[str, Entry]:
+def catalogue(folder: Path) -> Mapping[str, CatalogueEntry]:
     """What came with us and what was fetched since. `folder` is that of agents."""
     try:
         data = read_regular(folder / REFRESHED, MAX_BYTES)
@@ -70,16 +70,16 @@ def catalogue(folder: Path) -> Mapping[str, Entry]:
         return shipped()
 
 
-def read_registry(data: bytes, name: str) -> tuple[Entry, ...]:
+def read_registry(data: bytes, name: str) -> tuple[CatalogueEntry, ...]:
     """The agents of a registry's file. One that cannot be read is left out, and logged."""
     try:
-        registry = msgspec.json.decode(data, type=Registry)
+        registry = msgspec.json.decode(data, type=AgentRegistry)
     except _UNREADABLE as error:
         raise CatalogueError(f"{name} is no registry of agents: {error}.") from error
-    found: list[Entry] = []
+    found: list[CatalogueEntry] = []
     for raw in registry.agents:
         try:
-            found.append(msgspec.json.decode(raw, type=Entry))
+            found.append(msgspec.json.decode(raw, type=CatalogueEntry))
         except _UNREADABLE as error:
             _log.warning("%s: an agent is left out, because it cannot be read: %s", name, error)
     return tuple(found)
@@ -146,7 +146,9 @@ def asking_mode(id_: str) -> str | None:
     return next((mode for caution in cautions if (mode := caution.unless_mode)), None)
 
 
-def _merged(ours: Mapping[str, Entry], theirs: Iterable[Entry]) -> Mapping[str, Entry]:
+def _merged(
+    ours: Mapping[str, CatalogueEntry], theirs: Iterable[CatalogueEntry]
+) -> Mapping[str, CatalogueEntry]:
     merged = dict(ours)
     known_as = {alias: id_ for id_, entry in ours.items() for alias in (id_, *entry.facts.aliases)}
     for entry in theirs:
@@ -155,7 +157,7 @@ def _merged(ours: Mapping[str, Entry], theirs: Iterable[Entry]) -> Mapping[str, 
     return merged
 
 
-def _updated(ours: Entry, theirs: Entry) -> Entry:
+def _updated(ours: CatalogueEntry, theirs: CatalogueEntry) -> CatalogueEntry:
     if ours.facts.built_in:
         return ours
     facts = ours.facts
@@ -175,9 +177,9 @@ def _updated(ours: Entry, theirs: Entry) -> Entry:
     return _asking(updated.with_facts(warned), ours.facts.recognised_by)
 
 
-def _asking(entry: Entry, recognised_by: tuple[dict[str, str], ...]) -> Entry:
+def _asking(entry: CatalogueEntry, recognised_by: tuple[dict[str, str], ...]) -> CatalogueEntry:
     return entry.with_facts(replace(entry.facts, recognised_by=recognised_by, built_in=False))
 
 
-def _by_id(entries: Iterable[Entry]) -> Mapping[str, Entry]:
+def _by_id(entries: Iterable[CatalogueEntry]) -> Mapping[str, CatalogueEntry]:
     return {entry.id: entry for entry in entries}

@@ -12,19 +12,19 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 __all__ = [
+    "AgentRegistry",
     "BinaryTarget",
+    "CatalogueEntry",
     "Caution",
     "Distribution",
-    "Entry",
+    "DistributionKind",
     "Facts",
-    "Kind",
     "Needs",
     "Package",
-    "Registry",
     "ToolLimit",
 ]
 
-Kind: TypeAlias = Literal["npx", "uvx", "binary"]
+DistributionKind: TypeAlias = Literal["npx", "uvx", "binary"]
 
 # As the registry's schema has it. It becomes the name of a folder.
 _Id: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9-]{0,63}\Z")]
@@ -125,7 +125,7 @@ class _Meta(_Read, frozen=True):
     dragoman: Facts | None = None
 
 
-class Entry(_Read, frozen=True):
+class CatalogueEntry(_Read, frozen=True):
     id: _Id
     name: _Text
     version: _Version
@@ -138,11 +138,11 @@ class Entry(_Read, frozen=True):
     def facts(self) -> Facts:
         return self.meta.dragoman or Facts()
 
-    def with_facts(self, facts: Facts) -> Entry:
+    def with_facts(self, facts: Facts) -> CatalogueEntry:
         return msgspec.structs.replace(self, meta=_Meta(facts))
 
 
-class Registry(_Read, frozen=True):
+class AgentRegistry(_Read, frozen=True):
     """A whole file, as far as it is about agents."""
 
     version: str

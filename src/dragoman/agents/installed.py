@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from dragoman.agents.entry import Kind
+from dragoman.agents.entry import DistributionKind
 from dragoman.agents.failure import InstallError, of_system
 
 __all__ = ["Installation", "InstalledAgents", "ready"]
@@ -38,7 +38,7 @@ class Installation(msgspec.Struct, frozen=True, rename="camel"):
 
     id: str
     version: str
-    kind: Kind
+    kind: DistributionKind
     command: tuple[str, ...]
     env: dict[str, str] = {}
     # What the package was verified by; None where nobody said what it must be.

@@ -10,22 +10,22 @@ from typing import Protocol
 
 import msgspec
 
+from dragoman.acp.launch import RunningAgent, launch
+from dragoman.acp.messages import Initialized
 from dragoman.agents import archive, npm, pip
-from dragoman.agents.entry import BinaryTarget, Entry, Kind, Package
+from dragoman.agents.entry import BinaryTarget, CatalogueEntry, DistributionKind, Package
 from dragoman.agents.failure import InstallError, of_system
 from dragoman.agents.installed import Installation, InstalledAgents, ready
 from dragoman.agents.programs import newer_node
-from dragoman.backends.agent.acp.launch import RunningAgent, launch
-from dragoman.backends.agent.acp.messages import Initialized
 from dragoman.lm import LanguageModelError
 
-__all__ = ["Plan", "Progress", "install", "plan"]
+__all__ = ["InstallPlan", "InstallProgress", "install", "plan"]
 
 # Its first start may have to unpack and compile things.
 _START_SECONDS = 120.0
 
 
-class Progress(Protocol):
+class InstallProgress(Protocol):
     """Who is told how far it is."""
 
     def step(self, what: str) -> None: ...
@@ -34,11 +34,11 @@ class Progress(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class InstallPlan:
     """What would be installed: to be shown before anything is done."""
 
-    entry: Entry
-    kind: Kind
+    entry: CatalogueEntry
+    kind: DistributionKind
     what: Package | BinaryTarget
     version: str
     # What the package must be; None where nobody has said.
@@ -53,7 +53,9 @@ class Plan:
                 return address
 
 
-async def plan(entry: Entry, version: str | None, others: Mapping[str, Entry] | None = None) -> Plan:
+async def plan(
+    entry: CatalogueEntry, version: str | None, others: Mapping[str, CatalogueEntry] | None = None
+) -> InstallPlan:
     """How this agent is installed here. `InstallError` if it cannot be, with what would help.
 
     Packages come first: their package managers verify them. `others` may have a version that runs here.
@@ -85,11 +87,11 @@ async def plan(entry: Entry, version: str | None, others: Mapping[str, Entry] | 
         module = npm if kind == "npx" else pip
         what = msgspec.structs.replace(what, package=module.with_version(what.package, version))
         integrity = None
-    return Plan(entry, kind, what, version or entry.version, integrity)
+    return InstallPlan(entry, kind, what, version or entry.version, integrity)
 
 
 async def install(
-    planned: Plan, agents: InstalledAgents, env: Mapping[str, str], progress: Progress
+    planned: InstallPlan, agents: InstalledAgents, env: Mapping[str, str], progress: InstallProgress
 ) -> Initialized:
     """Returns what the agent said of itself when it was started. Whatever fails, what was there before is in use.
 
@@ -119,7 +121,7 @@ async def install(
     return started
 
 
-def _distribution(entry: Entry) -> tuple[Kind, Package | BinaryTarget] | None:
+def _distribution(entry: CatalogueEntry) -> tuple[DistributionKind, Package | BinaryTarget] | None:
     distribution = entry.distribution
     if distribution.npx is not None:
         return "npx", distribution.npx
@@ -129,13 +131,16 @@ def _distribution(entry: Entry) -> tuple[Kind, Package | BinaryTarget] | None:
     return None if target is None else ("binary", target)
 
 
-async def _lacking(entry: Entry, kind: Kind) -> str | None:
+async def _lacking(entry: CatalogueEntry, kind: DistributionKind) -> str | None:
     needs = entry.facts.needs
     return await npm.missing(needs) if kind == "npx" else await pip.missing(needs)
 
 
 async def _instead(
-    entry: Entry, kind: Kind, what: Package | BinaryTarget, others: Mapping[str, Entry]
+    entry: CatalogueEntry,
+    kind: DistributionKind,
+    what: Package | BinaryTarget,
+    others: Mapping[str, CatalogueEntry],
 ) -> str:
     """Another entry of the same package whose needs are met, as a sentence."""
     if isinstance(what, BinaryTarget) or kind != "npx":
@@ -151,7 +156,7 @@ async def _instead(
 
 
 async def _made(
-    planned: Plan, folder: Path, env: Mapping[str, str], on_bytes: Callable[[int, int | None], object]
+    planned: InstallPlan, folder: Path, env: Mapping[str, str], on_bytes: Callable[[int, int | None], object]
 ) -> Installation:
     match planned.kind, planned.what:
         case "npx", Package() as package:
@@ -164,7 +169,7 @@ async def _made(
             raise AssertionError(kind)
 
 
-def _verify(planned: Plan, installation: Installation) -> None:
+def _verify(planned: InstallPlan, installation: Installation) -> None:
     if planned.integrity in (None, installation.integrity):
         return
     raise InstallError(
@@ -174,7 +179,7 @@ def _verify(planned: Plan, installation: Installation) -> None:
 
 
 async def _started(
-    entry: Entry, installation: Installation, folder: Path, env: Mapping[str, str]
+    entry: CatalogueEntry, installation: Installation, folder: Path, env: Mapping[str, str]
 ) -> Initialized:
     """That it starts and speaks ACP is what being installed means."""
     env = {**env, **entry.facts.env, **installation.env, **entry.facts.trial_env}

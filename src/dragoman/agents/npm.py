@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from dragoman.agents import programs
-from dragoman.agents.entry import Entry, Needs, Package
+from dragoman.agents.entry import CatalogueEntry, Needs, Package
 from dragoman.agents.failure import InstallError
 from dragoman.agents.installed import Installation
 
@@ -67,7 +67,9 @@ async def missing(needs: Needs) -> str | None:
     return None
 
 
-async def install(entry: Entry, package: Package, folder: Path, env: Mapping[str, str]) -> Installation:
+async def install(
+    entry: CatalogueEntry, package: Package, folder: Path, env: Mapping[str, str]
+) -> Installation:
     """`env` is what a script of the package gets of our environment; npm itself gets all of it."""
     npm, node = programs.npm(), programs.node(entry.facts.needs.node)
     (folder / "package.json").write_text('{"private": true}\n')

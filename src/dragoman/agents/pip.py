@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from dragoman.agents import programs
-from dragoman.agents.entry import Entry, Needs, Package
+from dragoman.agents.entry import CatalogueEntry, Needs, Package
 from dragoman.agents.failure import InstallError
 from dragoman.agents.installed import Installation
 
@@ -66,7 +66,7 @@ async def missing(needs: Needs) -> str | None:
     return None
 
 
-async def install(entry: Entry, package: Package, folder: Path) -> Installation:
+async def install(entry: CatalogueEntry, package: Package, folder: Path) -> Installation:
     interpreter = await programs.python(entry.facts.needs.python)
     environment = folder / _ENVIRONMENT
     await programs.run((interpreter, "-m", "venv", "--without-pip", str(environment)), folder)

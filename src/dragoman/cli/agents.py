@@ -14,16 +14,16 @@ from pathlib import Path
 import msgspec
 
 from dragoman.agents.catalogue import CatalogueError, asking_mode, catalogue, refresh
-from dragoman.agents.entry import Entry
+from dragoman.agents.entry import CatalogueEntry
 from dragoman.agents.failure import InstallError
 from dragoman.agents.installed import Installation, InstalledAgents
-from dragoman.agents.installing import Plan, install, plan
-from dragoman.backends.agent.catalogue import traits_of, warned
+from dragoman.agents.installing import InstallPlan, install, plan
+from dragoman.backends.agent.traits import traits_of, warned
 from dragoman.cli.actions import check_action
 from dragoman.cli.asking import agreed_to
 from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError, complain
 from dragoman.cli.layout import laid_out, say, width_of
-from dragoman.cli.run import Surroundings
+from dragoman.cli.run import CommandContext
 from dragoman.cli.steps import Steps
 from dragoman.cli.table import table
 from dragoman.config import (
@@ -57,12 +57,12 @@ class _Desk:
     """What every action looks at."""
 
     agents: InstalledAgents
-    catalogue: Mapping[str, Entry]
+    catalogue: Mapping[str, CatalogueEntry]
     # The file that is written to: the one that was named, else the user's own; never one that was only found.
     file: Path
     config: Config
 
-    def entry(self, id_: str) -> Entry:
+    def entry(self, id_: str) -> CatalogueEntry:
         if id_ in self.catalogue:
             return self.catalogue[id_]
         by_alias = {alias: entry.id for entry in self.catalogue.values() for alias in entry.facts.aliases}
@@ -75,11 +75,11 @@ class _Desk:
         return tuple(id_ for id_, model in self.config.models.items() if _uses(model, agent))
 
 
-def run(arguments: Namespace, surroundings: Surroundings) -> int:
+def run(arguments: Namespace, context: CommandContext) -> int:
     action: str = arguments.action
     ids: list[str] = arguments.ids
     check_action("agents", action, ids, alone=("list",), with_ids=("add", "remove"))
-    agents = InstalledAgents(surroundings.state_dir)
+    agents = InstalledAgents(context.state_dir)
     try:
         if action == "list" and arguments.refresh is not None:
             wanted: str | None = arguments.refresh or None
@@ -88,9 +88,9 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
                 source = run_interruptible(lambda: refresh(agents.folder, wanted))
             say(f"The catalogue was read from {source}.", sys.stderr)
         known = catalogue(agents.folder)
-        file = surroundings.config_file or user_config_file()
+        file = context.config_file or user_config_file()
         if action == "list":
-            return _list(agents, known, surroundings.config(), as_json=arguments.json)
+            return _list(agents, known, context.config(), as_json=arguments.json)
         desk = _Desk(agents, known, file, load(file if file.exists() else None, known.keys()))
         if action == "remove":
             return max(_remove(desk, id_, is_sure=arguments.yes) for id_ in ids)
@@ -104,7 +104,9 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
 # List.
 
 
-def _list(agents: InstalledAgents, known: Mapping[str, Entry], config: Config, *, as_json: bool) -> int:
+def _list(
+    agents: InstalledAgents, known: Mapping[str, CatalogueEntry], config: Config, *, as_json: bool
+) -> int:
     installed = agents.all()
     models: dict[str | None, list[str]] = {}
     for id_, model in config.models.items():
@@ -129,7 +131,7 @@ def _list(agents: InstalledAgents, known: Mapping[str, Entry], config: Config, *
     return DONE
 
 
-def _as_json(entry: Entry, found: Installation | None, models: list[str]) -> JsonObject:
+def _as_json(entry: CatalogueEntry, found: Installation | None, models: list[str]) -> JsonObject:
     return {
         **msgspec.to_builtins(entry),
         "installed": None if found is None else {"version": found.version, "command": found.command},
@@ -202,7 +204,7 @@ def _is_written(desk: _Desk, model_id: str, agent: str, *, replace: bool) -> boo
     )
 
 
-def _announce(desk: _Desk, planned: Plan, model_id: str | None) -> None:
+def _announce(desk: _Desk, planned: InstallPlan, model_id: str | None) -> None:
     entry = planned.entry
     before = desk.agents.find(entry.id)
     lines = [
@@ -223,7 +225,7 @@ def _announce(desk: _Desk, planned: Plan, model_id: str | None) -> None:
     print(laid_out("\n".join(map(one_line, lines)), width_of(sys.stderr)), file=sys.stderr)
 
 
-def _verified(planned: Plan) -> str:
+def _verified(planned: InstallPlan) -> str:
     if planned.integrity is not None:
         return "by the hash in the catalogue"
     if planned.kind == "binary":

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dragoman.cli.actions import check_action
 from dragoman.cli.errors import DONE, FAILED, CommandError, complain
 from dragoman.cli.layout import say
-from dragoman.cli.run import Surroundings
+from dragoman.cli.run import CommandContext
 from dragoman.cli.table import table
 from dragoman.lm.json import JsonObject, encode_text
 from dragoman.logs import one_line
@@ -22,12 +22,12 @@ __all__ = ["run"]
 _HEADINGS = ("ID", "LEVEL", "TOOL", "WHAT", "WHERE", "WHEN")
 
 
-def run(arguments: Namespace, surroundings: Surroundings) -> int:
+def run(arguments: Namespace, context: CommandContext) -> int:
     action: str = arguments.action
     ids: list[str] = arguments.ids
     check_action("approvals", action, ids, alone=("list", "reset"), with_ids=("revoke",))
     try:
-        with Database.open(surroundings.state_dir) as database:
+        with Database.open(context.state_dir) as database:
             approvals = Approvals(ApprovalStore(database))
             if (notice := approvals.drop_incomplete()) is not None:
                 say(notice, sys.stderr)

@@ -7,24 +7,24 @@ import shutil
 import sys
 from argparse import Namespace
 
+from dragoman.checker.check import CheckReport, check, render
+from dragoman.checker.probes import Probe, all_probes
 from dragoman.cli.errors import DONE, FAILED, UsageError
-from dragoman.cli.run import Surroundings
+from dragoman.cli.run import CommandContext
 from dragoman.interruptible import run_interruptible
 from dragoman.lm import Capabilities, Closing, LanguageModel, ModelInfo
-from dragoman.lm.check import Report, check, render
-from dragoman.lm.probes import Probe, all_probes
 from dragoman.models import build_unguarded, log_cautions
 
 __all__ = ["run"]
 
 
-def run(arguments: Namespace, surroundings: Surroundings) -> int:
-    config = surroundings.config()
+def run(arguments: Namespace, context: CommandContext) -> int:
+    config = context.config()
     is_address = arguments.target.startswith(("http://", "https://"))
     if not is_address:
-        config = surroundings.agreed(config, arguments.target)
+        config = context.agreed(config, arguments.target)
 
-    async def work() -> tuple[Report, ...]:
+    async def work() -> tuple[CheckReport, ...]:
         # Without the guard: it would mend what is to be seen.
         model = await _endpoint(arguments) if is_address else build_unguarded(config, arguments.target)
         if not is_address:
@@ -40,10 +40,10 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
     return DONE if all(report.passed for report in reports) else FAILED
 
 
-async def _checked(model: LanguageModel) -> tuple[Report, ...]:
+async def _checked(model: LanguageModel) -> tuple[CheckReport, ...]:
     """What the model reports; and of an endpoint what it writes, of which a client mends what it can."""
-    from dragoman.backends.responses.event_check import check_events, event_probes  # noqa: PLC0415 - takes a while
     from dragoman.backends.responses.model import EndpointModel  # noqa: PLC0415
+    from dragoman.checker.event_check import check_events, event_probes  # noqa: PLC0415 - takes a while
 
     endpoint = model if isinstance(model, EndpointModel) else None
     progress = _Progress(len(all_probes(model.info)) + len(event_probes(endpoint) if endpoint else ()))

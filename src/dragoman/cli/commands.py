@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["COMMANDS", "Command"]
+__all__ = ["COMMANDS", "CliCommand"]
 
 _LAST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class CliCommand:
     name: str
     # In the list of commands.
     summary: str
@@ -176,10 +176,10 @@ def _no_arguments(_parser: ArgumentParser) -> None:
     pass
 
 
-COMMANDS: dict[str, Command] = {
+COMMANDS: dict[str, CliCommand] = {
     command.name: command
     for command in (
-        Command(
+        CliCommand(
             "chat",
             "talk to a model in the terminal, with tools that ask before they act",
             """\
@@ -209,7 +209,7 @@ one that you name with --config may.""",
       everything that happens, as JSON lines""",
             _chat,
         ),
-        Command(
+        CliCommand(
             "demo",
             "a chat with the built-in demo agent: no account, no network",
             """\
@@ -226,7 +226,7 @@ When standard input is not a terminal it plays its tour by itself and exits.""",
       watch the tour""",
             _no_arguments,
         ),
-        Command(
+        CliCommand(
             "doctor",
             "check the installation, or what a model can do",
             """\
@@ -247,7 +247,7 @@ What it asks for is refused. Models that cost money cost it here too.""",
       does this model answer, and what can it do?""",
             _doctor,
         ),
-        Command(
+        CliCommand(
             "agents",
             "the agents that are known, and installing them",
             """\
@@ -276,7 +276,7 @@ Nothing is fetched unless you ask for it. The catalogue came with Dragoman;
       read what a registry says""",
             _agents,
         ),
-        Command(
+        CliCommand(
             "approvals",
             "what has been approved, and taking it back",
             """\
@@ -292,7 +292,7 @@ running. reset takes back everything, the approvals of running sessions too.""",
       ask again for everything""",
             _approvals,
         ),
-        Command(
+        CliCommand(
             "conversations",
             "what is kept of conversations with agents, and getting rid of it",
             """\
@@ -308,7 +308,7 @@ used for `keep_days` is forgotten by itself.""",
       forget it""",
             _conversations,
         ),
-        Command(
+        CliCommand(
             "serve",
             "serve the models over HTTP, for any OpenAI or Open Responses client",
             """\
@@ -327,7 +327,7 @@ Answers that are under way when it ends may finish, for `drain_seconds`.""",
       use it from a program that knows OpenAI's API""",
             _serve,
         ),
-        Command(
+        CliCommand(
             "vscode",
             "the other end of the VS Code extension, on standard input and output",
             """\
@@ -342,7 +342,7 @@ started ends with it, however it ends.""",
       what the extension runs, with everything written down""",
             _no_arguments,
         ),
-        Command(
+        CliCommand(
             "demo-agent",
             "the built-in demo agent, speaking ACP on standard input and output",
             """\
@@ -354,7 +354,7 @@ For any client of that protocol, and to see how an agent works.""",
       what a client starts; it ends with its input""",
             _demo_agent,
         ),
-        Command(
+        CliCommand(
             "check",
             "hold a model against the stream rules",
             """\
@@ -372,7 +372,7 @@ Exits with 1 when a rule is broken.""",
       check an Open Responses endpoint, Dragoman's own or another""",
             _check,
         ),
-        Command(
+        CliCommand(
             "trust",
             "trust a dragoman.toml that came with this folder, so that its models can be used",
             """\
@@ -393,7 +393,7 @@ the whole file, name it with --config.""",
       be asked again""",
             _trust,
         ),
-        Command(
+        CliCommand(
             "completion",
             "completion of this command line, for bash, zsh and fish",
             """\

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from dragoman.cli.errors import DONE, CommandError, UsageError
-from dragoman.cli.run import Surroundings
+from dragoman.cli.run import CommandContext
 from dragoman.nearest import nearest
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ __all__ = ["run"]
 _SHELLS = ("bash", "zsh", "fish")
 
 
-def run(arguments: Namespace, surroundings: Surroundings) -> int:
+def run(arguments: Namespace, context: CommandContext) -> int:
     wanted: str = arguments.shell
     if wanted in _NAMES:
-        for name in _NAMES[wanted](surroundings):
+        for name in _NAMES[wanted](context):
             print(name)
         return DONE
     if wanted not in _SHELLS:
@@ -35,44 +35,44 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
     return DONE
 
 
-def _models(surroundings: Surroundings) -> Iterable[str]:
-    config = surroundings.config()
+def _models(context: CommandContext) -> Iterable[str]:
+    config = context.config()
     return (*config.models, *config.untrusted)
 
 
-def _agents(surroundings: Surroundings) -> Iterable[str]:
+def _agents(context: CommandContext) -> Iterable[str]:
     from dragoman.agents.catalogue import catalogue  # noqa: PLC0415 - each for those who ask for it
     from dragoman.agents.installed import InstalledAgents  # noqa: PLC0415
 
-    return catalogue(InstalledAgents(surroundings.state_dir).folder)
+    return catalogue(InstalledAgents(context.state_dir).folder)
 
 
-def _approvals(surroundings: Surroundings) -> Iterable[str]:
+def _approvals(context: CommandContext) -> Iterable[str]:
     from dragoman.store import ApprovalStore  # noqa: PLC0415
 
-    return _kept(surroundings, lambda database: [str(each.id) for each in ApprovalStore(database).list()])
+    return _kept(context, lambda database: [str(each.id) for each in ApprovalStore(database).list()])
 
 
-def _conversations(surroundings: Surroundings) -> Iterable[str]:
+def _conversations(context: CommandContext) -> Iterable[str]:
     from dragoman.store import ConversationStore  # noqa: PLC0415
 
-    return _kept(surroundings, lambda database: [each.id for each in ConversationStore(database).all()])
+    return _kept(context, lambda database: [each.id for each in ConversationStore(database).all()])
 
 
-def _kept(surroundings: Surroundings, ids: Callable[[Database], Iterable[str]]) -> Iterable[str]:
+def _kept(context: CommandContext, ids: Callable[[Database], Iterable[str]]) -> Iterable[str]:
     from dragoman.store.database import FILE_NAME, Database, StoreError  # noqa: PLC0415
 
     # A shell that completes a word leaves no files behind.
-    if not (surroundings.state_dir / FILE_NAME).exists():
+    if not (context.state_dir / FILE_NAME).exists():
         return ()
     try:
-        with Database.open(surroundings.state_dir) as database:
+        with Database.open(context.state_dir) as database:
             return ids(database)
     except StoreError as error:
         raise CommandError(str(error)) from error
 
 
-_NAMES: dict[str, Callable[[Surroundings], Iterable[str]]] = {
+_NAMES: dict[str, Callable[[CommandContext], Iterable[str]]] = {
     "models": _models,
     "agents": _agents,
     "approvals": _approvals,

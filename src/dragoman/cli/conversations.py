@@ -5,14 +5,14 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterable
 
-from dragoman.backends.agent.history import Answer, Item, Result, Said
-from dragoman.backends.agent.owner import is_free
-from dragoman.backends.agent.saving import SavedError, load_conversation
 from dragoman.cli.actions import check_action
 from dragoman.cli.errors import DONE, FAILED, CommandError, complain
 from dragoman.cli.layout import say
-from dragoman.cli.run import Surroundings
+from dragoman.cli.run import CommandContext
 from dragoman.cli.table import cell, table
+from dragoman.conversations.history import NormalAnswer, NormalItem, NormalPrompt, NormalResult
+from dragoman.conversations.lease import is_free
+from dragoman.conversations.saving import SavedError, load_conversation
 from dragoman.lm.json import JsonObject, encode_text
 from dragoman.logs import one_line
 from dragoman.store import ConversationStore, Database, StoredConversation, StoreError
@@ -22,12 +22,12 @@ __all__ = ["run"]
 _HEADINGS = ("ID", "MODEL", "LAST USED", "WHERE", "BEGINS")
 
 
-def run(arguments: Namespace, surroundings: Surroundings) -> int:
+def run(arguments: Namespace, context: CommandContext) -> int:
     action: str = arguments.action
     ids: list[str] = arguments.ids
     check_action("conversations", action, ids, alone=("list",), with_ids=("show", "delete"))
     try:
-        with Database.open(surroundings.state_dir) as database:
+        with Database.open(context.state_dir) as database:
             store = ConversationStore(database)
             match action:
                 case "show":
@@ -95,15 +95,15 @@ def _show(store: ConversationStore, ids: Iterable[str]) -> int:
     return status
 
 
-def _told(item: Item) -> list[str]:
+def _told(item: NormalItem) -> list[str]:
     """In lines, as it is kept: what a tool returned is not."""
     match item:
-        case Said(text=text):
+        case NormalPrompt(text=text):
             return _lines("user", text)
-        case Answer(text=text, calls=calls):
+        case NormalAnswer(text=text, calls=calls):
             called = [f"[called {name} {arguments}]" for _, name, arguments in calls]
             return _lines("assistant", "\n".join([*filter(None, [text.strip()]), *called]))
-        case Result(call_id=call_id):
+        case NormalResult(call_id=call_id):
             return _lines("result", call_id)
 
 

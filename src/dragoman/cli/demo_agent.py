@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dragoman.cli.asking import greet_person
 from dragoman.cli.errors import DONE, CommandError, UsageError
-from dragoman.cli.run import Surroundings
+from dragoman.cli.run import CommandContext
 from dragoman.demo.agent import serve_stdio
 from dragoman.demo.pace import PACES
 from dragoman.interruptible import run_interruptible
@@ -16,8 +16,8 @@ from dragoman.jsonrpc import ConnectionClosed
 __all__ = ["run"]
 
 
-def run(arguments: Namespace, surroundings: Surroundings) -> int:
-    sessions: Path = arguments.sessions or surroundings.state_dir / "demo-agent"
+def run(arguments: Namespace, context: CommandContext) -> int:
+    sessions: Path = arguments.sessions or context.state_dir / "demo-agent"
     pace: str = arguments.pace
     if pace not in PACES:
         raise UsageError(f'"{pace}" is no pace; there are {", ".join(PACES)}.')

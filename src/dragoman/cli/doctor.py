@@ -18,7 +18,7 @@ from dragoman import __version__
 from dragoman.cli.errors import DONE, FAILED
 from dragoman.cli.finding import Finding
 from dragoman.cli.layout import say, width_of
-from dragoman.cli.run import Surroundings
+from dragoman.cli.run import CommandContext
 from dragoman.cli.steps import Steps
 from dragoman.config import (
     AcpModel,
@@ -49,7 +49,7 @@ _ANSWER_SECONDS = 120.0
 _ANSWER_SHOWN = 60
 
 
-def run(arguments: Namespace, surroundings: Surroundings) -> int:
+def run(arguments: Namespace, context: CommandContext) -> int:
     status = DONE
 
     def tell(finding: Finding) -> None:
@@ -58,26 +58,26 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
         if finding.level == "fail":
             status = FAILED
 
-    _look(arguments.model, surroundings, tell)
+    _look(arguments.model, context, tell)
     return status
 
 
-def _look(model: str | None, surroundings: Surroundings, tell: Callable[[Finding], None]) -> None:
+def _look(model: str | None, context: CommandContext, tell: Callable[[Finding], None]) -> None:
     tell(Finding("ok", f"Dragoman {__version__}"))
     tell(python(sys.version_info[:3]))
     tell(system(sys.platform))
     for finding in _dependencies():
         tell(finding)
-    tell(_state(surroundings.state_dir))
+    tell(_state(context.state_dir))
     try:
-        config = surroundings.config()
+        config = context.config()
     except ConfigError as error:
         tell(Finding("fail", "the configuration cannot be used", str(error)))
         return
     for finding in _configuration(config):
         tell(finding)
     if model is not None:
-        config = surroundings.agreed(config, model)
+        config = context.agreed(config, model)
         # Before the others: a name that does not exist is a mistake in the command line.
         find(config, model)
     for model_id in config.models:
@@ -86,7 +86,7 @@ def _look(model: str | None, surroundings: Surroundings, tell: Callable[[Finding
     for model_id, untrusted in config.untrusted.items():
         tell(_untrusted(model_id, untrusted))
     if model is not None:
-        _start(config, model, surroundings.state_dir, tell)
+        _start(config, model, context.state_dir, tell)
 
 
 def python(version: tuple[int, ...]) -> Finding:
@@ -203,8 +203,8 @@ def _start(config: Config, model_id: str, state_dir: Path, tell: Callable[[Findi
     if not isinstance(model, AgentModel):
         tell(_answer(config, model_id))
         return
-    from dragoman.backends.agent.learnt import Experience  # noqa: PLC0415 - as above
-    from dragoman.cli.examination.examine import NOTICE, examine  # noqa: PLC0415
+    from dragoman.backends.agent.observations import Observations  # noqa: PLC0415 - as above
+    from dragoman.cli.agent_probe.examine import NOTICE, examine  # noqa: PLC0415
 
     settings = model.settings
     say(NOTICE.format(name=one_line(settings.name)), sys.stderr)
@@ -215,7 +215,7 @@ def _start(config: Config, model_id: str, state_dir: Path, tell: Callable[[Findi
             # That it cannot be used has been told.
             memory = None
         steps = stack.enter_context(Steps())
-        experience = Experience(memory)
+        experience = Observations(memory)
         run_interruptible(lambda: examine(settings, experience, tell, steps.step))
 
 

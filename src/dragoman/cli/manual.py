@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from dragoman.cli.errors import DONE, FAILED, INTERRUPTED, WRONG_USAGE
 
-__all__ = ["ALWAYS", "MANUAL", "STATE", "Page", "listed", "sections"]
+__all__ = ["ALWAYS", "MANUAL", "STATE", "ManualPage", "listed", "sections"]
 
 _Entries: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -34,7 +34,7 @@ _COLOUR = ("NO_COLOR", "no colours")
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ManualPage:
     # What the exit statuses 0 and 1 mean. The others mean the same for every command.
     done: str
     failed: str
@@ -42,8 +42,8 @@ class Page:
     environment: _Entries = ()
 
 
-MANUAL: dict[str, Page] = {
-    "chat": Page(
+MANUAL: dict[str, ManualPage] = {
+    "chat": ManualPage(
         "the person left, or the one prompt was answered",
         "the one prompt was not answered: the model failed or stopped before it was done, or something was denied, or nobody could be asked",
         (
@@ -54,19 +54,19 @@ MANUAL: dict[str, Page] = {
         ),
         (_KEYS, _COLOUR),
     ),
-    "demo": Page(
+    "demo": ManualPage(
         "the person left, or the tour is over",
         "the demo agent did not answer",
         (("a temporary folder", "the phrasebook it works on; it is removed at the end"),),
         (_COLOUR,),
     ),
-    "doctor": Page(
+    "doctor": ManualPage(
         "nothing failed; there may be warnings",
         "a line begins with fail",
         (_CONFIG, (_DATABASE, "opened, to see whether that works"), _INSTALLED),
         (_KEYS, ("PATH", "where agents, Node and Python are looked for")),
     ),
-    "agents": Page(
+    "agents": ManualPage(
         "the list was shown, the agent is installed, or it is removed",
         "it could not be installed or removed, or the answer was no; what was there before is still in use",
         (
@@ -76,17 +76,17 @@ MANUAL: dict[str, Page] = {
         ),
         (("PATH", "where node, npm and python3 are looked for"),),
     ),
-    "approvals": Page(
+    "approvals": ManualPage(
         "the list was shown, or all of it was taken back",
         "there is no approval with that number, or the state cannot be read",
         ((_DATABASE, "what has been approved"),),
     ),
-    "conversations": Page(
+    "conversations": ManualPage(
         "the list or the conversation was shown, or all of it was deleted",
         "there is no such conversation, or the state cannot be read",
         ((_DATABASE, "what was said and called"),),
     ),
-    "serve": Page(
+    "serve": ManualPage(
         "it was ended by SIGTERM",
         "it cannot listen: the port is taken, or may not be used",
         (
@@ -97,29 +97,29 @@ MANUAL: dict[str, Page] = {
         ),
         (_KEYS,),
     ),
-    "vscode": Page(
+    "vscode": ManualPage(
         "the editor said `shutdown`, or closed our standard input",
         "there is nobody to talk to",
         (_CONFIG, (_DATABASE, "conversations with agents"), _RUNNING, _INSTALLED),
         (_KEYS,),
     ),
-    "demo-agent": Page(
+    "demo-agent": ManualPage(
         "the client closed our standard input",
         "there is nobody to talk to",
         (("STATE/demo-agent/", "its sessions, unless --sessions names another folder"),),
     ),
-    "check": Page(
+    "check": ManualPage(
         "every rule that could be seen is kept",
         "a rule is broken, or the model cannot be asked",
         (_CONFIG, _INSTALLED),
         (_KEYS, ("VARIABLE", "the key of an endpoint, where --key-variable names it")),
     ),
-    "trust": Page(
+    "trust": ManualPage(
         "it is agreed to, or there was nothing to ask",
         "the answer was no",
         (("./dragoman.toml", "what is agreed to"), ("STATE/agreed/", "what has been agreed to")),
     ),
-    "completion": Page(
+    "completion": ManualPage(
         "the script was printed, or the names that it asks for",
         "what is kept cannot be read",
         (_CONFIG, _INSTALLED, (_DATABASE, "the ids of approvals and conversations")),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from dragoman import __version__
-from dragoman.cli.commands import COMMANDS, Command
+from dragoman.cli.commands import COMMANDS, CliCommand
 from dragoman.cli.errors import UsageError
 from dragoman.cli.layout import Layout, laid_out
 from dragoman.cli.manual import ALWAYS, listed, sections
@@ -60,14 +60,16 @@ def short_help() -> str:
     return laid_out(_SHORT_HELP, shutil.get_terminal_size().columns) + "\n"
 
 
-def parsers() -> Iterator[tuple[Command | None, ArgumentParser]]:
+def parsers() -> Iterator[tuple[CliCommand | None, ArgumentParser]]:
     """Every parser there is: of the line up to the command, and of each command."""
     yield None, _top()
     for command in COMMANDS.values():
         yield command, _parser_of(command)
 
 
-def parse(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> tuple[Command | None, Namespace]:
+def parse(
+    argv: Sequence[str], environ: Mapping[str, str] = os.environ
+) -> tuple[CliCommand | None, Namespace]:
     """The command, if one was given, and what was said with it. `UsageError` if there is no sense in it."""
     top = _top()
     namespace = top.parse_line(argv)
@@ -126,7 +128,7 @@ def _top() -> _Parser:
     return parser
 
 
-def _parser_of(command: Command) -> _Parser:
+def _parser_of(command: CliCommand) -> _Parser:
     parser = _Parser(
         prog=f"dragoman {command.name}",
         description=command.description,

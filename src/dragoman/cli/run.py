@@ -15,10 +15,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias, cast
 
-from dragoman.agents.known import KnownAgents
 from dragoman.cli.asking import agreed, can_ask
-from dragoman.cli.commands import Command
+from dragoman.cli.commands import CliCommand
 from dragoman.cli.errors import FAILED, WRONG_USAGE, CommandError, UsageError, complain
+from dragoman.cli.known_agents import KnownAgents
 from dragoman.cli.layout import say
 from dragoman.config import (
     Agreed,
@@ -40,7 +40,7 @@ from dragoman.lm import LanguageModelError
 from dragoman.logs import Redaction, logging_to, one_line
 from dragoman.models import ModelNotUsable, find
 
-__all__ = ["Surroundings", "run"]
+__all__ = ["CommandContext", "run"]
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class CommandContext:
     """What the global options say. A command asks for what it needs of it."""
 
     # The file that `--config` names.
@@ -130,10 +130,10 @@ class Surroundings:
         return self._ready(trusted(config))
 
 
-_Run: TypeAlias = Callable[[Namespace, Surroundings], int]
+_Run: TypeAlias = Callable[[Namespace, CommandContext], int]
 
 
-def run(command: Command, arguments: Namespace) -> int:
+def run(command: CliCommand, arguments: Namespace) -> int:
     log_file: Path | None = arguments.log_file
     with ExitStack() as stack:
         try:
@@ -149,10 +149,10 @@ def run(command: Command, arguments: Namespace) -> int:
         state_dir = state_folder(arguments.state_dir)
         if arguments.state_dir is not None:
             stack.enter_context(_exported(state_dir))
-        surroundings = Surroundings(arguments.config, state_dir, redaction)
+        context = CommandContext(arguments.config, state_dir, redaction)
         try:
             chosen = cast("_Run", import_module(command.module).run)
-            return chosen(arguments, surroundings)
+            return chosen(arguments, context)
         except CommandError as error:
             return _tell(str(error), error.exit_code)
         except ConfigError as error:

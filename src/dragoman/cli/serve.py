@@ -13,11 +13,11 @@ import msgspec
 
 from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
 from dragoman.cli.layout import say
-from dragoman.cli.run import Surroundings
+from dragoman.cli.run import CommandContext
 from dragoman.config import Config, Serve, api_keys
-from dragoman.frontends.http.gate import Gate
+from dragoman.frontends.http.auth import Gate
 from dragoman.frontends.http.running import PortTaken, bound, serve
-from dragoman.frontends.http.service import Service
+from dragoman.frontends.http.service import HttpService
 from dragoman.interruptible import fast_loop, run_interruptible
 from dragoman.loopback import is_loopback
 from dragoman.models import Models
@@ -28,23 +28,23 @@ __all__ = ["run"]
 _log = logging.getLogger(__name__)
 
 
-def run(arguments: Namespace, surroundings: Surroundings) -> int:
-    config = surroundings.config()
+def run(arguments: Namespace, context: CommandContext) -> int:
+    config = context.config()
     settings = _settings(config.serve, arguments)
     keys = api_keys(config)
     if not keys and not is_loopback(settings.host):
         raise UsageError(
             f"on {settings.host} other machines can connect: add `api_keys` to [serve] in the configuration."
         )
-    config = surroundings.offered(config)
+    config = context.offered(config)
     gate = Gate(keys, settings.cors_origins)
 
     async def work() -> bool:
-        models = Models(config, surroundings.state_dir, max_memory=settings.max_memory_bytes)
-        database = _database(surroundings.state_dir) if settings.store else None
+        models = Models(config, context.state_dir, max_memory=settings.max_memory_bytes)
+        database = _database(context.state_dir) if settings.store else None
         try:
             store = _store(database, config) if database is not None else None
-            service = Service(models, settings, store)
+            service = HttpService(models, settings, store)
             listening = _bound(settings)
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
             # On standard error: whoever starts it from a program reads the port here when it was 0.

@@ -8,23 +8,23 @@ from argparse import Namespace
 from dragoman.cli.asking import agreed_to
 from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError
 from dragoman.cli.layout import say
-from dragoman.cli.run import Surroundings
+from dragoman.cli.run import CommandContext
 from dragoman.config import Agreed, effects
 
 __all__ = ["run"]
 
 
-def run(arguments: Namespace, surroundings: Surroundings) -> int:
-    if surroundings.found_file is None:
-        if surroundings.config_file is None:
+def run(arguments: Namespace, context: CommandContext) -> int:
+    if context.found_file is None:
+        if context.config_file is None:
             raise UsageError("There is no dragoman.toml in this folder.")
-        say(f"{surroundings.config_file} is trusted: it is your own, or you have named it.")
+        say(f"{context.config_file} is trusted: it is your own, or you have named it.")
         return DONE
-    found = surroundings.config().found
+    found = context.config().found
     if found is None:
         # It was there a moment ago.
         raise UsageError("There is no dragoman.toml in this folder.")
-    agreements = Agreed(surroundings.state_dir)
+    agreements = Agreed(context.state_dir)
     path = found.source.path
     try:
         if arguments.forget:
@@ -35,7 +35,7 @@ def run(arguments: Namespace, surroundings: Surroundings) -> int:
             say(f"{path} is trusted already." if found.is_trusted else f"{path} starts nothing.")
             return DONE
         for line in effects(found).values():
-            say(surroundings.redaction.redacted(line), sys.stderr)
+            say(context.redaction.redacted(line), sys.stderr)
         if not agreed_to("Trust the file with this?", is_sure=arguments.yes):
             say("The file is not trusted.", sys.stderr)
             return FAILED

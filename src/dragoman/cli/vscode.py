@@ -7,9 +7,9 @@ import signal
 from argparse import Namespace
 
 from dragoman.cli.asking import greet_person
+from dragoman.cli.config_watch import follow, followed_file
 from dragoman.cli.errors import DONE, CommandError
-from dragoman.cli.following import follow, followed_file
-from dragoman.cli.run import Surroundings
+from dragoman.cli.run import CommandContext
 from dragoman.frontends.vscode.log import logging_to_editor
 from dragoman.frontends.vscode.server import VsCodeServer
 from dragoman.interruptible import fast_loop, run_interruptible
@@ -21,20 +21,20 @@ __all__ = ["run"]
 _OPTIONS = PeerOptions(name="editor", answers_malformed=True, cancel_methods=(CANCEL_REQUEST, "lm/cancel"))
 
 
-def run(_arguments: Namespace, surroundings: Surroundings) -> int:
-    config = surroundings.offered(surroundings.config())
+def run(_arguments: Namespace, context: CommandContext) -> int:
+    config = context.offered(context.config())
     greet_person("an editor")
 
     async def serve() -> None:
-        models = Models(config, surroundings.state_dir)
-        server = VsCodeServer(models, followed_file(surroundings))
+        models = Models(config, context.state_dir)
+        server = VsCodeServer(models, followed_file(context))
         # As the end of input: nothing that was begun here is left to others.
         for told in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(told, server.ended.set)
         try:
             peer = await connect_stdio(server, _OPTIONS)
-            with logging_to_editor(peer, surroundings.redaction.redacted):
-                following = asyncio.create_task(follow(surroundings, models, server.models_changed))
+            with logging_to_editor(peer, context.redaction.redacted):
+                following = asyncio.create_task(follow(context, models, server.models_changed))
                 await server.ended.wait()
                 following.cancel()
             peer.close("the server has ended")

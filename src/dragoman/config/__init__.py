@@ -8,7 +8,7 @@ from dragoman.config.problem import ConfigError, Problem, quoted
 from dragoman.config.references import api_keys, inherited, key_problems, resolved, secrets
 from dragoman.config.schema import (
     AcpModel,
-    Conversation,
+    ConversationConfig,
     Loop,
     ModelConfig,
     ResponsesModel,
@@ -24,7 +24,7 @@ __all__ = [
     "Agreed",
     "Config",
     "ConfigError",
-    "Conversation",
+    "ConversationConfig",
     "Found",
     "Loop",
     "ModelConfig",

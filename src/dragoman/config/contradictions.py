@@ -31,14 +31,15 @@ def contradictions(tables: Tables, agents: Collection[str] = ()) -> Iterator[Com
 
 
 def _unknown_agent(model_id: str, agent: str) -> Iterator[Complaint]:
-    from dragoman.backends.agent.catalogue import CATALOGUE  # noqa: PLC0415 - with it come the messages of ACP
+    from dragoman.agents.catalogue import shipped  # noqa: PLC0415 - reads a file, for those who name an agent
 
-    if agent not in CATALOGUE:
-        meant = nearest(agent, CATALOGUE)
+    known = shipped()
+    if agent not in known:
+        meant = nearest(agent, known)
         hint = (
             f"Did you mean {quoted(meant)}?"
             if meant
-            else f'There are {", ".join(CATALOGUE)}; for any other agent leave "agent" out and give its "command".'
+            else f'There are {", ".join(known)}; for any other agent leave "agent" out and give its "command".'
         )
         keys = ("models", model_id, "agent")
         yield keys, f'"agent" in [{dotted(keys[:-1])}]: {quoted(agent)} is not in the catalogue. {hint}'

@@ -17,7 +17,7 @@ from dragoman.lm.presentation import Reasoning, ReasoningFallback, Style
 
 __all__ = [
     "AcpModel",
-    "Conversation",
+    "ConversationConfig",
     "Loop",
     "ModelConfig",
     "ResponsesModel",
@@ -146,7 +146,7 @@ class ScriptModel(_Model, frozen=True, kw_only=True, tag="script"):
 ModelConfig: TypeAlias = AcpModel | ResponsesModel | ScriptModel
 
 
-class Conversation(_Table, frozen=True):
+class ConversationConfig(_Table, frozen=True):
     # An agent is parked after this much idleness.
     idle_minutes: _Minutes = 30
     # How long a person may take to decide.
@@ -215,7 +215,7 @@ class Tables(_Table, frozen=True):
     """A whole file."""
 
     models: dict[_ModelId, ModelConfig] = {}
-    conversation: Conversation = Conversation()
+    conversation: ConversationConfig = ConversationConfig()
     tools: Tools = Tools()
     loop: Loop = Loop()
     serve: Serve = Serve()

@@ -19,21 +19,22 @@ from rich.console import Console, RenderableType
 from rich.style import Style
 from rich.text import Text
 
-from dragoman.clock import Clock
+from dragoman.clock import Clock, SystemClock
 from dragoman.config import BUILTIN_MODELS, DEMO, AcpModel, Config
 from dragoman.demo.dictionary import dictionary
 from dragoman.demo.pace import DEFAULT_PACE, PACES
-from dragoman.demo.tour import SCENES, Scene, Tourist
+from dragoman.demo.tour import SCENES, Tourist, TourScene
 from dragoman.frontends.terminal.chat import Chat, Turns
 from dragoman.frontends.terminal.commands import Commands
 from dragoman.frontends.terminal.confirm import Asker
 from dragoman.frontends.terminal.entry import ChatOptions, interactive
-from dragoman.frontends.terminal.host import FAILED, Host, Watcher
+from dragoman.frontends.terminal.host import FAILED, TerminalHost, Watcher
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.screen import Screen
-from dragoman.frontends.terminal.session import Session
+from dragoman.frontends.terminal.session import ChatSession
 from dragoman.frontends.terminal.transcript import Transcript
-from dragoman.loop.events import Ended, Event
+from dragoman.interruptible import run_interruptible
+from dragoman.loop.events import Ended, RunEvent
 from dragoman.tools.builtin import builtin_tools
 from dragoman.tools.decision import Confirmer
 
@@ -52,8 +53,12 @@ _SUGGESTIONS = (
 )
 
 
-async def run_demo(options: ChatOptions, clock: Clock) -> int:
-    """A chat with the demo; without a terminal to type at, its tour."""
+def run_demo(options: ChatOptions) -> int:
+    """A chat with the demo; without a terminal to type at, its tour. Returns an exit code."""
+    return run_interruptible(lambda: _run(options, SystemClock()))
+
+
+async def _run(options: ChatOptions, clock: Clock) -> int:
     if not sys.stdin.isatty():
         screen = Screen(Console(file=sys.stdout))
         return await play_tour(screen, clock, pace=_PACE_ON_SCREEN if screen.is_live else _PACE_TO_FILE)
@@ -66,7 +71,7 @@ async def play_tour(
     clock: Clock,
     *,
     pace: str,
-    scenes: tuple[Scene, ...] = SCENES,
+    scenes: tuple[TourScene, ...] = SCENES,
     config: Config | None = None,
 ) -> int:
     """The tour on `screen`. Returns an exit code."""
@@ -83,7 +88,7 @@ async def play_tour(
         return FAILED if host.saw_failure else status
 
 
-class _Witness(Host):
+class _Witness(TerminalHost):
     """A person sees that something failed, and may try again; whoever plays the tour is told by its exit code.
 
     Nor does anybody type at a tour: who stops an answer has seen enough of all of it.
@@ -94,7 +99,7 @@ class _Witness(Host):
         self._leave = leave
         self.saw_failure = False
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: RunEvent) -> None:
         super().on_event(event)
         match event:
             case Ended(reason="cancelled"):
@@ -106,10 +111,10 @@ class _Witness(Host):
 
 
 @asynccontextmanager
-async def _session(config: Config, clock: Clock, pace: str) -> AsyncIterator[Session]:
+async def _session(config: Config, clock: Clock, pace: str) -> AsyncIterator[ChatSession]:
     with (
         _folder() as folder,
-        Session(
+        ChatSession(
             _with_demo(config, folder / "sessions", pace),
             DEMO,
             state_dir=folder / "state",

@@ -22,7 +22,7 @@ from dragoman.frontends.terminal.layout import column, stacked
 from dragoman.frontends.terminal.prompt import MARK, REASON_MARK
 from dragoman.frontends.terminal.screen import Screen
 
-__all__ = ["SCENES", "Scene", "Tourist"]
+__all__ = ["SCENES", "TourScene", "Tourist"]
 
 _DIM = Style(dim=True)
 _MARK = Style(color="cyan", bold=True)
@@ -32,7 +32,7 @@ _SECONDS_TO_DECIDE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class TourScene:
     """A prompt, and the person's answers in order: keys, and a reason where one is asked for."""
 
     prompt: str
@@ -44,18 +44,18 @@ class Scene:
 
 
 SCENES = (
-    Scene(
+    TourScene(
         "What is in this folder?",
         title="Thinking, and a tool that only reads",
         about="An agent in a process of its own thinks, which is folded to one line, and calls a tool of the chat's. "
         "Listing files changes nothing: nobody is asked.",
     ),
-    Scene(
+    TourScene(
         "Which translations are missing?",
         title="Tools side by side",
         about="It reads two files at the same time. Then a tool of your own, written in Python, looks up two phrases.",
     ),
-    Scene(
+    TourScene(
         "Fill them in, and run the check.",
         keys="nysy",
         reason="Too familiar for a stranger: teşekkür ederim.",
@@ -70,7 +70,7 @@ class Tourist:
     """Types the prompts, presses the keys and gives the reasons of the scenes, at a speed."""
 
     def __init__(
-        self, screen: Screen, clock: Clock, *, scenes: tuple[Scene, ...] = SCENES, speed: float = 1.0
+        self, screen: Screen, clock: Clock, *, scenes: tuple[TourScene, ...] = SCENES, speed: float = 1.0
     ) -> None:
         self._screen = screen
         self._clock = clock
@@ -114,7 +114,7 @@ class Tourist:
         await self._clock.sleep(seconds / self._speed)
 
 
-def _caption(number: int, scene: Scene) -> RenderableType:
+def _caption(number: int, scene: TourScene) -> RenderableType:
     title = Text(f"{number} · {scene.title}", Style(bold=True))
     return stacked(
         [

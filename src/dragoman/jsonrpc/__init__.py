@@ -9,7 +9,6 @@ from dragoman.jsonrpc.connect import connect_files, connect_socket, connect_stdi
 from dragoman.jsonrpc.errors import ConnectionClosed, RemoteError
 from dragoman.jsonrpc.framing import MAX_MESSAGE_BYTES
 from dragoman.jsonrpc.incoming import Incoming
-from dragoman.jsonrpc.memory import memory_pair
 from dragoman.jsonrpc.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -21,10 +20,10 @@ from dragoman.jsonrpc.messages import (
     ErrorResponse,
     Notification,
     RequestId,
-    Response,
+    RpcResponse,
 )
-from dragoman.jsonrpc.peer import CANCEL_REQUEST, OnReply, Peer, PeerOptions, Receiver, Reply, Watch
-from dragoman.jsonrpc.text import Decoder, SurrogateJoiner
+from dragoman.jsonrpc.peer import CANCEL_REQUEST, OnReply, Peer, PeerOptions, Receiver, RpcReply, Watch
+from dragoman.jsonrpc.text import Decoder
 
 __all__ = [
     "CANCEL_REQUEST",
@@ -46,13 +45,11 @@ __all__ = [
     "PeerOptions",
     "Receiver",
     "RemoteError",
-    "Reply",
     "RequestId",
-    "Response",
-    "SurrogateJoiner",
+    "RpcReply",
+    "RpcResponse",
     "Watch",
     "connect_files",
     "connect_socket",
     "connect_stdio",
-    "memory_pair",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from dragoman.jsonrpc.messages import ErrorObject, Request, RequestId, encode_error, encode_response
+from dragoman.jsonrpc.messages import ErrorObject, RequestId, RpcRequest, encode_error, encode_response
 from dragoman.lm.cancellation import CancellationSource, CancellationToken
 
 __all__ = ["Incoming"]
@@ -20,7 +20,7 @@ class Incoming:
     has every cancelled request end with a result or with the error -32800.
     """
 
-    def __init__(self, request: Request, send: Callable[[Incoming, bytes], None]) -> None:
+    def __init__(self, request: RpcRequest, send: Callable[[Incoming, bytes], None]) -> None:
         self._request = request
         self._send = send
         self._source = CancellationSource()

@@ -17,8 +17,9 @@ from typing import Final, TypeAlias, cast
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from dragoman.jsonrpc.text import Decoder, encode, loads_tolerantly, mended
+from dragoman.jsonrpc.text import Decoder, encode, loads_tolerantly
 from dragoman.lm.nesting import MOST_LEVELS, envelope_of, is_deeper
+from dragoman.lm.surrogates import mended
 
 __all__ = [
     "INTERNAL_ERROR",
@@ -30,11 +31,11 @@ __all__ = [
     "ErrorObject",
     "ErrorResponse",
     "Malformed",
-    "Message",
     "Notification",
-    "Request",
     "RequestId",
-    "Response",
+    "RpcMessage",
+    "RpcRequest",
+    "RpcResponse",
     "encode_error",
     "encode_notification",
     "encode_request",
@@ -55,9 +56,10 @@ RequestId: TypeAlias = int | str | None
 _NO_PARAMS = b"{}"
 # As much of a bad line as says what it was, in a log.
 _EXCERPT_CHARACTERS = 120
+_NO_BATCHES = "batches are not supported: send each message as one JSON object on a line of its own"
 
 
-class Request(msgspec.Struct, frozen=True):
+class RpcRequest(msgspec.Struct, frozen=True):
     id: RequestId
     method: str
     params: bytes = _NO_PARAMS
@@ -68,7 +70,7 @@ class Notification(msgspec.Struct, frozen=True):
     params: bytes = _NO_PARAMS
 
 
-class Response(msgspec.Struct, frozen=True):
+class RpcResponse(msgspec.Struct, frozen=True):
     id: RequestId
     result: bytes
 
@@ -89,7 +91,8 @@ class Malformed(msgspec.Struct, frozen=True):
 
     `request_id` is the id to answer it with, where it had one that can be read; `reply_id` is set instead when the
     line can only have been the answer to that request of ours. `method` is what the request was for, where all that is
-    wrong with it are its params.
+    wrong with it are its params. `is_batch`: the line is a JSON array. Its requests would wait for ever, so the sender
+    always gets one error, with the id null.
     """
 
     code: int
@@ -98,9 +101,10 @@ class Malformed(msgspec.Struct, frozen=True):
     request_id: RequestId = None
     reply_id: RequestId = None
     method: str | None = None
+    is_batch: bool = False
 
 
-Message: TypeAlias = Request | Notification | Response | ErrorResponse
+RpcMessage: TypeAlias = RpcRequest | Notification | RpcResponse | ErrorResponse
 
 _ABSENT = Raw(b"")
 
@@ -118,7 +122,7 @@ _envelope = msgspec.json.Decoder(_Envelope)
 _error_object = Decoder(ErrorObject)
 
 
-def parse(line: bytes) -> Message | Malformed:
+def parse(line: bytes) -> RpcMessage | Malformed:
     """What one line says. Never raises."""
     if is_deeper(line):
         return _too_deep(line)
@@ -132,7 +136,7 @@ def parse(line: bytes) -> Message | Malformed:
     return _classified(envelope, line)
 
 
-def _classified(envelope: _Envelope, line: bytes) -> Message | Malformed:
+def _classified(envelope: _Envelope, line: bytes) -> RpcMessage | Malformed:
     identity, method = envelope.id, envelope.method
     if envelope.jsonrpc != "2.0":
         return _malformed(line, "it is of another version of JSON-RPC", request_id=identity)
@@ -144,7 +148,7 @@ def _classified(envelope: _Envelope, line: bytes) -> Message | Malformed:
             params = _NO_PARAMS
         if identity is UNSET:
             return Notification(method, params)
-        return Request(identity, method, params)
+        return RpcRequest(identity, method, params)
     if identity is UNSET:
         return _malformed(line, "it has neither a method nor an id")
     error = bytes(envelope.error)
@@ -152,7 +156,7 @@ def _classified(envelope: _Envelope, line: bytes) -> Message | Malformed:
         return ErrorResponse(identity, _read_error(error))
     result = bytes(envelope.result)
     if result:
-        return Response(identity, result)
+        return RpcResponse(identity, result)
     return _malformed(line, "it has no method, no result and no error", reply_id=identity)
 
 
@@ -185,14 +189,14 @@ def _too_deep(line: bytes) -> Malformed:
     return msgspec.structs.replace(refused, method=envelope.method)
 
 
-def _parse_tolerantly(line: bytes) -> Message | Malformed:
+def _parse_tolerantly(line: bytes) -> RpcMessage | Malformed:
     """A line the strict decoder refuses: either it has lone surrogates and is welcome, or this says what is wrong."""
     try:
         value = loads_tolerantly(line)
     except msgspec.DecodeError as error:
         return _malformed(line, f"it is not JSON: {error}", code=PARSE_ERROR)
     if isinstance(value, list):
-        return _malformed(line, "it is an array; batches are not taken, send one message a line")
+        return msgspec.structs.replace(_malformed(line, _NO_BATCHES), is_batch=True)
     if not isinstance(value, dict):
         return _malformed(line, "it is not a JSON object")
     identity = value.get("id", UNSET)

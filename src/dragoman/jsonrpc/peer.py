@@ -34,9 +34,9 @@ from dragoman.jsonrpc.messages import (
     ErrorResponse,
     Malformed,
     Notification,
-    Request,
     RequestId,
-    Response,
+    RpcRequest,
+    RpcResponse,
     encode_error,
     encode_notification,
     encode_request,
@@ -54,7 +54,7 @@ __all__ = [
     "Peer",
     "PeerOptions",
     "Receiver",
-    "Reply",
+    "RpcReply",
     "Watch",
 ]
 
@@ -68,8 +68,8 @@ MAX_OPEN_REQUESTS = 10_000
 # Bad lines are logged as warnings so many times; a program that prints its progress to the wrong stream makes thousands.
 _LOGGED_BAD_LINES = 20
 
-Reply: TypeAlias = Response | ErrorResponse | ConnectionClosed
-OnReply: TypeAlias = Callable[[Reply], None]
+RpcReply: TypeAlias = RpcResponse | ErrorResponse | ConnectionClosed
+OnReply: TypeAlias = Callable[[RpcReply], None]
 # Sees each line as it comes in and goes out.
 Watch: TypeAlias = Callable[[Literal["in", "out"], bytes], None]
 
@@ -103,7 +103,8 @@ class LineTaker(Protocol):
 class PeerOptions:
     # Who is at the other end, for the log.
     name: str = "peer"
-    # A client of ours is told what is wrong with a line; an agent that prints to its standard output is not spoken to.
+    # A client of ours is told what is wrong with a line; an agent that prints to its standard output is not spoken to,
+    # except for a batch.
     answers_malformed: bool = False
     # The notifications that withdraw a request; all have the form `{requestId}`. The first is the one we send.
     cancel_methods: tuple[str, ...] = (CANCEL_REQUEST,)
@@ -124,7 +125,7 @@ _withdrawal = Decoder(_Withdrawal)
 
 
 class Peer:
-    """Made by the functions of `connect` and `memory`, which give its `stream` a transport."""
+    """Made by the functions of `connect`, which give its `stream` a transport."""
 
     def __init__(self, receiver: Receiver, options: PeerOptions) -> None:
         self._receiver = receiver
@@ -172,9 +173,9 @@ class Peer:
         Whoever is cancelled in here does not wait any longer, but the other side is not told: see `withdraw`.
         `on_answer` is called when the answer comes, in the order of the wire; the caller goes on a moment later.
         """
-        replied: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        replied: asyncio.Future[RpcReply] = asyncio.get_running_loop().create_future()
 
-        def on_reply(reply: Reply) -> None:
+        def on_reply(reply: RpcReply) -> None:
             if on_answer is not None:
                 on_answer()
             if not replied.done():
@@ -186,7 +187,7 @@ class Peer:
         finally:
             self._pending.pop(identity, None)
         match reply:
-            case Response(result=result):
+            case RpcResponse(result=result):
                 return result
             case ErrorResponse(error=error):
                 raise RemoteError(error)
@@ -253,7 +254,7 @@ class Peer:
                     self._on_withdrawal(notification)
                 else:
                     self._guarded(self._receiver.notification, notification)
-            case Request() as request:
+            case RpcRequest() as request:
                 self._on_request(request)
             case Malformed() as malformed:
                 self._on_malformed(malformed)
@@ -267,7 +268,7 @@ class Peer:
             _log.exception("%s: a line could not be handled", self.name)
             return True
 
-    def _on_request(self, request: Request) -> None:
+    def _on_request(self, request: RpcRequest) -> None:
         if request.id in self._open:
             # Under its own id the refusal would look like the answer to the first one.
             self._refuse(None, f"the id {request.id!r} is in use by a request that is not answered yet")
@@ -280,7 +281,7 @@ class Peer:
         if not self._guarded(self._receiver.request, incoming) and not incoming.answered:
             incoming.fail(INTERNAL_ERROR, f"{request.method} failed")
 
-    def _on_reply(self, reply: Response | ErrorResponse) -> None:
+    def _on_reply(self, reply: RpcResponse | ErrorResponse) -> None:
         on_reply = self._pending.pop(reply.id, None)
         if on_reply is not None:
             self._guarded(on_reply, reply)
@@ -306,7 +307,7 @@ class Peer:
         _log.log(level, "%s: a line was not understood: %s", self.name, malformed.reason)
         if malformed.reply_id in self._pending:
             self._on_reply(ErrorResponse(malformed.reply_id, ErrorObject(malformed.code, malformed.reason)))
-        elif self._options.answers_malformed or malformed.request_id is not None:
+        elif self._options.answers_malformed or malformed.is_batch or malformed.request_id is not None:
             self._refuse(malformed.request_id, malformed.reason, malformed.code)
 
     def _refuse(self, identity: RequestId, reason: str, code: int = INVALID_REQUEST) -> None:

@@ -16,12 +16,12 @@ from dragoman.lm.json import JsonObject
 from dragoman.lm.messages import Message, Role, assistant, system, user
 from dragoman.lm.model import Capabilities, Closing, LanguageModel, ModelInfo, Sink, estimate_tokens
 from dragoman.lm.parts import (
+    ActivityLocation,
     ActivityNote,
     ActivityPart,
     Audience,
     ContentPart,
     DataPart,
-    Location,
     Outcome,
     Part,
     PlanEntry,
@@ -41,6 +41,7 @@ from dragoman.lm.stops import Stopped, StopReason
 
 __all__ = [
     "RULES",
+    "ActivityLocation",
     "ActivityNote",
     "ActivityPart",
     "Audience",
@@ -59,7 +60,6 @@ __all__ = [
     "JsonObject",
     "LanguageModel",
     "LanguageModelError",
-    "Location",
     "Message",
     "ModelInfo",
     "Outcome",

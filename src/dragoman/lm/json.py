@@ -6,26 +6,20 @@ looking at what it is.
 
 from __future__ import annotations
 
-import re
 from typing import TypeAlias
 
 import msgspec
 
 from dragoman.lm.nesting import MOST_LEVELS, check_levels
+from dragoman.lm.surrogates import mended_json, mended_value
 
-__all__ = ["JsonObject", "canonical", "decode", "encode", "encode_text", "pretty", "without_orphans"]
+__all__ = ["JsonObject", "canonical", "decode", "encode", "encode_text", "pretty"]
 
 JsonObject: TypeAlias = dict[str, object]
 
 _encoder = msgspec.json.Encoder()
 _sorting = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder()
-# The escapes of a JSON text, one by one, a surrogate pair as one.
-_ESCAPE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
-    re.DOTALL,
-)
-_ORPHAN = re.compile("[\ud800-\udfff]")
 
 
 def encode(value: object) -> bytes:
@@ -42,20 +36,7 @@ def _encoded(encoder: msgspec.json.Encoder, value: object) -> bytes:
         return encoder.encode(value)
     except UnicodeEncodeError:
         # The name of a file that is not UTF-8 has such characters. What cannot be sent must not keep the rest back.
-        return encoder.encode(_whole(msgspec.to_builtins(value)))
-
-
-def _whole(value: object) -> object:
-    """A builtin value with U+FFFD for every half of a surrogate pair."""
-    match value:
-        case str():
-            return _ORPHAN.sub("\ufffd", value)
-        case list() | tuple():
-            return [_whole(inner) for inner in value]
-        case dict():
-            return {_whole(key): _whole(inner) for key, inner in value.items()}
-        case _:
-            return value
+        return encoder.encode(mended_value(msgspec.to_builtins(value)))
 
 
 def decode(data: bytes | str, levels: int = MOST_LEVELS) -> object:
@@ -71,21 +52,8 @@ def _decoded(data: bytes | str) -> object:
     try:
         value: object = _decoder.decode(data)
     except msgspec.DecodeError:
-        mended = without_orphans(data)
-        if mended is None:
-            raise
-        value = _decoder.decode(mended)
+        value = _decoder.decode(mended_json(data.encode() if isinstance(data, str) else data))
     return value
-
-
-def without_orphans(data: bytes | str) -> bytes | None:
-    """The same text with U+FFFD for every half of a surrogate pair; None if there is none.
-
-    A consumer in JavaScript that cuts a text in the middle of an emoji sends such a half.
-    """
-    text = data.encode() if isinstance(data, str) else data
-    mended = _ESCAPE.sub(lambda escape: b"\\ufffd" if escape[1] else escape[0], text)
-    return None if mended == text else mended
 
 
 def canonical(value: object) -> str:

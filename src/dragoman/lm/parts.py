@@ -21,13 +21,13 @@ __all__ = [
     "UNKNOWN_PART",
     "USAGE",
     "ActivityKind",
+    "ActivityLocation",
     "ActivityNote",
     "ActivityPart",
     "ActivityStatus",
     "Audience",
     "ContentPart",
     "DataPart",
-    "Location",
     "Outcome",
     "Part",
     "PlanEntry",
@@ -174,7 +174,7 @@ class ToolResultPart(_Part, frozen=True, tag="tool_result"):
         return "".join(part.value for part in self.content if isinstance(part, TextPart))
 
 
-class Location(msgspec.Struct, frozen=True, omit_defaults=True):
+class ActivityLocation(msgspec.Struct, frozen=True, omit_defaults=True):
     """A place in a file."""
 
     path: str
@@ -192,7 +192,7 @@ class ActivityPart(_Part, frozen=True, tag="activity"):
     kind: ActivityKind
     status: ActivityStatus
     # Written also when it is empty.
-    locations: tuple[Location, ...] = msgspec.field(default_factory=lambda: ())
+    locations: tuple[ActivityLocation, ...] = msgspec.field(default_factory=lambda: ())
     # A unified diff of all files that it changes, whole.
     diff: str | None = None
     # Everything that it printed so far, up to `activity_text.OUTPUT_LIMIT`.

@@ -15,11 +15,11 @@ from typing import Literal, TypeGuard, get_args
 
 from dragoman.lm.parts import (
     ActivityKind,
+    ActivityLocation,
     ActivityNote,
     ActivityPart,
     ActivityStatus,
     DataPart,
-    Location,
     PlanEntry,
     PlanPart,
     PlanPriority,
@@ -321,7 +321,9 @@ class StreamWatch:
 
 def _is_location(value: object) -> bool:
     return (
-        isinstance(value, Location) and _is_text(value.path) and (value.line is None or _is_whole(value.line))
+        isinstance(value, ActivityLocation)
+        and _is_text(value.path)
+        and (value.line is None or _is_whole(value.line))
     )
 
 

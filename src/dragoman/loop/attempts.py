@@ -35,9 +35,9 @@ from dragoman.lm import (
 from dragoman.loop.events import (
     ActivityReported,
     DataReported,
-    Event,
     PlanReported,
     Retrying,
+    RunEvent,
     TextReported,
     ThinkingReported,
     UsageReported,
@@ -45,14 +45,14 @@ from dragoman.loop.events import (
 )
 from dragoman.loop.settings import LoopSettings
 
-__all__ = ["Answer"]
+__all__ = ["ModelAttempts"]
 
 
-class Answer:
+class ModelAttempts:
     """One answer under way."""
 
     def __init__(
-        self, model: LanguageModel, *, settings: LoopSettings, clock: Clock, tell: Callable[[Event], None]
+        self, model: LanguageModel, *, settings: LoopSettings, clock: Clock, tell: Callable[[RunEvent], None]
     ) -> None:
         self._model = model
         self._settings = settings
@@ -118,7 +118,7 @@ _Visible: TypeAlias = TextPart | ThinkingPart | DataPart
 class _Shown:
     """What the watcher has seen of this turn and not been told to forget, and whose words it was."""
 
-    def __init__(self, tell: Callable[[Event], None]) -> None:
+    def __init__(self, tell: Callable[[RunEvent], None]) -> None:
         self.tell = tell
         self._parts: list[_Visible] = []
         self.attempt = Response()
@@ -147,7 +147,7 @@ class _Shown:
         return runs
 
 
-def _told(part: _Visible) -> Event:
+def _told(part: _Visible) -> RunEvent:
     match part:
         case TextPart(value=text):
             return TextReported(text)

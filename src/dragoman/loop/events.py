@@ -21,18 +21,18 @@ from dragoman.lm import (
     UsagePart,
 )
 from dragoman.lm.json import encode_text
-from dragoman.tools.decision import ApprovalLevel, Question
+from dragoman.tools.decision import ApprovalLevel, ToolQuestion
 
 __all__ = [
     "ActivityReported",
-    "Asked",
     "DataReported",
     "EndReason",
     "Ended",
-    "Event",
     "MessageAdded",
     "PlanReported",
+    "QuestionAsked",
     "Retrying",
+    "RunEvent",
     "TextReported",
     "ThinkingReported",
     "ToolFinished",
@@ -108,7 +108,7 @@ class ToolUsed(_Event, frozen=True, tag="tool_used"):
     call: ToolCallPart
 
 
-class Asked(_Event, frozen=True, tag="asked"):
+class QuestionAsked(_Event, frozen=True, tag="asked"):
     """A person is being asked about a call: all that is needed in order to decide, and what may be chosen."""
 
     call_id: str
@@ -163,7 +163,7 @@ class Ended(_Event, frozen=True, tag="ended"):
     hint: str | None = None
 
 
-Event: TypeAlias = (
+RunEvent: TypeAlias = (
     TurnStarted
     | TextReported
     | ThinkingReported
@@ -174,7 +174,7 @@ Event: TypeAlias = (
     | Withdrawn
     | Retrying
     | ToolUsed
-    | Asked
+    | QuestionAsked
     | ToolStarted
     | ToolProgressed
     | ToolFinished
@@ -184,8 +184,8 @@ Event: TypeAlias = (
 )
 
 
-def asked(question: Question) -> Asked:
-    return Asked(
+def asked(question: ToolQuestion) -> QuestionAsked:
+    return QuestionAsked(
         question.call_id,
         question.tool,
         question.confirmation.title,
@@ -199,5 +199,5 @@ def asked(question: Question) -> Asked:
     )
 
 
-def to_json(event: Event) -> str:
+def to_json(event: RunEvent) -> str:
     return encode_text(event)

@@ -8,9 +8,9 @@ raises never costs a call its result: the rules stand beside each method. One th
 from __future__ import annotations
 
 from dragoman.lm import CancellationToken, ToolCallPart
-from dragoman.loop.events import Event
+from dragoman.loop.events import RunEvent
 from dragoman.loop.state import RunState
-from dragoman.tools.decision import Decision, Deny, Question
+from dragoman.tools.decision import Decision, Deny, ToolQuestion
 from dragoman.tools.tool import ToolResult
 
 __all__ = ["Hooks", "Suspend"]
@@ -21,7 +21,7 @@ class Suspend(Exception):
 
 
 class Hooks:
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: RunEvent) -> None:
         """See what happens. An exception is logged, and the run goes on."""
 
     def on_state(self, state: RunState) -> None:
@@ -34,7 +34,7 @@ class Hooks:
         """
         return call
 
-    async def approve(self, question: Question, token: CancellationToken) -> Decision:
+    async def approve(self, question: ToolQuestion, token: CancellationToken) -> Decision:
         """Ask a person. An exception is a denial of this call, and ends the run as one."""
         del question, token
         return Deny()

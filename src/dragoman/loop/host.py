@@ -17,7 +17,7 @@ from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.lm import CancellationToken, ToolCallPart
 from dragoman.loop.hooks import Hooks, Suspend
 from dragoman.loop.settings import LoopSettings
-from dragoman.tools.decision import Approve, Decision, Deny, NobodyToAsk, Question
+from dragoman.tools.decision import Approve, Decision, Deny, NobodyToAsk, ToolQuestion
 from dragoman.tools.result import bounded, failure_text, result_of
 from dragoman.tools.tool import ToolResult
 
@@ -62,7 +62,7 @@ class Host:
         checked: ToolCallPart = msgspec.convert(msgspec.to_builtins(rewritten), ToolCallPart)
         return msgspec.structs.replace(checked, call_id=call.call_id)
 
-    async def decide(self, question: Question) -> Heard:
+    async def decide(self, question: ToolQuestion) -> Heard:
         """What a person says; never an approval unless it is one."""
         try:
             decision: object = await self.wait(self._hooks.approve(question, self._token))

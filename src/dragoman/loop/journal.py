@@ -10,7 +10,7 @@ import logging
 import msgspec
 
 from dragoman.lm import LanguageModelError, Message
-from dragoman.loop.events import Ended, EndReason, Event, MessageAdded
+from dragoman.loop.events import Ended, EndReason, MessageAdded, RunEvent
 from dragoman.loop.hooks import Hooks
 from dragoman.loop.round import Round
 from dragoman.loop.state import Failure, RunState
@@ -27,7 +27,7 @@ class Journal:
         self._last_words: tuple[Message, ...] = ()
         self._end_is_told = False
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: RunEvent) -> None:
         if self._end_is_told:
             # Of a tool or a model that was left behind.
             return

@@ -29,7 +29,7 @@ __all__ = [
     "CallStatus",
     "IllegalStep",
     "Round",
-    "Verdict",
+    "RoundVerdict",
     "interruption",
 ]
 
@@ -44,7 +44,7 @@ CallStatus: TypeAlias = Literal["pending", "approved", "running", "done"]
 
 # What somebody's decision about one call means for those after it, and for the run. react: they are skipped, and the
 # model gets to react. tool_denied: they are skipped, and the run ends. timed_out: so are they, and it ends.
-Verdict: TypeAlias = Literal["react", "tool_denied", "timed_out"]
+RoundVerdict: TypeAlias = Literal["react", "tool_denied", "timed_out"]
 
 
 class IllegalStep(Exception):
@@ -63,7 +63,7 @@ class CallState(msgspec.Struct, frozen=True):
 class Round(msgspec.Struct, frozen=True):
     calls: tuple[CallState, ...]
     # Part of the record, so that a decision still holds after a restart.
-    verdict: Verdict | None = None
+    verdict: RoundVerdict | None = None
 
     @classmethod
     def of(cls, calls: tuple[ToolCallPart, ...]) -> Round:
@@ -123,7 +123,7 @@ class Round(msgspec.Struct, frozen=True):
         """It could not be made at all: unknown tool, arguments that do not fit."""
         return self._end(call_id, ("pending",), "error", result)
 
-    def denied(self, call_id: str, result: ToolResult, *, verdict: Verdict | None = None) -> Round:
+    def denied(self, call_id: str, result: ToolResult, *, verdict: RoundVerdict | None = None) -> Round:
         return msgspec.structs.replace(
             self._end(call_id, ("pending",), "denied", result), verdict=verdict or self.verdict
         )

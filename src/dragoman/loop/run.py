@@ -36,7 +36,7 @@ from dragoman.lm import (
     RequestOptions,
     ToolDefinition,
 )
-from dragoman.loop.attempts import Answer
+from dragoman.loop.attempts import ModelAttempts
 from dragoman.loop.events import ToolUsed, TurnEnded, TurnStarted
 from dragoman.loop.history import gaps
 from dragoman.loop.hooks import Hooks
@@ -144,7 +144,7 @@ class ToolLoop:
         except LanguageModelError as too_many:
             return too_many
         request = Request(messages, RequestOptions(tools=tools), self._consumer)
-        answer = Answer(self._model, settings=self._settings, clock=self._clock, tell=journal.tell)
+        answer = ModelAttempts(self._model, settings=self._settings, clock=self._clock, tell=journal.tell)
         try:
             error = await answer.ask(request, token)
         finally:

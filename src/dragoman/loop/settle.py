@@ -27,7 +27,7 @@ from dragoman.loop.round import (
     TIMED_OUT,
     CallState,
     Round,
-    Verdict,
+    RoundVerdict,
     interruption,
 )
 from dragoman.loop.settings import LoopSettings
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 _Ending: TypeAlias = Callable[[Round, str, ToolResult], Round]
 
 # What becomes of the calls that a decision about an earlier one covers.
-_REST: dict[Verdict, tuple[_Ending, str]] = {
+_REST: dict[RoundVerdict, tuple[_Ending, str]] = {
     "react": (Round.skipped, SKIPPED),
     "tool_denied": (Round.skipped, SKIPPED),
     "timed_out": (Round.timed_out, TIMED_OUT),
@@ -127,7 +127,7 @@ class Settlement:
                         continue
             await self._start(call_id, prepared, approved)
 
-    def _verdict(self, answer: Deny | NotAsked) -> Verdict | None:
+    def _verdict(self, answer: Deny | NotAsked) -> RoundVerdict | None:
         if self._settings.on_denial == "ask-each" and isinstance(answer, Deny):
             return None
         return "react" if _gives_a_reason(answer) else "tool_denied"

@@ -15,10 +15,10 @@ from dragoman.lm import JsonObject
 __all__ = [
     "PERMISSION_TOOLS",
     "Action",
-    "Content",
+    "ActionContent",
+    "ActionLocation",
     "DiffContent",
     "OtherContent",
-    "Place",
     "RiskClass",
     "TextContent",
     "ToolClass",
@@ -55,10 +55,10 @@ class OtherContent(msgspec.Struct, frozen=True, tag="other"):
     value: object
 
 
-Content: TypeAlias = TextContent | DiffContent | OtherContent
+ActionContent: TypeAlias = TextContent | DiffContent | OtherContent
 
 
-class Place(msgspec.Struct, frozen=True):
+class ActionLocation(msgspec.Struct, frozen=True):
     """A location that the agent named: a path as it was sent, and a line."""
 
     path: str
@@ -83,8 +83,8 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     # Every path and address in the request, in its order.
     paths: tuple[str, ...] = ()
     urls: tuple[str, ...] = ()
-    content: tuple[Content, ...] = ()
-    locations: tuple[Place, ...] = ()
+    content: tuple[ActionContent, ...] = ()
+    locations: tuple[ActionLocation, ...] = ()
     input: object = None
     # Fields of the request that ACP does not define, or whose values have another form.
     extra: JsonObject = {}
@@ -123,7 +123,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
             or (self.risk == "read" and bool(self.paths))
         )
 
-    def _is_substance(self, block: Content) -> bool:
+    def _is_substance(self, block: ActionContent) -> bool:
         if isinstance(block, TextContent):
             return block.text.strip() not in (self.title, self.tool, self.kind, "")
         if isinstance(block, DiffContent):

@@ -42,9 +42,7 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A person decides. `once` where no lasting answer counts, or is offered."""
-
-    once: bool = False
+    """A person decides."""
 
 
 def decide(
@@ -59,7 +57,7 @@ def decide(
 ) -> Allowed | Ask:
     """`always_ask`: a request whose substance is not known, or one that no earlier decision can have been meant for."""
     if settings.must_ask(tool) or sensitive or always_ask:
-        return Ask(once=True)
+        return Ask()
     if read_only:
         return Allowed("read-only")
     if (standing := approval()) is not None:

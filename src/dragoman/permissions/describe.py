@@ -18,10 +18,10 @@ from dragoman.lm import JsonObject
 from dragoman.lm.json import canonical
 from dragoman.permissions.action import (
     Action,
-    Content,
+    ActionContent,
+    ActionLocation,
     DiffContent,
     OtherContent,
-    Place,
     RiskClass,
     TextContent,
 )
@@ -74,7 +74,7 @@ def describe(
 ) -> Action:
     """What an agent wants to do, from everything it said of that tool call so far."""
     fields = (*fields_of(input), *fields_of(extra))
-    named = tuple(Place(path, line) for path, line in locations)
+    named = tuple(ActionLocation(path, line) for path, line in locations)
     blocks = tuple(block for value in content for block in _blocks(value))
     tool = tool or tool_name_in(meta)
     meta = None if _only_names(tool, meta) else meta
@@ -197,7 +197,7 @@ def _says_only(raw: object, names: frozenset[str], words: frozenset[str]) -> boo
     )
 
 
-def _blocks(value: object) -> Iterator[Content]:
+def _blocks(value: object) -> Iterator[ActionContent]:
     """A content block; what stands beside a diff is a block of its own."""
     match value:
         case {"type": "content", "content": {"type": "text", "text": str(text), **inner}, **more} if (

@@ -10,7 +10,7 @@ from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.permissions.decide import Allowed, Ask, decide
 from dragoman.permissions.grants import Grants
 from dragoman.permissions.keys import approval_key
-from dragoman.permissions.record import Record
+from dragoman.permissions.record import DecisionRecord
 from dragoman.permissions.sensitive import Places
 
 __all__ = ["Permissions"]
@@ -21,7 +21,7 @@ class Permissions:
     approvals: Approvals = field(default_factory=Approvals)
     settings: AutoApproval = field(default_factory=AutoApproval)
     grants: Grants = field(default_factory=Grants)
-    record: Record = field(default_factory=Record)
+    record: DecisionRecord = field(default_factory=DecisionRecord)
     # Files and folders of Dragoman: the state folder, the configuration.
     own: tuple[str, ...] = ()
 

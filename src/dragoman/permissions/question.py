@@ -38,7 +38,7 @@ from dragoman.permissions.layout import (
     shown_exactly,
 )
 
-__all__ = ["WANTS", "Question", "in_one_line", "question_about"]
+__all__ = ["WANTS", "ActionQuestion", "in_one_line", "question_about"]
 
 # What an agent wants, after its name.
 WANTS: dict[ToolClass, str] = {
@@ -79,7 +79,7 @@ class _Section:
 
 
 @dataclass(frozen=True)
-class Question:
+class ActionQuestion:
     """What a person is asked about an action."""
 
     title: str
@@ -98,11 +98,11 @@ class Question:
         return _markdown(self._sections, cut=False, spaced=self._spaced) if self.is_cut else self.message
 
 
-def question_about(action: Action, *, spaced: bool = False) -> Question:
+def question_about(action: Action, *, spaced: bool = False) -> ActionQuestion:
     """`spaced` is for VS Code: every text in a block, and each block ends with an empty line."""
     sections = tuple(_sections(action))
     is_lasting = action.sensitive is None and action.has_substance
-    return Question(
+    return ActionQuestion(
         _title(action),
         _markdown(sections, cut=True, spaced=spaced),
         _plain(sections),

@@ -16,7 +16,7 @@ from dragoman.permissions.action import Action
 from dragoman.permissions.approvals import ApprovalLevel, Approvals
 from dragoman.permissions.keys import approval_key, covered
 
-__all__ = ["By", "Record", "Recorded"]
+__all__ = ["By", "DecisionRecord", "Recorded"]
 
 # Who decided: a person, a standing approval, a setting, a limit on open requests, or the end of the turn.
 By: TypeAlias = Literal["person", "approval", "setting", "limit", "end"]
@@ -37,7 +37,6 @@ class Recorded:
     # None while the question is open.
     allowed: bool | None = None
     by: By = "person"
-    why: str = ""
     # Of the action, in bytes as JSON.
     size: int = 0
 
@@ -53,7 +52,7 @@ class Recorded:
 
 
 @dataclass(slots=True)
-class Record:
+class DecisionRecord:
     """The decisions of one process. Bounded: the oldest go first."""
 
     _all: deque[Recorded] = field(default_factory=deque)
@@ -69,10 +68,10 @@ class Record:
             self._all.popleft()
         return recorded.id
 
-    def decided(self, id: str, *, allowed: bool, by: By, why: str = "") -> None:  # noqa: A002 - what it is
+    def decided(self, id: str, *, allowed: bool, by: By) -> None:  # noqa: A002 - what it is
         for place, recorded in enumerate(self._all):
             if recorded.id == id and recorded.allowed is None:
-                self._all[place] = replace(recorded, allowed=allowed, by=by, why=why)
+                self._all[place] = replace(recorded, allowed=allowed, by=by)
 
     def newest_first(self) -> tuple[Recorded, ...]:
         return tuple(reversed(self._all))

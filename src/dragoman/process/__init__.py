@@ -5,14 +5,14 @@ Everything needed from outside is importable from here.
 
 from dragoman.process.exit import Exit
 from dragoman.process.identity import ProcessIdentity
-from dragoman.process.ledger import Entry, Ledger
+from dragoman.process.ledger import Ledger, LedgerEntry
 from dragoman.process.spawn import SpawnError, SpawnFailure
 from dragoman.process.supervised import SupervisedProcess
 
 __all__ = [
-    "Entry",
     "Exit",
     "Ledger",
+    "LedgerEntry",
     "ProcessIdentity",
     "SpawnError",
     "SpawnFailure",

@@ -22,7 +22,7 @@ import msgspec
 from dragoman.process.identity import ProcessIdentity
 from dragoman.process.marks import end_marked
 
-__all__ = ["Entry", "Ledger"]
+__all__ = ["Ledger", "LedgerEntry"]
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _GRACE_SECONDS = 1.0
 _LOOK_SECONDS = 0.02
 
 
-class Entry(msgspec.Struct, frozen=True):
+class LedgerEntry(msgspec.Struct, frozen=True):
     # The leader of a process group of its own.
     process: ProcessIdentity
     owner: ProcessIdentity
@@ -61,7 +61,7 @@ class Ledger:
         partial = path.with_suffix(f".{self._owner.pid}")
         try:
             partial.touch(_PRIVATE_FILE)
-            partial.write_bytes(msgspec.json.encode(Entry(process, self._owner, tuple(command), mark)))
+            partial.write_bytes(msgspec.json.encode(LedgerEntry(process, self._owner, tuple(command), mark)))
             partial.replace(path)
         except OSError:
             # Half of it, on a disk that is full.
@@ -86,10 +86,10 @@ class Ledger:
                 continue
             self._ended.discard(each)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LedgerEntry]:
         return [entry for path in self._paths() if (entry := _read(path)) is not None]
 
-    async def sweep(self) -> list[Entry]:
+    async def sweep(self) -> list[LedgerEntry]:
         """End what dead owners left behind. Returns what was ended."""
         ended = []
         for path in self._paths():
@@ -121,16 +121,16 @@ class Ledger:
         return sorted(self._folder.glob(f"*{_SUFFIX}"))
 
 
-def _read(path: Path) -> Entry | None:
+def _read(path: Path) -> LedgerEntry | None:
     try:
         return _decoded(path.read_bytes())
     except OSError:
         return None
 
 
-def _decoded(data: bytes) -> Entry | None:
+def _decoded(data: bytes) -> LedgerEntry | None:
     try:
-        return msgspec.json.decode(data, type=Entry)
+        return msgspec.json.decode(data, type=LedgerEntry)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
 

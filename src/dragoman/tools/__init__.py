@@ -7,7 +7,7 @@ Everything a front end or a loop needs is importable from here. The tools that t
 from dragoman.permissions.approvals import Approval, Approvals
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.tools.context import ContextKeys, ContextValue
-from dragoman.tools.decision import LEVELS, ApprovalLevel, Approve, Confirmer, Decision, Deny, Question
+from dragoman.tools.decision import LEVELS, ApprovalLevel, Approve, Confirmer, Decision, Deny, ToolQuestion
 from dragoman.tools.declaration import (
     Declaration,
     DeclarationError,
@@ -19,7 +19,7 @@ from dragoman.tools.declaration import (
 from dragoman.tools.definition import DefinedTool, tool
 from dragoman.tools.invocation_token import InvocationToken
 from dragoman.tools.preparation import PreparedCall, ToolProblem
-from dragoman.tools.registry import RegisteredTool, Registry, RegistryError, ToolInfo
+from dragoman.tools.registry import RegisteredTool, RegistryError, ToolInfo, ToolRegistry
 from dragoman.tools.runtime import ToolRuntime
 from dragoman.tools.schema import SchemaError, SchemaProblem
 from dragoman.tools.tool import (
@@ -27,8 +27,8 @@ from dragoman.tools.tool import (
     Invocation,
     PreparedInvocation,
     PreparingTool,
-    Progress,
     Tool,
+    ToolProgress,
     ToolResult,
 )
 from dragoman.tools.virtual import DEFAULT_LIMIT, ToolLimitError
@@ -57,10 +57,7 @@ __all__ = [
     "PreparedCall",
     "PreparedInvocation",
     "PreparingTool",
-    "Progress",
-    "Question",
     "RegisteredTool",
-    "Registry",
     "RegistryError",
     "SchemaError",
     "SchemaProblem",
@@ -69,6 +66,9 @@ __all__ = [
     "ToolInfo",
     "ToolLimitError",
     "ToolProblem",
+    "ToolProgress",
+    "ToolQuestion",
+    "ToolRegistry",
     "ToolResult",
     "ToolRuntime",
     "WhenError",

@@ -9,7 +9,16 @@ from dragoman.lm import CancellationToken, JsonObject
 from dragoman.permissions.approvals import LEVELS, ApprovalLevel
 from dragoman.tools.tool import Confirmation
 
-__all__ = ["LEVELS", "ApprovalLevel", "Approve", "Confirmer", "Decision", "Deny", "NobodyToAsk", "Question"]
+__all__ = [
+    "LEVELS",
+    "ApprovalLevel",
+    "Approve",
+    "Confirmer",
+    "Decision",
+    "Deny",
+    "NobodyToAsk",
+    "ToolQuestion",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +37,7 @@ Decision: TypeAlias = Approve | Deny
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ToolQuestion:
     """Everything a person needs in order to decide."""
 
     call_id: str
@@ -52,4 +61,4 @@ class Confirmer(Protocol):
     Raises `NobodyToAsk`, with the reason in a sentence.
     """
 
-    async def confirm(self, question: Question, token: CancellationToken) -> Decision: ...
+    async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision: ...

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dragoman.lm import CancellationToken, ToolDefinition
 from dragoman.tools import virtual
 from dragoman.tools.declaration import Declaration
-from dragoman.tools.registry import RegisteredTool, Registry, RegistryError
+from dragoman.tools.registry import RegisteredTool, RegistryError, ToolRegistry
 from dragoman.tools.tool import Invocation, ToolResult
 
 __all__ = ["Offering"]
@@ -22,14 +22,14 @@ _MAX_NAMED = 20
 
 
 class Offering:
-    def __init__(self, registry: Registry, *, limit: int, threshold: int) -> None:
+    def __init__(self, registry: ToolRegistry, *, limit: int, threshold: int) -> None:
         self._registry = registry
         self._limit = limit
         self._most = limit
         self._threshold = threshold
         self._referenced: frozenset[str] = frozenset()
         self._expanded: tuple[str, ...] = ()
-        self._last: virtual.Offer | None = None
+        self._last: virtual.GroupedTools | None = None
 
     def definitions(self, prompt: str, limit: int | None = None) -> tuple[ToolDefinition, ...]:
         """What to offer with a prompt: what is selected, and what the prompt names by `#reference`.
@@ -67,7 +67,7 @@ class Offering:
         more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
         return f"Available tools: {', '.join(names[:_MAX_NAMED])}{more}."
 
-    def _make(self) -> virtual.Offer:
+    def _make(self) -> virtual.GroupedTools:
         wanted = self._registry.selection | self._referenced
         tools = [info for info in self._registry.available() if info.name in wanted]
         made = virtual.offer(
@@ -82,10 +82,10 @@ class Offering:
         self._last = made
         return made
 
-    def _offer(self) -> virtual.Offer:
+    def _offer(self) -> virtual.GroupedTools:
         return self._last or self._make()
 
-    def _group(self, name: str) -> virtual.Group | None:
+    def _group(self, name: str) -> virtual.ToolGroup | None:
         if not name.startswith(virtual.PREFIX):
             return None
         return next((group for group in self._offer().groups if group.name == name), None)
@@ -98,7 +98,7 @@ class Offering:
     def _open(self, group: str) -> None:
         self._expanded = (group, *(name for name in self._expanded if name != group))
 
-    def _activate(self, group: virtual.Group) -> ToolResult:
+    def _activate(self, group: virtual.ToolGroup) -> ToolResult:
         before = self._expanded
         self._open(group.name)
         offered = {definition.name for definition in self._make().definitions}
@@ -120,7 +120,9 @@ class _Activation:
         return self._activate()
 
 
-def _activation(group: virtual.Group, activate: Callable[[virtual.Group], ToolResult]) -> RegisteredTool:
+def _activation(
+    group: virtual.ToolGroup, activate: Callable[[virtual.ToolGroup], ToolResult]
+) -> RegisteredTool:
     label = group.name.removeprefix(virtual.PREFIX)
     declaration = Declaration(
         name=group.name,

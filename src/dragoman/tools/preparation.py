@@ -17,11 +17,11 @@ import msgspec
 from dragoman.lm import CancellationToken, JsonObject, ToolCallPart, gfm, json
 from dragoman.tools import schema
 from dragoman.tools.containment import contained
-from dragoman.tools.decision import ApprovalLevel, Question
+from dragoman.tools.decision import ApprovalLevel, ToolQuestion
 from dragoman.tools.mismatch import cut, kind
 from dragoman.tools.registry import RegisteredTool
 from dragoman.tools.result import failure_text
-from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, PreparingTool, Progress
+from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, PreparingTool, ToolProgress
 
 __all__ = ["PREPARE_SECONDS", "PreparedCall", "ToolProblem", "invocation_of", "prepare"]
 
@@ -53,7 +53,7 @@ class PreparedCall:
     call: ToolCallPart
     tool: RegisteredTool
     invocation_message: str
-    question: Question
+    question: ToolQuestion
     approval_key: str
     urls: tuple[str, ...] = ()
     # Nothing but a person's word for this very call will do.
@@ -87,7 +87,7 @@ async def prepare(
         call=call,
         tool=tool,
         invocation_message=prepared.invocation_message or f"Running {display_name}",
-        question=Question(
+        question=ToolQuestion(
             call_id=call.call_id,
             tool=call.name,
             display_name=display_name,
@@ -103,7 +103,7 @@ async def prepare(
 
 
 def invocation_of(
-    call: ToolCallPart, workspace: tuple[Path, ...], progress: Progress | None = None
+    call: ToolCallPart, workspace: tuple[Path, ...], progress: ToolProgress | None = None
 ) -> Invocation:
     """The invocation that makes `call`, with an input of its own: what a tool does to it changes no record."""
     copied: JsonObject = json.decode(json.encode(call.input))  # type: ignore[assignment]  # an object stays one

@@ -27,7 +27,7 @@ from dragoman.tools.context import ContextKeys
 from dragoman.tools.declaration import Declaration, Icon
 from dragoman.tools.tool import Tool
 
-__all__ = ["RegisteredTool", "Registry", "RegistryError", "ToolInfo"]
+__all__ = ["RegisteredTool", "RegistryError", "ToolInfo", "ToolRegistry"]
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class RegisteredTool:
         )
 
 
-class Registry:
+class ToolRegistry:
     def __init__(self, context: ContextKeys | None = None) -> None:
         self.context = ContextKeys() if context is None else context
         self._declared: dict[str, tuple[Declaration, when.Expression | None]] = {}

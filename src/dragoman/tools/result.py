@@ -7,6 +7,7 @@ does not fit is cut, and the result says so.
 from __future__ import annotations
 
 from dragoman.lm import ContentPart, DataPart, TextPart
+from dragoman.lm.surrogates import mended
 from dragoman.tools.tool import ToolResult
 
 __all__ = ["MAX_RESULT_BYTES", "MAX_RESULT_PARTS", "bounded", "failure_text", "result_of"]
@@ -39,22 +40,13 @@ def _parts(values: tuple[object, ...] | list[object]) -> tuple[ContentPart, ...]
 def _part(value: object) -> ContentPart:
     match value:
         case str():
-            return TextPart(_encodable(value))
+            return TextPart(mended(value))
         case TextPart(value=text, audience=audience):
-            return TextPart(_encodable(text), audience)
+            return TextPart(mended(text), audience)
         case DataPart():
             return value
         case _:
             raise TypeError(f"the content of a result is text and data parts, not {type(value).__name__}")
-
-
-def _encodable(text: str) -> str:
-    """`text` with halves of surrogate pairs joined, and U+FFFD for one that has lost the other."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def failure_text(error: BaseException) -> str:
@@ -63,7 +55,7 @@ def failure_text(error: BaseException) -> str:
     if len(message) > _MAX_FAILURE:
         message = f"{message[:_MAX_FAILURE]}…"
     name = type(error).__name__
-    return _encodable(f"Error: {name}: {message}" if message else f"Error: {name}")
+    return mended(f"Error: {name}: {message}" if message else f"Error: {name}")
 
 
 def bounded(result: ToolResult) -> ToolResult:

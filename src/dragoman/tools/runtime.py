@@ -34,9 +34,9 @@ from dragoman.tools.decision import Approve, Confirmer, Deny
 from dragoman.tools.invocation_token import InvocationToken
 from dragoman.tools.offering import Offering
 from dragoman.tools.preparation import PreparedCall, ToolProblem, invocation_of
-from dragoman.tools.registry import RegisteredTool, Registry, RegistryError
+from dragoman.tools.registry import RegisteredTool, RegistryError, ToolRegistry
 from dragoman.tools.result import bounded, failure_text, result_of
-from dragoman.tools.tool import Progress, ToolResult
+from dragoman.tools.tool import ToolProgress, ToolResult
 from dragoman.tools.virtual import DEFAULT_LIMIT, ToolLimitError
 
 __all__ = ["PreparedCall", "ToolLimitError", "ToolProblem", "ToolRuntime"]
@@ -54,7 +54,7 @@ def _silent(_line: str) -> None:
 class ToolRuntime:
     def __init__(
         self,
-        registry: Registry,
+        registry: ToolRegistry,
         approvals: Approvals,
         auto: AutoApproval,
         *,
@@ -101,7 +101,7 @@ class ToolRuntime:
             self._approvals.grant(self._session, prepared.call.name, prepared.approval_key, approve.level)
 
     async def run(
-        self, prepared: PreparedCall, token: CancellationToken, progress: Progress = _silent
+        self, prepared: PreparedCall, token: CancellationToken, progress: ToolProgress = _silent
     ) -> ToolResult:
         """Make the call. What a tool raises becomes an error result; only cancellation raises."""
         token.raise_if_cancelled()
@@ -127,7 +127,7 @@ class ToolRuntime:
         *,
         request: InvocationToken | None = None,
         call_id: str = "",
-        progress: Progress = _silent,
+        progress: ToolProgress = _silent,
     ) -> ToolResult:
         """All four steps, for a program: alone, or as part of a request.
 
@@ -171,8 +171,8 @@ class ToolRuntime:
 class _Relay:
     """Passes progress on, a line at a time, while the tool runs. What fails there is not the tool's fault."""
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress: Progress | None = progress
+    def __init__(self, progress: ToolProgress) -> None:
+        self._progress: ToolProgress | None = progress
 
     def __call__(self, line: str) -> None:
         if self._progress is None:

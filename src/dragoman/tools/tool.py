@@ -14,13 +14,13 @@ __all__ = [
     "Invocation",
     "PreparedInvocation",
     "PreparingTool",
-    "Progress",
     "Tool",
+    "ToolProgress",
     "ToolResult",
 ]
 
 # Called with a short line of plain text while a tool runs.
-Progress: TypeAlias = Callable[[str], None]
+ToolProgress: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Invocation:
     workspace: tuple[Path, ...] = ()
     # Set when a model asked for it, in a request; empty when a program calls the tool on its own.
     call_id: str = ""
-    progress: Progress = field(default=lambda _line: None)
+    progress: ToolProgress = field(default=lambda _line: None)
 
 
 @dataclass(frozen=True, slots=True)

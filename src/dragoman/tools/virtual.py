@@ -22,7 +22,7 @@ from dragoman.lm import JsonObject, LanguageModelError, ToolDefinition
 from dragoman.tools.names import legal_name
 from dragoman.tools.registry import ToolInfo
 
-__all__ = ["DEFAULT_LIMIT", "PREFIX", "Group", "Offer", "ToolLimitError", "offer"]
+__all__ = ["DEFAULT_LIMIT", "PREFIX", "GroupedTools", "ToolGroup", "ToolLimitError", "offer"]
 
 # What editors and the large providers take.
 DEFAULT_LIMIT = 128
@@ -49,7 +49,7 @@ class ToolLimitError(LanguageModelError):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ToolGroup:
     """A virtual tool and the tools behind it."""
 
     name: str
@@ -57,9 +57,9 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class GroupedTools:
     definitions: tuple[ToolDefinition, ...]
-    groups: tuple[Group, ...] = ()
+    groups: tuple[ToolGroup, ...] = ()
     # The names of the groups that are expanded in this offer, the latest first.
     expanded: tuple[str, ...] = ()
 
@@ -71,10 +71,10 @@ def offer(
     threshold: int = DEFAULT_LIMIT,
     expanded: Sequence[str] = (),
     pinned: AbstractSet[str] = frozenset(),
-) -> Offer:
+) -> GroupedTools:
     """What to offer: never more than `limit`. `pinned` tools are offered themselves, whatever becomes of their group."""
     if len(tools) <= min(threshold, limit):
-        return Offer(tuple(map(_definition, tools)))
+        return GroupedTools(tuple(map(_definition, tools)))
     groups = tuple(_groups(tools, (limit + 1) // 2))
     hidden = {group.name: len(set(group.members) - pinned) for group in groups}
     # What it takes beyond the one place of its virtual tool to show a group.
@@ -93,7 +93,7 @@ def offer(
     # One tool is not hidden behind one tool.
     closed = [group for group in groups if hidden[group.name] > 1 and group.name not in opened]
     behind = {name for group in closed for name in group.members} - pinned
-    return Offer(
+    return GroupedTools(
         (
             *(_definition(tool) for tool in tools if tool.name not in behind),
             *(_virtual(group.name, [name for name in group.members if name in behind]) for group in closed),
@@ -103,7 +103,7 @@ def offer(
     )
 
 
-def _groups(tools: Sequence[ToolInfo], largest: int) -> Iterator[Group]:
+def _groups(tools: Sequence[ToolInfo], largest: int) -> Iterator[ToolGroup]:
     labelled: dict[str, list[str]] = {}
     for tool in tools:
         labelled.setdefault(_label(tool), []).append(tool.name)
@@ -119,7 +119,7 @@ def _groups(tools: Sequence[ToolInfo], largest: int) -> Iterator[Group]:
             if len(piece) > 1:
                 name = _free(f"{PREFIX}{label}_{number}" if len(pieces) > 1 else f"{PREFIX}{label}", taken)
                 taken.add(name)
-                yield Group(name, tuple(piece))
+                yield ToolGroup(name, tuple(piece))
 
 
 def _label(tool: ToolInfo) -> str:

@@ -17,42 +17,26 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from dragoman.backends.agent import machine
-from dragoman.backends.agent.acp.launch import RunningAgent
-from dragoman.backends.agent.acp.messages import PermissionRequest, ToolActivity
-from dragoman.backends.agent.asking import Asking, verdict
-from dragoman.backends.agent.briefing import Briefing
-from dragoman.backends.agent.ear import Ear
-from dragoman.backends.agent.identify import Identified
-from dragoman.backends.agent.kept import Kept
-from dragoman.backends.agent.learnt import Experience
-from dragoman.backends.agent.missed import Missed
-from dragoman.backends.agent.permission import action_of
-from dragoman.backends.agent.records import Asked, Record, Records, Scope
-from dragoman.backends.agent.reply import Reply
-from dragoman.backends.agent.saving import SavedConversation
-from dragoman.backends.agent.session import Session, SessionPlan, open_session, wait_listed
-from dragoman.backends.agent.settings import AgentSettings
-from dragoman.backends.agent.tasks import Tasks
-from dragoman.backends.agent.timers import Timers
-from dragoman.backends.agent.tokens import CallName, MarkerName, Tokens
-from dragoman.backends.agent.toolserver import Endpoint, ToolAnswer, ToolServer
-from dragoman.backends.agent.vocabulary import (
+from dragoman.acp.launch import RunningAgent
+from dragoman.backends.agent.machine import machine
+from dragoman.backends.agent.machine.tasks import Tasks
+from dragoman.backends.agent.machine.timers import Timers
+from dragoman.backends.agent.machine.types import (
     AgentExited,
     AgentStarted,
     AgentUnfit,
-    Answer,
     Answered,
+    AnswerPending,
     CallAnswer,
     ClearTimer,
-    Command,
     Discard,
     Emit,
     EndReply,
-    Event,
     Forget,
     Interrupted,
     Keep,
+    MachineCommand,
+    MachineEvent,
     Noticed,
     OpenReply,
     Pending,
@@ -73,7 +57,22 @@ from dragoman.backends.agent.vocabulary import (
     TimerPassed,
     TurnCancelled,
 )
+from dragoman.backends.agent.observations import Observations
+from dragoman.backends.agent.prompt.session_context import SessionContext
+from dragoman.backends.agent.reply.backlog import Backlog
+from dragoman.backends.agent.reply.reply import Reply
+from dragoman.backends.agent.reply.undelivered import UndeliveredResults
+from dragoman.backends.agent.session.listener import AgentListener
+from dragoman.backends.agent.session.opening import SessionPlan, open_session, wait_listed
+from dragoman.backends.agent.session.permission_requests import PermissionRequests, verdict
+from dragoman.backends.agent.session.session import AgentSession
+from dragoman.backends.agent.settings import AgentSettings
+from dragoman.backends.agent.toolserver import Endpoint, ToolAnswer, ToolServer
 from dragoman.clock import Clock
+from dragoman.conversations.identify import Identified
+from dragoman.conversations.ids import CallName, MarkerName, Tokens
+from dragoman.conversations.records import ConversationRecord, Records, RequestKey, Scope
+from dragoman.conversations.saving import SavedConversation
 from dragoman.lm import (
     CancellationError,
     CancellationToken,
@@ -89,10 +88,9 @@ from dragoman.lm import (
 )
 from dragoman.lm.activity_text import Activities
 from dragoman.lm.gfm import escape, notice
-from dragoman.permissions.action import Action, is_permission_tool
 from dragoman.permissions.pipeline import Permissions
 
-__all__ = ["Conversation", "Save", "Surroundings"]
+__all__ = ["Conversation", "Save", "SharedContext"]
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +101,7 @@ _TRY_AGAIN = "Try again; if it fails again, please report it with what the log s
 _TIMED_OUT = "Error: Nobody decided about this call in time."
 _NEW_TOOLS = "{name} does not look at changed tools while it runs, so it was started anew for them."
 _OLD_WORDS = (
-    "{name} was still telling an earlier part of this conversation, so it was started anew in a new session."
+    "{name} was still sending an earlier part of this conversation, so it was started anew in a new session."
 )
 _MIXED = "{name} mixed words of earlier turns into this answer."
 # A call that an agent gives up earlier than this was not given up for its length.
@@ -111,12 +109,12 @@ _SHORTEST_LIMIT_SECONDS = 10.0
 
 
 class Save(Protocol):
-    def __call__(self, record: Record, session: str | None, calls: int, *, held: bool) -> None:
+    def __call__(self, record: ConversationRecord, session: str | None, calls: int, *, held: bool) -> None:
         """`session` is the agent's name for it, `calls` how many ids were issued; `held` while it is under way."""
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class SharedContext:
     """What all conversations of a model share."""
 
     settings: AgentSettings
@@ -127,15 +125,15 @@ class Surroundings:
     clock: Clock
     # Keeps a conversation on disk.
     save: Save
-    experience: Experience
+    observations: Observations
 
 
 class Conversation:
     def __init__(
         self,
-        record: Record,
+        record: ConversationRecord,
         workspace: tuple[str, ...],
-        around: Surroundings,
+        shared: SharedContext,
         *,
         session: str | None = None,
         calls: int = 0,
@@ -143,13 +141,13 @@ class Conversation:
         """`session` and `calls` are those of a conversation that was kept by another process."""
         self.id = record.id
         self.workspace = workspace
-        self._around = around
-        self._settings = around.settings
+        self._shared = shared
+        self._settings = shared.settings
         self._record = record
         self._state = machine.State()
-        self._events: deque[Event] = deque()
+        self._events: deque[MachineEvent] = deque()
         self._busy = False
-        self._session: Session | None = None
+        self._session: AgentSession | None = None
         # The agent's own name for the session, which outlives the process.
         self._session_id = session
         self._epoch = 0
@@ -161,25 +159,22 @@ class Conversation:
         # How often the agent was started anew for the request under way.
         self._starts_over = 0
         self._held: Callable[[], None] | None = None
-        # Whether the agent's requests for the consumer's own tools are taken for what they say they are.
-        self.recognises = True
-        self._asking = Asking(record.id, workspace, around.permissions, around.settings)
-        self._kept = Kept(self)
+        self.permission_requests = PermissionRequests(
+            record.id, workspace, shared.permissions, shared.settings, self.new_call_id
+        )
+        self._backlog = Backlog(self)
         # What the consumer was given of the agent's activities: a turn may go on over several replies.
         self._activities = Activities()
-        self._missed = Missed(around.clock)
+        self._undelivered = UndeliveredResults(shared.clock)
         self._replies: dict[int, Reply] = {}
         self._reply: Reply | None = None
         self._last_reply: Reply | None = None
-        self.tasks = Tasks(record.id, around.clock)
-        self._timers = Timers(around.settings.timing, around.clock, self._timer_passed)
-        self._briefing = Briefing(around.settings.replay_tokens, is_known=session is not None)
+        self.tasks = Tasks(record.id, shared.clock)
+        self._timers = Timers(shared.settings.timing, shared.clock, self._timer_passed)
+        self._session_context = SessionContext(shared.settings.replay_tokens, is_known=session is not None)
         self._calls = calls
         # The session, and whether something was under way, as last kept on disk.
         self._saved_as: tuple[str | None, bool] = (session, False)
-        # Of the latest request.
-        self._tools: tuple[ToolDefinition, ...] = ()
-        self._permission_tools: frozenset[str] = frozenset()
 
     @property
     def scope(self) -> Scope:
@@ -195,6 +190,14 @@ class Conversation:
         return self._state.is_busy or self._state.kept
 
     @property
+    def is_cancelling(self) -> bool:
+        return self._state.turn == "cancelling"
+
+    @property
+    def is_streaming(self) -> bool:
+        return self._state.phase == "Streaming"
+
+    @property
     def has_agent(self) -> bool:
         return self._state.agent in ("starting", "up")
 
@@ -207,7 +210,7 @@ class Conversation:
         """Nothing is left here that its record does not tell, but for a last answer that may be asked for again."""
         last = self._record.last
         ended_at = last.ended_at if last is not None else None
-        is_old = ended_at is None or self._around.clock.now() - ended_at > self._settings.timing.retry
+        is_old = ended_at is None or self._shared.clock.now() - ended_at > self._settings.timing.retry
         return not self.is_held and not self.has_agent and is_old
 
     @property
@@ -220,7 +223,7 @@ class Conversation:
 
         Nor an agent that may see new tools only in a new process: the next request may have to end it.
         """
-        waits = self._state.pending or self._state.turn == "cancelling" or self._kept.is_full
+        waits = self._state.pending or self.is_cancelling or self._backlog.is_full
         if self._session is None or waits or not self._session.traits.lists_again:
             return None
         return self._session.agent
@@ -277,23 +280,27 @@ class Conversation:
 
     def _begin(self, request: Request, found: Identified) -> Reply:
         goes_on = found.kind in ("results", "results_and_prompt")
-        asked = Asked.by(request, found.telling)
-        self._briefing.update(asked)
-        new = (*found.meanwhile, *found.prompt) if found.conversation == self.id else self._briefing.words
+        asked = RequestKey.by(request, found.history)
+        self._session_context.update(asked)
+        new = (
+            (*found.meanwhile, *found.prompt)
+            if found.conversation == self.id
+            else self._session_context.words
+        )
         self._starts_over = 0
         self._offer(request.options.tools)
-        self._asking.session = request.consumer.session or self.id
+        self.permission_requests.session = request.consumer.session or self.id
         last = self._record.last
         turn = (last.turn if last else 0) + (0 if goes_on and last else 1)
         places = dict(found.places) if found.conversation == self.id else {}
-        self._put(self._record.told(found.telling, places, turn=turn, asked=asked))
+        self._put(self._record.told(found.history, places, turn=turn, asked=asked))
         self._save(is_beginning=True)
         reply_record = self._record.last
         number = reply_record.number if reply_record else 1
         reply = Reply(number, request.consumer.features, self._settings.style, self)
         self._replies[number] = reply
         answers = {result.call_id: self._answer_of(result) for result in found.results}
-        late = self._missed.brought(request.messages, found.unwanted)
+        late = self._undelivered.brought(request.messages, found.unwanted)
         notices = tuple(TextPart(notice(text)) for text in late)
         self.dispatch(Requested(number, answers, new, found.kind == "refusal", notices))
         return reply
@@ -301,19 +308,18 @@ class Conversation:
     def _answer_of(self, result: ToolResultPart) -> CallAnswer:
         pending = next((call for call in self._state.pending if call.call_id == result.call_id), None)
         if pending is not None and pending.kind == "permission":
-            return verdict(self._around.permissions.grants, result)
+            return verdict(self._shared.permissions.grants, result)
         return Answered(result.content, is_error=result.is_error)
 
     def _offer(self, tools: tuple[ToolDefinition, ...]) -> None:
-        """Exactly the tools of this request, but for our own: those are for the consumer's eyes."""
-        self._tools = tuple(tool for tool in tools if not is_permission_tool(tool.name))
-        self._permission_tools = frozenset(tool.name for tool in tools if is_permission_tool(tool.name))
+        """Offer the agent exactly the tools of this request."""
+        self.permission_requests.set_tools(tools)
         if self._session is not None:
-            self._session.endpoint.set_tools(self._tools)
+            self._session.endpoint.set_tools(self.permission_requests.tools)
 
     # Events in, commands out.
 
-    def dispatch(self, event: Event) -> None:
+    def dispatch(self, event: MachineEvent) -> None:
         self._events.append(event)
         if self._busy:
             # A command that we carry out caused it: it waits its turn.
@@ -334,23 +340,23 @@ class Conversation:
         finally:
             self._busy = False
 
-    def _carry_out(self, command: Command) -> None:
+    def _carry_out(self, command: MachineCommand) -> None:
         match command:
             case Emit(part=part):
                 self._say(part)
             case Keep(part=part):
-                self._kept.add(part)
+                self._backlog.add(part)
             case Release():
-                for part in self._kept.take():
+                for part in self._backlog.take():
                     self._say(part)
             case Discard():
-                self._kept.take()
+                self._backlog.take()
             case OpenReply(reply=number):
                 self._reply = self._replies.pop(number)
                 self._say(self._marker(number))
             case EndReply(reply=number, end=end, error=error):
                 self._end_reply(number, end, error)
-            case Answer(pending=pending, answer=answer):
+            case AnswerPending(pending=pending, answer=answer):
                 self._answer(pending, answer)
             case Forget(pending=pending):
                 self._put(self._record.settled((pending.call_id,)))
@@ -358,12 +364,12 @@ class Conversation:
             case SendPrompt(prompt=prompt):
                 self._send_prompt(prompt)
             case TakeBack(heard=heard):
-                self._briefing.take_back(heard=heard)
+                self._session_context.take_back(heard=heard)
             case Steer(steering=steering):
                 self._steer(steering)
             case SendCancel():
-                self._asking.end_turn()
-                self._kept.let_go()
+                self.permission_requests.end_turn()
+                self._backlog.let_go()
                 if self._held is not None:
                     # So that the agent has heard of what was cancelled.
                     self._held()
@@ -391,24 +397,24 @@ class Conversation:
         self._replies.clear()
         self._state, commands = machine.give_up(self._state)
         for command in commands:
-            with self._whatever_comes():
+            with self._logging_errors():
                 self._carry_out(command)
         for reply in replies:
             self._reply = reply
-            with self._whatever_comes():
+            with self._logging_errors():
                 self._end_reply(reply.number, "failed", error)
             self._reply, self._last_reply = None, reply
             if reply.end is None:
                 reply.finish("failed", error)
-                self._put(self._record.ended("failed", self._around.clock.now()))
-        with self._whatever_comes():
+                self._put(self._record.ended("failed", self._shared.clock.now()))
+        with self._logging_errors():
             self._save()
         # What it has led to is of an agent that has been given up.
         self._events.clear()
         self._busy = False
 
     @contextmanager
-    def _whatever_comes(self) -> Iterator[None]:
+    def _logging_errors(self) -> Iterator[None]:
         """One step after a fault: those that follow it are made even if it fails as well."""
         try:
             yield
@@ -428,7 +434,7 @@ class Conversation:
 
     def _marker(self, number: int) -> Part:
         turn = self._record.last.turn if self._record.last else 0
-        return self._around.tokens.marker(self._settings.model_id, MarkerName(self.id, turn, number))
+        return self._shared.tokens.marker(self._settings.model_id, MarkerName(self.id, turn, number))
 
     def _end_reply(self, number: int, end: ReplyEnd, error: LanguageModelError | None) -> None:
         reply = self._reply
@@ -441,7 +447,7 @@ class Conversation:
         record = self._record
         if record.last is not None and record.last.number == number:
             record = record.said(reply.answer)
-        self._put(record.ended(end, self._around.clock.now(), pending))
+        self._put(record.ended(end, self._shared.clock.now(), pending))
         # Before the consumer hears of the end: what it has, we can still recognise after a crash.
         self._save()
         self._reply, self._last_reply = None, reply
@@ -450,17 +456,17 @@ class Conversation:
     def _save(self, *, is_beginning: bool = False) -> None:
         session, held = self._known_session, is_beginning or self.is_held
         self._saved_as = (session, held)
-        self._around.save(self._record, session, self._calls, held=held)
+        self._shared.save(self._record, session, self._calls, held=held)
 
     @property
     def _known_session(self) -> str | None:
         """The agent's session, if it can be taken up: one that knows nothing would pass for one that knows everything."""
-        is_new = self._briefing.was_new if self._state.silent else self._briefing.is_new
+        is_new = self._session_context.was_new if self._state.silent else self._session_context.is_new
         return None if is_new else self._session_id
 
-    def _put(self, record: Record) -> None:
+    def _put(self, record: ConversationRecord) -> None:
         self._record = record
-        self._around.records.put(record)
+        self._shared.records.put(record)
 
     # Towards the agent.
 
@@ -470,7 +476,7 @@ class Conversation:
             # It is gone, and how is about to be told.
             return
         self._prompt = prompt
-        composed = self._briefing.prompt(prompt, images=session.takes_images)
+        composed = self._session_context.prompt(prompt, images=session.takes_images)
         for text in (*session.take_notices(), *composed.notices):
             # A prompt that is given to another agent is made anew, and the user has read it.
             if self._reply is None or TextPart(notice(text)) not in self._reply.parts:
@@ -478,7 +484,7 @@ class Conversation:
 
         def send() -> None:
             self._held = None
-            session.prompt(composed.blocks, session.ear.on_turn_end)
+            session.prompt(composed.blocks)
 
         if not session.awaits_listing or self._starts_over:
             # An agent that was started anew for this prompt has had its chance.
@@ -497,16 +503,16 @@ class Conversation:
         if session is None:
             # It is gone, and how is about to be told.
             return
-        composed = self._briefing.steer(steering.prompt, images=session.takes_images)
+        composed = self._session_context.steer(steering.prompt, images=session.takes_images)
         for text in composed.notices:
             self._notice(text)
-        session.steer(composed.blocks, lambda taken: session.ear.on_steered(steering.reply, taken=taken))
+        session.steer(composed.blocks, steering.reply)
 
-    async def _send_when_listed(self, session: Session, send: Callable[[], None]) -> None:
+    async def _send_when_listed(self, session: AgentSession, send: Callable[[], None]) -> None:
         """Hold the prompt until the agent has looked at tools that are new to it. One that does not is started anew."""
         timing = self._settings.timing
         seconds = timing.list_again if session.traits.lists_again else timing.list_again_unsure
-        has_listed = await wait_listed(session.endpoint, seconds, self._settings, self._around.clock)
+        has_listed = await wait_listed(session.endpoint, seconds, self._settings, self._shared.clock)
         if self._session is not session or session.agent.has_exited:
             return
         session.learn(lists_again=has_listed)
@@ -533,7 +539,7 @@ class Conversation:
             self._notice(why.format(name=escape(self._settings.name)))
         self.dispatch(AgentUnfit(self._prompt))
 
-    def heard_history(self, session: Session) -> None:
+    def on_stale_update(self, session: AgentSession) -> None:
         """An earlier turn is being told in the middle of this one. What follows cannot be told from an answer."""
         session.learn(history="unusable")
         self._session_id = None
@@ -548,27 +554,31 @@ class Conversation:
     def _answer(self, pending: Pending, answer: CallAnswer) -> None:
         self._put(self._record.settled((pending.call_id,)))
         if isinstance(answer, TimedOut):
-            self._missed.timed_out(pending)
-        elif isinstance(answer, Interrupted | TurnCancelled) and self._state.turn != "cancelling":
-            self._missed.passed_over(pending)
+            self._undelivered.timed_out(pending)
+        elif isinstance(answer, Interrupted | TurnCancelled) and not self.is_cancelling:
+            self._undelivered.passed_over(pending)
         if pending.kind == "permission":
-            told = self._asking.answer(pending, answer)
+            told = self.permission_requests.answer(pending, answer)
             if told is not None:
                 self._notice(told)
             return
-        if self._session is not None and isinstance(answer, Interrupted) and self._state.turn == "cancelling":
+        if self._session is not None and isinstance(answer, Interrupted) and self.is_cancelling:
             # Once the agent has had time to withdraw it. A result that crosses the withdrawal is one for an unknown
             # request: Qwen Code takes its connection for broken then, and drops its tools.
             self.tasks.soon(_WITHDRAWAL_SECONDS, partial(_answer_late, self._session.endpoint, pending.key))
         elif self._session is not None:
             is_taken = self._session.endpoint.answer(pending.key, _tool_answer(answer))
-            lost = self._missed.answered(pending, is_taken=is_taken) if isinstance(answer, Answered) else None
+            lost = (
+                self._undelivered.answered(pending, is_taken=is_taken)
+                if isinstance(answer, Answered)
+                else None
+            )
             if lost is not None:
                 self._notice(lost)
 
     def _gave_up(self, pending: Pending) -> None:
         """The agent no longer waits for a call that the consumer has."""
-        waited = self._missed.given_up(pending)
+        waited = self._undelivered.given_up(pending)
         session = self._session
         # Not because of anything that the consumer brought; and of an agent in the catalogue its limit is known.
         is_limit = self._state.phase == "Awaiting" and not self._settings.traits.is_known
@@ -577,46 +587,22 @@ class Conversation:
 
     def new_call_id(self) -> str:
         self._calls += 1
-        call_id = self._around.tokens.call_id(CallName(self.id, self._calls))
-        self._missed.made(call_id)
+        call_id = self._shared.tokens.call_id(CallName(self.id, self._calls))
+        self._undelivered.made(call_id)
         return call_id
 
-    def uncollected(self, session: Session) -> Iterator[str]:
+    def uncollected(self, session: AgentSession) -> Iterator[str]:
         """What to say at the end of a turn of answers that its agent has never come for."""
-        return self._missed.uncollected(session.endpoint.is_uncollected)
-
-    def described(self, activity: ToolActivity, request: PermissionRequest | None = None) -> Action:
-        """What a tool call of the agent's would do here."""
-        settings, places = self._settings, self._around.permissions.places(self.workspace)
-        return action_of(activity, settings.model_id, settings.name, places, request)
-
-    def offers(self, tool: str, arguments: object) -> bool:
-        """Whether the consumer's tool takes arguments of these names: anything else beside them is not that tool's."""
-        definition = next((each for each in self._tools if each.name == tool), None)
-        if definition is None or not isinstance(arguments, dict | None):
-            return False
-        properties = (definition.input_schema or {}).get("properties")
-        return not isinstance(properties, dict) or set(arguments or {}) <= set(properties)
-
-    def must_confirm(self, action: Action) -> bool:
-        return self._around.permissions.must_confirm(action)
-
-    @property
-    def asking(self) -> Asking:
-        return self._asking
-
-    @property
-    def permission_tools(self) -> frozenset[str]:
-        return self._permission_tools
+        return self._undelivered.uncollected(session.endpoint.is_uncollected)
 
     async def _start(self, epoch: int) -> None:
-        ear = Ear(self, epoch)
-        words, answer = (self._briefing.last_said(role) for role in ("user", "assistant"))
-        plan = SessionPlan(self.workspace, self._tools, self._session_id, words, answer)
+        listener = AgentListener(self, epoch)
+        words, answer = (self._session_context.last_said(role) for role in ("user", "assistant"))
+        plan = SessionPlan(self.workspace, self.permission_requests.tools, self._session_id, words, answer)
         try:
-            around = self._around
+            shared = self._shared
             session = await open_session(
-                self._settings, around.server, plan, ear, around.clock, around.experience
+                self._settings, shared.server, plan, listener, shared.clock, shared.observations
             )
         except Exception as error:
             if not isinstance(error, LanguageModelError):
@@ -630,42 +616,42 @@ class Conversation:
             return
         if session.agent.peer.closed is not None:
             # In the moment between the last answer of its start and this one.
-            await self._bury(session, epoch)
+            await self._report_exit_and_close(session, epoch)
             return
-        ear.is_up = True
+        listener.is_up = True
         self._session, self._session_id = session, session.id
         self._activities = Activities()
-        self._missed.agent_started()
+        self._undelivered.agent_started()
         try:
             if session.is_new:
-                self._briefing.begin()
+                self._session_context.begin()
             self._save()
-            session.endpoint.set_tools(self._tools)
+            session.endpoint.set_tools(self.permission_requests.tools)
         except Exception as fault:
             self._fail(fault)
             return
         self.tasks.wait(self._let_finish(session))
         self.dispatch(AgentStarted(session.steers))
 
-    async def _let_finish(self, session: Session) -> None:
+    async def _let_finish(self, session: AgentSession) -> None:
         """An agent that is held could not show that it is gone: what it left in the pipe is read in any case."""
         await session.agent.exited()
         if self._session is session:
-            self._kept.let_go()
+            self._backlog.let_go()
 
-    def lost(self, session: Session) -> None:
+    def on_exit(self, session: AgentSession) -> None:
         """The agent is gone by itself. What it still said has been heard; why it went, its process knows."""
         self._epoch += 1
         self._session = self._held = None
-        self._asking.close()
+        self.permission_requests.close()
         if self._reply is None:
             # Nobody waits to be told why, and the next request must not wait for it.
             self.dispatch(AgentExited(LanguageModelError("agent_failed", f"{self._settings.name} ended.")))
-            self.tasks.work(self._bury(session, None))
+            self.tasks.work(self._report_exit_and_close(session, None))
         else:
-            self.tasks.work(self._bury(session, self._epoch))
+            self.tasks.work(self._report_exit_and_close(session, self._epoch))
 
-    async def _bury(self, session: Session, epoch: int | None) -> None:
+    async def _report_exit_and_close(self, session: AgentSession, epoch: int | None) -> None:
         try:
             error = await session.agent.explain_exit()
             _log.warning("%s", error.sentence)
@@ -682,7 +668,7 @@ class Conversation:
         if self._starting is not None and self._starting is not asyncio.current_task():
             self._starting.cancel()
         session, self._session, self._held = self._session, None, None
-        self._asking.close()
+        self.permission_requests.close()
         if session is not None:
             self.tasks.work(session.close())
 
@@ -709,7 +695,7 @@ class Conversation:
 
     async def retire(self) -> None:
         """As `close`; and whatever is said here from now on counts no more, because it goes on elsewhere."""
-        self._around = replace(self._around, records=Records(), save=_nowhere)
+        self._shared = replace(self._shared, records=Records(), save=_nowhere)
         await self.close()
 
     async def close(self) -> None:
@@ -722,7 +708,7 @@ class Conversation:
         await self.tasks.until_done()
 
 
-def _nowhere(record: Record, session: str | None, calls: int, *, held: bool) -> None:
+def _nowhere(record: ConversationRecord, session: str | None, calls: int, *, held: bool) -> None:
     """Not kept."""
 
 

@@ -11,16 +11,16 @@ import logging
 import secrets
 from contextlib import suppress
 
-from dragoman.backends.agent.aside import Aside
-from dragoman.backends.agent.conversation import Surroundings
-from dragoman.backends.agent.directory import Directory
-from dragoman.backends.agent.identify import Knowledge
-from dragoman.backends.agent.learnt import Experience
-from dragoman.backends.agent.records import Scope
+from dragoman.backends.agent.conversation import SharedContext
+from dragoman.backends.agent.observations import Observations
+from dragoman.backends.agent.registry import ConversationRegistry
 from dragoman.backends.agent.settings import AgentSettings
-from dragoman.backends.agent.tokens import KEY_BYTES, Tokens
+from dragoman.backends.agent.side_requests import Aside
 from dragoman.backends.agent.toolserver import ToolServer
 from dragoman.clock import Clock, SystemClock
+from dragoman.conversations.identify import Knowledge
+from dragoman.conversations.ids import KEY_BYTES, Tokens
+from dragoman.conversations.records import Scope
 from dragoman.lm import (
     CancellationError,
     CancellationToken,
@@ -56,7 +56,7 @@ class AgentModel:
         store: ConversationStore | None = None,
         permissions: Permissions | None = None,
         clock: Clock | None = None,
-        experience: Experience | None = None,
+        observations: Observations | None = None,
     ) -> None:
         self._info = info
         self._settings = settings
@@ -65,9 +65,11 @@ class AgentModel:
         self._starting: asyncio.Task[None] | None = None
         self._store = store
         self._tokens = Tokens(store.key() if store is not None else secrets.token_bytes(KEY_BYTES))
-        self._experience = experience or Experience()
+        self._observations = observations or Observations()
         self.permissions = permissions or Permissions()
-        self._directory = Directory(info.id, settings.max_agents, store, self._around, settings.memory)
+        self._directory = ConversationRegistry(
+            info.id, settings.max_agents, store, self._shared, settings.memory
+        )
         # Side requests under way.
         self._asides: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -162,9 +164,9 @@ class AgentModel:
                     return
         await aside.start(scope.workspace)
 
-    def _around(self) -> Surroundings:
+    def _shared(self) -> SharedContext:
         directory = self._directory
-        return Surroundings(
+        return SharedContext(
             self._settings,
             self._server,
             self._tokens,
@@ -172,7 +174,7 @@ class AgentModel:
             directory.records,
             self._clock,
             directory.save,
-            self._experience,
+            self._observations,
         )
 
     async def _prepare(self, token: CancellationToken) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from dragoman.backends.agent.catalogue import Traits
-from dragoman.backends.agent.memory import MemoryLimit
+from dragoman.backends.agent.memory_limit import MemoryLimit
+from dragoman.backends.agent.traits import Traits
 from dragoman.lm import Style
 from dragoman.process import Ledger
 

@@ -16,13 +16,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from dragoman.backends.responses.failures import complaint_of_event, failure
-from dragoman.jsonrpc import SurrogateJoiner
-from dragoman.jsonrpc.text import mended
 from dragoman.lm import JsonObject, LanguageModelError, Part, TextPart, ThinkingPart, ToolCallPart, UsagePart
 from dragoman.lm.gfm import escape
 from dragoman.lm.stops import Stopped
+from dragoman.lm.surrogates import SurrogateJoiner, mended
 
-__all__ = ["MAX_ANSWER_CHARACTERS", "Answer"]
+__all__ = ["MAX_ANSWER_CHARACTERS", "ResponseReader"]
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +87,7 @@ class _Item:
         return "".join(stream.text for (kind, _), stream in self.streams.items() if kind == "text")
 
 
-class Answer:
+class ResponseReader:
     """One response as it is read. `feed` takes events in order; `end` is called when no more will come."""
 
     def __init__(

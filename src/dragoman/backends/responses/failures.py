@@ -15,7 +15,14 @@ import msgspec
 from dragoman.lm import ErrorKind, JsonObject, LanguageModelError
 from dragoman.lm.json import decode
 
-__all__ = ["Address", "Complaint", "complaint_of_body", "complaint_of_event", "failure", "http_failure"]
+__all__ = [
+    "Address",
+    "EndpointComplaint",
+    "complaint_of_body",
+    "complaint_of_event",
+    "failure",
+    "http_failure",
+]
 
 # Longer ones are pages of HTML or whole prompts.
 _MESSAGE_SHOWN = 500
@@ -43,7 +50,7 @@ _TAG = re.compile(r"<[^>]*>")
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class EndpointComplaint:
     """What an endpoint says is wrong."""
 
     message: str = ""
@@ -58,7 +65,7 @@ class Complaint:
         return said if len(said) <= _MESSAGE_SHOWN else f"{said[:_MESSAGE_SHOWN]}…"
 
 
-def complaint_of_event(event: JsonObject) -> Complaint:
+def complaint_of_event(event: JsonObject) -> EndpointComplaint:
     """Of an `error` event (nested by the specification, flat by OpenAI), or of a response that has failed."""
     match event:
         case {"error": dict() as error}:
@@ -66,41 +73,41 @@ def complaint_of_event(event: JsonObject) -> Complaint:
         case {"response": {"error": dict() as error}}:
             return _complaint(error)
         case {"error": str(message)}:
-            return Complaint(message)
+            return EndpointComplaint(message)
         case _:
             return _complaint({key: value for key, value in event.items() if key != "type"})
 
 
-def complaint_of_body(body: bytes) -> Complaint:
+def complaint_of_body(body: bytes) -> EndpointComplaint:
     """Of an HTTP error: the specification's form, those of other frameworks, or whatever text there is."""
     try:
         value = decode(body)
     except msgspec.DecodeError:
         text = " ".join(_TAG.sub(" ", body.decode("utf-8", "replace")).split())
-        return Complaint(text)
+        return EndpointComplaint(text)
     match value:
         case dict() if "error" in value or "message" in value:
             return complaint_of_event(value)
         case {"detail": str(message)}:
-            return Complaint(message)
+            return EndpointComplaint(message)
         case [dict() as first, *_]:
             return complaint_of_event(first)
         case _:
-            return Complaint()
+            return EndpointComplaint()
 
 
-def _complaint(error: JsonObject) -> Complaint:
+def _complaint(error: JsonObject) -> EndpointComplaint:
     code = error.get("code")
     kind = error.get("type")
     message, param = error.get("message"), error.get("param")
-    return Complaint(
+    return EndpointComplaint(
         message if isinstance(message, str) else "",
         code if isinstance(code, str) and code else kind if isinstance(kind, str) else "",
         param if isinstance(param, str) else "",
     )
 
 
-def failure(complaint: Complaint, name: str) -> LanguageModelError:
+def failure(complaint: EndpointComplaint, name: str) -> LanguageModelError:
     """The error for a complaint, by its code and its words."""
     kind, hint = _by_code(complaint) or ("unavailable", None)
     if hint is None and kind == "unavailable":
@@ -109,7 +116,7 @@ def failure(complaint: Complaint, name: str) -> LanguageModelError:
     return LanguageModelError(kind, f"{name} failed: {said}", hint=hint)
 
 
-def _by_code(complaint: Complaint) -> tuple[ErrorKind, str | None] | None:
+def _by_code(complaint: EndpointComplaint) -> tuple[ErrorKind, str | None] | None:
     code = complaint.code
     if code in _TOO_LONG_CODES or _TOO_LONG.search(complaint.message):
         return "bad_request", "Shorten the conversation, or begin a new one."
@@ -157,7 +164,7 @@ class Address:
 
 
 def http_failure(
-    status: int, complaint: Complaint, address: Address, *, retry_after: float | None = None
+    status: int, complaint: EndpointComplaint, address: Address, *, retry_after: float | None = None
 ) -> LanguageModelError:
     """The error for a status that is not 200."""
     otherwise = _KINDS.get(status, "unavailable" if status >= _SERVER_ERROR else "bad_request")
@@ -173,7 +180,7 @@ def http_failure(
     )
 
 
-def _what_next(status: int, kind: ErrorKind, complaint: Complaint, address: Address) -> str | None:
+def _what_next(status: int, kind: ErrorKind, complaint: EndpointComplaint, address: Address) -> str | None:
     match kind:
         case "no_permissions" if address.key is None:
             return "No key is configured: add `api_key` to the model."

@@ -16,14 +16,14 @@ import msgspec
 from dragoman import __version__
 from dragoman.backends.responses.failures import (
     Address,
-    Complaint,
+    EndpointComplaint,
     complaint_of_body,
     http_failure,
 )
 from dragoman.backends.responses.listing import Listed, listed_models
 from dragoman.backends.responses.retries import Trouble, retry_after_seconds
 from dragoman.backends.responses.settings import EndpointSettings
-from dragoman.backends.responses.sse import Event, EventTooLarge, SseReader
+from dragoman.backends.responses.sse import EventTooLarge, ServerEvent, SseReader
 from dragoman.clock import Clock
 from dragoman.jsonrpc.text import Decoder
 from dragoman.lm import (
@@ -62,7 +62,7 @@ class Troubled(Exception):
         self,
         trouble: Trouble,
         error: LanguageModelError,
-        complaint: Complaint = Complaint(),  # noqa: B008 - frozen
+        complaint: EndpointComplaint = EndpointComplaint(),  # noqa: B008 - frozen
         body: bytes = b"",
     ) -> None:
         """`body` is what came with a status that is not 200."""
@@ -94,7 +94,7 @@ class Upstream:
                     async for event in self._streamed(response):
                         yield event
 
-    async def framed(self, body: JsonObject) -> AsyncGenerator[Event]:
+    async def framed(self, body: JsonObject) -> AsyncGenerator[ServerEvent]:
         """Ask, once, for events as they are written: for whoever wants to see what is wrong with them."""
         async with self._response("POST", "/responses", encode(body)) as response:
             if (kind := _type_of(response)) != "text/event-stream":
@@ -124,7 +124,7 @@ class Upstream:
         async for event in self._frames(response):
             yield self._event(event)
 
-    async def _frames(self, response: httpx2.Response) -> AsyncIterator[Event]:
+    async def _frames(self, response: httpx2.Response) -> AsyncIterator[ServerEvent]:
         reader = SseReader()
         chunks = response.aiter_bytes()
         try:
@@ -138,7 +138,7 @@ class Upstream:
         if last is not None:
             yield last
 
-    def _event(self, event: Event) -> JsonObject:
+    def _event(self, event: ServerEvent) -> JsonObject:
         if event.data.strip() == b"[DONE]":
             return DONE
         try:
@@ -218,7 +218,9 @@ class Upstream:
     async def _refused(self, response: httpx2.Response, url: str) -> Troubled:
         body = await self._read(response, _MAX_ERROR_BYTES)
         complaint = complaint_of_body(body)
-        complaint = Complaint(self._settings.redacted(complaint.message), complaint.code, complaint.param)
+        complaint = EndpointComplaint(
+            self._settings.redacted(complaint.message), complaint.code, complaint.param
+        )
         address = Address(self._settings.name, url, self._settings.model, self._settings.key_place)
         error = http_failure(
             response.status_code,

@@ -16,13 +16,13 @@ from contextlib import aclosing
 import msgspec
 
 from dragoman.backends.responses.call_ids import CallIds
-from dragoman.backends.responses.events import Answer
+from dragoman.backends.responses.events import ResponseReader
 from dragoman.backends.responses.http import DONE, Troubled, Upstream
 from dragoman.backends.responses.items import body_of, items_of
 from dragoman.backends.responses.listing import Listed
 from dragoman.backends.responses.retries import pause_before_retry
 from dragoman.backends.responses.settings import EndpointSettings
-from dragoman.backends.responses.sse import Event
+from dragoman.backends.responses.sse import ServerEvent
 from dragoman.backends.responses.tools import FunctionTools
 from dragoman.clock import Clock, SystemClock
 from dragoman.lm import (
@@ -89,7 +89,7 @@ class EndpointModel:
         """What the endpoint has."""
         return await self._upstream.models()
 
-    def framed(self, request: Request) -> AsyncGenerator[Event]:
+    def framed(self, request: Request) -> AsyncGenerator[ServerEvent]:
         """The events of an answer as the endpoint writes them. Raises `Troubled`."""
         return self._upstream.framed(self._body(request))
 
@@ -154,10 +154,12 @@ class EndpointModel:
         for call_id, items in exchange.answer.reasoning_of.items():
             self._reasoning.keep((request.consumer.connection, call_id), items)
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: Request) -> ResponseReader:
         tools = FunctionTools(request)
         settings = self._settings
-        return Answer(tools.call, self._call_ids.issue, settings.name, settings.model_id, settings.redacted)
+        return ResponseReader(
+            tools.call, self._call_ids.issue, settings.name, settings.model_id, settings.redacted
+        )
 
     def _body(self, request: Request) -> JsonObject:
         tools = FunctionTools(request)
@@ -223,7 +225,7 @@ class EndpointModel:
 class _Exchange:
     """One request to the endpoint, and what came of it."""
 
-    def __init__(self, body: JsonObject, answer: Answer) -> None:
+    def __init__(self, body: JsonObject, answer: ResponseReader) -> None:
         self.body = body
         self.answer = answer
         self.has_begun = False

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["MAX_EVENT_BYTES", "Event", "EventTooLarge", "SseReader"]
+__all__ = ["MAX_EVENT_BYTES", "EventTooLarge", "ServerEvent", "SseReader"]
 
 # The last event of a response carries all of it again, and a string in it may have 10 MiB by the specification.
 MAX_EVENT_BYTES = 64 * 1024 * 1024
@@ -24,7 +24,7 @@ class EventTooLarge(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ServerEvent:
     data: bytes
     # The `event` field; empty where there was none.
     name: str = ""
@@ -46,7 +46,7 @@ class SseReader:
         self._is_first_line = True
         self._ended_with_cr = False
 
-    def feed(self, chunk: bytes) -> Iterator[Event]:
+    def feed(self, chunk: bytes) -> Iterator[ServerEvent]:
         """The events that `chunk` completes."""
         if not chunk:
             return
@@ -62,7 +62,7 @@ class SseReader:
                 yield event
         self._extend(chunk[start:])
 
-    def end(self) -> Event | None:
+    def end(self) -> ServerEvent | None:
         """What is left when the stream has ended: an event without the empty line that should have followed it."""
         if self._line:
             self._end_line()
@@ -74,7 +74,7 @@ class SseReader:
             raise EventTooLarge(f"an event has more than {self._limit:,} bytes")
         self._line += piece
 
-    def _end_line(self) -> Event | None:
+    def _end_line(self) -> ServerEvent | None:
         line = bytes(self._line)
         self._line.clear()
         if self._is_first_line:
@@ -93,10 +93,10 @@ class SseReader:
             self._id = value
         return None
 
-    def _dispatch(self) -> Event | None:
+    def _dispatch(self) -> ServerEvent | None:
         data, name, id_ = self._data, self._name, self._id
         self._data, self._name, self._id, self._size = [], b"", None, 0
         if not data:
             return None
         shown = id_.decode("utf-8", "replace") if id_ is not None else None
-        return Event(b"\n".join(data), name.decode("utf-8", "replace"), shown)
+        return ServerEvent(b"\n".join(data), name.decode("utf-8", "replace"), shown)

@@ -6,9 +6,9 @@ Used by the demo, by tests and for trying things out: no account, no network, th
 from dragoman.backends.scripted.load import ScriptError, load_script, parse_script
 from dragoman.backends.scripted.model import ScriptedModel
 from dragoman.backends.scripted.script import (
-    Reply,
     Script,
-    Step,
+    ScriptedReply,
+    ScriptStep,
     When,
     act,
     call,
@@ -23,11 +23,11 @@ from dragoman.backends.scripted.script import (
 )
 
 __all__ = [
-    "Reply",
     "Script",
     "ScriptError",
+    "ScriptStep",
     "ScriptedModel",
-    "Step",
+    "ScriptedReply",
     "When",
     "act",
     "call",

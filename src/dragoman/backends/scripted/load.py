@@ -23,10 +23,10 @@ from dragoman.backends.scripted.script import (
     STEPS,
     Call,
     Fail,
-    Reply,
     Say,
     Script,
-    Step,
+    ScriptedReply,
+    ScriptStep,
     Think,
     When,
 )
@@ -74,7 +74,7 @@ def parse_script(text: str, *, source: str = "script", id: str | None = None) ->
     """The script in a text. `source` is where it came from, for messages about it."""
     settings: _Settings | None = None
     info = DEFAULT_INFO
-    replies: list[Reply] = []
+    replies: list[ScriptedReply] = []
     # Only a line feed ends a line: other separators may stand inside a JSON string.
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or line.lstrip().startswith("//"):
@@ -131,7 +131,7 @@ def _info(given: Mapping[str, object], where: str) -> ModelInfo:
     return _converted({**msgspec.to_builtins(DEFAULT_INFO), **given}, ModelInfo, f"{where}: `model`")
 
 
-def _reply(value: dict[str, object], where: str) -> Reply:
+def _reply(value: dict[str, object], where: str) -> ScriptedReply:
     _known(value, ("when", "do"), where, "a part of a reply")
     conditions, steps = value.get("when"), value.get("do")
     if not isinstance(steps, list) or not steps:
@@ -143,12 +143,12 @@ def _reply(value: dict[str, object], where: str) -> Reply:
         _known(conditions, When.__struct_encode_fields__, f"{where}: `when`", "a condition")
         _one_of(conditions, "outcome", get_args(Outcome), f"{where}: `when`")
         when = _converted(conditions, When, f"{where}: `when`")
-    return Reply(
+    return ScriptedReply(
         tuple(_step(step, f"{where}: step {n}") for n, step in enumerate(steps, start=1)), when, where
     )
 
 
-def _step(value: object, where: str) -> Step:
+def _step(value: object, where: str) -> ScriptStep:
     if not isinstance(value, dict):
         raise ScriptError(f'{where}: a step is an object like {{"say": "…"}}.')
     kinds = [key for key in value if key in STEPS]
@@ -160,7 +160,7 @@ def _step(value: object, where: str) -> Step:
     kind = STEPS[kinds[0]]
     _known(value, kind.__struct_encode_fields__, where, f"a part of a `{kinds[0]}` step")
     _one_of(value, "fail", get_args(ErrorKind), where)
-    step: Step = _converted(value, kind, where)  # type: ignore[assignment]  # STEPS holds the kinds of Step
+    step: ScriptStep = _converted(value, kind, where)  # type: ignore[assignment]  # STEPS holds the kinds of Step
     for text in _texts(step):
         name = unknown_name(text)
         if name is not None:
@@ -171,7 +171,7 @@ def _step(value: object, where: str) -> Step:
     return step
 
 
-def _texts(step: Step) -> Iterable[str]:
+def _texts(step: ScriptStep) -> Iterable[str]:
     """The strings of a step in which places are filled."""
     match step:
         case Say(text) | Think(text) | Fail(message=text):

@@ -17,10 +17,10 @@ from dragoman.backends.scripted.script import (
     Data,
     Fail,
     Image,
-    Reply,
     Say,
     Script,
-    Step,
+    ScriptedReply,
+    ScriptStep,
     Think,
     Wait,
 )
@@ -77,7 +77,7 @@ class ScriptedModel:
     @classmethod
     def of(
         cls,
-        *replies: Reply | Step | str,
+        *replies: ScriptedReply | ScriptStep | str,
         info: ModelInfo | None = None,
         speed: float = math.inf,
         sleep: Sleep = asyncio.sleep,
@@ -119,7 +119,7 @@ class ScriptedModel:
             # Cancelled: what was said stands, and the response is complete.
             return
 
-    async def _play(self, reply: Reply, scene: Scene, sink: Sink, token: CancellationToken) -> None:
+    async def _play(self, reply: ScriptedReply, scene: Scene, sink: Sink, token: CancellationToken) -> None:
         tag = self._tag()
         calls = 0
         for step in reply.steps:

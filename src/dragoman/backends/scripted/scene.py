@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dragoman.backends.scripted.script import Reply, When
+from dragoman.backends.scripted.script import ScriptedReply, When
 from dragoman.lm import Message, Outcome, Request, ToolResultPart
 
 __all__ = ["Scene", "choose", "fill", "fill_value", "unknown_name"]
@@ -65,7 +65,7 @@ class Scene:
         )
 
 
-def choose(replies: Iterable[Reply], scene: Scene) -> Reply | None:
+def choose(replies: Iterable[ScriptedReply], scene: Scene) -> ScriptedReply | None:
     """The first reply whose conditions hold."""
     return next((reply for reply in replies if scene.meets(reply.when)), None)
 

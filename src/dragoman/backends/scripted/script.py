@@ -29,10 +29,10 @@ __all__ = [
     "Data",
     "Fail",
     "Image",
-    "Reply",
     "Say",
     "Script",
-    "Step",
+    "ScriptStep",
+    "ScriptedReply",
     "Think",
     "Wait",
     "When",
@@ -149,7 +149,7 @@ class Act:
     action: Callable[[], object]
 
 
-Step: TypeAlias = Say | Think | Call | Data | Image | Wait | Fail | Act
+ScriptStep: TypeAlias = Say | Think | Call | Data | Image | Wait | Fail | Act
 
 # The steps a file can have, by the key that tells them apart.
 STEPS: dict[str, type[_Written]] = {
@@ -164,8 +164,8 @@ STEPS: dict[str, type[_Written]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    steps: tuple[Step, ...]
+class ScriptedReply:
+    steps: tuple[ScriptStep, ...]
     when: When | None = None
     # Where it is written, for messages about it.
     where: str = ""
@@ -185,18 +185,18 @@ DEFAULT_INFO = ModelInfo(
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    replies: tuple[Reply, ...]
+    replies: tuple[ScriptedReply, ...]
     info: ModelInfo = DEFAULT_INFO
     # For what is said and thought without a pace of its own. None: as fast as it is read.
     pace: float | None = None
 
     @classmethod
-    def in_turn(cls, *replies: Reply | Step | str) -> Script:
+    def in_turn(cls, *replies: ScriptedReply | ScriptStep | str) -> Script:
         """A script whose replies without conditions answer one after the other, by the answers the history has."""
-        placed: list[Reply] = []
+        placed: list[ScriptedReply] = []
         unconditional = 0
         for item in replies:
-            made = item if isinstance(item, Reply) else reply(item)
+            made = item if isinstance(item, ScriptedReply) else reply(item)
             if made.when is None:
                 made = replace(made, when=When(answers=unconditional))
                 unconditional += 1
@@ -204,9 +204,9 @@ class Script:
         return cls(tuple(placed))
 
 
-def reply(*steps: Step | str, when: When | None = None) -> Reply:
+def reply(*steps: ScriptStep | str, when: When | None = None) -> ScriptedReply:
     """One answer. A string is said."""
-    return Reply(tuple(Say(step) if isinstance(step, str) else step for step in steps), when)
+    return ScriptedReply(tuple(Say(step) if isinstance(step, str) else step for step in steps), when)
 
 
 def say(text: str, *, pace: float | None = None) -> Say:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dragoman.cli.shells.words import Choices, Option, Typed, Value
+from dragoman.cli.shells.words import Choices, CompletionOption, Typed, Value
 
 __all__ = ["script"]
 
@@ -41,7 +41,7 @@ def _of_command(typed: Typed) -> Iterator[str]:
             yield f"complete -c dragoman -n {_quoted(when)} {act}"
 
 
-def _option(when: str, option: Option) -> str:
+def _option(when: str, option: CompletionOption) -> str:
     words = ["complete -c dragoman -n", _quoted(when)]
     for name in option.names:
         words += ["-l", name[2:]] if name.startswith("--") else ["-s", name[1:]]

@@ -11,7 +11,7 @@ from dragoman.cli.commands import COMMANDS
 from dragoman.cli.parser import parsers
 from dragoman.logs import LEVELS
 
-__all__ = ["Argument", "Asked", "Choices", "Option", "Typed", "Value", "typed"]
+__all__ = ["Argument", "Asked", "Choices", "CompletionOption", "Typed", "Value", "typed"]
 
 # Names that the shell asks us for when they are needed: `dragoman completion models`.
 Asked: TypeAlias = Literal["models", "agents", "approvals", "conversations"]
@@ -39,7 +39,7 @@ _IDS: dict[str, Asked] = {"agents": "agents", "approvals": "approvals", "convers
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class CompletionOption:
     names: tuple[str, ...]
     help: str
     # None: it takes none.
@@ -59,7 +59,7 @@ class Typed:
 
     command: str
     summary: str
-    options: tuple[Option, ...]
+    options: tuple[CompletionOption, ...]
     arguments: tuple[Argument, ...]
 
 
@@ -83,9 +83,9 @@ def typed() -> Iterator[Typed]:
     )
 
 
-def _option(command: str, action: Action) -> Option:
+def _option(command: str, action: Action) -> CompletionOption:
     value = None if action.nargs == 0 else _value(command, action)
-    return Option(tuple(action.option_strings), action.help or "", value)
+    return CompletionOption(tuple(action.option_strings), action.help or "", value)
 
 
 def _argument(command: str, action: Action) -> Argument:

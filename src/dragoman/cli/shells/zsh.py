@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from dragoman.cli.shells.words import Argument, Choices, Option, Typed, Value
+from dragoman.cli.shells.words import Argument, Choices, CompletionOption, Typed, Value
 
 __all__ = ["script"]
 
@@ -73,7 +73,7 @@ def _specs(typed: Typed) -> Iterator[str]:
         yield _argument(number, argument)
 
 
-def _option(option: Option) -> str:
+def _option(option: CompletionOption) -> str:
     """All names in one: whoever has given one is not offered the others."""
     value = "" if option.value is None else f":value:{_act(option.value)}"
     rest = _quoted(f"[{_plain(option.help)}]{value}")

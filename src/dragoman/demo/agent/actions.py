@@ -9,29 +9,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from dragoman.backends.agent.acp.messages import Location, ToolActivity
+from dragoman.acp.messages import Location, ToolActivity
 from dragoman.demo.agent.tools import ConsumerTool, Toolbox
-from dragoman.demo.agent.updates import DiffContent
+from dragoman.demo.agent.updates import DiffUpdate
 from dragoman.lm import ToolCallPart
 from dragoman.tools.builtin.command import approval_key
 from dragoman.tools.builtin.files import MAX_FILE_BYTES, text_or_none
-from dragoman.tools.builtin.workspace import Place, Workspace, WorkspaceError
+from dragoman.tools.builtin.workspace import Workspace, WorkspaceError, WorkspacePath
 from dragoman.tools.schema import SchemaProblem, complete
 
-__all__ = ["Action", "describe"]
+__all__ = ["DemoAction", "describe"]
 
 # A title stands on one line beside others.
 _MAX_TITLE = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class DemoAction:
     activity: ToolActivity
     # What "allow always" would be for, as the tool itself has it; None: nobody need be asked, because nothing can come of it.
     key: str | None = None
 
 
-def describe(call: ToolCallPart, toolbox: Toolbox) -> Action:
+def describe(call: ToolCallPart, toolbox: Toolbox) -> DemoAction:
     """What `call` would do, as things are now."""
     consumer_tool = toolbox.consumer_tool(call.name)
     if consumer_tool is not None:
@@ -46,14 +46,14 @@ def describe(call: ToolCallPart, toolbox: Toolbox) -> Action:
                 status="pending",
                 raw_input={"command": command, "cwd": str(workspace[0])},
             )
-            return Action(activity, approval_key(workspace[0], command))
+            return DemoAction(activity, approval_key(workspace[0], command))
         case ToolCallPart(name="write_file", input={"path": str(path), "content": str(content)}):
             return _writing(call, path, content, workspace)
         case _:
-            return Action(_plain(call))
+            return DemoAction(_plain(call))
 
 
-def _consumers(call: ToolCallPart, tool: ConsumerTool) -> Action:
+def _consumers(call: ToolCallPart, tool: ConsumerTool) -> DemoAction:
     activity = ToolActivity(
         call.call_id,
         title=f"{tool.remote.name} ({tool.server.name})",
@@ -65,31 +65,31 @@ def _consumers(call: ToolCallPart, tool: ConsumerTool) -> Action:
         complete(tool.declaration.input_schema, call.input)
     except SchemaProblem:
         # The loop will say what is wrong.
-        return Action(activity)
-    return Action(activity, tool.approval_key)
+        return DemoAction(activity)
+    return DemoAction(activity, tool.approval_key)
 
 
-def _writing(call: ToolCallPart, path: str, content: str, workspace: tuple[Path, ...]) -> Action:
+def _writing(call: ToolCallPart, path: str, content: str, workspace: tuple[Path, ...]) -> DemoAction:
     try:
         place = Workspace.of(workspace).place(path)
         old = _text(place)
     except (OSError, WorkspaceError):
         # The tool will say what is wrong.
-        return Action(_plain(call))
+        return DemoAction(_plain(call))
     file = str(place.path)
     activity = ToolActivity(
         call.call_id,
         title=_one_line(f"Write {place.label}"),
         kind="edit",
         status="pending",
-        content=(DiffContent(file, old, content),),
+        content=(DiffUpdate(file, old, content),),
         locations=(Location(file),),
         raw_input={"path": file, "content": content},
     )
-    return Action(activity, file)
+    return DemoAction(activity, file)
 
 
-def _text(place: Place) -> str | None:
+def _text(place: WorkspacePath) -> str | None:
     """What is in a file; None if there is none."""
     try:
         data = place.read(MAX_FILE_BYTES)

@@ -12,15 +12,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from dragoman.backends.agent.acp.content import TextBlock
+from dragoman.acp.content import TextBlock
 from dragoman.demo.agent.actions import describe
-from dragoman.demo.agent.permissions import Permissions
+from dragoman.demo.agent.permissions import DemoPermissions
 from dragoman.demo.agent.tools import Toolbox
 from dragoman.demo.agent.updates import (
     AgentMessageChunk,
     AgentThoughtChunk,
     Content,
-    DiffContent,
+    DiffUpdate,
     Tell,
     ToolCall,
     ToolCallUpdate,
@@ -28,7 +28,7 @@ from dragoman.demo.agent.updates import (
     finished,
 )
 from dragoman.lm import CancellationToken, Message, ToolCallPart
-from dragoman.loop import Event, Hooks, RunState
+from dragoman.loop import Hooks, RunEvent, RunState
 from dragoman.loop.events import (
     DataReported,
     TextReported,
@@ -38,7 +38,7 @@ from dragoman.loop.events import (
     ToolStarted,
     ToolUsed,
 )
-from dragoman.tools.decision import Decision, Question
+from dragoman.tools.decision import Decision, ToolQuestion
 from dragoman.tools.tool import ToolResult
 
 __all__ = ["Face"]
@@ -50,7 +50,7 @@ class Face(Hooks):
     def __init__(
         self,
         tell: Tell,
-        permissions: Permissions,
+        permissions: DemoPermissions,
         toolbox: Toolbox,
         keep: Callable[[tuple[Message, ...]], None],
     ) -> None:
@@ -64,7 +64,7 @@ class Face(Hooks):
         # Behind a picture comes a line for those who cannot draw it. A client of ours can, or says so itself.
         self._skips_line = False
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: RunEvent) -> None:
         match event:
             case TextReported() if self._skips_line:
                 self._skips_line = False
@@ -94,7 +94,7 @@ class Face(Hooks):
             self._kept = state.messages
             self._keep(state.messages)
 
-    async def approve(self, question: Question, token: CancellationToken) -> Decision:  # noqa: ARG002 - a hook
+    async def approve(self, question: ToolQuestion, token: CancellationToken) -> Decision:  # noqa: ARG002 - a hook
         return await self._permissions.decide(question)
 
     async def on_tool_result(
@@ -112,6 +112,6 @@ class Face(Hooks):
         action = describe(call, self._toolbox)
         self._tell(ToolCall(**msgspec.structs.asdict(action.activity)))
         self._shown[call.call_id] = tuple(
-            item for item in action.activity.content or () if isinstance(item, DiffContent)
+            item for item in action.activity.content or () if isinstance(item, DiffUpdate)
         )
         self._permissions.ask_ahead(call, action)

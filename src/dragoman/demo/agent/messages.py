@@ -10,17 +10,16 @@ from typing import TypeVar
 
 import msgspec
 
-from dragoman.backends.agent.acp.content import Block
-from dragoman.backends.agent.acp.messages import HttpServer, StdioServer
-from dragoman.demo.mcp.client import ServerAddress
+from dragoman.acp.content import ContentBlock
+from dragoman.acp.messages import StdioServer
 from dragoman.jsonrpc import INVALID_PARAMS, Decoder
 from dragoman.lm import JsonObject
 
 __all__ = [
     "NO_SUCH_SESSION",
-    "Initialize",
+    "InitializeParams",
     "Prompted",
-    "Refused",
+    "RequestRefused",
     "SessionNamed",
     "SessionPlace",
     "SetMode",
@@ -34,7 +33,7 @@ NO_SUCH_SESSION = -32002
 _T = TypeVar("_T")
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is answered with an error."""
 
     def __init__(self, code: int, message: str, details: str | None = None) -> None:
@@ -48,7 +47,7 @@ class _Params(msgspec.Struct, frozen=True, rename="camel"):
     pass
 
 
-class Initialize(_Params, frozen=True):
+class InitializeParams(_Params, frozen=True):
     protocol_version: int
 
 
@@ -70,14 +69,14 @@ class SessionPlace(_Params, frozen=True):
                 raise ValueError(f"{folder!r} is not an absolute path")
 
     @property
-    def servers(self) -> tuple[ServerAddress, ...]:
-        """Raises `Refused` for a transport that was not declared."""
+    def servers(self) -> tuple[StdioServer, ...]:
+        """Raises `RequestRefused` for a transport that was not declared."""
         return tuple(map(_server, self.mcp_servers))
 
 
 class Prompted(_Params, frozen=True):
     session_id: str
-    prompt: tuple[Block, ...]
+    prompt: tuple[ContentBlock, ...]
 
 
 class SetMode(_Params, frozen=True):
@@ -92,23 +91,17 @@ class SetOption(_Params, frozen=True):
 
 
 def read(params: bytes, kind: type[_T]) -> _T:
-    """The parameters of a request. Raises `Refused` if they are others."""
+    """The parameters of a request. Raises `RequestRefused` if they are others."""
     try:
         return Decoder(kind).decode(params)
     except msgspec.DecodeError as error:
-        raise Refused(INVALID_PARAMS, f"These parameters cannot be read: {error}") from error
+        raise RequestRefused(INVALID_PARAMS, f"These parameters cannot be read: {error}") from error
 
 
-def _server(value: JsonObject) -> ServerAddress:
+def _server(value: JsonObject) -> StdioServer:
+    if (kind := value.get("type", "stdio")) != "stdio":
+        raise RequestRefused(INVALID_PARAMS, f"Tool servers over {kind} are not supported; use stdio.")
     try:
-        match value.get("type", "stdio"):
-            case "http":
-                return msgspec.convert(value, HttpServer)
-            case "stdio":
-                return msgspec.convert(value, StdioServer)
-            case kind:
-                raise Refused(
-                    INVALID_PARAMS, f"Tool servers over {kind} are not supported; use http or stdio."
-                )
+        return msgspec.convert(value, StdioServer)
     except msgspec.ValidationError as error:
-        raise Refused(INVALID_PARAMS, f"This tool server cannot be read: {error}") from error
+        raise RequestRefused(INVALID_PARAMS, f"This tool server cannot be read: {error}") from error

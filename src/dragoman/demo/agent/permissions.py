@@ -17,14 +17,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dragoman.backends.agent.acp.messages import Option, ToolActivity
-from dragoman.demo.agent.actions import Action, describe
+from dragoman.acp.messages import Option, ToolActivity
+from dragoman.demo.agent.actions import DemoAction, describe
 from dragoman.demo.agent.tools import Toolbox
-from dragoman.jsonrpc import ConnectionClosed, Decoder, ErrorResponse, Peer, Reply, RequestId, Response
+from dragoman.jsonrpc import ConnectionClosed, Decoder, ErrorResponse, Peer, RequestId, RpcReply, RpcResponse
 from dragoman.lm import ToolCallPart
-from dragoman.tools.decision import Approve, Decision, Deny, Question
+from dragoman.tools.decision import Approve, Decision, Deny, ToolQuestion
 
-__all__ = ["OPTIONS", "Permissions"]
+__all__ = ["OPTIONS", "DemoPermissions"]
 
 _log = logging.getLogger(__name__)
 
@@ -69,12 +69,12 @@ _answer = Decoder(_Answer)
 class _Asked:
     """A question that was sent."""
 
-    action: Action
+    action: DemoAction
     identity: RequestId
     decision: asyncio.Future[Decision]
 
 
-class Permissions:
+class DemoPermissions:
     """The open questions of one turn. `cancel` ends the turn: a client answers so when it has cancelled it."""
 
     def __init__(
@@ -90,12 +90,12 @@ class Permissions:
         self._cancel = cancel
         self._asked: dict[str, _Asked] = {}
 
-    def ask_ahead(self, call: ToolCallPart, action: Action) -> None:
+    def ask_ahead(self, call: ToolCallPart, action: DemoAction) -> None:
         """Ask about a call before the loop comes to it, if anybody will have to be asked."""
         if action.key is not None and not self._toolbox.is_approved(call.name, action.key):
             self._ask(call.call_id, action)
 
-    async def decide(self, question: Question) -> Decision:
+    async def decide(self, question: ToolQuestion) -> Decision:
         """What the client says. It may have been asked already."""
         call_id = question.call_id
         action = describe(ToolCallPart(call_id, question.tool, question.input), self._toolbox)
@@ -118,10 +118,10 @@ class Permissions:
         for call_id in tuple(self._asked):
             self.close(call_id)
 
-    def _ask(self, call_id: str, action: Action) -> _Asked:
+    def _ask(self, call_id: str, action: DemoAction) -> _Asked:
         decision: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
 
-        def on_reply(reply: Reply) -> None:
+        def on_reply(reply: RpcReply) -> None:
             if not decision.done():
                 decision.set_result(self._decision(reply))
 
@@ -130,10 +130,10 @@ class Permissions:
         asked = self._asked[call_id] = _Asked(action, identity, decision)
         return asked
 
-    def _decision(self, reply: Reply) -> Decision:
+    def _decision(self, reply: RpcReply) -> Decision:
         """Never an approval unless the client chose one of the options that say so."""
         match reply:
-            case Response(result=result):
+            case RpcResponse(result=result):
                 try:
                     answer = _answer.decode(result)
                 except msgspec.DecodeError as error:

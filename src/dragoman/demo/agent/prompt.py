@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dragoman.backends.agent.acp.content import Block, ImageBlock, TextBlock, parts_of
-from dragoman.demo.agent.messages import Refused
+from dragoman.acp.content import ContentBlock, ImageBlock, TextBlock, parts_of
+from dragoman.demo.agent.messages import RequestRefused
 from dragoman.jsonrpc import INVALID_PARAMS
 from dragoman.lm import DataPart, Message, Part, TextPart, system, user
 
-__all__ = ["TRANSCRIPT", "Prompt", "read_prompt"]
+__all__ = ["TRANSCRIPT", "UserPrompt", "read_prompt"]
 
 # How a transcript begins that a client gives to an agent which joins a conversation.
 TRANSCRIPT = "<conversation-so-far"
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class UserPrompt:
     words: str
     pictures: tuple[DataPart, ...] = ()
     context: tuple[str, ...] = ()
@@ -34,8 +34,8 @@ class Prompt:
         return (*told, user(*said, *self.pictures))
 
 
-def read_prompt(blocks: Sequence[Block]) -> Prompt:
-    """Raises `Refused` if the user says nothing."""
+def read_prompt(blocks: Sequence[ContentBlock]) -> UserPrompt:
+    """Raises `RequestRefused` if the user says nothing."""
     last = max((index for index, block in enumerate(blocks) if isinstance(block, TextBlock)), default=-1)
     words = ""
     pictures: list[DataPart] = []
@@ -59,5 +59,5 @@ def read_prompt(blocks: Sequence[Block]) -> Prompt:
                     elif isinstance(part, TextPart):
                         context.append(part.value)
     if not words.strip() and not pictures:
-        raise Refused(INVALID_PARAMS, "The prompt says nothing.")
-    return Prompt(words, tuple(pictures), tuple(context))
+        raise RequestRefused(INVALID_PARAMS, "The prompt says nothing.")
+    return UserPrompt(words, tuple(pictures), tuple(context))

@@ -15,27 +15,27 @@ from typing import TypeAlias
 import msgspec
 
 from dragoman import __version__
-from dragoman.backends.agent.acp.messages import (
+from dragoman.acp.messages import (
     PROTOCOL_VERSION,
     AgentCapabilities,
     AgentInfo,
     Initialized,
-    McpCapabilities,
     PromptCapabilities,
     SessionCapabilities,
 )
 from dragoman.backends.scripted import Script
 from dragoman.demo.agent.messages import (
     NO_SUCH_SESSION,
-    Initialize,
+    InitializeParams,
     Prompted,
-    Refused,
+    RequestRefused,
     SessionNamed,
     SessionPlace,
     SetMode,
     SetOption,
     read,
 )
+from dragoman.demo.agent.model import PromptHandlers
 from dragoman.demo.agent.prompt import read_prompt
 from dragoman.demo.agent.session import DEFAULT_MODE, Session, Shared
 from dragoman.demo.agent.store import Kept, SessionStore, new_id
@@ -64,7 +64,6 @@ _INITIALIZED = Initialized(
     AgentCapabilities(
         load_session=True,
         prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
-        mcp_capabilities=McpCapabilities(http=True),
         session_capabilities=SessionCapabilities(resume={}, fork={}, close={}, additional_directories={}),
     ),
     AgentInfo("dragoman-demo-agent", "Dragoman demo agent", __version__),
@@ -76,8 +75,16 @@ _END_SECONDS = 5.0
 class AgentServer:
     """One client, any number of sessions."""
 
-    def __init__(self, script: Script, store: SessionStore, *, pace: str = DEFAULT_PACE) -> None:
+    def __init__(
+        self,
+        script: Script,
+        store: SessionStore,
+        *,
+        pace: str = DEFAULT_PACE,
+        prompts: PromptHandlers = lambda _request: None,
+    ) -> None:
         self._script = script
+        self._prompts = prompts
         self._store = store
         self._pace = pace
         self._shared: Shared | None = None
@@ -110,7 +117,7 @@ class AgentServer:
     # As a receiver.
 
     def connected(self, peer: Peer) -> None:
-        self._shared = Shared(peer, self._store, self._script)
+        self._shared = Shared(peer, self._store, self._script, self._prompts)
 
     def notification(self, notification: Notification) -> None:
         if notification.method != "session/cancel":
@@ -118,7 +125,7 @@ class AgentServer:
             return
         try:
             session = self._sessions.get(read(notification.params, SessionNamed).session_id)
-        except Refused as refused:
+        except RequestRefused as refused:
             _log.warning("session/cancel: %s", refused.message)
             return
         if session is not None:
@@ -147,7 +154,7 @@ class AgentServer:
         async def answered() -> None:
             try:
                 incoming.reply(await work)
-            except Refused as refused:
+            except RequestRefused as refused:
                 incoming.fail(refused.code, refused.message, refused.data)
             except CancellationError:
                 incoming.fail(REQUEST_CANCELLED, f"{incoming.method} was cancelled.")
@@ -165,7 +172,7 @@ class AgentServer:
             asked = read(incoming.params, Prompted)
             session = self._idle(asked.session_id)
             prompt = read_prompt(asked.prompt)
-        except Refused as refused:
+        except RequestRefused as refused:
             incoming.fail(refused.code, refused.message, refused.data)
             return
         source = session.turn = CancellationSource()
@@ -183,7 +190,7 @@ class AgentServer:
     async def _initialize(self, params: bytes) -> object:
         # "If the Agent supports the requested version, it MUST respond with the same version. Otherwise, […] with the
         # latest version it supports": either way it is this one.
-        read(params, Initialize)
+        read(params, InitializeParams)
         self._initialized = True
         return _INITIALIZED
 
@@ -231,7 +238,7 @@ class AgentServer:
     def _session(self, name: str) -> Session:
         session = self._sessions.get(name)
         if session is None:
-            raise Refused(
+            raise RequestRefused(
                 NO_SUCH_SESSION, f"There is no session {name!r}; load or resume it, or make a new one."
             )
         return session
@@ -239,13 +246,15 @@ class AgentServer:
     def _idle(self, name: str) -> Session:
         session = self._session(name)
         if session.turn is not None:
-            raise Refused(INVALID_REQUEST, "A turn of this session is under way; wait for it, or cancel it.")
+            raise RequestRefused(
+                INVALID_REQUEST, "A turn of this session is under way; wait for it, or cancel it."
+            )
         return session
 
     def _kept(self, name: str) -> Kept:
         kept = self._sessions[name].kept if name in self._sessions else self._store.load(name)
         if kept is None:
-            raise Refused(NO_SUCH_SESSION, f"There is no session {name!r}.")
+            raise RequestRefused(NO_SUCH_SESSION, f"There is no session {name!r}.")
         return kept
 
     async def _take_up(self, place: SessionPlace) -> Session:

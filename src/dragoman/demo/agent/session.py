@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dragoman.backends.agent.acp.messages import SessionCreated
+from dragoman.acp.messages import SessionCreated
 from dragoman.backends.scripted import Script
 from dragoman.demo.agent.actions import describe
-from dragoman.demo.agent.messages import Refused
+from dragoman.demo.agent.messages import RequestRefused
+from dragoman.demo.agent.model import PromptHandlers
 from dragoman.demo.agent.store import Kept, SessionStore
 from dragoman.demo.agent.tools import Toolbox
-from dragoman.demo.agent.updates import CurrentMode, Update, told_again
+from dragoman.demo.agent.updates import AgentUpdate, CurrentMode, told_again
 from dragoman.demo.pace import PACES
 from dragoman.jsonrpc import INVALID_PARAMS, ConnectionClosed, Peer
 from dragoman.lm import CancellationSource, JsonObject, Message
@@ -34,6 +35,7 @@ class Shared:
     peer: Peer
     store: SessionStore
     script: Script
+    prompts: PromptHandlers
 
 
 class Session:
@@ -70,21 +72,21 @@ class Session:
 
     def set_mode(self, mode: str) -> None:
         if mode not in (known["id"] for known in _MODES):
-            raise Refused(INVALID_PARAMS, f"There is no mode {mode!r}.")
+            raise RequestRefused(INVALID_PARAMS, f"There is no mode {mode!r}.")
         self._change(mode=mode)
         self.toolbox.offer_own(offered=mode == DEFAULT_MODE)
         self.tell(CurrentMode(mode))
 
     def set_option(self, option: str, value: object) -> None:
         if option != "pace" or not isinstance(value, str) or value not in PACES:
-            raise Refused(INVALID_PARAMS, f"There is no option {option!r} with a value {value!r}.")
+            raise RequestRefused(INVALID_PARAMS, f"There is no option {option!r} with a value {value!r}.")
         self._change(pace=value)
 
     def keep(self, messages: tuple[Message, ...] | None = None) -> None:
         """Write the session down, with these messages if any are given."""
         self._change(messages=self.messages if messages is None else messages)
 
-    def tell(self, update: Update) -> None:
+    def tell(self, update: AgentUpdate) -> None:
         # Whoever is gone is told nothing; that the connection has ended is seen elsewhere.
         with suppress(ConnectionClosed):
             self.shared.peer.notify("session/update", {"sessionId": self.id, "update": update})

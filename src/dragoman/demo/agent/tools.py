@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dragoman.demo.mcp import McpClient, RemoteTool, connect
-from dragoman.demo.mcp.client import MAX_TOOLS, ServerAddress
+from dragoman.acp.messages import StdioServer
+from dragoman.demo.mcp import RemoteTool, ToolClient, connect
+from dragoman.demo.mcp.client import MAX_TOOLS
 from dragoman.lm import CancellationToken
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.autoapproval import AutoApproval
@@ -22,7 +23,7 @@ from dragoman.tools.builtin.command import run_command
 from dragoman.tools.builtin.edit import write_file
 from dragoman.tools.declaration import Declaration
 from dragoman.tools.names import legal_name
-from dragoman.tools.registry import Registry
+from dragoman.tools.registry import ToolRegistry
 from dragoman.tools.runtime import ToolRuntime
 from dragoman.tools.tool import Invocation, PreparedInvocation, ToolResult
 
@@ -40,7 +41,7 @@ OWN_TOOLS = frozenset({"run_command", "write_file"})
 class ConsumerTool:
     """A tool of a tool server's."""
 
-    server: McpClient
+    server: ToolClient
     remote: RemoteTool
     declaration: Declaration
 
@@ -70,11 +71,11 @@ class Toolbox:
         self.problems: tuple[str, ...] = ()
         self._unreachable: tuple[str, ...] = ()
         self._session = session
-        self._servers: tuple[McpClient, ...] = ()
+        self._servers: tuple[ToolClient, ...] = ()
         # One reading at a time: an older list must not replace a newer one.
         self._reading = asyncio.Lock()
         self._rereading: asyncio.Task[None] | None = None
-        self._registry = Registry()
+        self._registry = ToolRegistry()
         self._registry.context.set("workspaceFolderCount", len(workspace))
         self._own: tuple[Callable[[], None], ...] = ()
         self._consumers: dict[str, tuple[ConsumerTool, Callable[[], None]]] = {}
@@ -89,7 +90,7 @@ class Toolbox:
             virtual_threshold=MAX_TOOLS,
         )
 
-    async def connect(self, addresses: Iterable[ServerAddress]) -> None:
+    async def connect(self, addresses: Iterable[StdioServer]) -> None:
         """Connect to all servers, and list their tools. One that cannot be reached is told of, and done without."""
         connecting = [
             asyncio.create_task(connect(address, self.workspace[0], self._changed)) for address in addresses

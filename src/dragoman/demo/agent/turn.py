@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from dragoman.backends.agent.acp.messages import PromptResponse
+from dragoman.acp.messages import PromptResponse
 from dragoman.demo.agent.hooks import Face
-from dragoman.demo.agent.messages import Refused
+from dragoman.demo.agent.messages import RequestRefused
 from dragoman.demo.agent.model import DemoModel
-from dragoman.demo.agent.permissions import Permissions
-from dragoman.demo.agent.prompt import Prompt
+from dragoman.demo.agent.permissions import DemoPermissions
+from dragoman.demo.agent.prompt import UserPrompt
 from dragoman.demo.agent.session import Session
 from dragoman.demo.agent.updates import Usage
 from dragoman.jsonrpc import INTERNAL_ERROR, ConnectionClosed
@@ -48,13 +48,13 @@ _STOP_REASONS: dict[EndReason, str] = {
 }
 
 
-async def take_turn(session: Session, prompt: Prompt, source: CancellationSource) -> PromptResponse:
-    """Answer `prompt`, until `source` is cancelled at most. Raises `Refused` when the model fails."""
+async def take_turn(session: Session, prompt: UserPrompt, source: CancellationSource) -> PromptResponse:
+    """Answer `prompt`, until `source` is cancelled at most. Raises `RequestRefused` when the model fails."""
     with suppress(CancellationError):
         # A slow server does not keep anybody from cancelling: the loop below ends at once then.
         await until_cancelled(session.toolbox.refresh(), source.token)
     peer, toolbox = session.shared.peer, session.toolbox
-    permissions = Permissions(peer, session.id, toolbox, source.cancel)
+    permissions = DemoPermissions(peer, session.id, toolbox, source.cancel)
 
     async def drain() -> None:
         with suppress(ConnectionClosed):
@@ -66,6 +66,7 @@ async def take_turn(session: Session, prompt: Prompt, source: CancellationSource
         tell=session.tell,
         drain=drain,
         problems=lambda: toolbox.problems,
+        prompts=session.shared.prompts,
     )
     face = Face(session.tell, permissions, toolbox, session.keep)
     consumer = Consumer("acp", session.id, tuple(map(str, toolbox.workspace)))
@@ -86,7 +87,7 @@ def _stop_reason(state: RunState) -> str:
     if state.error is not None:
         if state.error.kind == "blocked":
             return "refusal"
-        raise Refused(INTERNAL_ERROR, state.error.message, state.error.hint)
+        raise RequestRefused(INTERNAL_ERROR, state.error.message, state.error.hint)
     return _STOP_REASONS.get(state.ended or "completed", "end_turn")
 
 

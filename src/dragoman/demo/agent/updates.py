@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from dragoman.backends.agent.acp.content import Block, ImageBlock, TextBlock
-from dragoman.backends.agent.acp.messages import Diff, PlanEntry, ToolActivity
+from dragoman.acp.content import ContentBlock, ImageBlock, TextBlock
+from dragoman.acp.messages import AcpPlanEntry, Diff, ToolActivity
 from dragoman.lm import (
     ContentPart,
     DataPart,
@@ -26,15 +26,15 @@ from dragoman.lm import (
 __all__ = [
     "AgentMessageChunk",
     "AgentThoughtChunk",
+    "AgentUpdate",
     "Content",
     "CurrentMode",
-    "DiffContent",
+    "DiffUpdate",
     "Entry",
     "Plan",
     "Tell",
     "ToolCall",
     "ToolCallUpdate",
-    "Update",
     "Usage",
     "UserMessageChunk",
     "block_of",
@@ -48,15 +48,15 @@ class _Update(msgspec.Struct, frozen=True, tag_field="sessionUpdate", rename="ca
 
 
 class UserMessageChunk(_Update, frozen=True, tag="user_message_chunk"):
-    content: Block
+    content: ContentBlock
 
 
 class AgentMessageChunk(_Update, frozen=True, tag="agent_message_chunk"):
-    content: Block
+    content: ContentBlock
 
 
 class AgentThoughtChunk(_Update, frozen=True, tag="agent_thought_chunk"):
-    content: Block
+    content: ContentBlock
 
 
 class ToolCall(ToolActivity, frozen=True, tag_field="sessionUpdate", tag="tool_call"):
@@ -67,7 +67,7 @@ class ToolCallUpdate(ToolActivity, frozen=True, tag_field="sessionUpdate", tag="
     """What has changed about it; what is absent has not."""
 
 
-class Entry(PlanEntry, frozen=True, omit_defaults=False):
+class Entry(AcpPlanEntry, frozen=True, omit_defaults=False):
     """A step of a plan. The protocol wants priority and status also when they are the usual ones."""
 
 
@@ -88,7 +88,7 @@ class CurrentMode(_Update, frozen=True, tag="current_mode_update"):
     current_mode_id: str
 
 
-Update: TypeAlias = (
+AgentUpdate: TypeAlias = (
     UserMessageChunk
     | AgentMessageChunk
     | AgentThoughtChunk
@@ -98,21 +98,21 @@ Update: TypeAlias = (
     | Usage
     | CurrentMode
 )
-Tell: TypeAlias = Callable[[Update], None]
+Tell: TypeAlias = Callable[[AgentUpdate], None]
 
 
 # What a tool call shows.
 
 
 class Content(msgspec.Struct, frozen=True, tag_field="type", tag="content"):
-    content: Block
+    content: ContentBlock
 
 
-class DiffContent(Diff, frozen=True, tag_field="type", tag="diff"):
+class DiffUpdate(Diff, frozen=True, tag_field="type", tag="diff"):
     pass
 
 
-def block_of(part: ContentPart) -> Block:
+def block_of(part: ContentPart) -> ContentBlock:
     """A part as a content block; data that is no image by its name and size."""
     match part:
         case TextPart(value=text):
@@ -141,7 +141,7 @@ def finished(result: ToolResultPart, shown: tuple[object, ...] = ()) -> ToolCall
 
 def told_again(
     messages: Iterable[Message], announce: Callable[[ToolCallPart], ToolActivity]
-) -> Iterator[Update]:
+) -> Iterator[AgentUpdate]:
     """The updates by which a client would have heard all this. What the client said as context stays untold."""
     for message in messages:
         if message.role != "system":
@@ -151,7 +151,7 @@ def told_again(
 
 def _told_again(
     part: object, message: Message, announce: Callable[[ToolCallPart], ToolActivity]
-) -> Iterator[Update]:
+) -> Iterator[AgentUpdate]:
     match part:
         case TextPart() | DataPart() if message.role == "user":
             yield UserMessageChunk(block_of(part))

@@ -1,11 +1,11 @@
-"""A small MCP client: the consumer's tools, over streamable HTTP or the standard streams of a process.
+"""A small MCP client: the consumer's tools, over the standard streams of a process.
 
 https://modelcontextprotocol.io/specification/2025-11-25. Of the protocol it has what an agent needs in order to use tools:
 the handshake, `tools/list`, `tools/call` with progress and cancellation, and being told that the list has changed. The
 official client would do more, and takes a second to import.
 """
 
-from dragoman.demo.mcp.client import McpClient, RemoteTool, connect
+from dragoman.demo.mcp.client import RemoteTool, ToolClient, connect
 from dragoman.demo.mcp.link import McpError
 
-__all__ = ["McpClient", "McpError", "RemoteTool", "connect"]
+__all__ = ["McpError", "RemoteTool", "ToolClient", "connect"]

@@ -7,24 +7,23 @@ import logging
 from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from dragoman import __version__
-from dragoman.backends.agent.acp.messages import HttpServer, StdioServer
+from dragoman.acp.messages import StdioServer
 from dragoman.demo.mcp.content import tool_result
-from dragoman.demo.mcp.link import Link, McpError, SessionExpired
+from dragoman.demo.mcp.link import Link, McpError
+from dragoman.demo.mcp.over_stdio import StdioLink
 from dragoman.jsonrpc import Notification, RemoteError
 from dragoman.lm import JsonObject
-from dragoman.tools.tool import Progress, ToolResult
+from dragoman.tools.tool import ToolProgress, ToolResult
 
-__all__ = ["MAX_TOOLS", "McpClient", "RemoteTool", "ServerAddress", "connect"]
+__all__ = ["MAX_TOOLS", "RemoteTool", "ToolClient", "connect"]
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-
-ServerAddress: TypeAlias = HttpServer | StdioServer
 
 # The newest revision we ask for, and those a server may answer with.
 _VERSION = "2025-11-25"
@@ -63,7 +62,7 @@ class _Progress(msgspec.Struct, frozen=True, rename="camel"):
     message: str | None = None
 
 
-class McpClient:
+class ToolClient:
     """One server. Made by `connect`, ended by `close`."""
 
     def __init__(self, name: str, on_change: Callable[[], None]) -> None:
@@ -73,7 +72,7 @@ class McpClient:
         self._on_change = on_change
         self._link: Link | None = None
         self._tokens = count(1)
-        self._progress: dict[int | str, Progress] = {}
+        self._progress: dict[int | str, ToolProgress] = {}
 
     async def open(self, link: Link) -> None:
         self._link = link
@@ -84,7 +83,7 @@ class McpClient:
         self.is_stale = False
         return await self._in_time(self._all_pages())
 
-    async def call(self, tool: str, arguments: JsonObject, progress: Progress) -> ToolResult:
+    async def call(self, tool: str, arguments: JsonObject, progress: ToolProgress) -> ToolResult:
         """Call a tool, and wait for as long as it takes. Whoever is cancelled in here withdraws the call."""
         token = next(self._tokens)
         self._progress[token] = progress
@@ -147,12 +146,7 @@ class McpClient:
         return tuple(found[:MAX_TOOLS])
 
     async def _request(self, method: str, params: object) -> bytes:
-        try:
-            return await self._connection.request(method, params)
-        except SessionExpired:
-            # "When a client receives HTTP 404 […], it MUST start a new session by sending a new InitializeRequest".
-            await self._shake_hands()
-            return await self._connection.request(method, params)
+        return await self._connection.request(method, params)
 
     async def _in_time(self, work: Awaitable[_T]) -> _T:
         try:
@@ -172,25 +166,15 @@ class McpClient:
         return self._link
 
 
-async def connect(address: ServerAddress, cwd: Path, on_change: Callable[[], None]) -> McpClient:
+async def connect(address: StdioServer, cwd: Path, on_change: Callable[[], None]) -> ToolClient:
     """A client of the server at `address`, ready to list tools; `on_change` is called when the list is another.
 
     Raises `McpError`; whatever was started by then is ended.
     """
-    client = McpClient(address.name, on_change)
+    client = ToolClient(address.name, on_change)
     try:
-        await client.open(await _link(address, cwd, client))
+        await client.open(await StdioLink.start(address, cwd, client.on_notification))
     except BaseException:
         await client.close()
         raise
     return client
-
-
-async def _link(address: ServerAddress, cwd: Path, client: McpClient) -> Link:
-    if isinstance(address, StdioServer):
-        from dragoman.demo.mcp.over_stdio import StdioLink  # noqa: PLC0415 - a session has one of the two
-
-        return await StdioLink.start(address, cwd, client.on_notification)
-    from dragoman.demo.mcp.over_http import HttpLink  # noqa: PLC0415 - its library takes a tenth of a second
-
-    return HttpLink(address, client.on_notification)

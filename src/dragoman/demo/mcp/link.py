@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from dragoman.jsonrpc import Notification
 
-__all__ = ["CANCELLED", "Link", "McpError", "OnNotification", "SessionExpired"]
+__all__ = ["CANCELLED", "Link", "McpError", "OnNotification"]
 
 # MCP's way to withdraw a request.
 CANCELLED = "notifications/cancelled"
@@ -17,10 +17,6 @@ OnNotification: TypeAlias = Callable[[Notification], None]
 
 class McpError(Exception):
     """A tool server that cannot be reached, or does not do as the protocol says."""
-
-
-class SessionExpired(McpError):
-    """The server has forgotten us: a new handshake is due."""
 
 
 class Link(Protocol):

@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from dragoman.backends.agent.acp.messages import StdioServer
+from dragoman.acp.messages import StdioServer
 from dragoman.demo.mcp.link import CANCELLED, McpError, OnNotification
 from dragoman.jsonrpc import (
     METHOD_NOT_FOUND,
@@ -22,8 +22,8 @@ from dragoman.jsonrpc import (
     Peer,
     PeerOptions,
     RemoteError,
-    Reply,
-    Response,
+    RpcReply,
+    RpcResponse,
 )
 from dragoman.process import SpawnError, SupervisedProcess
 
@@ -54,9 +54,9 @@ class StdioLink:
         return cls(server.name, process, peer)
 
     async def request(self, method: str, params: object) -> bytes:
-        replied: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        replied: asyncio.Future[RpcReply] = asyncio.get_running_loop().create_future()
 
-        def on_reply(reply: Reply) -> None:
+        def on_reply(reply: RpcReply) -> None:
             if not replied.done():
                 replied.set_result(reply)
 
@@ -71,7 +71,7 @@ class StdioLink:
                 self._peer.withdraw(identity)
             raise
         match reply:
-            case Response(result=result):
+            case RpcResponse(result=result):
                 return result
             case ErrorResponse(error=error):
                 raise RemoteError(error)

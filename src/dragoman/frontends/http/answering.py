@@ -1,6 +1,6 @@
 """One answer under way: a model that reports parts, and a client that takes them in its own time.
 
-`Answer` is the sink of a model and the source of a response. What is reported is kept until it is taken; a model that is
+`ResponseRun` is the sink of a model and the source of a response. What is reported is kept until it is taken; a model that is
 too far ahead waits. Leaving the `async with` ends the model's work, however it was left.
 """
 
@@ -19,7 +19,7 @@ from dragoman.lm import CancellationSource, DataPart, LanguageModel, LanguageMod
 from dragoman.lm.json import decode
 from dragoman.lm.parts import CONVERSATION
 
-__all__ = ["Answer", "Place"]
+__all__ = ["ConversationReport", "ResponseRun"]
 
 # Parts that wait for a client. Each is a few words; a client that is so far behind is waited for.
 _AHEAD = 256
@@ -29,7 +29,7 @@ _MANY = 16
 _HOLD_SECONDS = 10.0
 
 
-class Place(msgspec.Struct, frozen=True):
+class ConversationReport(msgspec.Struct, frozen=True):
     """Which conversation an answer belongs to, and how that is known."""
 
     conversation: str | None = None
@@ -41,7 +41,7 @@ class Place(msgspec.Struct, frozen=True):
         return f"{self.conversation or '-'}; evidence={self.evidence}; kind={self.kind}"
 
 
-class Answer:
+class ResponseRun:
     def __init__(
         self, model: LanguageModel, request: Request, spell_out: Callable[[Part], Part] = lambda part: part
     ) -> None:
@@ -55,7 +55,7 @@ class Answer:
         self._room = asyncio.Event()
         self._room.set()
         self._task: asyncio.Task[None] | None = None
-        self.place: Place | None = None
+        self.place: ConversationReport | None = None
         # What became of it, for whoever counts: until it is known, the worst.
         self.outcome = "failed"
         self.was_cancelled = False
@@ -80,7 +80,7 @@ class Answer:
 
     def report(self, part: Part) -> None:
         if isinstance(part, DataPart) and part.mime_type == CONVERSATION:
-            self.place = msgspec.convert(decode(part.data), Place)
+            self.place = msgspec.convert(decode(part.data), ConversationReport)
             return
         if not isinstance(part, DataPart):
             self._begun = True

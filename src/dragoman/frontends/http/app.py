@@ -16,19 +16,19 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp
 
-from dragoman.frontends.http.answering import Answer
+from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.approvals import with_proofs
-from dragoman.frontends.http.asked import object_of, read_compact, read_create
+from dragoman.frontends.http.auth import Gate
 from dragoman.frontends.http.chat import ChatStream, read_chat
-from dragoman.frontends.http.door import Door, client_of
+from dragoman.frontends.http.create_request import object_of, read_compact, read_create
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.front_page import FRONT_PAGE
-from dragoman.frontends.http.gate import Gate
 from dragoman.frontends.http.input_items import listed
+from dragoman.frontends.http.middleware import Door, client_of
 from dragoman.frontends.http.openapi import description
 from dragoman.frontends.http.over_websocket import Socket
 from dragoman.frontends.http.resource import new_id
-from dragoman.frontends.http.service import Client, Prepared, Service
+from dragoman.frontends.http.service import HttpClient, HttpService, Prepared
 from dragoman.frontends.http.wire import (
     DONE,
     EventStream,
@@ -49,7 +49,7 @@ _GONE = 499
 _HEADER_LENGTH = 2_000
 
 
-def build_app(service: Service, gate: Gate) -> ASGIApp:
+def build_app(service: HttpService, gate: Gate) -> ASGIApp:
     """The whole of it. Whoever runs it closes the models."""
     routes = _Routes(service)
     middleware = [Middleware(Door, gate=gate, metrics=service.metrics)]
@@ -106,7 +106,7 @@ async def _told_by_router(request: Request, error: Exception) -> Response:
 
 
 class _Routes:
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: HttpService) -> None:
         self._service = service
         self._limit = service.serve.max_body_bytes
 
@@ -182,7 +182,7 @@ class _Routes:
             with_proofs(messages, {}, service.models.permissions.grants),
             asked,
             # Its dialect has no items.
-            Client(client_of(request).connection),
+            HttpClient(client_of(request).connection),
             takes_options=takes_options,
             consumer_id=asked.consumer_id,
         )
@@ -235,7 +235,7 @@ class _Routes:
     @asynccontextmanager
     async def _answering(
         self, model: LanguageModel, wanted: ModelRequest, request: Request
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[ResponseRun]:
         """An answer under way. It ends with the block, and is cancelled when its client goes."""
         async with (
             self._service.answering(model, wanted) as answer,
@@ -244,10 +244,10 @@ class _Routes:
             yield answer
 
 
-_Run: TypeAlias = AbstractAsyncContextManager[Answer]
+_Run: TypeAlias = AbstractAsyncContextManager[ResponseRun]
 
 
-async def _begun(run: _Run) -> tuple[Answer, AsyncExitStack]:
+async def _begun(run: _Run) -> tuple[ResponseRun, AsyncExitStack]:
     """An answer of which there is something to tell, and what ends it."""
     stack = AsyncExitStack()
     answer = await stack.enter_async_context(run)
@@ -284,7 +284,7 @@ async def _streamed_chat(
     return EventStream(write, _headers(answer, ignored))
 
 
-def _headers(answer: Answer, ignored: tuple[str, ...]) -> dict[str, str]:
+def _headers(answer: ResponseRun, ignored: tuple[str, ...]) -> dict[str, str]:
     headers: dict[str, str] = {}
     if answer.place is not None:
         headers["x-dragoman-conversation"] = answer.place.header

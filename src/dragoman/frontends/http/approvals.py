@@ -22,7 +22,7 @@ from dragoman.permissions.question import question_about
 
 __all__ = [
     "APPROVAL_TOOLS",
-    "Decision",
+    "ClientDecision",
     "approval_item",
     "approved_call",
     "is_approval",
@@ -41,7 +41,7 @@ APPROVAL_TOOLS = tuple(ToolDefinition(name) for name in PERMISSION_TOOLS.values(
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ClientDecision:
     approve: bool
     reason: str | None = None
     # What selects the pending request. An approval item names it by its own id, and needs none.
@@ -91,7 +91,7 @@ def approved_call(item_id: str) -> str:
 
 
 def with_proofs(
-    messages: Sequence[Message], decisions: Mapping[str, Decision], grants: Grants
+    messages: Sequence[Message], decisions: Mapping[str, ClientDecision], grants: Grants
 ) -> tuple[Message, ...]:
     """The messages with every decision in the form that the bridge takes: a grant, or a refusal with its reason."""
     return tuple(
@@ -104,7 +104,7 @@ def with_proofs(
     )
 
 
-def _proved(part: Part, decisions: Mapping[str, Decision], grants: Grants) -> Part:
+def _proved(part: Part, decisions: Mapping[str, ClientDecision], grants: Grants) -> Part:
     if not isinstance(part, ToolResultPart):
         return part
     by_item = decisions.get(part.call_id)
@@ -125,7 +125,7 @@ def _proved(part: Part, decisions: Mapping[str, Decision], grants: Grants) -> Pa
     return _said(part, token or _REFUSED)
 
 
-def _decision(text: str) -> Decision | None:
+def _decision(text: str) -> ClientDecision | None:
     try:
         value = decode(text)
     except msgspec.DecodeError:
@@ -133,7 +133,7 @@ def _decision(text: str) -> Decision | None:
     match value:
         case {"decision": "allow" | "deny" as decided, **more}:
             reason, nonce = more.get("reason"), more.get("nonce")
-            return Decision(
+            return ClientDecision(
                 decided == "allow",
                 reason if isinstance(reason, str) else None,
                 nonce if isinstance(nonce, str) else None,
@@ -142,7 +142,7 @@ def _decision(text: str) -> Decision | None:
             return None
 
 
-def _refusal(decision: Decision) -> str:
+def _refusal(decision: ClientDecision) -> str:
     return f"{_REASON}{decision.reason}" if decision.reason else _REFUSED
 
 

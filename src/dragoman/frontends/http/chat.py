@@ -7,8 +7,8 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from dragoman.frontends.http.asked import Asked, read_form, says_aside
 from dragoman.frontends.http.budget import Budget
+from dragoman.frontends.http.create_request import CreateRequest, read_form, says_aside
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.items import arguments_of, content_of, refused
 from dragoman.frontends.http.stream import usage_of
@@ -67,7 +67,9 @@ _OPTIONS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "pa
 _KNOWN = frozenset(each.encode_name for each in msgspec.structs.fields(ChatBody))
 
 
-def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[Asked, tuple[Message, ...], bool]:
+def read_chat(
+    value: JsonObject, headers: Mapping[str, str]
+) -> tuple[CreateRequest, tuple[Message, ...], bool]:
     """What is asked, the history, and whether the stream is to end with what it cost."""
     body = read_form(value, ChatBody)
     if body.n not in (None, 1):
@@ -78,7 +80,7 @@ def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[Asked, tup
     ignored += ["store"] if body.store else []
     tools = functions_of(body.tools or (), ignored)
     messages = tuple(_messages(body.messages, ignored))
-    asked = Asked(
+    asked = CreateRequest(
         model=body.model,
         items=[],
         offer=chosen(body.tool_choice, tools),

@@ -18,7 +18,7 @@ from dragoman.lm import JsonObject
 from dragoman.lm.json import encode
 from dragoman.store import ResponseStore, StoredResponse, StoreError
 
-__all__ = ["Chain", "Histories", "Kept", "Local"]
+__all__ = ["Chain", "Histories", "HistoryEntry", "Local"]
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _MOST_BYTES = 64 * 1024 * 1024
 _MOST_LOCAL = 16
 
 
-class Kept(msgspec.Struct, frozen=True):
+class HistoryEntry(msgspec.Struct, frozen=True):
     """A response and what was new in its request."""
 
     items: list[JsonObject]
@@ -50,10 +50,10 @@ class Chain:
     consumer_id: str | None = None
 
 
-class Local(OrderedDict[str, Kept]):
+class Local(OrderedDict[str, HistoryEntry]):
     """What one WebSocket remembers. The oldest are forgotten first."""
 
-    def keep(self, id_: str, kept: Kept) -> None:
+    def keep(self, id_: str, kept: HistoryEntry) -> None:
         self[id_] = kept
         while len(self) > _MOST_LOCAL:
             self.popitem(last=False)
@@ -69,7 +69,7 @@ class Histories:
 
     def chain(self, id_: str | None, connection: str, local: Local | None = None) -> Chain:
         """Everything up to a response and with it. An unknown one is an error: nobody may talk past a gap."""
-        links: dict[str, Kept] = {}
+        links: dict[str, HistoryEntry] = {}
         size = 0
         while id_ is not None:
             kept = local.get(id_) if local is not None else None
@@ -84,7 +84,7 @@ class Histories:
         last = next(iter(links.values()), None)
         return Chain(items, tuple(links), None if last is None else last.consumer_id)
 
-    def find(self, id_: str, connection: str) -> Kept:
+    def find(self, id_: str, connection: str) -> HistoryEntry:
         kept, _ = self._find(id_, connection)
         if kept is None:
             raise ApiError(
@@ -96,7 +96,12 @@ class Histories:
         return kept
 
     def keep(
-        self, id_: str, kept: Kept, connection: str, used: tuple[str, ...], conversation: str | None = None
+        self,
+        id_: str,
+        kept: HistoryEntry,
+        connection: str,
+        used: tuple[str, ...],
+        conversation: str | None = None,
     ) -> None:
         """A response that cannot be kept has been given all the same."""
         if self._store is None:
@@ -114,14 +119,14 @@ class Histories:
         if self._store is not None:
             self._store.delete(id_, connection)
 
-    def _find(self, id_: str, connection: str) -> tuple[Kept | None, int]:
+    def _find(self, id_: str, connection: str) -> tuple[HistoryEntry | None, int]:
         if self._store is None:
             return None, 0
         try:
             stored = self._store.find(id_, connection)
             if stored is None:
                 return None, 0
-            return msgspec.json.decode(stored.content, type=Kept), len(stored.content)
+            return msgspec.json.decode(stored.content, type=HistoryEntry), len(stored.content)
         except (StoreError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             _log.warning("response %s cannot be read: %s", id_, error)
             return None, 0

@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from dragoman.frontends.http.approvals import Decision, approved_call
+from dragoman.frontends.http.approvals import ClientDecision, approved_call
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import expanded
 from dragoman.frontends.http.errors import bad_request, too_deep
@@ -39,7 +39,7 @@ from dragoman.lm.nesting import INPUT_LEVELS, NestedTooDeeply
 from dragoman.lm.parts import STATEFUL_MARKER
 from dragoman.lm.rules import CALL_ID_LIMIT, NAMESPACE
 
-__all__ = ["Told", "arguments_of", "content_of", "refused", "tell"]
+__all__ = ["RequestInput", "arguments_of", "content_of", "refused", "tell"]
 
 _ROLES: dict[object, Role] = {
     "user": "user",
@@ -53,15 +53,15 @@ _ITEMS_LIMIT = 20_000
 
 
 @dataclass(slots=True)
-class Told:
+class RequestInput:
     """What a request tells. `ignored` names what of it cannot be taken."""
 
     messages: tuple[Message, ...] = ()
-    decisions: dict[str, Decision] = field(default_factory=dict)
+    decisions: dict[str, ClientDecision] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
 
 
-def tell(items: Sequence[object], model: str, budget: Budget) -> Told:
+def tell(items: Sequence[object], model: str, budget: Budget) -> RequestInput:
     """The story of these items. `model` is whom the markers in it were given to; `budget` limits what is packed in them."""
     return _Telling(model, budget).told(items)
 
@@ -72,14 +72,14 @@ class _Telling:
         self._budget = budget
         # Those in compactions included.
         self._items = 0
-        self._told = Told()
+        self._told = RequestInput()
         self._messages: list[Message] = []
         # Of the message that is being put together.
         self._role: Role | None = None
         self._parts: list[Part] = []
         self._called: set[str] = set()
 
-    def told(self, items: Sequence[object]) -> Told:
+    def told(self, items: Sequence[object]) -> RequestInput:
         self._count(len(items))
         for index, item in enumerate(items):
             if not isinstance(item, dict):
@@ -163,7 +163,7 @@ class _Telling:
         approve, reason = item.get("approve"), item.get("reason")
         if not isinstance(approve, bool):
             raise bad_request("`approve` is true or false.", param=f"{where}.approve")
-        self._told.decisions[call_id] = Decision(approve, reason if isinstance(reason, str) else None)
+        self._told.decisions[call_id] = ClientDecision(approve, reason if isinstance(reason, str) else None)
         self._result(call_id, (), where)
 
     def _result(self, call_id: str, content: tuple[ContentPart, ...], where: str) -> None:

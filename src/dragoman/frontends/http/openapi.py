@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from dragoman import __version__
-from dragoman.frontends.http.asked import CompactBody, CreateBody
 from dragoman.frontends.http.chat import ChatBody
+from dragoman.frontends.http.create_request import CompactBody, CreateBody
 from dragoman.lm import JsonObject
 
 __all__ = ["description"]

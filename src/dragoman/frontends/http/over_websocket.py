@@ -14,13 +14,13 @@ from contextlib import suppress
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from dragoman.frontends.http.answering import Answer
-from dragoman.frontends.http.asked import Asked, object_of, read_create
-from dragoman.frontends.http.door import client_of
+from dragoman.frontends.http.answering import ResponseRun
+from dragoman.frontends.http.auth import WITHOUT_KEY
+from dragoman.frontends.http.create_request import CreateRequest, object_of, read_create
 from dragoman.frontends.http.errors import ApiError, bad_request, unexpected
-from dragoman.frontends.http.gate import WITHOUT_KEY
 from dragoman.frontends.http.histories import Local
-from dragoman.frontends.http.service import Prepared, Service
+from dragoman.frontends.http.middleware import client_of
+from dragoman.frontends.http.service import HttpService, Prepared
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode_text
 
@@ -42,7 +42,7 @@ _SHARE_OF_A_KEY = 1 / 4
 class Socket:
     """An endpoint for Starlette."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: HttpService) -> None:
         self._service = service
         # How many each key has open.
         self._open: Counter[str] = Counter()
@@ -74,13 +74,13 @@ class Socket:
 
 
 class _Session:
-    def __init__(self, service: Service, socket: WebSocket) -> None:
+    def __init__(self, service: HttpService, socket: WebSocket) -> None:
         self._service = service
         self._socket = socket
         self._client = client_of(socket)
         self._local = Local()
         self._turns: asyncio.Queue[str | None] = asyncio.Queue(_AHEAD)
-        self._answer: Answer | None = None
+        self._answer: ResponseRun | None = None
         self._deadline = asyncio.get_running_loop().time() + _LIMIT_SECONDS
 
     async def run(self) -> None:
@@ -145,7 +145,7 @@ class _Session:
         if failed and previous is not None:
             self._local.pop(previous, None)
 
-    async def _respond(self, prepared: Prepared, asked: Asked) -> bool:
+    async def _respond(self, prepared: Prepared, asked: CreateRequest) -> bool:
         """Whether it failed after it had begun; before, it raises."""
         if not asked.generates:
             for event in (*prepared.stream.begin(), *self._service.completed(prepared, self._local)):

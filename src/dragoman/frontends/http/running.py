@@ -17,10 +17,10 @@ import uvicorn
 
 from dragoman.config import Serve
 from dragoman.frontends.http.app import build_app
-from dragoman.frontends.http.door import HEADER_BYTES
-from dragoman.frontends.http.gate import Gate
+from dragoman.frontends.http.auth import Gate
 from dragoman.frontends.http.heads import HeadLimits, LimitedHttp
-from dragoman.frontends.http.service import Service
+from dragoman.frontends.http.middleware import HEADER_BYTES
+from dragoman.frontends.http.service import HttpService
 
 __all__ = ["PortTaken", "bound", "serve"]
 
@@ -44,7 +44,7 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 async def serve(
-    service: Service,
+    service: HttpService,
     gate: Gate,
     listening: socket.socket,
     on_drain: Callable[[], object] = lambda: None,

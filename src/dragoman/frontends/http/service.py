@@ -12,19 +12,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from dragoman.config import Serve
-from dragoman.frontends.asides import ASIDE, is_side_request
-from dragoman.frontends.http.answering import Answer
+from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.approvals import APPROVAL_TOOLS, is_approval, spelled_out, with_proofs
-from dragoman.frontends.http.asked import IGNORED, Asked, CompactBody, items_of
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import compacted, expanded
+from dragoman.frontends.http.create_request import IGNORED, CompactBody, CreateRequest, items_of
 from dragoman.frontends.http.errors import ApiError, bad_request, of_model, unknown_model
-from dragoman.frontends.http.histories import Chain, Histories, Kept, Local
+from dragoman.frontends.http.histories import Chain, Histories, HistoryEntry, Local
 from dragoman.frontends.http.items import tell
 from dragoman.frontends.http.metrics import Metrics
 from dragoman.frontends.http.resource import Resource, new_id
 from dragoman.frontends.http.stream import ReasoningEvents, ResponseStream
-from dragoman.frontends.models import Models
+from dragoman.frontends.side_requests import ASIDE, is_side_request
 from dragoman.lm import (
     Consumer,
     Features,
@@ -37,9 +36,10 @@ from dragoman.lm import (
     estimate_tokens,
     system,
 )
+from dragoman.models import ModelSource
 from dragoman.store import ResponseStore
 
-__all__ = ["FEATURES", "Client", "Prepared", "Service"]
+__all__ = ["FEATURES", "HttpClient", "HttpService", "Prepared"]
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ _METADATA_LENGTH = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class HttpClient:
     """Who asks: never a key, only what is made of one."""
 
     connection: str
@@ -64,8 +64,8 @@ class Prepared:
     model: LanguageModel
     request: Request
     stream: ResponseStream
-    asked: Asked
-    client: Client
+    asked: CreateRequest
+    client: HttpClient
     chain: Chain
     ignored: tuple[str, ...] = ()
 
@@ -74,8 +74,8 @@ class Prepared:
         return self.stream.resource
 
 
-class Service:
-    def __init__(self, models: Models, serve: Serve, store: ResponseStore | None = None) -> None:
+class HttpService:
+    def __init__(self, models: ModelSource, serve: Serve, store: ResponseStore | None = None) -> None:
         self.models = models
         self.serve = serve
         self.histories = Histories(store if serve.store else None)
@@ -93,7 +93,7 @@ class Service:
             raise of_model(error) from error
 
     @asynccontextmanager
-    async def answering(self, model: LanguageModel, request: Request) -> AsyncIterator[Answer]:
+    async def answering(self, model: LanguageModel, request: Request) -> AsyncIterator[ResponseRun]:
         """An answer under way, if there is room for it, and counted when it is over."""
         if self._under_way >= self.serve.max_responses:
             raise ApiError(
@@ -105,7 +105,7 @@ class Service:
         self._under_way += 1
         self.metrics.under_way = self._under_way
         began = time.monotonic()
-        answer = Answer(model, request, lambda part: spelled_out(part, self.models.permissions.grants))
+        answer = ResponseRun(model, request, lambda part: spelled_out(part, self.models.permissions.grants))
         try:
             async with answer:
                 yield answer
@@ -116,7 +116,7 @@ class Service:
             self.metrics.response(model.info.id, outcome, time.monotonic() - began)
 
     async def events(
-        self, prepared: Prepared, answer: Answer, local: Local | None = None
+        self, prepared: Prepared, answer: ResponseRun, local: Local | None = None
     ) -> AsyncIterator[JsonObject]:
         """A response from its first event to its last. One that is cancelled just ends."""
         for event in prepared.stream.begin():
@@ -135,7 +135,7 @@ class Service:
                 yield event
             answer.outcome = prepared.resource.status
 
-    def prepare(self, asked: Asked, client: Client, local: Local | None = None) -> Prepared:
+    def prepare(self, asked: CreateRequest, client: HttpClient, local: Local | None = None) -> Prepared:
         model = self.model(asked.model)
         chain = self.histories.chain(asked.previous, client.connection, local)
         if asked.consumer_id is not None and chain.consumer_id not in (None, asked.consumer_id):
@@ -177,8 +177,8 @@ class Service:
     def request(
         self,
         messages: tuple[Message, ...],
-        asked: Asked,
-        client: Client,
+        asked: CreateRequest,
+        client: HttpClient,
         *,
         takes_options: bool,
         consumer_id: str | None,
@@ -205,7 +205,7 @@ class Service:
         events = list(prepared.stream.complete(int(time.time())))
         resource, asked = prepared.resource, prepared.asked
         self.metrics.tokens(resource.model, resource.usage)
-        kept = Kept(
+        kept = HistoryEntry(
             asked.items,
             resource.as_json(),
             asked.previous,
@@ -223,7 +223,7 @@ class Service:
         """For what is packed in a request: as much as it may bring unpacked."""
         return Budget(self.serve.max_body_bytes)
 
-    def compact(self, body: CompactBody, client: Client) -> JsonObject:
+    def compact(self, body: CompactBody, client: HttpClient) -> JsonObject:
         model = self.model(body.model)
         chain = self.histories.chain(body.previous_response_id, client.connection)
         budget = self._budget()

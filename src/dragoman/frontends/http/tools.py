@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dragoman.frontends.http.errors import bad_request
 from dragoman.lm import JsonObject, ToolDefinition, ToolMode
 
-__all__ = ["Offer", "chosen", "functions_of"]
+__all__ = ["OfferedTools", "chosen", "functions_of"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # More than the strictest consumer takes, by a factor of ten.
@@ -21,7 +21,7 @@ _MOST_TOOLS = 1_280
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class OfferedTools:
     tools: tuple[ToolDefinition, ...] = ()
     mode: ToolMode = "auto"
 
@@ -56,16 +56,16 @@ def _definition(function: JsonObject, where: str) -> ToolDefinition:
     return ToolDefinition(name, description if isinstance(description, str) else "", schema)
 
 
-def chosen(choice: object, tools: tuple[ToolDefinition, ...]) -> Offer:
+def chosen(choice: object, tools: tuple[ToolDefinition, ...]) -> OfferedTools:
     match choice:
         case None | "auto":
-            return Offer(tools)
+            return OfferedTools(tools)
         case "none":
-            return Offer()
+            return OfferedTools()
         case "required":
-            return Offer(tools, "required")
+            return OfferedTools(tools, "required")
         case {"type": "function", "name": str(name)} | {"type": "function", "function": {"name": str(name)}}:
-            return Offer(_named([name], tools), "required")
+            return OfferedTools(_named([name], tools), "required")
         case dict() if choice.get("type") == "allowed_tools":
             nested = choice.get("allowed_tools")
             return _allowed(nested if isinstance(nested, dict) else choice, tools)
@@ -76,7 +76,7 @@ def chosen(choice: object, tools: tuple[ToolDefinition, ...]) -> Offer:
             )
 
 
-def _allowed(choice: JsonObject, tools: tuple[ToolDefinition, ...]) -> Offer:
+def _allowed(choice: JsonObject, tools: tuple[ToolDefinition, ...]) -> OfferedTools:
     listed, mode = choice.get("tools"), choice.get("mode", "auto")
     if not isinstance(listed, list) or mode not in ("auto", "none", "required"):
         raise bad_request("Allowed tools have a list and a mode.", param="tool_choice")
@@ -91,8 +91,8 @@ def _allowed(choice: JsonObject, tools: tuple[ToolDefinition, ...]) -> Offer:
             case _:
                 raise bad_request("An allowed tool is a function by its name.", param="tool_choice.tools")
     if mode == "none":
-        return Offer()
-    return Offer(_named(names, tools), "required" if mode == "required" else "auto")
+        return OfferedTools()
+    return OfferedTools(_named(names, tools), "required" if mode == "required" else "auto")
 
 
 def _named(names: Sequence[str], tools: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:

@@ -22,9 +22,9 @@ from typing import TypeAlias
 
 from markdown_it.token import Token
 
-from dragoman.frontends.terminal.dialect import parser
+from dragoman.frontends.terminal.markdown_parser import parser
 
-__all__ = ["Block", "Blocks", "Code", "Prose"]
+__all__ = ["Blocks", "Code", "MarkdownBlock", "Prose"]
 
 # A paragraph or table longer than this is no longer drawn whole; it is cut at the end of a line, or here.
 LONGEST_BLOCK = 16_000
@@ -68,7 +68,7 @@ class Code:
     gap: bool = True
 
 
-Block: TypeAlias = Prose | Code
+MarkdownBlock: TypeAlias = Prose | Code
 
 
 @dataclass(slots=True)
@@ -112,9 +112,9 @@ class Blocks:
         self._gap = True
         self._number: int | None = None
 
-    def feed(self, text: str) -> list[Block]:
+    def feed(self, text: str) -> list[MarkdownBlock]:
         """The blocks that this text finishes."""
-        finished: list[Block] = []
+        finished: list[MarkdownBlock] = []
         text, start = self._partial + text, 0
         while (end := _line_end(text, start)) is not None:
             finished += self._line(text[start:end].removesuffix("\n"))
@@ -122,7 +122,7 @@ class Blocks:
         self._partial = text[start:]
         return finished
 
-    def rest(self) -> Block | None:
+    def rest(self) -> MarkdownBlock | None:
         """What is not finished, as it stands."""
         if self._fence is not None:
             code = self._fence.unprinted([self._partial] if self._partial else [])
@@ -130,7 +130,7 @@ class Blocks:
         source = "\n".join([*self._pending, self._partial]).rstrip()
         return Prose(source, self._gap, self._number) if source else None
 
-    def close(self) -> list[Block]:
+    def close(self) -> list[MarkdownBlock]:
         """The text ends here; another may follow."""
         finished = self.feed("\n") if self._partial else []
         rest = self.rest()
@@ -138,7 +138,7 @@ class Blocks:
         self._pending, self._fence = [], None
         return finished if rest is None else [*finished, rest]
 
-    def _line(self, line: str) -> list[Block]:
+    def _line(self, line: str) -> list[MarkdownBlock]:
         if self._fence is not None:
             return self._code_line(self._fence, line)
         if not line.strip() and not self._pending:
@@ -149,7 +149,7 @@ class Blocks:
             return []
         return self._cut()
 
-    def _code_line(self, fence: _Fence, line: str) -> list[Block]:
+    def _code_line(self, fence: _Fence, line: str) -> list[MarkdownBlock]:
         if fence.closed_by(line):
             self._fence = None
         else:
@@ -186,19 +186,19 @@ class Blocks:
         item = _ITEM.match(self._pending[0])
         return item is not None and line.startswith(" " * item.end())
 
-    def _cut(self) -> list[Block]:
+    def _cut(self) -> list[MarkdownBlock]:
         """Take from the pending lines what is finished."""
         finished = self._cut_pending()
         self._read_again_at = len(self._pending) + len(self._pending) // _FRACTION
         return finished
 
-    def _cut_pending(self) -> list[Block]:
+    def _cut_pending(self) -> list[MarkdownBlock]:
         lines, tokens = self._pending, self._block_tokens()
         tops = [token for token in tokens if token.level == 0 and token.map]
         if not tops:
             return []
         starts = [_start(top) for top in tops]
-        finished: list[Block] = [self._take(lines[start:end]) for start, end in pairwise(starts)]
+        finished: list[MarkdownBlock] = [self._take(lines[start:end]) for start, end in pairwise(starts)]
         last = tops[-1]
         self._pending = lines[starts[-1] :]
         self._size = sum(map(len, self._pending))
@@ -222,11 +222,11 @@ class Blocks:
         self._gap, self._number = True, None
         return taken
 
-    def _take_items(self, lines: Sequence[str], starts: Sequence[int], of: Token) -> list[Block]:
+    def _take_items(self, lines: Sequence[str], starts: Sequence[int], of: Token) -> list[MarkdownBlock]:
         """All items but the last, which may go on."""
         if self._number is None and of.type == "ordered_list_open":
             self._number = int(of.attrs.get("start", 1))
-        finished: list[Block] = []
+        finished: list[MarkdownBlock] = []
         for start, end in pairwise(starts):
             number = self._number
             finished.append(self._take(lines[start:end]))

@@ -10,12 +10,12 @@ from typing import Protocol
 
 from dragoman.clock import Clock
 from dragoman.frontends.terminal.commands import Commands, Leave
-from dragoman.frontends.terminal.host import DONE, FAILED, INTERRUPTED, Host
+from dragoman.frontends.terminal.host import DONE, FAILED, INTERRUPTED, TerminalHost
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.keys import quiet
-from dragoman.frontends.terminal.prompt import Interrupted
+from dragoman.frontends.terminal.prompt import PromptInterrupted
 from dragoman.frontends.terminal.screen import Screen
-from dragoman.frontends.terminal.session import Session
+from dragoman.frontends.terminal.session import ChatSession
 from dragoman.frontends.terminal.transcript import Transcript
 from dragoman.lm import CancellationSource
 from dragoman.loop.events import EndReason
@@ -30,21 +30,21 @@ class Prompts(Protocol):
     """Where prompts come from: a person, or the script of one."""
 
     async def read(self) -> str | None:
-        """What to do next; None to leave. `Interrupted` to leave at once."""
+        """What to do next; None to leave. `PromptInterrupted` to leave at once."""
         ...
 
 
 class Turns:
     """Runs prompts, one at a time, under Ctrl-C: once cancels the answer, twice leaves."""
 
-    def __init__(self, session: Session, interrupts: Interrupts) -> None:
+    def __init__(self, session: ChatSession, interrupts: Interrupts) -> None:
         self._session = session
         self._interrupts = interrupts
         self._source: CancellationSource | None = None
         self._leave: Callable[[], object] = lambda: None
         self._is_leaving = False
 
-    async def run(self, prompt: str, host: Host) -> EndReason:
+    async def run(self, prompt: str, host: TerminalHost) -> EndReason:
         self._interrupts.forget()
         source = self._source = CancellationSource()
         host.on_cut = self.end
@@ -53,12 +53,12 @@ class Turns:
         finally:
             self._source = None
 
-    async def run_alone(self, prompt: str, host: Host) -> int:
+    async def run_alone(self, prompt: str, host: TerminalHost) -> int:
         """One prompt and nothing else. Returns the exit code."""
         try:
             with self.obeying_signals():
                 return host.exit_code(await self.run(prompt, host))
-        except Interrupted:
+        except PromptInterrupted:
             return FAILED if host.is_cut else INTERRUPTED
 
     def interrupt(self) -> None:
@@ -89,7 +89,7 @@ class Turns:
             if not self._is_leaving:
                 raise
             task.uncancel()
-            raise Interrupted from None
+            raise PromptInterrupted from None
         finally:
             self._leave = lambda: None
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -104,7 +104,7 @@ class Chat:
         commands: Commands,
         prompts: Prompts,
         turns: Turns,
-        host: Host,
+        host: TerminalHost,
         clock: Clock,
     ) -> None:
         self._screen = screen
@@ -124,7 +124,7 @@ class Chat:
                         await self._obey(prompt.strip())
         except Leave:
             return DONE
-        except Interrupted:
+        except PromptInterrupted:
             return INTERRUPTED
         return DONE
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from dragoman.config import ConfigError
 from dragoman.frontends.terminal.layout import column, note, place
 from dragoman.frontends.terminal.prompt import Suggestion
-from dragoman.frontends.terminal.session import Session
+from dragoman.frontends.terminal.session import ChatSession
 from dragoman.frontends.terminal.steps import usage_in_words
 from dragoman.lm import LanguageModelError, UsagePart
 from dragoman.nearest import nearest
@@ -59,7 +59,7 @@ class _Command:
 class Commands:
     """`toggle_thinking` says whether thinking is shown in full from now on."""
 
-    def __init__(self, session: Session, *, toggle_thinking: Callable[[], bool]) -> None:
+    def __init__(self, session: ChatSession, *, toggle_thinking: Callable[[], bool]) -> None:
         self._session = session
         self._toggle_thinking = toggle_thinking
         self._all = {

@@ -17,15 +17,15 @@ from rich.style import Style
 from rich.text import Text
 
 from dragoman.clock import Clock
-from dragoman.frontends.terminal.blocks import Block, Blocks, Code
+from dragoman.frontends.terminal.blocks import Blocks, Code, MarkdownBlock
 from dragoman.frontends.terminal.keys import END, ESCAPE, INTERRUPT, SHOW, KeySource
 from dragoman.frontends.terminal.layout import column, note, stacked
 from dragoman.frontends.terminal.markdown import render
-from dragoman.frontends.terminal.prompt import Interrupted
-from dragoman.frontends.terminal.screen import Row, Rows, Screen
+from dragoman.frontends.terminal.prompt import PromptInterrupted
+from dragoman.frontends.terminal.screen import Rows, Screen, ScreenRow
 from dragoman.frontends.terminal.transcript import Transcript
 from dragoman.lm import CancellationToken
-from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Deny, NobodyToAsk, Question
+from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Deny, NobodyToAsk, ToolQuestion
 from dragoman.visible import visible_exactly, visible_line
 
 __all__ = ["Asker", "Choice", "choose"]
@@ -95,7 +95,7 @@ class Asker:
         self._read_reason = read_reason
         self._interrupt = interrupt
 
-    async def confirm(self, question: Question, token: CancellationToken) -> Decision:
+    async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision:
         # Whoever asks through us cancels us when the token is cancelled.
         del token
         details = Details(question.confirmation.message, self._screen)
@@ -112,7 +112,7 @@ class Asker:
             self._transcript.say(note("→", allowed, Style(color="green")), "question")
         return decision
 
-    async def _decide(self, question: Question, details: Details) -> Decision:
+    async def _decide(self, question: ToolQuestion, details: Details) -> Decision:
         keys = _keys_line(question, details.left)
         if not self._screen.is_live:
             self._transcript.say(keys, "question")
@@ -156,7 +156,7 @@ class Asker:
             self._screen.print()
         return Deny(await self._reason())
 
-    async def _command_line(self, question: Question, left: int) -> str:
+    async def _command_line(self, question: ToolQuestion, left: int) -> str:
         """What is typed after a slash, up to Enter; nothing after Escape."""
         typed = "/"
         while True:
@@ -179,7 +179,7 @@ class Asker:
     async def _reason(self) -> str | None:
         try:
             return await self._read_reason()
-        except Interrupted:
+        except PromptInterrupted:
             self._interrupt()
             # Being cancelled takes effect where something is awaited.
             await asyncio.sleep(0)
@@ -198,7 +198,7 @@ class Details:
         blocks = Blocks()
         self._screen = screen
         self._blocks = [*blocks.feed(visible_exactly(markdown)), *blocks.close()]
-        self._rows: list[Row] = []
+        self._rows: list[ScreenRow] = []
         self._is_first = True
 
     @property
@@ -206,24 +206,24 @@ class Details:
         """How many lines have not been shown, as far as that can be told without laying them out."""
         return len(self._rows) + sum(_lines(block) for block in self._blocks)
 
-    def page(self, height: int) -> list[Row]:
+    def page(self, height: int) -> list[ScreenRow]:
         while self._blocks and len(self._rows) < height:
             self._rows += self._laid_out(self._blocks.pop(0))
         page, self._rows = self._rows[:height], self._rows[height:]
         return page
 
-    def _laid_out(self, block: Block) -> Iterator[Row]:
+    def _laid_out(self, block: MarkdownBlock) -> Iterator[ScreenRow]:
         if block.gap and not self._is_first:
             yield []
         self._is_first = False
         yield from self._screen.rows(column(render(block)))
 
 
-def _lines(block: Block) -> int:
+def _lines(block: MarkdownBlock) -> int:
     return len(block.lines) if isinstance(block, Code) else block.source.count("\n") + 1
 
 
-def _keys_line(question: Question, left: int, hint: str = "") -> RenderableType:
+def _keys_line(question: ToolQuestion, left: int, hint: str = "") -> RenderableType:
     choices = [(_KEYS[level], str(level)) for level in question.levels]
     choices += [("n", "deny, with a reason"), ("Esc", "deny")]
     if question.confirmation.whole:

@@ -18,16 +18,16 @@ from dragoman.config import Config
 from dragoman.frontends.terminal.chat import Chat, Turns, live
 from dragoman.frontends.terminal.commands import Commands
 from dragoman.frontends.terminal.confirm import Asker
-from dragoman.frontends.terminal.host import Host, Nobody
+from dragoman.frontends.terminal.host import Nobody, TerminalHost
 from dragoman.frontends.terminal.images import protocol_of
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.keys import TerminalKeys, quiet
 from dragoman.frontends.terminal.layout import place
-from dragoman.frontends.terminal.lines import Answers, JsonLines, Lines
+from dragoman.frontends.terminal.lines import Answers, InputLines, JsonLines
 from dragoman.frontends.terminal.plain import PlainTranscript
 from dragoman.frontends.terminal.prompt import PromptLine
 from dragoman.frontends.terminal.screen import Screen
-from dragoman.frontends.terminal.session import Session
+from dragoman.frontends.terminal.session import ChatSession
 from dragoman.frontends.terminal.transcript import Transcript
 from dragoman.interruptible import run_interruptible
 from dragoman.lm import LanguageModelError
@@ -61,7 +61,6 @@ class ChatOptions:
     prompt: str | None = None
     json: bool = False
     workspace: tuple[Path, ...] = ()
-    demo: bool = False
 
 
 def run_chat(options: ChatOptions) -> int:
@@ -74,12 +73,8 @@ def run_chat(options: ChatOptions) -> int:
 
 async def _run(options: ChatOptions) -> int:
     clock = SystemClock()
-    if options.demo:
-        from dragoman.demo.show import run_demo  # noqa: PLC0415 - nobody else pays for the demo
-
-        return await run_demo(options, clock)
     prompt = _prompt(options)
-    with Session(
+    with ChatSession(
         options.config,
         options.model,
         state_dir=options.state_dir,
@@ -98,7 +93,7 @@ async def _run(options: ChatOptions) -> int:
 
 
 async def interactive(
-    session: Session, state_dir: Path | None, clock: Clock, greeting: RenderableType
+    session: ChatSession, state_dir: Path | None, clock: Clock, greeting: RenderableType
 ) -> int:
     """A chat with whoever is at the terminal."""
     screen = Screen(Console(file=sys.stdout))
@@ -110,7 +105,7 @@ async def interactive(
         screen, interrupts, state_dir=state_dir, suggest=commands.suggest, toolbar=lambda: _toolbar(session)
     )
     asker = _asker(screen, transcript, clock, line, turns)
-    chat = Chat(screen, transcript, commands, line, turns, Host(transcript, asker), clock)
+    chat = Chat(screen, transcript, commands, line, turns, TerminalHost(transcript, asker), clock)
     with screen.instead_of_stderr():
         screen.print(greeting)
         getting_ready = asyncio.get_running_loop().call_later(_READY_SECONDS, session.get_ready)
@@ -120,7 +115,7 @@ async def interactive(
             getting_ready.cancel()
 
 
-async def _once(session: Session, prompt: str, clock: Clock) -> int:
+async def _once(session: ChatSession, prompt: str, clock: Clock) -> int:
     """One prompt: laid out where output is a terminal, else the bare text, with all else on standard error."""
     is_laid_out = sys.stdout.isatty()
     file = sys.stdout if is_laid_out else sys.stderr
@@ -132,18 +127,18 @@ async def _once(session: Session, prompt: str, clock: Clock) -> int:
     if sys.stdin.isatty() and file.isatty():
         line = PromptLine(screen, interrupts, output=create_output(stdout=file))
         confirmer = _asker(screen, transcript, clock, line, turns)
-    host = Host(transcript if is_laid_out else PlainTranscript(sys.stdout, transcript), confirmer)
+    host = TerminalHost(transcript if is_laid_out else PlainTranscript(sys.stdout, transcript), confirmer)
     with screen.instead_of_stderr(), quiet():
         async with live(transcript, screen, clock):
             return await turns.run_alone(prompt, host)
 
 
-async def _as_json(session: Session, prompt: str, clock: Clock) -> int:
-    host = Host(JsonLines(sys.stdout), Answers(Lines(sys.stdin.fileno()), sys.stderr))
+async def _as_json(session: ChatSession, prompt: str, clock: Clock) -> int:
+    host = TerminalHost(JsonLines(sys.stdout), Answers(InputLines(sys.stdin.fileno()), sys.stderr))
     return await Turns(session, Interrupts(clock)).run_alone(prompt, host)
 
 
-def _transcript(session: Session, screen: Screen, clock: Clock, *, alone: bool = False) -> Transcript:
+def _transcript(session: ChatSession, screen: Screen, clock: Clock, *, alone: bool = False) -> Transcript:
     return Transcript(
         screen,
         clock,
@@ -159,12 +154,12 @@ def _asker(screen: Screen, transcript: Transcript, clock: Clock, line: PromptLin
     )
 
 
-def _toolbar(session: Session) -> tuple[str, str]:
+def _toolbar(session: ChatSession) -> tuple[str, str]:
     shown = ", ".join(map(place, session.workspace)) or "no workspace"
     return visible_line(session.model.info.name), f"{visible_line(shown)} · /help"
 
 
-def _greeting(session: Session) -> RenderableType:
+def _greeting(session: ChatSession) -> RenderableType:
     line = Text.assemble(
         ("dragoman", Style(bold=True)), (f" · {visible_line(session.model.info.name)}\n", Style(color="cyan"))
     )

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dragoman.lm import CancellationToken
-from dragoman.loop.events import EndReason, Event, ToolFinished
+from dragoman.loop.events import EndReason, RunEvent, ToolFinished
 from dragoman.loop.hooks import Hooks
 from dragoman.output import discard_output, unwritable
-from dragoman.tools.decision import Confirmer, Decision, NobodyToAsk, Question
+from dragoman.tools.decision import Confirmer, Decision, NobodyToAsk, ToolQuestion
 from dragoman.visible import visible_line
 
-__all__ = ["DONE", "FAILED", "INTERRUPTED", "Host", "Nobody", "Watcher"]
+__all__ = ["DONE", "FAILED", "INTERRUPTED", "Nobody", "TerminalHost", "Watcher"]
 
 DONE = 0
 FAILED = 1
@@ -21,10 +21,10 @@ INTERRUPTED = 130
 
 
 class Watcher(Protocol):
-    def on_event(self, event: Event) -> None: ...
+    def on_event(self, event: RunEvent) -> None: ...
 
 
-class Host(Hooks):
+class TerminalHost(Hooks):
     def __init__(self, watcher: Watcher, confirmer: Confirmer) -> None:
         self._watcher = watcher
         self._confirmer = confirmer
@@ -34,7 +34,7 @@ class Host(Hooks):
         # Called when that is so.
         self.on_cut: Callable[[], object] = lambda: None
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: RunEvent) -> None:
         if isinstance(event, ToolFinished) and event.result.outcome in {"denied", "timed_out"}:
             self._was_refused = True
         if self.is_cut:
@@ -48,7 +48,7 @@ class Host(Hooks):
                 print(f"dragoman: {problem}", file=sys.stderr)
             self.on_cut()
 
-    async def approve(self, question: Question, token: CancellationToken) -> Decision:
+    async def approve(self, question: ToolQuestion, token: CancellationToken) -> Decision:
         return await self._confirmer.confirm(question, token)
 
     def exit_code(self, reason: EndReason) -> int:
@@ -64,7 +64,7 @@ class Host(Hooks):
                 return FAILED
 
 
-def _asked(question: Question) -> str:
+def _asked(question: ToolQuestion) -> str:
     from dragoman.permissions.action import is_permission_tool  # noqa: PLC0415 - agents only
 
     # The name of the tool that carries an agent's request means nothing to a person.
@@ -73,7 +73,7 @@ def _asked(question: Question) -> str:
     return f"{question.confirmation.title} ({question.tool})"
 
 
-def _how_to_allow(question: Question) -> str:
+def _how_to_allow(question: ToolQuestion) -> str:
     if question.levels == ("once",):
         return "This needs a person each time, whatever the settings say: do it in a chat in a terminal."
     return (
@@ -85,7 +85,7 @@ def _how_to_allow(question: Question) -> str:
 class Nobody:
     """Stands where no person can be asked, and says so: whoever reads the errors later learns how to change that."""
 
-    async def confirm(self, question: Question, token: CancellationToken) -> Decision:
+    async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision:
         del token
         print(
             f"dragoman: not done: {visible_line(_asked(question))}. There is no terminal to ask at. {_how_to_allow(question)}",

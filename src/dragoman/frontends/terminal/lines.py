@@ -21,10 +21,10 @@ from typing import Literal, TextIO
 import msgspec
 
 from dragoman.lm import CancellationToken
-from dragoman.loop.events import Event, to_json
-from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Deny, NobodyToAsk, Question
+from dragoman.loop.events import RunEvent, to_json
+from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Deny, NobodyToAsk, ToolQuestion
 
-__all__ = ["Answers", "JsonLines", "Lines"]
+__all__ = ["Answers", "InputLines", "JsonLines"]
 
 # An answer is short; what is longer is something else, sent here by mistake.
 _LONGEST_LINE = 64 * 1024
@@ -44,7 +44,7 @@ class JsonLines:
     def __init__(self, output: TextIO) -> None:
         self._output = output
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: RunEvent) -> None:
         self._output.write(f"{to_json(event)}\n")
         self._output.flush()
 
@@ -52,11 +52,11 @@ class JsonLines:
 class Answers:
     """Reads decisions."""
 
-    def __init__(self, lines: Lines, problems: TextIO) -> None:
+    def __init__(self, lines: InputLines, problems: TextIO) -> None:
         self._lines = lines
         self._problems = problems
 
-    async def confirm(self, question: Question, token: CancellationToken) -> Decision:
+    async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision:
         del token
         while (line := await self._lines.next()) is not None:
             if not line.strip():
@@ -81,11 +81,11 @@ class Answers:
         print(f"dragoman: {text}", file=self._problems, flush=True)
 
 
-def _example(question: Question) -> str:
+def _example(question: ToolQuestion) -> str:
     return f'{{"callId": "{question.call_id}", "decision": "allow"}}'
 
 
-class Lines:
+class InputLines:
     """The lines of a file descriptor, read without a thread: one that waits for input could not be ended."""
 
     def __init__(self, fd: int) -> None:

@@ -18,9 +18,9 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from dragoman.frontends.terminal.blocks import Block, Code, Prose
-from dragoman.frontends.terminal.dialect import parser
+from dragoman.frontends.terminal.blocks import Code, MarkdownBlock, Prose
 from dragoman.frontends.terminal.layout import Hanging, column, stacked
+from dragoman.frontends.terminal.markdown_parser import parser
 from dragoman.visible import visible, visible_exactly
 
 __all__ = ["render"]
@@ -45,7 +45,7 @@ _BULLETS = "•◦▪"
 _LEAST = 10
 
 
-def render(block: Block) -> RenderableType:
+def render(block: MarkdownBlock) -> RenderableType:
     """One block, without the empty line that may go before it."""
     match block:
         case Code(lines, language, before):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from dragoman.frontends.terminal.transcript import Transcript
-from dragoman.loop.events import Ended, Event, TextReported, ToolUsed
+from dragoman.loop.events import Ended, RunEvent, TextReported, ToolUsed
 from dragoman.visible import VisibleText
 
 __all__ = ["PlainTranscript"]
@@ -24,7 +24,7 @@ class PlainTranscript:
         self._is_open = False
         self._is_apart = True
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: RunEvent) -> None:
         match event:
             case TextReported(text=text):
                 self._write(self._text.feed(text))

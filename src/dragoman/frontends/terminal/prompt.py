@@ -23,7 +23,7 @@ from dragoman.frontends.terminal.keys import keep_typed_ahead
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.store import private_folder
 
-__all__ = ["MARK", "REASON_MARK", "Interrupted", "PromptLine", "Suggestion"]
+__all__ = ["MARK", "REASON_MARK", "PromptInterrupted", "PromptLine", "Suggestion"]
 
 MARK = "❯ "
 REASON_MARK = "  Why not? (Enter for no reason) "
@@ -46,7 +46,7 @@ _STYLE = Style.from_dict(
 Suggestion = tuple[str, str]
 
 
-class Interrupted(Exception):
+class PromptInterrupted(Exception):
     """Ctrl-C: at a question once, at the prompt twice."""
 
 
@@ -94,14 +94,14 @@ class PromptLine:
         self._reasons: PromptSession[str] = PromptSession(
             history=InMemoryHistory(),
             key_bindings=_reason_bindings(),
-            interrupt_exception=Interrupted,
+            interrupt_exception=PromptInterrupted,
             style=_STYLE,
             input=source,
             output=output,
         )
 
     async def read(self) -> str | None:
-        """A prompt; None when the person leaves with Ctrl-D. `Interrupted` after Ctrl-C twice."""
+        """A prompt; None when the person leaves with Ctrl-D. `PromptInterrupted` after Ctrl-C twice."""
         self._hint = ""
         if not self._was_read:
             self._was_read = True
@@ -115,7 +115,7 @@ class PromptLine:
             return None
 
     async def read_reason(self) -> str | None:
-        """A line; None for none. `Interrupted` after Ctrl-C."""
+        """A line; None for none. `PromptInterrupted` after Ctrl-C."""
         try:
             with self._screen.lend():
                 text = await self._reasons.prompt_async(
@@ -154,7 +154,7 @@ class PromptLine:
         @bindings.add("c-c")
         def interrupt(event: KeyPressEvent) -> None:
             if self._interrupts.press():
-                event.app.exit(exception=Interrupted())
+                event.app.exit(exception=PromptInterrupted())
                 return
             event.current_buffer.reset()
             self._hint = "Ctrl-C again leaves"

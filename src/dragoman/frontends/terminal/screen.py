@@ -22,7 +22,7 @@ from rich.text import Text
 
 from dragoman.visible import visible
 
-__all__ = ["Row", "Rows", "Screen"]
+__all__ = ["Rows", "Screen", "ScreenRow"]
 
 _ERASE_BELOW = "\x1b[J"
 _HIDE_CURSOR = "\x1b[?25l"
@@ -31,7 +31,7 @@ _SHOW_CURSOR = "\x1b[?25h"
 # What comes in while a person types a line. The oldest goes first: it is the least news.
 _MOST_HELD = 1_000
 
-Row: TypeAlias = list[Segment]
+ScreenRow: TypeAlias = list[Segment]
 
 
 class Screen:
@@ -89,12 +89,12 @@ class Screen:
         with redirect_stderr(_Lines(self)):
             yield
 
-    def rows(self, renderable: RenderableType) -> list[Row]:
+    def rows(self, renderable: RenderableType) -> list[ScreenRow]:
         """The lines something takes, laid out for the terminal as it is now."""
         options = self.console.options.update(height=None)
         return [_trimmed(row) for row in self.console.render_lines(renderable, options, pad=False)]
 
-    def _text(self, rows: list[Row]) -> str:
+    def _text(self, rows: list[ScreenRow]) -> str:
         with self.console.capture() as captured:
             self.console.print(Rows(rows))
         return captured.get()
@@ -143,7 +143,7 @@ class _Lines(io.TextIOBase):
 class Rows:
     """Lines that are laid out already."""
 
-    def __init__(self, rows: list[Row]) -> None:
+    def __init__(self, rows: list[ScreenRow]) -> None:
         self._rows = rows
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -153,7 +153,7 @@ class Rows:
             yield Segment.line()
 
 
-def _trimmed(row: Row) -> Row:
+def _trimmed(row: ScreenRow) -> ScreenRow:
     """Without blanks at its end, which would only wrap when the terminal is made narrower."""
     row = list(row)
     while row and not row[-1].control and not row[-1].text.rstrip(" "):

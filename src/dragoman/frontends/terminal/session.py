@@ -29,11 +29,11 @@ from dragoman.permissions.pipeline import Permissions
 from dragoman.store import AgentStore, ApprovalStore, Database, StoreError
 from dragoman.tools.declaration import load_declarations
 from dragoman.tools.definition import DefinedTool
-from dragoman.tools.registry import Registry
+from dragoman.tools.registry import ToolRegistry
 from dragoman.tools.runtime import ToolRuntime
 from dragoman.tools.virtual import PREFIX as GROUP_PREFIX
 
-__all__ = ["Session", "context_keys"]
+__all__ = ["ChatSession", "context_keys"]
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def _is_there_at_times(name: str) -> bool:
     return name.startswith(GROUP_PREFIX) or is_permission_tool(name)
 
 
-class Session:
+class ChatSession:
     """Made for one chat and closed with it. `build_model` makes the model of a name, in place of what is configured."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Session:
         self._permission_tools: list[Callable[[], None]] = []
         self.workspace = workspace
         self.messages: tuple[Message, ...] = ()
-        self.registry = Registry()
+        self.registry = ToolRegistry()
         database = self._opened(state_dir)
         store = ApprovalStore(database) if database is not None else None
         self.approvals = Approvals(store, workspace[0] if workspace else None)

@@ -17,12 +17,12 @@ from rich.text import Text
 
 from dragoman.clock import Clock
 from dragoman.frontends.terminal.activity import SHORTEST, Activity, spinner
-from dragoman.frontends.terminal.blocks import Block, Blocks
+from dragoman.frontends.terminal.blocks import Blocks, MarkdownBlock
 from dragoman.frontends.terminal.images import Protocol, picture
 from dragoman.frontends.terminal.layout import column, elapsed, marked, note, stacked
 from dragoman.frontends.terminal.markdown import render
 from dragoman.frontends.terminal.screen import Screen
-from dragoman.frontends.terminal.steps import Plan, Step
+from dragoman.frontends.terminal.steps import PlanView, StepView
 from dragoman.lm import (
     ActivityPart,
     ContentPart,
@@ -35,12 +35,12 @@ from dragoman.lm import (
 from dragoman.lm.activity_text import Activities
 from dragoman.loop.events import (
     ActivityReported,
-    Asked,
     DataReported,
     Ended,
-    Event,
     PlanReported,
+    QuestionAsked,
     Retrying,
+    RunEvent,
     TextReported,
     ThinkingReported,
     ToolFinished,
@@ -82,7 +82,7 @@ class _Speech:
     text: VisibleText = field(default_factory=VisibleText)
     blocks: Blocks = field(default_factory=Blocks)
 
-    def shown(self, block: Block) -> RenderableType:
+    def shown(self, block: MarkdownBlock) -> RenderableType:
         return Styled(column(render(block)), self.style)
 
 
@@ -110,9 +110,9 @@ class Transcript:
         self._thought: _Thought | None = None
         self._activities: dict[str, Activity] = {}
         # What an agent does itself: what it has begun, by its id, what is over and printed, and the plan.
-        self._steps: dict[str, Step] = {}
+        self._steps: dict[str, StepView] = {}
         self._over: set[str] = set()
-        self._plan = Plan()
+        self._plan = PlanView()
         # Where thinking is shown in full, so is what an agent does.
         self._written = Activities()
         # What an agent wanted and may not: that it then fails needs no line of its own.
@@ -126,7 +126,7 @@ class Transcript:
         """A prompt was given, and stands above."""
         self._last = "prompt"
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: RunEvent) -> None:
         match event:
             case TurnStarted():
                 self._allowed.clear()
@@ -153,7 +153,7 @@ class Transcript:
             case ToolUsed(call=call):
                 self._settle()
                 self._activities[call.call_id] = Activity(call)
-            case Asked(call_id=call_id) if call_id in self._activities:
+            case QuestionAsked(call_id=call_id) if call_id in self._activities:
                 self._activities[call_id].title = event.summary or event.title
                 self._activities[call_id].subject = event.subject
             case ToolStarted(call_id=call_id) if call_id in self._activities:
@@ -239,7 +239,7 @@ class Transcript:
         if part.id in self._over:
             return
         now = self._clock.now()
-        step = self._steps.setdefault(part.id, Step(part))
+        step = self._steps.setdefault(part.id, StepView(part))
         step.update(part, now)
         if step.is_over:
             del self._steps[part.id]
@@ -270,7 +270,7 @@ class Transcript:
         speech = self._speech = self._speech or _Speech(style)
         self._print_blocks(speech, speech.blocks.feed(speech.text.feed(text)))
 
-    def _print_blocks(self, speech: _Speech, blocks: list[Block]) -> None:
+    def _print_blocks(self, speech: _Speech, blocks: list[MarkdownBlock]) -> None:
         for block in blocks:
             if block.gap and self._last:
                 self._screen.print()

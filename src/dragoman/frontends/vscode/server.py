@@ -15,8 +15,7 @@ from pathlib import Path
 import msgspec
 
 from dragoman import __version__
-from dragoman.frontends.asides import ASIDE, is_side_request
-from dragoman.frontends.models import Models
+from dragoman.frontends.side_requests import ASIDE, is_side_request
 from dragoman.frontends.vscode.protocol import (
     NOT_INITIALIZED,
     PROTOCOL_VERSION,
@@ -56,6 +55,7 @@ from dragoman.lm import (
 from dragoman.lm.gfm import escape
 from dragoman.lm.json import JsonObject
 from dragoman.lm.messages import messages_from
+from dragoman.models import ModelSource
 from dragoman.permissions.action import PERMISSION_TOOLS
 from dragoman.permissions.pipeline import Permissions
 from dragoman.permissions.question import in_one_line, question_about
@@ -77,7 +77,7 @@ _SAME_VERSION = (
 class VsCodeServer:
     """Receives what the editor sends. `ended` is set when there is nothing more to serve."""
 
-    def __init__(self, models: Models, configuration: Path | None = None) -> None:
+    def __init__(self, models: ModelSource, configuration: Path | None = None) -> None:
         """`configuration` is the file the models are read from, or would be if it were there: the editor opens it."""
         self._models = models
         self._configuration = configuration

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import ssl
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from urllib.parse import urljoin
 
@@ -27,7 +29,7 @@ __all__ = [
     "LedToLocal",
     "LocalAllowed",
     "NotFetched",
-    "Page",
+    "WebPage",
     "download",
 ]
 
@@ -53,7 +55,7 @@ class LedToLocal(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class WebPage:
     url: Url
     status: str
     is_error: bool
@@ -63,7 +65,7 @@ class Page:
     is_cut: bool
 
 
-async def download(url: Url, *, local_allowed: LocalAllowed) -> Page:
+async def download(url: Url, *, local_allowed: LocalAllowed) -> WebPage:
     import httpx2  # noqa: PLC0415 - takes a while to import, and most sessions fetch nothing
 
     try:
@@ -75,7 +77,15 @@ async def download(url: Url, *, local_allowed: LocalAllowed) -> Page:
         raise NotFetched(f"{url} could not be fetched: {str(error) or type(error).__name__}.") from error
 
 
-async def _get(url: Url, *, local_allowed: LocalAllowed) -> Page:
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Of all whom this machine trusts. To read them takes longer than to fetch a page from nearby."""
+    import httpx2  # noqa: PLC0415 - as above
+
+    return httpx2.create_ssl_context()
+
+
+async def _get(url: Url, *, local_allowed: LocalAllowed) -> WebPage:
     import httpx2  # noqa: PLC0415 - as above
 
     headers = {
@@ -85,7 +95,8 @@ async def _get(url: Url, *, local_allowed: LocalAllowed) -> Page:
         "Accept-Encoding": "identity",
     }
     # The deadline for all of it is ours.
-    async with httpx2.AsyncClient(headers=headers, timeout=None, follow_redirects=False) as client:
+    client = httpx2.AsyncClient(headers=headers, timeout=None, follow_redirects=False, verify=_certificates())
+    async with client:
         for _ in range(MAX_REDIRECTIONS + 1):
             watch = _ConnectionWatch(url.host, local_allowed=local_allowed)
             request = client.build_request("GET", str(url), extensions={"trace": watch})
@@ -161,7 +172,7 @@ def _without_slash(path: str) -> str:
     return path.removesuffix("/")
 
 
-async def _read(response: httpx2.Response, url: Url) -> Page:
+async def _read(response: httpx2.Response, url: Url) -> WebPage:
     body = bytearray()
     is_cut = False
     async for chunk in response.aiter_bytes():
@@ -170,7 +181,7 @@ async def _read(response: httpx2.Response, url: Url) -> Page:
             del body[MAX_BODY_BYTES:]
             is_cut = True
             break
-    return Page(
+    return WebPage(
         url=url,
         status=f"{response.status_code} {response.reason_phrase}".strip(),
         is_error=response.is_error,

@@ -15,9 +15,15 @@ from dragoman.permissions.layout import on_one_line
 from dragoman.permissions.sensitive import Places
 from dragoman.tools.builtin.difference import MAX_HIDDEN, difference
 from dragoman.tools.builtin.files import FILES_WHEN
-from dragoman.tools.builtin.replacing import Seen, content_of, put
+from dragoman.tools.builtin.replacing import FileSeen, content_of, put
 from dragoman.tools.builtin.shown import Shown
-from dragoman.tools.builtin.workspace import MAX_PATH_LENGTH, Place, Workspace, WorkspaceError, explained
+from dragoman.tools.builtin.workspace import (
+    MAX_PATH_LENGTH,
+    Workspace,
+    WorkspaceError,
+    WorkspacePath,
+    explained,
+)
 from dragoman.tools.definition import DefinedTool, tool
 from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, ToolResult
 from dragoman.visible import visible_exactly
@@ -29,7 +35,7 @@ MAX_CONTENT = 1_000_000
 
 
 def write_file() -> DefinedTool:
-    shown: Shown[Seen] = Shown()
+    shown: Shown[FileSeen] = Shown()
 
     @tool(
         name="write_file",
@@ -73,7 +79,7 @@ def write_file() -> DefinedTool:
     async def ask(
         path: str, content: str, *, invocation: Invocation, token: CancellationToken
     ) -> PreparedInvocation:
-        def work() -> tuple[Seen, PreparedInvocation]:
+        def work() -> tuple[FileSeen, PreparedInvocation]:
             if "\0" in content:
                 # Programs stop reading there, or take the file for no text: nobody could be shown what it does.
                 raise WorkspaceError("The content has a NUL character. Only text can be written.")
@@ -82,7 +88,7 @@ def write_file() -> DefinedTool:
                 old = content_of(place)
             except OSError as error:
                 raise WorkspaceError(explained(error, place.label)) from error
-            return Seen.with_content(place, old), _question(place, old, content)
+            return FileSeen.with_content(place, old), _question(place, old, content)
 
         seen, question = await until_cancelled(asyncio.to_thread(work), token)
         shown.note(invocation, seen)
@@ -94,7 +100,7 @@ def write_file() -> DefinedTool:
 # --- What a person is shown. -----------------------------------------------------------------------------------------
 
 
-def _question(place: Place, old: bytes | None, content: str) -> PreparedInvocation:
+def _question(place: WorkspacePath, old: bytes | None, content: str) -> PreparedInvocation:
     label = visible_exactly(place.label)
     change = difference(label, old, content)
     why = Places.around([place.folder]).why_changing(str(place.path))
@@ -113,7 +119,7 @@ def _question(place: Place, old: bytes | None, content: str) -> PreparedInvocati
     )
 
 
-def _surprises(place: Place) -> Iterator[str]:
+def _surprises(place: WorkspacePath) -> Iterator[str]:
     """What the person would not expect of a file that is written: a new one takes its place."""
     try:
         with place.open_file() as file:
@@ -129,7 +135,7 @@ def _surprises(place: Place) -> Iterator[str]:
 # --- Writing. --------------------------------------------------------------------------------------------------------
 
 
-def _write(path: str, content: str, invocation: Invocation, seen: Seen) -> ToolResult:
+def _write(path: str, content: str, invocation: Invocation, seen: FileSeen) -> ToolResult:
     data = content.encode()
     try:
         place = Workspace.of(invocation.workspace).place(path)

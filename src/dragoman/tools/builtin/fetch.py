@@ -17,7 +17,7 @@ from dragoman.lm import CancellationToken, DataPart, TextPart, gfm, until_cancel
 from dragoman.permissions.urls import MAX_URL_LENGTH, Url, UrlError
 from dragoman.tools.builtin import page as page_reader
 from dragoman.tools.builtin.child import run_module
-from dragoman.tools.builtin.download import MAX_BODY_BYTES, LedToLocal, NotFetched, Page, download
+from dragoman.tools.builtin.download import MAX_BODY_BYTES, LedToLocal, NotFetched, WebPage, download
 from dragoman.tools.builtin.files import MAX_IMAGE_BYTES, image_type, text_or_none
 from dragoman.tools.builtin.shown import Shown
 from dragoman.tools.definition import DefinedTool, tool
@@ -125,7 +125,7 @@ class _Slice:
     total: int
 
 
-async def _result(page: Page, start: int) -> ToolResult:
+async def _result(page: WebPage, start: int) -> ToolResult:
     mime_type = image_type(page.body)
     if mime_type is not None and not page.is_error:
         if page.is_cut or len(page.body) > MAX_IMAGE_BYTES:
@@ -146,7 +146,7 @@ async def _result(page: Page, start: int) -> ToolResult:
     return ToolResult.text(shown)
 
 
-async def _text(page: Page, start: int) -> _Slice:
+async def _text(page: WebPage, start: int) -> _Slice:
     if page.mime_type in _HTML:
         return await _page_text(page, start)
     text = _decoded(page) if _TEXT.fullmatch(page.mime_type) else text_or_none(page.body)
@@ -156,7 +156,7 @@ async def _text(page: Page, start: int) -> _Slice:
     return _Slice(text[start : start + MAX_TEXT], len(text))
 
 
-async def _page_text(page: Page, start: int) -> _Slice:
+async def _page_text(page: WebPage, start: int) -> _Slice:
     said = bytearray()
     status = await run_module(
         page_reader.__name__,
@@ -173,6 +173,6 @@ async def _page_text(page: Page, start: int) -> _Slice:
     return _Slice(text, int(total))
 
 
-def _decoded(page: Page) -> str:
+def _decoded(page: WebPage) -> str:
     charset = page.charset if page.charset and _CHARSET.fullmatch(page.charset) else "utf-8"
     return page.body.decode(charset, errors="replace")

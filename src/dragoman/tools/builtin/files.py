@@ -15,9 +15,9 @@ from dragoman.tools.builtin.globs import MAX_GLOB_LENGTH, Glob, GlobError
 from dragoman.tools.builtin.tree import Walk
 from dragoman.tools.builtin.workspace import (
     MAX_PATH_LENGTH,
-    Place,
     Workspace,
     WorkspaceError,
+    WorkspacePath,
     explained,
     is_binary,
 )
@@ -185,7 +185,7 @@ def text_or_none(data: bytes) -> str | None:
         return None
 
 
-def text_of(place: Place, data: bytes) -> str:
+def text_of(place: WorkspacePath, data: bytes) -> str:
     text = text_or_none(data)
     if text is None:
         raise WorkspaceError(
@@ -200,7 +200,7 @@ def image_type(data: bytes) -> str | None:
     return next((mime_type for signature, mime_type in _IMAGES if signature.match(data)), None)
 
 
-def _content(place: Place, data: bytes, start_line: int, end_line: int | None) -> ToolResult:
+def _content(place: WorkspacePath, data: bytes, start_line: int, end_line: int | None) -> ToolResult:
     mime_type = image_type(data)
     if mime_type is None:
         return _text_content(place, text_of(place, data), start_line, end_line)
@@ -212,7 +212,7 @@ def _content(place: Place, data: bytes, start_line: int, end_line: int | None) -
     return ToolResult((line, DataPart.image(data, mime_type)))
 
 
-def _text_content(place: Place, text: str, start_line: int, end_line: int | None) -> ToolResult:
+def _text_content(place: WorkspacePath, text: str, start_line: int, end_line: int | None) -> ToolResult:
     lines = lines_of(text)
     if not lines:
         return ToolResult.text(f"[{place.label} is empty.]")

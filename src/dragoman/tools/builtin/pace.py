@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from dragoman.clock import Clock
-from dragoman.tools.tool import Progress
+from dragoman.tools.tool import ToolProgress
 
 __all__ = ["PACE_SECONDS", "paced"]
 
@@ -16,7 +16,7 @@ PACE_SECONDS = 0.25
 
 
 @asynccontextmanager
-async def paced(progress: Progress, clock: Clock) -> AsyncIterator[Progress]:
+async def paced(progress: ToolProgress, clock: Clock) -> AsyncIterator[ToolProgress]:
     """As `progress`, for as long as the block lasts, but of many lines in a short time it gets the last only."""
     latest: list[str] = []
     news = asyncio.Event()

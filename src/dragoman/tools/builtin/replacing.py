@@ -10,31 +10,31 @@ import stat
 from dataclasses import dataclass
 
 from dragoman.tools.builtin.files import MAX_FILE_BYTES
-from dragoman.tools.builtin.workspace import Place
+from dragoman.tools.builtin.workspace import WorkspacePath
 
-__all__ = ["Seen", "content_of", "put"]
+__all__ = ["FileSeen", "content_of", "put"]
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FileSeen:
     """A file as it was when its diff was made: where it is, whatever links lead there, and what was in it."""
 
-    place: Place
+    place: WorkspacePath
     # None: there was none.
     digest: str | None
 
     @classmethod
-    def now(cls, place: Place) -> Seen:
+    def now(cls, place: WorkspacePath) -> FileSeen:
         return cls.with_content(place, content_of(place))
 
     @classmethod
-    def with_content(cls, place: Place, content: bytes | None) -> Seen:
+    def with_content(cls, place: WorkspacePath, content: bytes | None) -> FileSeen:
         return cls(place, None if content is None else hashlib.sha256(content).hexdigest())
 
 
-def content_of(place: Place) -> bytes | None:
+def content_of(place: WorkspacePath) -> bytes | None:
     """What is there now; None if nothing is."""
     try:
         return place.read(MAX_FILE_BYTES)
@@ -42,10 +42,10 @@ def content_of(place: Place) -> bytes | None:
         return None
 
 
-def put(place: Place, data: bytes, seen: Seen) -> bool:
+def put(place: WorkspacePath, data: bytes, seen: FileSeen) -> bool:
     """Whether the file was still as it was seen, and is now this. Missing folders are made."""
     # Before anything is made for it, and once more when it is about to be replaced.
-    if Seen.now(place) != seen:
+    if FileSeen.now(place) != seen:
         return False
     parent = place.open_parent(missing_made=True)
     try:
@@ -54,7 +54,7 @@ def put(place: Place, data: bytes, seen: Seen) -> bool:
         os.close(parent)
 
 
-def _replace(parent: int, place: Place, data: bytes, seen: Seen) -> bool:
+def _replace(parent: int, place: WorkspacePath, data: bytes, seen: FileSeen) -> bool:
     name = place.parts[-1]
     temporary = f".dragoman-{secrets.token_hex(8)}.tmp"
     descriptor = os.open(temporary, _NEW_FILE, 0o666, dir_fd=parent)
@@ -67,7 +67,7 @@ def _replace(parent: int, place: Place, data: bytes, seen: Seen) -> bool:
                 os.fchmod(file.fileno(), stat.S_IMODE(mode) & 0o777)
             os.fsync(file.fileno())
         # As late as can be: between this look and the next line lie microseconds.
-        if Seen.now(place) != seen:
+        if FileSeen.now(place) != seen:
             return False
         os.replace(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
     finally:

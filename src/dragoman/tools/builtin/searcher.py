@@ -16,10 +16,10 @@ from dragoman.permissions.sensitive import Places
 from dragoman.tools.builtin.globs import Glob, GlobError
 from dragoman.tools.builtin.tree import Walk, few
 from dragoman.tools.builtin.workspace import (
-    Place,
     TooLarge,
     Workspace,
     WorkspaceError,
+    WorkspacePath,
     explained,
     is_binary,
 )
@@ -88,7 +88,7 @@ def search(order: Order) -> Iterator[str]:
     yield from (f"[{notice}]" for notice in walk.notices())
 
 
-def _open(walk: Walk, around: Places, secret: list[str]) -> Iterator[Place]:
+def _open(walk: Walk, around: Places, secret: list[str]) -> Iterator[WorkspacePath]:
     """The files of a walk, but for those that may hold secrets: a person is asked about each of them by name."""
     for entry in walk:
         if entry.is_folder:
@@ -99,7 +99,9 @@ def _open(walk: Walk, around: Places, secret: list[str]) -> Iterator[Place]:
             secret.append(entry.place.label)
 
 
-def _found_in(places: Iterable[Place], pattern: re.Pattern[str], too_large: list[str]) -> Iterator[str]:
+def _found_in(
+    places: Iterable[WorkspacePath], pattern: re.Pattern[str], too_large: list[str]
+) -> Iterator[str]:
     for place in places:
         try:
             data = place.read(MAX_FILE_BYTES)

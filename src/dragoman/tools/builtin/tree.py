@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dragoman.tools.builtin.globs import Glob
-from dragoman.tools.builtin.workspace import Place
+from dragoman.tools.builtin.workspace import WorkspacePath
 
-__all__ = ["MAX_VISITED", "NOT_ENTERED", "Entry", "Walk", "few"]
+__all__ = ["MAX_VISITED", "NOT_ENTERED", "TreeEntry", "Walk", "few"]
 
 # A large repository has some ten thousand files; beyond this, somebody opened their home folder.
 MAX_VISITED = 100_000
@@ -26,8 +26,8 @@ NOT_ENTERED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    place: Place
+class TreeEntry:
+    place: WorkspacePath
     is_folder: bool
 
     @property
@@ -38,7 +38,7 @@ class Entry:
 class Walk:
     """The entries below `top` that match `glob`. What it left out is known when it is over."""
 
-    def __init__(self, top: Place, glob: Glob) -> None:
+    def __init__(self, top: WorkspacePath, glob: Glob) -> None:
         self._top = top
         self._glob = glob
         self._visited = 0
@@ -49,7 +49,7 @@ class Walk:
     def is_cut(self) -> bool:
         return self._visited > MAX_VISITED
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[TreeEntry]:
         # The way down from the top to the folders that are still to be read; the last is next.
         waiting: list[tuple[str, ...]] = [()]
         while waiting and not self.is_cut:
@@ -59,7 +59,7 @@ class Walk:
                 names = (*way, name)
                 place = self._top.below(*names)
                 if self._glob.matches(names):
-                    yield Entry(place, is_folder)
+                    yield TreeEntry(place, is_folder)
                 if is_folder and self._glob.may_match_below(names):
                     if name in NOT_ENTERED:
                         self.not_entered.append(place.label)

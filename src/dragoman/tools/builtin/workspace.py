@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["MAX_PATH_LENGTH", "Place", "TooLarge", "Workspace", "WorkspaceError", "explained", "is_binary"]
+__all__ = [
+    "MAX_PATH_LENGTH",
+    "TooLarge",
+    "Workspace",
+    "WorkspaceError",
+    "WorkspacePath",
+    "explained",
+    "is_binary",
+]
 
 # As long as the system takes them.
 MAX_PATH_LENGTH = 4_096
@@ -40,7 +48,7 @@ class TooLarge(WorkspaceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkspacePath:
     """Something in the workspace, or where something could be: a folder of it, and the way down, free of links."""
 
     folder: Path
@@ -61,9 +69,9 @@ class Place:
         label = "/".join(self.parts) or "." if self.is_relative else str(self.path)
         return label.translate(_NOT_OF_A_LINE)
 
-    def below(self, *parts: str) -> Place:
+    def below(self, *parts: str) -> WorkspacePath:
         """Something further down. The parts must be free of links: names that were found by looking."""
-        return Place(self.folder, (*self.parts, *parts), self.is_relative)
+        return WorkspacePath(self.folder, (*self.parts, *parts), self.is_relative)
 
     def open_folder(self, *, missing_made: bool = False) -> int:
         """A descriptor of this folder, for the caller to close."""
@@ -110,14 +118,14 @@ class Workspace:
             raise WorkspaceError("No folder is open, so there are no files to work with.")
         return cls(resolved)
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str) -> WorkspacePath:
         """What `path` leads to, inside the workspace. It need not exist."""
         if not path or "\0" in path:
             raise WorkspaceError(f"{path!r} is no path.")
         resolved = Path(os.path.realpath(self.folders[0] / path))
         for index, folder in enumerate(self.folders):
             if resolved.is_relative_to(folder):
-                return Place(folder, resolved.relative_to(folder).parts, index == 0)
+                return WorkspacePath(folder, resolved.relative_to(folder).parts, index == 0)
         raise WorkspaceError(
             f"{path} is outside the workspace ({', '.join(map(str, self.folders))}). Only what is inside can be used."
         )

@@ -21,10 +21,10 @@ __all__ = [
     "And",
     "Compare",
     "Constant",
+    "ContextKey",
     "Equals",
     "Expression",
     "In",
-    "Key",
     "Matches",
     "Not",
     "Or",
@@ -58,7 +58,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ContextKey:
     """The key's value counts as true."""
 
     name: str
@@ -80,7 +80,7 @@ class Not:
                 return f"{key} != '{value}'"
             case In(needle, haystack):
                 return f"{needle} not in {_written(haystack)}"
-            case Key() | Constant():
+            case ContextKey() | Constant():
                 return f"!{self.operand}"
             case _:
                 return f"!({self.operand})"
@@ -167,7 +167,7 @@ class Matches:
         return f"{self.key} =~ /{self.source}/{self.flags}"
 
 
-Expression: TypeAlias = Constant | Key | Not | And | Or | Equals | Compare | In | Matches
+Expression: TypeAlias = Constant | ContextKey | Not | And | Or | Equals | Compare | In | Matches
 
 
 def _is_key(text: str) -> bool:
@@ -201,7 +201,7 @@ def evaluate(expression: Expression, context: Mapping[str, object]) -> bool:
     match expression:
         case Constant(value):
             return value
-        case Key(name):
+        case ContextKey(name):
             return _counts_as_true(context.get(name))
         case Not(operand):
             return not evaluate(operand, context)

@@ -11,10 +11,10 @@ from dragoman.tools.when.expression import (
     And,
     Compare,
     Constant,
+    ContextKey,
     Equals,
     Expression,
     In,
-    Key,
     Matches,
     Not,
     Or,
@@ -135,7 +135,7 @@ class _Parser:
     def _operand(self) -> Expression:
         token = self._token
         if token.kind == "word":
-            return Key(self._advance().text)
+            return ContextKey(self._advance().text)
         if token.kind in {"true", "false"}:
             return Constant(self._advance().kind == "true")
         if token.kind == "(":
@@ -174,13 +174,13 @@ class _Parser:
             case "=~":
                 return self._match(key)
             case _:
-                return Key(key)
+                return ContextKey(key)
 
     def _equality(self, key: str, *, equal: bool) -> Expression:
         value = self._value()
         if value.kind in {"true", "false"}:
             # Without quotes these are no text: the question is what the key's value counts as.
-            return Key(key) if (value.kind == "true") == equal else Not(Key(key))
+            return ContextKey(key) if (value.kind == "true") == equal else Not(ContextKey(key))
         return Equals(key, value.text) if equal else Not(Equals(key, value.text))
 
     def _value(self) -> _Token:

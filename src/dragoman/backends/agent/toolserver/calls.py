@@ -20,9 +20,9 @@ from dragoman.lm import ContentPart, JsonObject
 __all__ = [
     "MAX_OPEN_CALLS",
     "MAX_UNCOLLECTED",
+    "CallEnded",
     "CallRefused",
     "Calls",
-    "Ended",
     "Hold",
     "PendingCall",
     "ToolAnswer",
@@ -36,7 +36,7 @@ MAX_OPEN_CALLS = 128
 MAX_UNCOLLECTED = 16
 
 # Why a hold ends without an answer: somebody else holds the call now, the agent has given up, or the endpoint is closed.
-Ended: TypeAlias = Literal["superseded", "withdrawn", "closed"]
+CallEnded: TypeAlias = Literal["superseded", "withdrawn", "closed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ class Hold:
 
     def __init__(self, call: PendingCall) -> None:
         self.call = call
-        self.outcome: asyncio.Future[ToolAnswer | Ended] = asyncio.get_running_loop().create_future()
+        self.outcome: asyncio.Future[ToolAnswer | CallEnded] = asyncio.get_running_loop().create_future()
 
-    def end(self, outcome: ToolAnswer | Ended) -> None:
+    def end(self, outcome: ToolAnswer | CallEnded) -> None:
         if not self.outcome.done():
             self.outcome.set_result(outcome)
 

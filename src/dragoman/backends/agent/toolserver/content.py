@@ -15,9 +15,9 @@ import msgspec
 
 from dragoman.backends.agent.toolserver.calls import ToolAnswer
 from dragoman.backends.tool_shapes import is_deeper_than
-from dragoman.jsonrpc.text import mended
 from dragoman.lm import ContentPart, DataPart, JsonObject, TextPart, json
 from dragoman.lm.parts import is_for_model
+from dragoman.lm.surrogates import mended
 
 __all__ = [
     "MAX_RESULT_BYTES",

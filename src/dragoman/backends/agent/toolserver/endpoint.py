@@ -15,14 +15,14 @@ from pathlib import Path
 
 from dragoman.backends.agent.toolserver.calls import Calls, PendingCall, ToolAnswer
 from dragoman.backends.agent.toolserver.naming import WAIT_TOOL, is_server_name
-from dragoman.backends.agent.toolserver.offer import Offer, OfferedTool, offer
-from dragoman.backends.agent.toolserver.shim import TOKEN_VARIABLE
+from dragoman.backends.agent.toolserver.offer import OfferedTool, ToolOffer, offer
+from dragoman.backends.agent.toolserver.relay import TOKEN_VARIABLE
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.lm import ToolDefinition
 
 __all__ = ["Addresses", "Endpoint"]
 
-_SHIM = Path(__file__).with_name("shim.py")
+_RELAY = Path(__file__).with_name("relay.py")
 # Sixteen bytes in the address keep one conversation from finding another's; thirty-two keep anybody from guessing.
 _PATH_BYTES = 16
 _TOKEN_BYTES = 32
@@ -62,7 +62,7 @@ class Endpoint:
     )
     token: str = field(init=False, repr=False, default_factory=lambda: secrets.token_urlsafe(_TOKEN_BYTES))
     calls: Calls = field(init=False, repr=False)
-    offer: Offer = field(init=False, repr=False, default_factory=Offer)
+    offer: ToolOffer = field(init=False, repr=False, default_factory=ToolOffer)
     # Counts the changes of what is offered.
     version: int = field(init=False, default=0)
     # Called after each change, and when the agent has listed the tools.
@@ -91,7 +91,7 @@ class Endpoint:
     def stdio(self) -> tuple[str, tuple[str, ...], dict[str, str]]:
         """Command, arguments and environment for an agent that starts its tool servers."""
         # Isolated and without site packages, it starts in a third of the time, and nobody's PYTHONPATH reaches it.
-        arguments = ("-I", "-S", str(_SHIM), str(self.addresses.socket))
+        arguments = ("-I", "-S", str(_RELAY), str(self.addresses.socket))
         return sys.executable, arguments, {TOKEN_VARIABLE: self.token}
 
     def set_tools(self, definitions: tuple[ToolDefinition, ...]) -> bool:

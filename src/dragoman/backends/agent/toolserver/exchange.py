@@ -1,6 +1,6 @@
 """HTTP/1.1 for a server that lets requests wait: one connection, one exchange at a time, no task for either.
 
-h11 knows the protocol; a `Connection` moves bytes between it and the socket. A request is given to the `Host` twice: its
+h11 knows the protocol; a `Connection` moves bytes between it and the socket. A request is given to the `ExchangeHost` twice: its
 head, so that it can be refused before anything of its body is kept, and the whole. The host answers through the
 `Exchange`, at once or hours later. Reading goes on meanwhile: it is how we learn that the client has gone.
 
@@ -20,7 +20,7 @@ from typing import Protocol, cast
 
 import h11
 
-__all__ = ["Connection", "Exchange", "Host"]
+__all__ = ["Connection", "Exchange", "ExchangeHost"]
 
 # Of the head of a request; ours take one.
 _MAX_HEAD_BYTES = 16 * 1024
@@ -30,7 +30,7 @@ _MAX_AHEAD_BYTES = 64 * 1024
 _Headers = list[tuple[bytes, bytes]]
 
 
-class Host(Protocol):
+class ExchangeHost(Protocol):
     """Who answers the requests."""
 
     @property
@@ -121,7 +121,7 @@ class Connection(asyncio.Protocol):
         "since",
     )
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ExchangeHost) -> None:
         self._host = host
         self._wire = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD_BYTES)
         self._transport: asyncio.Transport | None = None

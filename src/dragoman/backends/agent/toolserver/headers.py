@@ -7,7 +7,7 @@ import binascii
 
 from dragoman.backends.agent.toolserver.exchange import Exchange
 from dragoman.backends.agent.toolserver.session import META_VERSION, params_of
-from dragoman.jsonrpc.messages import Request
+from dragoman.jsonrpc.messages import RpcRequest
 
 __all__ = ["EVENTS", "JSON", "SESSION", "VERSION", "accepted", "is_json", "mismatch"]
 
@@ -39,7 +39,7 @@ def is_json(exchange: Exchange) -> bool:
     return kind.partition(b";")[0].strip().lower() == JSON
 
 
-def mismatch(exchange: Exchange, request: Request) -> str | None:
+def mismatch(exchange: Exchange, request: RpcRequest) -> str | None:
     """From 2026-07-28 on, headers repeat what the body says; a request that contradicts itself is not served.
 
     There are no headers for a call's arguments: a server has to ask for them in a schema, and `tool_shapes` sees

@@ -10,7 +10,7 @@ from dragoman.backends.agent.toolserver.naming import offered_names
 from dragoman.backends.tool_shapes import legal_schema, unwrapped
 from dragoman.lm import JsonObject, ToolDefinition
 
-__all__ = ["Offer", "OfferedTool", "offer"]
+__all__ = ["OfferedTool", "ToolOffer", "offer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class OfferedTool:
 
 
 @dataclass(frozen=True)
-class Offer:
+class ToolOffer:
     tools: tuple[OfferedTool, ...] = ()
 
     @cached_property
@@ -43,13 +43,13 @@ class Offer:
         return {tool.definition.name: tool.definition for tool in self.tools}
 
 
-def offer(definitions: Iterable[ToolDefinition]) -> Offer:
+def offer(definitions: Iterable[ToolDefinition]) -> ToolOffer:
     """In the order given. Of two tools with one name the first is offered: a call could not tell them apart."""
     by_name: dict[str, ToolDefinition] = {}
     for definition in definitions:
         by_name.setdefault(definition.name, definition)
     names = offered_names(by_name)
-    return Offer(tuple(_offered(names[name], definition) for name, definition in by_name.items()))
+    return ToolOffer(tuple(_offered(names[name], definition) for name, definition in by_name.items()))
 
 
 def _offered(name: str, definition: ToolDefinition) -> OfferedTool:

@@ -14,9 +14,9 @@ import socket
 import time
 
 from dragoman.backends.agent.toolserver.exchange import Connection, Exchange
-from dragoman.backends.agent.toolserver.service import Service
+from dragoman.backends.agent.toolserver.service import ToolService
 from dragoman.backends.agent.toolserver.streamable import StreamableHttp
-from dragoman.backends.agent.toolserver.wire import MAX_MESSAGE_BYTES, Group
+from dragoman.backends.agent.toolserver.wire import MAX_MESSAGE_BYTES, WaitableSet
 
 __all__ = ["MAX_REQUESTS", "SESSION_IDLE_SECONDS", "HttpListener"]
 
@@ -45,7 +45,7 @@ class HttpListener:
         self._served: dict[str, StreamableHttp] = {}
         self._authority = b""
         self._listening: asyncio.Server | None = None
-        self._connections: Group[Connection] = Group()
+        self._connections: WaitableSet[Connection] = WaitableSet()
         self._ticking: asyncio.TimerHandle | None = None
 
     @property
@@ -63,10 +63,10 @@ class HttpListener:
             raise
         self._authority = f"{_HOST}:{listening.getsockname()[1]}".encode()
 
-    def add(self, service: Service) -> None:
+    def add(self, service: ToolService) -> None:
         self._served[service.endpoint.path] = StreamableHttp(service, self._session_idle_seconds)
 
-    async def remove(self, service: Service) -> None:
+    async def remove(self, service: ToolService) -> None:
         served = self._served.pop(service.endpoint.path, None)
         if served is not None:
             await served.close()

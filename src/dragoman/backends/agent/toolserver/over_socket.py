@@ -15,23 +15,21 @@ from pathlib import Path
 from typing import cast
 
 from dragoman.backends.agent.toolserver.folder import socket_folder
-from dragoman.backends.agent.toolserver.service import Client, Reply, Service
-from dragoman.backends.agent.toolserver.session import Session
+from dragoman.backends.agent.toolserver.service import McpClient, ToolService
+from dragoman.backends.agent.toolserver.session import McpSession
 from dragoman.backends.agent.toolserver.wire import (
     MAX_CONNECTIONS,
     MAX_MESSAGE_BYTES,
-    Group,
-    as_batch,
+    WaitableSet,
     failed_call,
-    read_messages,
+    read_message,
 )
 from dragoman.jsonrpc.framing import Line, LineSplitter, Oversized
 from dragoman.jsonrpc.messages import (
     ErrorObject,
     Malformed,
-    Message,
     Notification,
-    Request,
+    RpcRequest,
     encode_error,
 )
 
@@ -55,8 +53,8 @@ class SocketListener:
         self._folder: Path | None = None
         self._listening: asyncio.Server | None = None
         # By a digest of the token: how long a look-up takes says nothing about the token.
-        self._services: dict[bytes, Service] = {}
-        self._connections: Group[_Connection] = Group()
+        self._services: dict[bytes, ToolService] = {}
+        self._connections: WaitableSet[_Connection] = WaitableSet()
 
     @property
     def path(self) -> Path:
@@ -71,10 +69,10 @@ class SocketListener:
         )
         self.path.chmod(_PRIVATE)
 
-    def add(self, service: Service) -> None:
+    def add(self, service: ToolService) -> None:
         self._services[_digest(service.endpoint.token.encode())] = service
 
-    async def remove(self, service: Service) -> None:
+    async def remove(self, service: ToolService) -> None:
         self._services.pop(_digest(service.endpoint.token.encode()), None)
         # One round of the loop, in which answers that are ready get written.
         await asyncio.sleep(0)
@@ -99,7 +97,7 @@ class SocketListener:
     def closed(self, connection: _Connection) -> None:
         self._connections.discard(connection)
 
-    def authenticated(self, token: bytes) -> Service | None:
+    def authenticated(self, token: bytes) -> ToolService | None:
         service = self._services.get(_digest(token))
         if service is None:
             _log.warning("a connection to the tool server without a valid token was refused")
@@ -129,7 +127,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, listener: SocketListener) -> None:
         self._listener = listener
         self._transport: asyncio.Transport | None = None
-        self._client: Client | None = None
+        self._client: McpClient | None = None
         self._token = bytearray()
         self._watch: asyncio.TimerHandle | None = None
         self._lines = LineSplitter(MAX_MESSAGE_BYTES)
@@ -140,7 +138,7 @@ class _Connection(asyncio.Protocol):
         self._lost: asyncio.Future[None] | None = None
 
     @property
-    def service(self) -> Service | None:
+    def service(self) -> ToolService | None:
         return None if self._client is None else self._client.service
 
     async def end(self) -> None:
@@ -232,7 +230,7 @@ class _Connection(asyncio.Protocol):
         if service is None:
             self._close()
             return False
-        self._client = Client(service, Session(service.endpoint.name), self.announce)
+        self._client = McpClient(service, McpSession(service.endpoint.name), self.announce)
         return True
 
     def _go_on(self) -> None:
@@ -245,64 +243,26 @@ class _Connection(asyncio.Protocol):
             elif self._client is not None:
                 self._receive(self._client, line)
 
-    def _receive(self, client: Client, line: bytes) -> None:
-        read = read_messages(line, takes_batches=client.session.takes_batches)
-        if isinstance(read, Malformed):
-            _log.warning("a line that is no JSON-RPC message was ignored")
-            if (result := failed_call(read)) is not None:
-                self._write(client.session.response(read.request_id, result))
-            elif read.request_id is not None:
-                self._write(encode_error(read.request_id, ErrorObject(read.code, read.reason)))
-        elif isinstance(read, list):
-            batch = _Batch(self, sum(isinstance(message, Request) for message in read))
-            for message in read:
-                _hand_on(client, message, batch)
-        else:
-            _hand_on(client, read, self)
+    def _receive(self, client: McpClient, line: bytes) -> None:
+        match read_message(line):
+            case Malformed() as malformed:
+                _log.warning("a line that is no JSON-RPC message was ignored")
+                if (result := failed_call(malformed)) is not None:
+                    self._write(client.session.response(malformed.request_id, result))
+                elif malformed.is_batch or malformed.request_id is not None:
+                    error = ErrorObject(malformed.code, malformed.reason)
+                    self._write(encode_error(malformed.request_id, error))
+            case RpcRequest() as request:
+                client.request(request, self)
+            case Notification() as notification:
+                client.notification(notification)
+            case _:
+                # An answer, to a question that we did not ask.
+                pass
 
     def _close(self) -> None:
         if self._transport is not None:
             self._transport.close()
-
-
-class _Batch:
-    """The way back for the requests of one line: their answers leave together, as one line."""
-
-    __slots__ = ("_answers", "_connection", "_left")
-
-    def __init__(self, connection: _Connection, requests: int) -> None:
-        self._connection = connection
-        self._left = requests
-        self._answers: list[bytes] = []
-
-    def notify(self, message: bytes) -> None:
-        self._connection.notify(message)
-
-    def announce(self, message: bytes) -> None:
-        self._connection.announce(message)
-
-    def answer(self, message: bytes, code: int | None = None) -> None:  # noqa: ARG002 - it is in the message
-        self._answers.append(message)
-        self._one_less()
-
-    def drop(self, message: bytes) -> None:  # noqa: ARG002 - nobody waits for one
-        self._one_less()
-
-    def _one_less(self) -> None:
-        self._left -= 1
-        if not self._left and self._answers:
-            self._connection.answer(as_batch(self._answers))
-
-
-def _hand_on(client: Client, message: Message, reply: Reply) -> None:
-    match message:
-        case Request():
-            client.request(message, reply)
-        case Notification():
-            client.notification(message)
-        case _:
-            # An answer, to a question that we did not ask.
-            pass
 
 
 async def _end(connections: list[_Connection]) -> None:

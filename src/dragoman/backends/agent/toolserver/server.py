@@ -10,7 +10,7 @@ from dragoman.backends.agent.toolserver.calls import PendingCall
 from dragoman.backends.agent.toolserver.endpoint import Addresses, Endpoint
 from dragoman.backends.agent.toolserver.over_http import HttpListener
 from dragoman.backends.agent.toolserver.over_socket import SocketListener
-from dragoman.backends.agent.toolserver.service import Service
+from dragoman.backends.agent.toolserver.service import ToolService
 from dragoman.clock import Clock, SystemClock
 
 __all__ = ["ToolServer"]
@@ -21,11 +21,11 @@ class _Listeners:
     http: HttpListener
     socket: SocketListener
 
-    def add(self, service: Service) -> None:
+    def add(self, service: ToolService) -> None:
         self.http.add(service)
         self.socket.add(service)
 
-    async def remove(self, service: Service) -> None:
+    async def remove(self, service: ToolService) -> None:
         service.close()
         await asyncio.gather(self.http.remove(service), self.socket.remove(service))
 
@@ -39,7 +39,7 @@ class ToolServer:
         self._clock = clock or SystemClock()
         self._session_idle_seconds = session_idle_seconds
         self._listeners: _Listeners | None = None
-        self._services: dict[Endpoint, Service] = {}
+        self._services: dict[Endpoint, ToolService] = {}
         self._endings: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -77,7 +77,7 @@ class ToolServer:
             addresses=Addresses(self._listeners.http.url, self._listeners.socket.path),
             end=self._end,
         )
-        service = self._services[endpoint] = Service(endpoint)
+        service = self._services[endpoint] = ToolService(endpoint)
         self._listeners.add(service)
         return endpoint
 

@@ -4,8 +4,8 @@ A call is held as long as a person needs. Meanwhile the agent is told every few 
 agents from giving up; the others have an absolute limit, and are given a ticket before it. Whatever goes wrong becomes a
 result that says so: a JSON-RPC error would end the turn of some agents.
 
-Any transport can carry it. It makes a `Client` for whom it talks to, hands it messages, and offers for each request a
-`Reply`: where its answer goes, and what belongs to it until then.
+Any transport can carry it. It makes a `McpClient` for whom it talks to, hands it messages, and offers for each request a
+`McpReply`: where its answer goes, and what belongs to it until then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dragoman.backends.agent.toolserver import content
-from dragoman.backends.agent.toolserver.calls import CallRefused, Ended, Hold, ToolAnswer
+from dragoman.backends.agent.toolserver.calls import CallEnded, CallRefused, Hold, ToolAnswer
 from dragoman.backends.agent.toolserver.endpoint import Endpoint
 from dragoman.backends.agent.toolserver.naming import WAIT_TOOL
 from dragoman.backends.agent.toolserver.offer import OfferedTool
@@ -25,19 +25,19 @@ from dragoman.backends.agent.toolserver.session import (
     SUBSCRIPTION,
     TOOLS_CHANGED,
     CallTool,
-    Cancel,
+    CancelCall,
     Listen,
     ListTools,
+    McpSession,
     Refuse,
     Respond,
-    Session,
     notification,
 )
 from dragoman.backends.agent.toolserver.wire import MAX_CONNECTIONS
-from dragoman.jsonrpc.messages import INTERNAL_ERROR, INVALID_REQUEST, Notification, Request, RequestId
+from dragoman.jsonrpc.messages import INTERNAL_ERROR, INVALID_REQUEST, Notification, RequestId, RpcRequest
 from dragoman.lm import JsonObject
 
-__all__ = ["PROGRESS_SECONDS", "Client", "Reply", "Service"]
+__all__ = ["PROGRESS_SECONDS", "McpClient", "McpReply", "ToolService"]
 
 _log = logging.getLogger(__name__)
 
@@ -58,14 +58,14 @@ _WAIT: JsonObject = {
     "inputSchema": _WAIT_SCHEMA,
 }
 
-_ENDED: dict[Ended, str] = {
+_ENDED: dict[CallEnded, str] = {
     "superseded": "Another call waits for this result now.",
     "withdrawn": "This call was withdrawn.",
     "closed": "The conversation that this tool belongs to has ended.",
 }
 
 
-class Reply(Protocol):
+class McpReply(Protocol):
     """The way back for one request. Nothing here blocks, and nothing fails: what cannot be sent any more is lost."""
 
     def notify(self, message: bytes) -> None:
@@ -81,11 +81,11 @@ class Reply(Protocol):
         """There is no answer: the agent has cancelled. `message` says so, for transports that must end with a word."""
 
 
-class Service:
+class ToolService:
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         # Sessions that have listed the tools, and which version of them; the one that listed last at the end.
-        self._listeners: OrderedDict[Client, int] = OrderedDict()
+        self._listeners: OrderedDict[McpClient, int] = OrderedDict()
         self._subscriptions: dict[_Subscription, None] = {}
         endpoint.on_changed = self._announce
 
@@ -95,17 +95,17 @@ class Service:
         for subscription in list(self._subscriptions):
             subscription.end()
 
-    def remind(self, client: Client) -> None:
+    def remind(self, client: McpClient) -> None:
         """A session can be told things again: announce what it has missed."""
         version = self._listeners.get(client)
         if version is not None and version != self.endpoint.version:
             client.announce(notification(TOOLS_CHANGED))
 
-    def forget(self, client: Client) -> None:
+    def forget(self, client: McpClient) -> None:
         """A session has ended."""
         self._listeners.pop(client, None)
 
-    def list_tools(self, client: Client) -> list[JsonObject]:
+    def list_tools(self, client: McpClient) -> list[JsonObject]:
         if client.session.era == "handshake":
             self._listeners[client] = self.endpoint.version
             self._listeners.move_to_end(client)
@@ -156,18 +156,18 @@ class Service:
             client.announce(notification(TOOLS_CHANGED))
 
 
-class Client:
+class McpClient:
     """One agent at the other end: a socket, a session over HTTP, or one request of an era without sessions."""
 
     __slots__ = ("_under_way", "announce", "service", "session")
 
-    def __init__(self, service: Service, session: Session, announce: Callable[[bytes], None]) -> None:
+    def __init__(self, service: ToolService, session: McpSession, announce: Callable[[bytes], None]) -> None:
         self.service = service
         self.session = session
         self.announce = announce
         self._under_way: dict[RequestId, _Held | _Subscription] = {}
 
-    def request(self, request: Request, reply: Reply) -> None:
+    def request(self, request: RpcRequest, reply: McpReply) -> None:
         """Do what is asked. The reply gets its last word now or later, or is dropped."""
         action = self.session.request(request)
         if request.id in self._under_way:
@@ -186,7 +186,7 @@ class Client:
 
     def notification(self, message: Notification) -> None:
         match self.session.notification(message):
-            case Cancel(request_id=request_id):
+            case CancelCall(request_id=request_id):
                 work = self._under_way.pop(request_id, None)
                 if work is not None:
                     work.withdraw()
@@ -194,7 +194,7 @@ class Client:
             case None:
                 pass
 
-    def abandon(self, reply: Reply) -> None:
+    def abandon(self, reply: McpReply) -> None:
         """Nobody is left to read this reply."""
         for request_id, work in list(self._under_way.items()):
             if work.reply is reply:
@@ -208,17 +208,17 @@ class Client:
             _, work = self._under_way.popitem()
             work.withdraw()
 
-    def finished(self, request_id: RequestId, reply: Reply, result: JsonObject) -> None:
+    def finished(self, request_id: RequestId, reply: McpReply, result: JsonObject) -> None:
         if self._under_way.pop(request_id, None) is not None:
             self._answer(request_id, reply, result)
 
-    def _answer(self, request_id: RequestId, reply: Reply, result: JsonObject) -> None:
+    def _answer(self, request_id: RequestId, reply: McpReply, result: JsonObject) -> None:
         reply.answer(self.session.response(request_id, result))
 
-    def _refuse(self, request_id: RequestId, reply: Reply, refusal: Refuse) -> None:
+    def _refuse(self, request_id: RequestId, reply: McpReply, refusal: Refuse) -> None:
         reply.answer(self.session.error(request_id, refusal), refusal.code)
 
-    def _call(self, request_id: RequestId, call: CallTool, reply: Reply) -> None:
+    def _call(self, request_id: RequestId, call: CallTool, reply: McpReply) -> None:
         try:
             opened = self.service.open(call)
         except Exception as error:
@@ -233,7 +233,7 @@ class Client:
         else:
             self._answer(request_id, reply, opened)
 
-    def _listen(self, request_id: RequestId, wish: Listen, reply: Reply) -> None:
+    def _listen(self, request_id: RequestId, wish: Listen, reply: McpReply) -> None:
         subscription = _Subscription(self, request_id, reply, tools=wish.tools)
         if not self.service.subscribe(subscription):
             self._refuse(request_id, reply, Refuse(INTERNAL_ERROR, "Subscription limit reached"))
@@ -249,9 +249,9 @@ class _Held:
 
     def __init__(
         self,
-        client: Client,
+        client: McpClient,
         request_id: RequestId,
-        reply: Reply,
+        reply: McpReply,
         hold: Hold,
         progress_token: int | str | None,
     ) -> None:
@@ -278,11 +278,11 @@ class _Held:
         if self._pace is not None:
             self._pace.cancel()
 
-    def _settled(self, outcome: asyncio.Future[ToolAnswer | Ended]) -> None:
+    def _settled(self, outcome: asyncio.Future[ToolAnswer | CallEnded]) -> None:
         self._rest()
         self._finish(outcome.result())
 
-    def _finish(self, outcome: ToolAnswer | Ended | int) -> None:
+    def _finish(self, outcome: ToolAnswer | CallEnded | int) -> None:
         try:
             result = _result(outcome)
         except Exception as error:
@@ -328,7 +328,7 @@ class _Subscription:
 
     __slots__ = ("_client", "_request_id", "_tools", "reply")
 
-    def __init__(self, client: Client, request_id: RequestId, reply: Reply, *, tools: bool) -> None:
+    def __init__(self, client: McpClient, request_id: RequestId, reply: McpReply, *, tools: bool) -> None:
         self._client = client
         self._request_id = request_id
         self.reply = reply
@@ -358,7 +358,7 @@ class _Subscription:
         return {SUBSCRIPTION: self._request_id}
 
 
-def _result(outcome: ToolAnswer | Ended | int) -> JsonObject:
+def _result(outcome: ToolAnswer | CallEnded | int) -> JsonObject:
     """For the answer, the number of a ticket, or why there is neither."""
     match outcome:
         case ToolAnswer():

@@ -6,7 +6,7 @@ every result says who gave it. A connection, or a session over HTTP, is of one e
 connection's first request says that belongs to one of them.
 
 `Session.request` turns one request into one *action*: an answer that is known already (`Respond`, `Refuse`), or
-something that `service` has to do (`ListTools`, `CallTool`, `Listen`). `Session.notification` leaves a `Cancel`, or
+something that `service` has to do (`ListTools`, `CallTool`, `Listen`). `Session.notification` leaves a `CancelCall`, or
 nothing. `response` and `error` write what comes of it in the way of the era.
 """
 
@@ -25,8 +25,8 @@ from dragoman.jsonrpc.messages import (
     REQUEST_CANCELLED,
     ErrorObject,
     Notification,
-    Request,
     RequestId,
+    RpcRequest,
     encode_error,
     encode_notification,
     encode_response,
@@ -41,15 +41,15 @@ __all__ = [
     "SUBSCRIPTION",
     "TOOLS_CHANGED",
     "UNSUPPORTED_VERSION",
-    "Action",
     "CallTool",
-    "Cancel",
+    "CancelCall",
     "Era",
     "ListTools",
     "Listen",
+    "McpAction",
+    "McpSession",
     "Refuse",
     "Respond",
-    "Session",
     "notification",
     "params_of",
     "unsupported",
@@ -57,8 +57,6 @@ __all__ = [
 
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS_VERSION: Final = "2026-07-28"
-# "JSON-RPC batching" came with 2025-03-26 and went with 2025-06-18; before, nobody had said that there is none.
-_BATCH_VERSIONS: Final = ("2024-11-05", "2025-03-26")
 
 # A code that MCP adds to those of JSON-RPC.
 UNSUPPORTED_VERSION: Final = -32022
@@ -113,14 +111,14 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class CancelCall:
     request_id: int | str
 
 
-Action: TypeAlias = Respond | Refuse | ListTools | CallTool | Listen
+McpAction: TypeAlias = Respond | Refuse | ListTools | CallTool | Listen
 
 
-class Session:
+class McpSession:
     """One agent's talk with us. With `era` left open, the first request decides that is of one."""
 
     __slots__ = ("_name", "era", "version")
@@ -131,11 +129,7 @@ class Session:
         # What was agreed on; None before a handshake.
         self.version: str | None = None
 
-    @property
-    def takes_batches(self) -> bool:
-        return self.version in _BATCH_VERSIONS
-
-    def request(self, request: Request) -> Action:
+    def request(self, request: RpcRequest) -> McpAction:
         params = params_of(request)
         if params is None:
             return Refuse(INVALID_PARAMS, "params must be an object")
@@ -152,7 +146,7 @@ class Session:
             return replace(action, arguments=None, problem=problem)
         return action
 
-    def notification(self, notification: Notification) -> Cancel | None:
+    def notification(self, notification: Notification) -> CancelCall | None:
         if notification.method != "notifications/cancelled":
             return None
         match params_of(notification):
@@ -160,7 +154,7 @@ class Session:
                 # To Python it is a number, and would be somebody's.
                 return None
             case {"requestId": int() | str() as request_id}:
-                return Cancel(request_id)
+                return CancelCall(request_id)
             case _:
                 return None
 
@@ -187,7 +181,7 @@ class Session:
     def _information(self) -> JsonObject:
         return {"name": self._name, "version": __version__}
 
-    def _handshake(self, method: str, params: JsonObject) -> Action:
+    def _handshake(self, method: str, params: JsonObject) -> McpAction:
         if method == "initialize":
             return self._initialize(params)
         if method == "ping":
@@ -207,7 +201,7 @@ class Session:
             case _:
                 return Refuse(METHOD_NOT_FOUND, "Method not found", method)
 
-    def _initialize(self, params: JsonObject) -> Action:
+    def _initialize(self, params: JsonObject) -> McpAction:
         asked = params.get("protocolVersion")
         if not isinstance(asked, str):
             return Refuse(INVALID_PARAMS, "initialize needs a protocolVersion")
@@ -221,7 +215,7 @@ class Session:
             }
         )
 
-    def _stateless(self, method: str, params: JsonObject) -> Action:
+    def _stateless(self, method: str, params: JsonObject) -> McpAction:
         if method == "initialize":
             supported: JsonObject = {
                 "supported": [STATELESS_VERSION],
@@ -250,7 +244,7 @@ class Session:
                 return Refuse(METHOD_NOT_FOUND, "Method not found", method)
 
 
-def params_of(message: Request | Notification) -> JsonObject | None:
+def params_of(message: RpcRequest | Notification) -> JsonObject | None:
     """The params of a message; None if they are no object."""
     try:
         params = json.decode(message.params)
@@ -302,7 +296,7 @@ def _envelope_problem(params: JsonObject) -> Refuse | None:
     return None
 
 
-def _list(params: JsonObject) -> Action:
+def _list(params: JsonObject) -> McpAction:
     # We give no cursors out: whoever has one gets the list from its beginning, and it is all there is.
     if isinstance(params.get("cursor"), str | None):
         return ListTools()
@@ -328,7 +322,7 @@ def _progress_token(params: JsonObject) -> int | str | None:
             return None
 
 
-def _listen(params: JsonObject) -> Action:
+def _listen(params: JsonObject) -> McpAction:
     wanted = params.get("notifications")
     if not isinstance(wanted, dict):
         return Refuse(INVALID_PARAMS, "notifications must say what to listen for")

@@ -24,19 +24,18 @@ from dragoman.backends.agent.toolserver.headers import (
     is_json,
     mismatch,
 )
-from dragoman.backends.agent.toolserver.service import Client, Service
+from dragoman.backends.agent.toolserver.service import McpClient, ToolService
 from dragoman.backends.agent.toolserver.session import (
     HANDSHAKE_VERSIONS,
     STATELESS_VERSION,
-    Session,
+    McpSession,
     unsupported,
 )
 from dragoman.backends.agent.toolserver.wire import (
     MAX_CONNECTIONS,
-    Group,
-    as_batch,
+    WaitableSet,
     failed_call,
-    read_messages,
+    read_message,
 )
 from dragoman.jsonrpc.messages import (
     INTERNAL_ERROR,
@@ -45,8 +44,8 @@ from dragoman.jsonrpc.messages import (
     ErrorObject,
     Malformed,
     Notification,
-    Request,
     RequestId,
+    RpcRequest,
     encode_error,
 )
 
@@ -72,11 +71,11 @@ _EVENT_HEADERS: _Headers = [
 
 
 class StreamableHttp:
-    def __init__(self, service: Service, session_idle_seconds: float) -> None:
+    def __init__(self, service: ToolService, session_idle_seconds: float) -> None:
         self.service = service
         self.idle_seconds = session_idle_seconds
         # Those that have not left us.
-        self.replies: Group[_Reply] = Group()
+        self.replies: WaitableSet[_Reply] = WaitableSet()
         self.sessions: dict[bytes, _Session] = {}
 
     def serve(self, exchange: Exchange, body: bytes) -> None:
@@ -117,39 +116,30 @@ class StreamableHttp:
         accepts_json, accepts_events = accepted(exchange)
         if _is_refused(exchange, is_accepted=accepts_json or accepts_events):
             return
-        read = read_messages(body, takes_batches=session is not None and session.client.session.takes_batches)
-        if isinstance(read, Malformed):
-            _refuse_malformed(exchange, read, session.client.session if session is not None else None)
+        message = read_message(body)
+        if isinstance(message, Malformed):
+            _refuse_malformed(exchange, message, session.client.session if session is not None else None)
             return
-        messages = read if isinstance(read, list) else [read]
-        requests = [message for message in messages if isinstance(message, Request)]
         if session is None:
-            if [request.method for request in requests] != ["initialize"]:
+            if not isinstance(message, RpcRequest) or message.method != "initialize":
                 _refuse(exchange, 400, "Missing session ID")
                 return
             if len(self.sessions) >= MAX_CONNECTIONS and not self._give_one_up():
                 _refuse(exchange, 503, "Too many open sessions")
                 return
             session = _Session(self)
-        reply = None
-        if requests:
-            reply = _Reply(
-                self, exchange, session.key, requests=len(requests), is_batch=isinstance(read, list)
-            )
-            session.holds(reply)
-            if accepts_events:
-                reply.begin()
-            else:
-                reply.is_json = True
-        # In their order: what is withdrawn was asked for before.
-        for message in messages:
+        if not isinstance(message, RpcRequest):
             if isinstance(message, Notification):
                 session.client.notification(message)
-            elif isinstance(message, Request) and reply is not None:
-                session.client.request(message, reply)
-        if reply is None:
             exchange.respond(202, [(SESSION, session.key)])
             return
+        reply = _Reply(self, exchange, session.key)
+        session.holds(reply)
+        if accepts_events:
+            reply.begin()
+        else:
+            reply.is_json = True
+        session.client.request(message, reply)
         if session.client.session.version is None:
             # It could not even shake hands.
             session.end()
@@ -180,18 +170,18 @@ class StreamableHttp:
             return
         if _is_refused(exchange, is_accepted=all(accepted(exchange))):
             return
-        message = read_messages(body, takes_batches=False)
+        message = read_message(body)
         match message:
             case Malformed():
-                _refuse_malformed(exchange, message, Session(self.service.endpoint.name, "stateless"))
-            case Request():
+                _refuse_malformed(exchange, message, McpSession(self.service.endpoint.name, "stateless"))
+            case RpcRequest():
                 problem = mismatch(exchange, message)
                 if problem is not None:
                     _refuse(exchange, 400, problem, code=_HEADER_MISMATCH, request_id=message.id)
                     return
                 reply = _Reply(self, exchange)
-                session = Session(self.service.endpoint.name, "stateless")
-                client = Client(self.service, session, reply.announce)
+                session = McpSession(self.service.endpoint.name, "stateless")
+                client = McpClient(self.service, session, reply.announce)
                 reply.on_end = client.close
                 client.request(message, reply)
             case Notification():
@@ -212,8 +202,8 @@ class _Session:
     def __init__(self, served: StreamableHttp) -> None:
         self._served = served
         self.key = secrets.token_hex(16).encode()
-        session = Session(served.service.endpoint.name, "handshake")
-        self.client = Client(served.service, session, self._announce)
+        session = McpSession(served.service.endpoint.name, "handshake")
+        self.client = McpClient(served.service, session, self._announce)
         self.stream: _Reply | None = None
         self._replies: set[_Reply] = set()
         self.since = time.monotonic()
@@ -273,18 +263,15 @@ class _Session:
 
 
 class _Reply:
-    """The response to a request, or to several in a batch; or a stream on which a session is told things.
+    """The response to a request, or a stream on which a session is told things.
 
     It begins as events (`begin`), or later, with the first that there is to say before the answer; or it is never
     begun, and the answer is all of it.
     """
 
     __slots__ = (
-        "_answers",
         "_begun",
-        "_is_batch",
         "_key",
-        "_left",
         "_owed",
         "_served",
         "exchange",
@@ -292,24 +279,13 @@ class _Reply:
         "on_end",
     )
 
-    def __init__(
-        self,
-        served: StreamableHttp,
-        exchange: Exchange,
-        key: bytes | None = None,
-        *,
-        requests: int = 1,
-        is_batch: bool = False,
-    ) -> None:
+    def __init__(self, served: StreamableHttp, exchange: Exchange, key: bytes | None = None) -> None:
         self._served = served
         self.exchange = exchange
         self._key = key
-        self._left = requests
-        self._is_batch = is_batch
         # Whether the client takes no events.
         self.is_json = False
         self._begun = False
-        self._answers: list[bytes] = []
         self._owed: dict[bytes, None] = {}
         self.on_end: Callable[[], None] | None = None
         exchange.on_end = self._ended
@@ -337,15 +313,11 @@ class _Reply:
             self.notify(message)
 
     def answer(self, message: bytes, code: int | None = None) -> None:
-        self._left -= 1
         if self._begun:
-            self.exchange.write(_event(message)) if self._left else self.exchange.end(_event(message))
+            self.exchange.end(_event(message))
             return
-        self._answers.append(message)
-        if not self._left:
-            body = as_batch(self._answers) if self._is_batch else message
-            status = 200 if self._key is not None else _status(code)
-            self.exchange.respond(status, [*_JSON_HEADERS, *self._session_header], body)
+        status = 200 if self._key is not None else _status(code)
+        self.exchange.respond(status, [*_JSON_HEADERS, *self._session_header], message)
 
     def drop(self, message: bytes) -> None:
         if self.is_json:
@@ -354,10 +326,8 @@ class _Reply:
             return
         # "The receiver of a cancellation notification SHOULD … not send a response": the stream only ends. Qwen Code
         # takes a response to what it has withdrawn for a broken connection, and drops its tools.
-        self._left -= 1
         self._ensure_begun()
-        if not self._left:
-            self.exchange.end()
+        self.exchange.end()
 
     def end(self) -> None:
         """Without an answer."""
@@ -417,7 +387,7 @@ def _refuse(
     exchange.respond(status, [*_JSON_HEADERS, *headers], body)
 
 
-def _refuse_malformed(exchange: Exchange, message: Malformed, session: Session | None) -> None:
+def _refuse_malformed(exchange: Exchange, message: Malformed, session: McpSession | None) -> None:
     """A tool call gets a result that says what is wrong: a client may take an HTTP error for the end of the session."""
     result = failed_call(message)
     if session is None or result is None:

@@ -6,20 +6,17 @@ import asyncio
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-import msgspec
-
 from dragoman.backends.agent.toolserver import content
-from dragoman.jsonrpc.messages import INVALID_REQUEST, Malformed, Message, Request, parse
-from dragoman.lm import JsonObject, json
+from dragoman.jsonrpc.messages import INVALID_REQUEST, Malformed, RpcMessage, RpcRequest, parse
+from dragoman.lm import JsonObject
+from dragoman.lm.surrogates import mended_json
 
 __all__ = [
-    "MAX_BATCH",
     "MAX_CONNECTIONS",
     "MAX_MESSAGE_BYTES",
-    "Group",
-    "as_batch",
+    "WaitableSet",
     "failed_call",
-    "read_messages",
+    "read_message",
 ]
 
 # Room for the largest file an agent would pass through a tool, several times over.
@@ -27,13 +24,11 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 # For one conversation, over either transport. An agent needs one; some connect anew with every prompt and leave the old
 # ones behind.
 MAX_CONNECTIONS = 64
-# Messages at once. What they are answered with may be a thousand times their size.
-MAX_BATCH = 128
 
 _T = TypeVar("_T")
 
 
-class Group(Generic[_T]):
+class WaitableSet(Generic[_T]):
     """A set that can be waited for until nobody is left in it."""
 
     __slots__ = ("_emptied", "_members")
@@ -65,24 +60,16 @@ class Group(Generic[_T]):
         await asyncio.wait((self._emptied,), timeout=seconds)
 
 
-def read_messages(body: bytes, *, takes_batches: bool) -> Message | list[Message] | Malformed:
-    """The message, or those of a batch. One that cannot be read spoils them all."""
-    body = _mended(body)
-    if not takes_batches or not body.lstrip().startswith(b"["):
-        return _read(body)
-    try:
-        batch = msgspec.json.decode(body, type=list[msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError):
-        return _read(body)
-    if not 0 < len(batch) <= MAX_BATCH:
-        return Malformed(INVALID_REQUEST, f"a batch of {len(batch)} messages", len(body))
-    messages: list[Message] = []
-    for each in batch:
-        message = _read(bytes(each))
-        if isinstance(message, Malformed):
-            return message
-        messages.append(message)
-    return messages
+def read_message(body: bytes) -> RpcMessage | Malformed:
+    """One JSON-RPC message. A batch is malformed, also for a client of the revisions 2024-11-05 and 2025-03-26.
+
+    Those allow batches and later ones do not. No agent that we know sends them, nor do the official MCP libraries.
+    """
+    message = parse(mended_json(body))
+    if isinstance(message, RpcRequest) and message.id is None:
+        # "Unlike base JSON-RPC, the ID MUST NOT be null".
+        return Malformed(INVALID_REQUEST, "a request whose id is null", len(body))
+    return message
 
 
 def failed_call(message: Malformed) -> JsonObject | None:
@@ -90,29 +77,3 @@ def failed_call(message: Malformed) -> JsonObject | None:
     if message.method != "tools/call" or message.request_id is None:
         return None
     return content.failure(f"This call cannot be read: {message.reason}.")
-
-
-def as_batch(answers: list[bytes]) -> bytes:
-    """One line for the lines of JSON that answer a batch."""
-    return b"[" + b",".join(answer.rstrip(b"\n") for answer in answers) + b"]\n"
-
-
-def _read(body: bytes) -> Message | Malformed:
-    message = parse(body)
-    if isinstance(message, Request) and message.id is None:
-        # "Unlike base JSON-RPC, the ID MUST NOT be null".
-        return Malformed(INVALID_REQUEST, "a request whose id is null", len(body))
-    return message
-
-
-def _mended(message: bytes) -> bytes:
-    """A JSON message without halves of surrogate pairs, which a parser refuses or hands on.
-
-    An agent in JavaScript that cuts a model's text in the middle of an emoji sends such a half.
-    """
-    if b"\\ud" not in message and b"\\uD" not in message:
-        return message
-    try:
-        return json.encode(json.decode(message))
-    except (msgspec.DecodeError, RecursionError):
-        return message

@@ -1,0 +1,442 @@
+"""A connection to a running agent: requests out, updates in, errors in words that say what to do.
+
+It knows ACP's methods and nothing of conversations. Updates and permission requests go to the listener of their
+session, in the order of the wire, together with the ends of turns: a turn's end never overtakes what was said in it.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from dragoman import __version__
+from dragoman.acp.content import ContentBlock
+from dragoman.acp.messages import (
+    PROTOCOL_VERSION,
+    AuthMethod,
+    FileRequest,
+    HttpServer,
+    Initialized,
+    PermissionRequest,
+    PromptResponse,
+    SessionCreated,
+    SessionUpdate,
+    StdioServer,
+    decode_file_request,
+    decode_permission,
+    decode_update,
+    decode_words,
+)
+from dragoman.acp.words import as_sentence, words_of
+from dragoman.jsonrpc import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    ConnectionClosed,
+    Decoder,
+    ErrorResponse,
+    Incoming,
+    Notification,
+    Peer,
+    RemoteError,
+    RpcReply,
+    RpcResponse,
+)
+from dragoman.lm import JsonObject, LanguageModelError
+
+__all__ = ["AgentLink", "SessionListener", "ToolServerAddress", "TurnEnd"]
+
+_log = logging.getLogger(__name__)
+
+ToolServerAddress: TypeAlias = HttpServer | StdioServer
+TurnEnd: TypeAlias = PromptResponse | LanguageModelError
+
+_Answer = TypeVar("_Answer")
+
+# What an agent has not done that answers a request with an error.
+_FAILED = {
+    "initialize": "could not start",
+    "session/new": "could not begin a conversation",
+    "session/resume": "could not take the conversation up again",
+    "session/load": "could not take the conversation up again",
+    "session/prompt": "could not answer",
+}
+_FAILED_OTHERWISE = "could not do what it was asked to"
+# Of what a command prints that does not speak ACP: enough to know it by.
+_PRINTED_BYTES = 600
+# ACP's own code for a login that is needed. JSON-RPC leaves it to servers, and agents use it for other errors as well.
+_AUTH_REQUIRED = -32000
+# Updates of a session whose `session/new` has not been answered yet: agents send a few. More is a fault of theirs.
+_EARLY_BYTES = 1024 * 1024
+
+
+class SessionListener(Protocol):
+    """What a session tells. Nothing here may wait."""
+
+    def on_update(self, update: SessionUpdate) -> None: ...
+
+    def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None: ...
+
+    def on_file(self, request: FileRequest, incoming: Incoming) -> None: ...
+
+
+class AgentLink:
+    """One agent, as a receiver of its connection. `on_closed` is told once, when the connection has ended.
+
+    `command` is what it was started with: people are told, where they should see for themselves.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], on_closed: Callable[[str], None]) -> None:
+        self._name = name
+        self.command = shlex.join(command)
+        self._on_closed = on_closed
+        self._peer: Peer | None = None
+        self._listeners: dict[str, SessionListener] = {}
+        # Sessions that are being made, and what was told meanwhile of sessions that nobody knows.
+        self._nameless = 0
+        self._early: list[SessionUpdate] = []
+        self._early_bytes = 0
+        # Whether the agent is offered file access.
+        self.offers_files = False
+        self.info = Initialized(PROTOCOL_VERSION)
+        self.is_introduced = False
+        # A prompt was sent to it, or a session that it had was taken up: the user's words may be in what it prints.
+        self.knows_words = False
+        # What it printed before it was, and what is no message.
+        self.printed = b""
+
+    # As a receiver.
+
+    def connected(self, peer: Peer) -> None:
+        self._peer = peer
+
+    def take_line(self, line: bytes) -> bool:
+        """Words of a session that somebody listens to: nearly all that an agent sends."""
+        update = decode_words(line)
+        listener = self._listeners.get(update.session_id) if update is not None else None
+        if update is None or listener is None:
+            if not (self.is_introduced or line.startswith(b"{")):
+                self.printed = (self.printed + line + b"\n")[:_PRINTED_BYTES]
+            return False
+        listener.on_update(update)
+        return True
+
+    def notification(self, notification: Notification) -> None:
+        if notification.method != "session/update":
+            _log.debug("%s: %s is not for us", self._name, notification.method)
+            return
+        try:
+            update = decode_update(notification.params)
+        except msgspec.MsgspecError as error:
+            _log.warning("%s: an update could not be read: %s", self._name, error)
+            return
+        listener = self._listeners.get(update.session_id)
+        if listener is not None:
+            listener.on_update(update)
+        elif self._nameless and self._early_bytes + len(notification.params) <= _EARLY_BYTES:
+            self._early_bytes += len(notification.params)
+            self._early.append(update)
+
+    def request(self, incoming: Incoming) -> None:
+        if incoming.method != "session/request_permission":
+            self._file_request(incoming)
+            return
+        try:
+            request = decode_permission(incoming.params)
+        except msgspec.MsgspecError as error:
+            incoming.fail(INVALID_PARAMS, f"This permission request cannot be read: {error}")
+            return
+        listener = self._listeners.get(request.session_id)
+        if listener is None:
+            # Of a session that has been closed: nobody can be asked any more.
+            incoming.reply({"outcome": {"outcome": "cancelled"}})
+        else:
+            listener.on_permission(request, incoming)
+
+    def _file_request(self, incoming: Incoming) -> None:
+        try:
+            request = decode_file_request(incoming.method, incoming.params) if self.offers_files else None
+        except msgspec.MsgspecError as error:
+            incoming.fail(INVALID_PARAMS, f"This request cannot be read: {error}")
+            return
+        if request is None:
+            incoming.fail(METHOD_NOT_FOUND, f"{incoming.method} is not offered")
+            return
+        listener = self._listeners.get(request.session_id)
+        if listener is None:
+            incoming.fail(INVALID_PARAMS, "There is no such session")
+        else:
+            listener.on_file(request, incoming)
+
+    def closed(self, reason: str) -> None:
+        self._on_closed(reason)
+
+    # Sessions.
+
+    async def initialize(self, *, files: bool = False) -> Initialized:
+        """`files`: whether it may read and write text files through us."""
+        self.offers_files = files
+        params = {
+            "protocolVersion": PROTOCOL_VERSION,
+            "clientCapabilities": {"fs": {"readTextFile": files, "writeTextFile": files}, "terminal": False},
+            "clientInfo": {"name": "dragoman", "title": "Dragoman", "version": __version__},
+        }
+        try:
+            self.info = await self._ask("initialize", params, Initialized)
+        except LanguageModelError as error:
+            if isinstance(error.__cause__, ConnectionClosed):
+                # It may have stopped reading before what it printed has arrived.
+                await self._connection.wait_closed()
+            raise
+        self.is_introduced = True
+        if self.info.protocol_version != PROTOCOL_VERSION:
+            raise LanguageModelError(
+                "agent_failed",
+                f"{self._name} speaks version {self.info.protocol_version} of ACP; this program speaks {PROTOCOL_VERSION}.",
+                hint="Install a version of the agent that speaks it.",
+            )
+        return self.info
+
+    async def authenticate(self, method: str) -> None:
+        """Log in by one of the agent's own methods. It may take as long as the agent takes for it."""
+        known = {each.id: each for each in self.info.auth_methods}
+        if method not in known:
+            named = " ".join(", ".join(f'"{each}"' for each in known).split())
+            raise LanguageModelError(
+                "bad_request",
+                f'{self._name} has no way to log in that is called "{method}".',
+                hint=f"Set `auth` of this model to one of {named}."
+                if named
+                else f"It names none: log in with the agent's own program, and leave `auth` out. {self._started_as}",
+            )
+        if known[method].type == "terminal":
+            raise LanguageModelError(
+                "auth_required",
+                f'To log in with "{method}", {self._name} needs a terminal.',
+                hint=f"Log in there with the agent's own program, then try again. {self._started_as}",
+            )
+        try:
+            await self._ask("authenticate", {"methodId": method}, dict)
+        except LanguageModelError as error:
+            cause = error.__cause__
+            said = words_of(cause) if isinstance(cause, RemoteError) else error.message
+            raise LanguageModelError(
+                "auth_required",
+                f'{self._name} could not log in with "{method}": {said}',
+                hint=self._how_to_log_in(),
+            ) from error
+
+    async def new_session(
+        self, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress], listener: SessionListener
+    ) -> SessionCreated:
+        self._nameless += 1
+        try:
+            created = await self._ask("session/new", self._place(workspace, servers), SessionCreated)
+            self.attach(created.session_id, listener)
+        finally:
+            self._nameless -= 1
+            if not self._nameless:
+                self._early.clear()
+                self._early_bytes = 0
+        return created
+
+    async def resume_session(
+        self,
+        session: str,
+        workspace: tuple[str, ...],
+        servers: Iterable[ToolServerAddress],
+        on_answer: Callable[[], object] | None = None,
+    ) -> SessionCreated:
+        """Take a session up. The agent does not tell its history again."""
+        self.knows_words = True
+        params = {"sessionId": session, **self._place(workspace, servers)}
+        return await self._ask("session/resume", params, SessionCreated, on_answer)
+
+    async def load_session(
+        self,
+        session: str,
+        workspace: tuple[str, ...],
+        servers: Iterable[ToolServerAddress],
+        on_answer: Callable[[], object] | None = None,
+    ) -> SessionCreated:
+        """Take a session up. The agent tells its history as updates, and should be done when it answers."""
+        self.knows_words = True
+        params = {"sessionId": session, **self._place(workspace, servers)}
+        return await self._ask("session/load", params, SessionCreated, on_answer)
+
+    def attach(self, session: str, listener: SessionListener) -> None:
+        """From here on this listener hears of the session, beginning with what came before its name was known."""
+        self._listeners[session] = listener
+        early, self._early = self._early, []
+        for update in early:
+            if update.session_id == session:
+                listener.on_update(update)
+            else:
+                self._early.append(update)
+
+    def detach(self, session: str) -> None:
+        self._listeners.pop(session, None)
+
+    async def set_mode(self, session: str, mode: str) -> None:
+        await self._ask("session/set_mode", {"sessionId": session, "modeId": mode}, dict)
+
+    async def set_option(self, session: str, option: str, value: object) -> None:
+        params: JsonObject = {"sessionId": session, "configId": option, "value": value}
+        if isinstance(value, bool):
+            params["type"] = "boolean"
+        await self._ask("session/set_config_option", params, dict)
+
+    def prompt(
+        self, session: str, blocks: tuple[ContentBlock, ...], on_end: Callable[[TurnEnd], None]
+    ) -> None:
+        """Begin a turn. Its end is told in the order of the wire, behind everything said in it.
+
+        A turn that the end of the connection cuts off has no end of its own: `on_closed` tells all there is to tell.
+        """
+
+        def on_reply(reply: RpcReply) -> None:
+            if not isinstance(reply, ConnectionClosed):
+                on_end(self._turn_end(reply))
+
+        self.knows_words = True
+        try:
+            self._connection.call("session/prompt", {"sessionId": session, "prompt": blocks}, on_reply)
+        except ConnectionClosed as closed:
+            _log.debug("%s: gone before it could be prompted: %s", self._name, closed.reason)
+
+    def steer(
+        self, session: str, blocks: tuple[ContentBlock, ...], on_outcome: Callable[[bool], None]
+    ) -> None:
+        """Put words into the turn that runs. Whether it has taken them is told in the order of the wire.
+
+        ACP has no method for it yet; this one is an extension, declared as `_meta.steering`. An agent whose turn has just
+        ended is asked not to begin another by itself: nobody would hear of its end.
+        """
+        params: JsonObject = {
+            "sessionId": session,
+            "prompt": blocks,
+            "_meta": {"steering": {"idleBehavior": "promptRequired"}},
+        }
+
+        def on_reply(reply: RpcReply) -> None:
+            if not isinstance(reply, ConnectionClosed):
+                on_outcome(isinstance(reply, RpcResponse) and _was_taken(reply.result))
+
+        try:
+            self._connection.call("_session/steering", params, on_reply)
+        except ConnectionClosed as closed:
+            _log.debug("%s: gone before it could be steered: %s", self._name, closed.reason)
+
+    def cancel(self, session: str) -> None:
+        try:
+            self._connection.notify("session/cancel", {"sessionId": session})
+        except ConnectionClosed as closed:
+            _log.debug("%s: gone before it could be cancelled: %s", self._name, closed.reason)
+
+    async def close_session(self, session: str) -> None:
+        self.detach(session)
+        if self.info.agent_capabilities.session_capabilities.close is not None:
+            await self._ask("session/close", {"sessionId": session}, dict)
+
+    @property
+    def _connection(self) -> Peer:
+        if self._peer is None:
+            raise AssertionError("not connected")
+        return self._peer
+
+    def _place(self, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress]) -> JsonObject:
+        """Where a session works, and which tools it has. The other folders only for an agent that knows of such."""
+        first, *others = workspace
+        place: JsonObject = {"cwd": first, "mcpServers": tuple(servers)}
+        if others and self.info.agent_capabilities.session_capabilities.additional_directories is not None:
+            place["additionalDirectories"] = others
+        return place
+
+    async def _ask(
+        self,
+        method: str,
+        params: Mapping[str, object],
+        kind: type[_Answer],
+        on_answer: Callable[[], object] | None = None,
+    ) -> _Answer:
+        """`on_answer` is called in the order of the wire: before what comes behind the answer is heard."""
+        try:
+            result = await self._connection.request(method, params, on_answer)
+            # Where there is nothing to say, some agents say null.
+            return Decoder(kind).decode(b"{}" if result in (b"", b"null") else result)
+        except (RemoteError, ConnectionClosed) as error:
+            raise self._failure(error, method) from error
+        except msgspec.DecodeError as error:
+            raise LanguageModelError(
+                "agent_failed",
+                as_sentence(f"{self._name} {_failed(method)}: its answer cannot be read: {error}"),
+                hint=self.next_step,
+            ) from error
+
+    def _turn_end(self, reply: RpcResponse | ErrorResponse) -> TurnEnd:
+        match reply:
+            case RpcResponse(result=result):
+                try:
+                    return _prompt_response.decode(result)
+                except msgspec.DecodeError:
+                    # The turn is over all the same.
+                    return PromptResponse("end_turn")
+            case ErrorResponse(error=error):
+                return self._failure(RemoteError(error), "session/prompt")
+
+    def _failure(self, error: RemoteError | ConnectionClosed, method: str) -> LanguageModelError:
+        if isinstance(error, ConnectionClosed):
+            return LanguageModelError(
+                "agent_failed", f"{self._name} ended: {error.reason}.", hint=self.next_step
+            )
+        said = words_of(error)
+        if error.code == _AUTH_REQUIRED and self.info.auth_methods:
+            return LanguageModelError(
+                "auth_required", f"{self._name} requires a login: {said}", hint=self._how_to_log_in()
+            )
+        return LanguageModelError(
+            "agent_failed", f"{self._name} {_failed(method)}: {said}", hint=self.next_step
+        )
+
+    @property
+    def next_step(self) -> str:
+        return f"Try again; if it stays so, start it by hand and see what it says: {self.command}"
+
+    @property
+    def _started_as(self) -> str:
+        return f"It is started as: {self.command}"
+
+    def _how_to_log_in(self) -> str:
+        """One way on each line."""
+        own = f"Log in with the agent's own program, then try again. {self._started_as}"
+        return "\n".join((own, *map(_way, self.info.auth_methods)))
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    outcome: str = ""
+
+
+_prompt_response = Decoder(PromptResponse)
+_outcome = Decoder(_Outcome)
+
+
+def _was_taken(result: bytes) -> bool:
+    try:
+        # The second: the agent began a turn with them after all.
+        return _outcome.decode(result).outcome in ("injected", "startedNewTurn")
+    except msgspec.DecodeError:
+        return False
+
+
+def _way(method: AuthMethod) -> str:
+    about = f" ({method.description.rstrip('.')})" if method.description else ""
+    way = f'Or set `auth = "{method.id}"` of this model, and the agent is asked to do it: {method.name or method.id}{about}.'
+    # On one line, whatever the agent writes into its names: each line of a hint is one step.
+    return " ".join(way.split())
+
+
+def _failed(method: str) -> str:
+    return _FAILED.get(method, _FAILED_OTHERWISE)

@@ -1,0 +1,91 @@
+"""How much memory all agents of a server take together, and what is done when it is too much.
+
+It is the resident memory of everything below this process: agents, what they have started, and the supervisors. Above the
+limit, idle agents are parked, the longest unused first, as many as it takes. When nothing idle is left, no further agent
+is started until there is room: a request that needs one fails, and says why.
+
+Linux tells what a process takes in /proc. Elsewhere there is no limit, and the log says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from dragoman.lm import LanguageModelError
+from dragoman.process.memory import MemoryUse, measure_below
+
+__all__ = ["LOOK_SECONDS", "MemoryLimit"]
+
+_log = logging.getLogger(__name__)
+
+# Between two looks at agents that are idle and may grow all the same.
+LOOK_SECONDS = 10.0
+_RETRY_SECONDS = 10.0
+_MEGABYTE = 1_000_000
+
+
+class Idle(Protocol):
+    """A conversation whose agent may be parked."""
+
+    @property
+    def agent_pid(self) -> int | None: ...
+
+    def park(self) -> None: ...
+
+
+class MemoryLimit:
+    """One for all models of a process. `look` is how memory is measured."""
+
+    def __init__(
+        self, most_bytes: int, look: Callable[[Iterable[int]], MemoryUse | None] = measure_below
+    ) -> None:
+        self._most = most_bytes
+        self._look = look
+        # Each says which agents may be parked, the longest unused first.
+        self._sources: list[Callable[[], Sequence[Idle]]] = []
+        self._is_ignored = False
+        # Agents that were parked and may not have ended yet.
+        self._ending: set[int] = set()
+
+    def add(self, idle: Callable[[], Sequence[Idle]]) -> None:
+        self._sources.append(idle)
+
+    def remove(self, idle: Callable[[], Sequence[Idle]]) -> None:
+        self._sources.remove(idle)
+
+    def relieve(self) -> int:
+        """Park idle agents while there is too much. Returns by how many bytes it is still too much then."""
+        idle = [each for source in self._sources for each in source()]
+        pids = {pid: each for each in idle if (pid := each.agent_pid) is not None}
+        usage = self._look([*pids, *self._ending])
+        if usage is None:
+            if not self._is_ignored:
+                self._is_ignored = True
+                _log.warning(
+                    "max_memory is ignored: this system does not tell how much memory a process takes"
+                )
+            return 0
+        self._ending &= usage.trees.keys()
+        excess = usage.total - sum(usage.trees[pid] for pid in self._ending) - self._most
+        for pid, each in pids.items():
+            if excess <= 0:
+                break
+            _log.info("an idle agent (process %d) is parked: all agents take more than max_memory", pid)
+            each.park()
+            self._ending.add(pid)
+            excess -= usage.trees.get(pid, 0)
+        return max(excess, 0)
+
+    def check(self) -> None:
+        """Raise `LanguageModelError` if no further agent may start."""
+        excess = self.relieve()
+        if excess:
+            taken, most = (f"{bytes_ / _MEGABYTE:,.0f} MB" for bytes_ in (self._most + excess, self._most))
+            raise LanguageModelError(
+                "unavailable",
+                f"The agents that are at work take {taken} of memory; all together may take {most}.",
+                hint="Try again when one of them has finished, or raise `max_memory` in [serve].",
+                retry_after=_RETRY_SECONDS,
+            )

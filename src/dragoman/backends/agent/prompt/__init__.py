@@ -1,0 +1,1 @@
+"""What an agent is sent: prompts, replayed history and context."""

@@ -1,0 +1,275 @@
+"""A transcript for an agent that has never seen the conversation.
+
+It is given as context, marked as what it is, before the user's new words: who said what, what was called and what came
+of it. It stays within a budget of tokens: the oldest tool results are shortened first, then the oldest messages left
+out; whatever is missing is said, to the agent in its place and to the user once.
+
+What stands in a transcript was written by many: users, models, tools, pages from the web. None of it may pass for
+something else. Only who speaks begins at the margin, all further lines are indented; and the tag around it all is one
+that does not occur in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from dragoman.acp.content import ContentBlock, ImageBlock, TextBlock
+from dragoman.backends.agent.machine.types import Answered, CallAnswer, Pending
+from dragoman.conversations.vscode_results import UNASKED, understood
+from dragoman.lm import (
+    DataPart,
+    Message,
+    Part,
+    Stopped,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    estimate_tokens,
+    user,
+)
+from dragoman.lm.json import canonical, decode
+from dragoman.lm.parts import STOPPED, is_for_model
+from dragoman.permissions.action import PERMISSION_TOOLS, is_permission_tool
+from dragoman.permissions.grants import GRANT_PREFIX
+from dragoman.permissions.question import WANTS
+
+__all__ = ["ReplayTranscript", "blocks_of", "context_block", "lost_results", "transcript"]
+
+_TRANSCRIPT = "conversation-so-far"
+_CONTEXT = "client-context"
+_PREAMBLE = (
+    "This is the conversation so far, from before you joined it. It is context: do not answer it, do not repeat its tool "
+    "calls. Who speaks stands at the margin; further lines of what was said are indented. The user's new message follows "
+    "after it."
+)
+_RESULT_CUT = "[result left out: the transcript would be too long]"
+_REST_CUT = "[the rest left out: the transcript would be too long]"
+_OLDER_CUT = "[{older} left out: the transcript would be too long]"
+_RESTARTED = "You were restarted while you waited."
+# Long enough that no text contains the digest of itself but by design, and nobody can design that.
+_TAG_DIGEST_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTranscript:
+    blocks: tuple[ContentBlock, ...]
+    # What was left out, for the user; None if nothing was.
+    notice: str | None = None
+
+
+@dataclass(slots=True)
+class _Entry:
+    head: str
+    body: str
+    images: tuple[ImageBlock, ...] = ()
+    is_result: bool = False
+
+    @property
+    def text(self) -> str:
+        # Every character that a reader may take for the end of a line; names of tools and calls are anybody's too.
+        return f"{' '.join(self.head.split())}: " + "\n  ".join(self.body.splitlines())
+
+    @property
+    def tokens(self) -> int:
+        return estimate_tokens(self.text) + sum(
+            estimate_tokens(user(DataPart(image.mime_type, b""))) for image in self.images
+        )
+
+
+def transcript(messages: Sequence[Message], *, budget: int, images: bool) -> ReplayTranscript:
+    """All of `messages` but the system's, within the budget. Pictures go along where the agent takes them."""
+    calls = {call.call_id: call for message in messages for call in message.calls}
+    entries = [
+        entry
+        for message in messages
+        if message.role != "system"
+        for entry in _entries(message, calls, images=images)
+    ]
+    if not entries:
+        return ReplayTranscript(())
+    results, older = _cut(entries, budget)
+    body = "\n\n".join([_PREAMBLE, *_older(older), *(entry.text for entry in entries)])
+    pictures = tuple(image for entry in entries for image in entry.images)
+    return ReplayTranscript((TextBlock(_tagged(_TRANSCRIPT, body)), *pictures), _notice(results, older))
+
+
+def _tagged(tag: str, body: str) -> str:
+    """In a tag that nothing in it can close."""
+    if f"</{tag}" in body.lower():
+        tag += f"-{hashlib.blake2b(body.encode(), digest_size=_TAG_DIGEST_BYTES).hexdigest()}"
+    return f"<{tag}>\n{body}\n</{tag}>"
+
+
+def _cut(entries: list[_Entry], budget: int) -> tuple[int, int]:
+    """Shorten in place until it fits: how many results were cut, and how many entries left out."""
+    total = sum(entry.tokens for entry in entries)
+    results = older = 0
+    for entry in entries:
+        if total <= budget:
+            break
+        if entry.is_result and (entry.images or len(entry.body) > len(_RESULT_CUT)):
+            total -= entry.tokens
+            entry.body, entry.images = _RESULT_CUT, ()
+            total += entry.tokens
+            results += 1
+    while total > budget and older < len(entries) - 1:
+        total -= entries[older].tokens
+        older += 1
+    del entries[:older]
+    if total > budget:
+        # What is left is one message that is too long by itself.
+        entries[0].body, entries[0].images = f"{entries[0].body[:budget]}\n{_REST_CUT}", ()
+    return results, older
+
+
+def _older(count: int) -> list[str]:
+    return [_OLDER_CUT.format(older=_counted(count, "older message"))] if count else []
+
+
+def _notice(results: int, older: int) -> str | None:
+    cut = [_counted(older, "older message")] if older else []
+    cut += [_counted(results, "tool result")] if results else []
+    if not cut:
+        return None
+    return f"The agent took up this conversation anew, without {' and '.join(cut)}: the transcript would be too long."
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _entries(message: Message, calls: Mapping[str, ToolCallPart], *, images: bool) -> Iterator[_Entry]:
+    said: list[str] = [message.text] if message.text.strip() else []
+    pictures: list[ImageBlock] = []
+    for part in message.content:
+        match part:
+            case DataPart(mime_type=mime_type) if mime_type == STOPPED:
+                said.append(f"[stopped: {Stopped.of(part).words}]")
+            case DataPart() if not part.is_internal:
+                said.append(_told(part))
+                pictures += _pictures(part, images=images)
+            case ToolCallPart(name=name) if is_permission_tool(name):
+                said.append(f"[asked the user for permission{_about(name, part)}]")
+            case ToolCallPart(name=name, call_id=call_id):
+                said.append(f"[called {name} as {call_id}: {canonical(part.input)}]")
+            case ToolResultPart(call_id=call_id):
+                yield _result(part, calls.get(call_id), images=images)
+            case _:
+                # Text has its place at the top; thinking is nobody's to hear again.
+                pass
+    if said:
+        who = "User" if message.role == "user" else "Assistant"
+        yield _Entry(who, "\n".join(said), tuple(pictures))
+
+
+def _result(part: ToolResultPart, call: ToolCallPart | None, *, images: bool) -> _Entry:
+    name = call.name if call else part.name or ""
+    part = understood(part)
+    if is_permission_tool(name):
+        decided = _decided(part)
+        return _Entry("User", f"[{decided}{_about(name, call)}]")
+    content = [inner for inner in part.content if is_for_model(inner)]
+    text = "".join(inner.value for inner in content if isinstance(inner, TextPart))
+    data = [inner for inner in content if isinstance(inner, DataPart)]
+    of = f"{name} as {part.call_id}" if name else part.call_id
+    failed = " (an error)" if part.is_error else ""
+    return _Entry(
+        f"Result of {of}{failed}",
+        "\n".join(["", *([text] if text else []), *map(_told, data)]),
+        tuple(picture for inner in data for picture in _pictures(inner, images=images)),
+        is_result=True,
+    )
+
+
+def _about(name: str, call: ToolCallPart | None) -> str:
+    """What a permission was asked for: an HTTP client's call says it; of an editor's only the class is known."""
+    title = call.input.get("title") if call else None
+    wanted = next((WANTS[each] for each, tool in PERMISSION_TOOLS.items() if tool == name), "something")
+    return f": {title or wanted}"
+
+
+def _decided(part: ToolResultPart) -> str:
+    if part.outcome in UNASKED:
+        return "not asked"
+    return "allowed" if _allows(part.text) else "refused"
+
+
+def _allows(text: str) -> bool:
+    """Whether the result of a permission call says yes: by the token, or by a client's own decision."""
+    if GRANT_PREFIX in text:
+        return True
+    try:
+        value = decode(text)
+    except msgspec.DecodeError:
+        return False
+    return isinstance(value, dict) and value.get("decision") == "allow"
+
+
+def lost_results(orphaned: Sequence[Pending], answers: Mapping[str, CallAnswer]) -> Message:
+    """What the agent before this one was waiting for, as words for this one."""
+    parts: list[Part] = []
+    for call in orphaned:
+        answer = answers.get(call.call_id)
+        if call.kind == "permission":
+            parts.append(TextPart("A permission was asked for; if it is still needed, ask again.\n\n"))
+        elif isinstance(answer, Answered):
+            came = "failed" if answer.is_error else "returned"
+            parts += TextPart(f"The tool {call.part.name} {came}:\n\n"), *_for_model(answer), TextPart("\n\n")
+        else:
+            parts.append(TextPart(f"The call of the tool {call.part.name} was interrupted.\n\n"))
+    known = {call.call_id for call in orphaned}
+    for call_id, answer in answers.items():
+        if call_id not in known and isinstance(answer, Answered):
+            parts += TextPart(f"The call {call_id} returned:\n\n"), *_for_model(answer), TextPart("\n\n")
+    return user(f"{_RESTARTED} ", *parts, "Go on from there.")
+
+
+def _for_model(answer: Answered) -> Iterator[Part]:
+    return filter(is_for_model, answer.content)
+
+
+def blocks_of(parts: Sequence[Part], *, images: bool) -> tuple[tuple[ContentBlock, ...], tuple[str, ...]]:
+    """The user's new words as blocks, and what of them the agent cannot take."""
+    blocks: list[ContentBlock] = []
+    refused: list[str] = []
+    for part in parts:
+        match part:
+            case TextPart(value=text) if text:
+                blocks.append(TextBlock(text))
+            case DataPart(mime_type=mime_type) if not part.is_internal:
+                if mime_type.startswith("image/") and images:
+                    blocks.append(_image(part))
+                elif part.is_textual:
+                    blocks.append(TextBlock(_told(part)))
+                else:
+                    blocks.append(TextBlock(f"[{mime_type}, {len(part.data):,} bytes: left out]"))
+                    refused.append(mime_type)
+            case _:
+                pass
+    return tuple(blocks), tuple(refused)
+
+
+def context_block(text: str) -> TextBlock:
+    """What the consumer's program says beside the user: known to the agent as context, not as the user's words."""
+    return TextBlock(_tagged(_CONTEXT, f"From the program you are used in, not from the user.\n\n{text}"))
+
+
+def _told(part: DataPart) -> str:
+    """What it says, where that is text; else that it was there."""
+    if part.is_textual:
+        return part.data.decode("utf-8", "replace")
+    return f"[{part.mime_type}, {len(part.data):,} bytes]"
+
+
+def _pictures(part: DataPart, *, images: bool) -> Iterator[ImageBlock]:
+    if images and part.mime_type.startswith("image/"):
+        yield _image(part)
+
+
+def _image(part: DataPart) -> ImageBlock:
+    return ImageBlock(base64.b64encode(part.data).decode(), part.mime_type)

@@ -1,0 +1,154 @@
+"""`fs/read_text_file` and `fs/write_text_file`, where the agent is offered them.
+
+Reading is free inside the workspace, but for files that may hold secrets. An agent that writes through us has not asked anybody: its write becomes a request
+for permission like any other, with a diff, unless an edit that a person approved in this turn covers it.
+https://agentclientprotocol.com/protocol/file-system
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Literal
+
+from dragoman.acp.messages import (
+    PERMISSION_REFUSED,
+    FileRequest,
+    Location,
+    ReadTextFile,
+    ToolActivity,
+    WriteTextFile,
+)
+from dragoman.backends.agent.machine.types import CallAnswer, Granted, MachineEvent, Refused, Spoke
+from dragoman.backends.agent.reply.narrator import new_activity_id
+from dragoman.backends.agent.session.approved_edits import Change, FileRefused, read_text
+from dragoman.backends.agent.session.host import SessionHost
+from dragoman.backends.agent.session.permission_requests import PermissionRequests
+from dragoman.jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, Incoming
+from dragoman.lm import ActivityLocation as Place, ActivityNote
+from dragoman.lm.gfm import code
+from dragoman.permissions.action import Action
+
+__all__ = ["AT_ONCE", "FileRequests"]
+
+_log = logging.getLogger(__name__)
+
+# An agent has a few open at a time. Each may hold a file twice, as it is and as it shall be.
+AT_ONCE = 32
+
+
+class FileRequests:
+    """Serves the file requests of one agent process. `tell` hands an event to the conversation, if that still listens to this run."""
+
+    def __init__(self, host: SessionHost, tell: Callable[[MachineEvent], None]) -> None:
+        self._host = host
+        self._tell = tell
+        self._open: set[Incoming] = set()
+
+    @property
+    def _requests(self) -> PermissionRequests:
+        return self._host.permission_requests
+
+    def serve(self, request: FileRequest, incoming: Incoming) -> None:
+        self._open = {each for each in self._open if not each.answered}
+        if len(self._open) >= AT_ONCE:
+            incoming.fail(INTERNAL_ERROR, f"More than {AT_ONCE} file requests wait already.")
+            return
+        self._open.add(incoming)
+        match request:
+            case ReadTextFile():
+                self._run(self._read(request, incoming), incoming)
+            case WriteTextFile():
+                self._run(self._write(request, incoming), incoming)
+
+    def _run(self, work: Coroutine[object, object, None], incoming: Incoming) -> None:
+        self._host.tasks.work(_answering(work, incoming))
+
+    async def _read(self, request: ReadTextFile, incoming: Incoming) -> None:
+        place = Location(request.path, request.line)
+        action = self._requests.describe(
+            ToolActivity("", f"Read {request.path}", kind="read", locations=(place,))
+        )
+        if not self._requests.must_confirm(action):
+            await self._give(request, incoming)
+        else:
+            await self._ask(action, request.path, "read", lambda: self._give(request, incoming), incoming)
+
+    async def _give(self, request: ReadTextFile, incoming: Incoming) -> None:
+        text = await asyncio.to_thread(read_text, self._host.workspace, request)
+        self._did("Read", request.path, "read")
+        incoming.reply({"content": text})
+
+    async def _write(self, request: WriteTextFile, incoming: Incoming) -> None:
+        requests = self._requests
+        turn = requests.turn
+        change = await asyncio.to_thread(Change.of, self._host.workspace, request)
+        is_stopped = requests.turn != turn or self._host.is_cancelling
+        if is_stopped or incoming.token.cancelled():
+            _cancel(incoming)
+        elif change.new == change.old:
+            incoming.reply({})
+        elif requests.edits.spend(change):
+            await self._make(change, incoming)
+        else:
+            action = self._requests.describe(change.activity)
+            await self._ask(action, change.path, "written", lambda: self._make(change, incoming), incoming)
+
+    async def _ask(
+        self,
+        action: Action,
+        path: str,
+        done: Literal["read", "written"],
+        do: Callable[[], Coroutine[object, object, None]],
+        incoming: Incoming,
+    ) -> None:
+        """Ask a person, and do it when they allow it."""
+
+        def answer(given: CallAnswer) -> None:
+            match given:
+                case Granted():
+                    self._run(do(), incoming)
+                case Refused(reason=reason, asked=False):
+                    why = f"{path} was not {done}: the user was not asked. {reason}"
+                    incoming.fail(PERMISSION_REFUSED, why)
+                case Refused(reason=reason):
+                    why = f" They say: {reason}" if reason else ""
+                    incoming.fail(PERMISSION_REFUSED, f"{path} was not {done}: the user refused it.{why}")
+                case _:
+                    _cancel(incoming)
+
+        self._requests.submit(action, incoming, answer, self._tell)
+
+    async def _make(self, change: Change, incoming: Incoming) -> None:
+        await asyncio.to_thread(change.make)
+        self._did("Wrote", change.path, "edit")
+        incoming.reply({})
+
+    def _did(self, what: str, path: str, kind: Literal["read", "edit"]) -> None:
+        """Report a file access as the narrator reports a tool call."""
+        text = f"\n\n▸ {what} {code(path)}\n"
+        place = Place(path)
+        self._tell(
+            Spoke(
+                ActivityNote(
+                    new_activity_id(), f"{what} {path}", kind, "completed", locations=(place,), text=text
+                )
+            )
+        )
+
+
+async def _answering(work: Coroutine[object, object, None], incoming: Incoming) -> None:
+    """Whatever becomes of the work, the agent has its answer."""
+    try:
+        await work
+    except FileRefused as refused:
+        incoming.fail(refused.code, refused.message)
+    except Exception:
+        _log.exception("%s failed", incoming.method)
+        if not incoming.answered:
+            incoming.fail(INTERNAL_ERROR, f"{incoming.method} failed.")
+
+
+def _cancel(incoming: Incoming) -> None:
+    incoming.fail(REQUEST_CANCELLED, "The turn ended before anybody decided.")

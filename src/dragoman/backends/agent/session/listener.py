@@ -1,0 +1,262 @@
+"""What one run of an agent says, turned into events for its conversation.
+
+An listener belongs to one epoch: when the agent it listens to has been replaced, it hears nothing more.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from dragoman.acp.link import TurnEnd
+from dragoman.acp.messages import FileRequest, PermissionRequest, SessionUpdate, ToolActivity
+from dragoman.backends.agent.machine.types import (
+    AgentTurnEnded,
+    Announced,
+    CallAnswer,
+    Called,
+    CallWithdrawn,
+    Granted,
+    MachineEvent,
+    Noticed,
+    Pending,
+    Refused,
+    Spoke,
+    Steered,
+)
+from dragoman.backends.agent.prompt.prompting import last_words
+from dragoman.backends.agent.reply.announcements import Announcements
+from dragoman.backends.agent.session.approved_edits import ApprovedEdits
+from dragoman.backends.agent.session.file_requests import FileRequests
+from dragoman.backends.agent.session.host import SessionHost
+from dragoman.backends.agent.session.permission_requests import answer_agent
+from dragoman.backends.agent.session.session import AgentSession
+from dragoman.backends.agent.toolserver import PendingCall
+from dragoman.backends.agent.toolserver.naming import WAIT_TOOL
+from dragoman.jsonrpc import REQUEST_CANCELLED, Incoming
+from dragoman.lm import (
+    ActivityPart,
+    LanguageModelError,
+    Part,
+    PlanPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    UsagePart,
+)
+from dragoman.lm.gfm import escape, notice
+
+__all__ = ["AgentListener"]
+
+_log = logging.getLogger(__name__)
+_OVER = frozenset({"completed", "failed"})
+# Kinds that an agent never gives to a call of a consumer's tool.
+_CHANGES = frozenset({"edit", "delete", "move"})
+# How long to wait for the exit of a crashed agent before a withdrawn call counts.
+_CRASH_SECONDS = 0.25
+
+
+def _is_more_than_words(block: object) -> bool:
+    return not (isinstance(block, dict) and block.get("type") == "content")
+
+
+class AgentListener:
+    def __init__(self, host: SessionHost, epoch: int) -> None:
+        self._host = host
+        self._epoch = epoch
+        self.session: AgentSession | None = None
+        # The session has been handed to the conversation.
+        self.is_up = False
+        # Of calls of the consumer's tools, by the names under which these are offered.
+        self._announced = Announcements()
+        # Calls that we allowed because they are the consumer's own. One that never arrives was something else.
+        self._allowed: list[tuple[str, str]] = []
+        # A person refused something, and the agent has not said a word since.
+        self._is_silenced = False
+        self._file_requests = FileRequests(host, self._tell)
+
+    def _tell(self, event: MachineEvent) -> None:
+        if (
+            isinstance(event, CallWithdrawn)
+            and self.session is not None
+            and self.session.agent.peer.closed is not None
+        ):
+            # Nobody gave it up: the agent is gone, and `lost` tells what becomes of what it waited for.
+            return
+        if self._host.hears(self._epoch):
+            self._host.dispatch(event)
+
+    # The connection.
+
+    def on_update(self, update: SessionUpdate) -> None:
+        session = self.session
+        if session is None:
+            return
+        if session.may_send_history and session.is_stale(update.update):
+            if self._host.hears(self._epoch):
+                self._host.on_stale_update(session)
+            return
+        if isinstance(update.update, ToolActivity):
+            self._announce(session, session.narrator.known(update.update))
+        for part in session.narrator.parts(update.update):
+            if isinstance(part, UsagePart):
+                # The next one replaces it, so it is not kept for a later reply.
+                if self._host.is_streaming:
+                    self._tell(Noticed(part))
+                continue
+            if self._is_silenced:
+                self._is_silenced = isinstance(part, ThinkingPart | ActivityPart | PlanPart)
+            self._tell(Spoke(part))
+
+    def _announce(self, session: AgentSession, activity: ToolActivity) -> None:
+        key = activity.tool_call_id
+        if activity.status in _OVER:
+            if self._announced.end(key):
+                self._tell(Announced(key, over=True))
+            return
+        tool = session.own_tool((activity,))
+        # Whoever only waits makes no call that the consumer would see.
+        if tool in (None, WAIT_TOOL):
+            return
+        if self._announced.announce(key, tool, activity.raw_input):
+            self._tell(Announced(key))
+
+    def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
+        session, host = self.session, self._host
+        if session is None or not host.hears(self._epoch) or host.is_cancelling:
+            # A cancelled turn grants nothing.
+            incoming.reply({"outcome": {"outcome": "cancelled"}})
+            return
+        requests = host.permission_requests
+        known = session.narrator.known(request.tool_call)
+        own = session.asked_tool(request.tool_call)
+        is_again = any(key == request.tool_call.tool_call_id for key, _ in self._allowed)
+        if (
+            own is not None
+            and requests.recognises
+            and not is_again
+            and self._is_only_a_call(session, own, known, request)
+        ):
+            # The consumer asks about its own tools. Asking twice would teach people to say yes.
+            self._allowed.append((request.tool_call.tool_call_id, own))
+            answer_agent(request, incoming, Granted())
+            return
+        if own is None and self._announced.end(known.tool_call_id):
+            # It is not the call that was announced, so no call need be waited for.
+            self._tell(Announced(known.tool_call_id, over=True))
+        action = requests.describe(known, request)
+        may_write = session.agent.link.offers_files and action.risk == "edit"
+        named = ApprovedEdits.named(known) if may_write else {}
+
+        def answer(decision: CallAnswer) -> str | None:
+            told = answer_agent(request, incoming, decision)
+            self._is_silenced = isinstance(decision, Refused)
+            if isinstance(decision, Granted) and told is None:
+                requests.edits.add(named)
+            return told
+
+        requests.submit(action, incoming, answer, self._tell)
+
+    def _is_only_a_call(
+        self, session: AgentSession, own: str, known: ToolActivity, request: PermissionRequest
+    ) -> bool:
+        """Whether the request is for a call of the consumer's tool, and has nothing in it that is not part of that.
+
+        Such a request is granted without a question, so a command or a change that stands beside the tool's name must
+        not come along.
+        """
+        if (
+            request.extra
+            or known.kind in _CHANGES
+            or any(_is_more_than_words(block) for block in known.content or ())
+        ):
+            return False
+        if own == WAIT_TOOL:
+            return True
+        tool = session.endpoint.offered_names.get(own, own)
+        match known.raw_input:
+            case {"server": _, "tool": _, **more}:
+                return not more.keys() - {"arguments"} and self._host.permission_requests.takes(
+                    tool, more.get("arguments")
+                )
+            case arguments:
+                return self._host.permission_requests.takes(tool, arguments)
+
+    def on_file(self, request: FileRequest, incoming: Incoming) -> None:
+        if self.session is None or not self._host.hears(self._epoch):
+            incoming.fail(REQUEST_CANCELLED, "This session has ended.")
+        elif self._host.is_cancelling:
+            incoming.fail(REQUEST_CANCELLED, "This turn has been cancelled.")
+        else:
+            self._file_requests.serve(request, incoming)
+
+    def on_turn_end(self, end: TurnEnd) -> None:
+        if self._host.hears(self._epoch):
+            self._host.permission_requests.end_turn()
+        words: tuple[Part, ...] = ()
+        if self.session is not None:
+            self.session.may_send_history = False
+            late = self._host.uncollected(self.session)
+            words = (*self.session.narrator.end_turn(), *(TextPart(notice(text)) for text in late))
+        if self._allowed and not self._host.is_cancelling:
+            words = (*words, TextPart(notice(self._found_out())))
+        if not isinstance(end, LanguageModelError):
+            words = (*words, *last_words(end, silenced=self._is_silenced))
+            if self.session is not None:
+                words = (*words, *self.session.narrator.usage(end.usage))
+        self._is_silenced = False
+        self._announced.clear()
+        # What was allowed in a turn that we cancelled had no time to arrive.
+        self._allowed.clear()
+        self._tell(AgentTurnEnded(words, end if isinstance(end, LanguageModelError) else None))
+
+    def on_steered(self, reply: int, *, taken: bool) -> None:
+        self._tell(Steered(reply, taken))
+
+    def _found_out(self) -> str:
+        """A call that was allowed as the consumer's own, and was not."""
+        tools = ", ".join(sorted({tool for _, tool in self._allowed}))
+        _log.warning("allowed as calls of %s, but they never arrived: %s", tools, sorted(self._allowed))
+        self._host.permission_requests.recognises = False
+        return (
+            f"The agent was allowed to call {escape(tools)}, but did not call it here. From now on it is asked about every "
+            "call in this conversation."
+        )
+
+    def on_closed(self) -> None:
+        """The connection has ended. While the agent starts, whoever starts it hears of that from its own requests."""
+        if self.is_up and self.session is not None and self._host.hears(self._epoch):
+            if self._allowed and not self._host.is_cancelling:
+                self._tell(Spoke(TextPart(notice(self._found_out()))))
+            self._host.on_exit(self.session)
+
+    # The tool server.
+
+    def on_call(self, call: PendingCall) -> None:
+        session = self.session
+        if session is None:
+            return
+        offered = next(
+            (name for name, tool in session.endpoint.offered_names.items() if tool == call.name), call.name
+        )
+        announced = self._announced.make(offered, call.arguments)
+        self._has_come(offered, announced)
+        part = ToolCallPart(self._host.new_call_id(), call.name, call.arguments)
+        self._tell(Called(Pending(call.key, "call", part), announced))
+
+    def on_waits(self) -> None:
+        """The agent has come back with a ticket, as it was allowed to."""
+        self._has_come(WAIT_TOOL)
+
+    def _has_come(self, tool: str, key: str | None = None) -> None:
+        """Best the one that was allowed under this very id."""
+        come = [each for each in self._allowed if each[1] == tool]
+        if come:
+            self._allowed.remove(next((each for each in come if each[0] == key), come[0]))
+
+    def on_withdrawn(self, key: str) -> None:
+        """The agent gave a call up, or its connection to the tools broke.
+
+        An agent that crashes loses both connections at once, and which loss is noticed first is chance. But a call that is
+        withdrawn needs no result any more, while that of a crash goes to the next agent: so the crash is waited for.
+        """
+        self._host.tasks.soon(_CRASH_SECONDS, lambda: self._tell(CallWithdrawn(key)))

@@ -1,0 +1,291 @@
+"""Opening a session: all that must be done before a first prompt, in order.
+
+Start the agent, offer it the tools, take up the session it had or make a new one, set mode and options, and wait until
+it has listed the tools. An agent that is known to list them, and did not, gets one more session before the user sees a
+notice.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from dragoman.acp.launch import RunningAgent, launch
+from dragoman.acp.link import AgentLink, ToolServerAddress
+from dragoman.acp.messages import (
+    Header,
+    HttpServer,
+    SessionCreated,
+    StdioServer,
+)
+from dragoman.backends.agent.observations import Observations, name_of
+from dragoman.backends.agent.session.history_listener import HistoryListener
+from dragoman.backends.agent.session.listener import AgentListener
+from dragoman.backends.agent.session.session import AgentSession
+from dragoman.backends.agent.settings import AgentSettings
+from dragoman.backends.agent.toolserver import Endpoint, ToolServer
+from dragoman.clock import Clock, DeadlinePassed, within
+from dragoman.jsonrpc import ConnectionClosed
+from dragoman.lm import CancellationError, LanguageModelError, ToolDefinition
+from dragoman.lm.gfm import escape
+
+__all__ = [
+    "SessionPlan",
+    "address_of",
+    "configure",
+    "logged_in",
+    "open_session",
+    "started",
+    "wait_listed",
+]
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+_UNKNOWN = object()
+# An agent that goes on listing the tools is not waited for.
+_MAX_ROUNDS = 10
+_WITHOUT_TOOLS = "{name} did not look at the tools it was offered; this turn may go without them. {hint}"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPlan:
+    workspace: tuple[str, ...]
+    tools: tuple[ToolDefinition, ...]
+    # The agent's own name for the session it had, if it had one; the user's last words in it, and what came of them.
+    previous: str | None = None
+    last_words: str = ""
+    last_answer: str = ""
+
+
+async def open_session(
+    settings: AgentSettings,
+    server: ToolServer,
+    plan: SessionPlan,
+    listener: AgentListener,
+    clock: Clock,
+    observations: Observations,
+) -> AgentSession:
+    """Raises `LanguageModelError`; whatever was started by then is ended."""
+    agent = await launch(
+        settings.name, settings.command, settings.env, plan.workspace[0], listener.on_closed, settings.ledger
+    )
+    endpoint: Endpoint | None = None
+    try:
+        await started(agent, agent.link.initialize(files=settings.fs), settings, clock)
+        name = name_of(agent.link.info.agent_info, settings.command)
+        traits = settings.traits.after(observations.of(name))
+        endpoint = server.endpoint(
+            # Random, so that no model can name it by chance.
+            name=f"dg-{secrets.token_hex(4)}",
+            limit_seconds=settings.tool_limit_seconds or traits.tool_limit_seconds,
+            on_call=listener.on_call,
+            on_withdrawn=listener.on_withdrawn,
+            on_waits=listener.on_waits,
+        )
+        session = listener.session = AgentSession(
+            agent, endpoint, listener, traits, partial(observations.note, name)
+        )
+        endpoint.set_tools(plan.tools)
+        endpoint.on_listed = session.on_listed
+        session.began_without_tools = not plan.tools
+        await started(agent, _enter(session, settings, plan, listener, clock), settings, clock)
+    except BaseException:
+        if endpoint is not None:
+            await endpoint.close()
+        await agent.stop()
+        raise
+    return session
+
+
+async def started(agent: RunningAgent, step: Awaitable[_T], settings: AgentSettings, clock: Clock) -> _T:
+    """A step of starting: done in time, or told why not. When the agent is gone, that is why, whatever else failed."""
+    try:
+        return await within(step, settings.timing.start, clock, agent.gone)
+    except (CancellationError, LanguageModelError) as error:
+        is_failure = isinstance(error, CancellationError) or error.kind == "agent_failed"
+        if is_failure and agent.gone.cancelled():
+            raise await agent.explain_exit() from error
+        raise
+    except DeadlinePassed as passed:
+        raise LanguageModelError(
+            "timeout",
+            f"{settings.name} did not start within {settings.timing.start:g} seconds.",
+            hint=" ".join(filter(None, (agent.last_words, agent.link.next_step))),
+        ) from passed
+
+
+async def _enter(
+    session: AgentSession, settings: AgentSettings, plan: SessionPlan, listener: AgentListener, clock: Clock
+) -> None:
+    previous = plan.previous
+    # A second session helps an agent that lists tools as a rule.
+    for attempt in (1, 2) if session.traits.lists else (1,):
+        history = await _take_up(session, settings, previous, plan)
+        if history is None:
+            previous = None
+            await _begin(session, settings, plan, listener)
+        has_listed = await _listed(session, settings, plan, clock)
+        if history is not None and not await _told(session, settings, history, listener, clock):
+            previous = None
+            session.endpoint.forget_listing()
+            await _begin(session, settings, plan, listener)
+            has_listed = await _listed(session, settings, plan, clock)
+        if has_listed:
+            return
+        _log.info("%s has not listed the tools (attempt %d)", settings.name, attempt)
+        if attempt == 1 and session.traits.lists:
+            with suppress(LanguageModelError):
+                await session.agent.link.close_session(session.id)
+    session.learn(lists=False)
+    hint = escape(settings.traits.when_no_tools or "")
+    session.tell_later(_WITHOUT_TOOLS.format(name=escape(settings.name), hint=hint).strip())
+
+
+async def _listed(session: AgentSession, settings: AgentSettings, plan: SessionPlan, clock: Clock) -> bool:
+    """Whether the agent has listed the tools, or there are none."""
+    return not plan.tools or await wait_listed(
+        session.endpoint, _patience(session, settings), settings, clock
+    )
+
+
+async def wait_listed(endpoint: Endpoint, seconds: float, settings: AgentSettings, clock: Clock) -> bool:
+    """Whether the agent has listed the tools in that time. One outside the catalogue may list them several times, and is
+    given a moment to take them in.
+    """
+    if not await endpoint.wait_listed(seconds):
+        return False
+    seen, rounds = 0, 0
+    while not settings.traits.is_known and seen != endpoint.listings and rounds < _MAX_ROUNDS:
+        seen, rounds = endpoint.listings, rounds + 1
+        await clock.sleep(settings.timing.list_settle)
+    return True
+
+
+async def _told(
+    session: AgentSession,
+    settings: AgentSettings,
+    history: HistoryListener,
+    listener: AgentListener,
+    clock: Clock,
+) -> bool:
+    """Whether a session that was taken up is ready: all of its history has been told. From here on the listener listens."""
+    link, traits = session.agent.link, session.traits
+    resumes = link.info.agent_capabilities.session_capabilities.resume is not None
+    if not resumes or history.is_told:
+        told = await history.until_told(traits.history, settings.timing, clock)
+        session.learn(history=told)
+        if told == "unusable":
+            _log.warning("%s has not come to the end of the history of %s", settings.name, session.id)
+            link.detach(session.id)
+            return False
+    # An agent that is known to resume sessions does not tell their history.
+    session.may_send_history = not (resumes and traits.is_known)
+    link.attach(session.id, listener)
+    return True
+
+
+def _patience(session: AgentSession, settings: AgentSettings) -> float:
+    """How long it is waited for that the agent lists the tools."""
+    timing = settings.timing
+    match session.traits.lists:
+        case True:
+            return timing.list_tools
+        case None:
+            return timing.list_tools_unsure
+        case False:
+            return timing.list_tools_unlikely
+
+
+async def _begin(
+    session: AgentSession, settings: AgentSettings, plan: SessionPlan, listener: AgentListener
+) -> None:
+    link = session.agent.link
+    created = await logged_in(
+        link,
+        settings,
+        lambda: link.new_session(
+            plan.workspace, (address_of(session.endpoint, session.agent.link),), listener
+        ),
+    )
+    session.id, session.is_new = created.session_id, True
+    await configure(link, session.id, created, settings)
+
+
+async def _take_up(
+    session: AgentSession, settings: AgentSettings, previous: str | None, plan: SessionPlan
+) -> HistoryListener | None:
+    """What hears the history of the session that the agent had, if it was taken up. One that says it can may still fail."""
+    if previous is None:
+        return None
+    link, servers = session.agent.link, (address_of(session.endpoint, session.agent.link),)
+    capabilities = link.info.agent_capabilities
+    resumes = capabilities.session_capabilities.resume is not None
+    if not resumes and (not capabilities.load_session or session.traits.history == "unusable"):
+        return None
+    take_up = link.resume_session if resumes else link.load_session
+    history = HistoryListener(plan.last_words, plan.last_answer)
+    link.attach(previous, history)
+    try:
+        taken_up = await logged_in(
+            link, settings, lambda: take_up(previous, plan.workspace, servers, history.on_answer)
+        )
+    except LanguageModelError as error:
+        if error.kind == "bad_request":
+            # Of the configuration. Whether it is a login that is wanted, a new session will show.
+            raise
+        _log.info("session %s could not be taken up: %s", previous, error.sentence)
+        link.detach(previous)
+        return None
+    session.id, session.is_new = previous, False
+    await configure(link, session.id, taken_up, settings)
+    return history
+
+
+async def logged_in(
+    link: AgentLink, settings: AgentSettings, ask: Callable[[], Coroutine[object, object, _T]]
+) -> _T:
+    """What the agent answers; where it wants a login first, and the configuration says which, once more after that."""
+    try:
+        return await ask()
+    except LanguageModelError as error:
+        if error.kind != "auth_required" or settings.auth is None:
+            raise
+    _log.info("%s wants a login: asked for %s", settings.name, settings.auth)
+    await link.authenticate(settings.auth)
+    return await ask()
+
+
+async def configure(link: AgentLink, session: str, created: SessionCreated, settings: AgentSettings) -> None:
+    """Mode and options as they are configured. What the agent says is so already is not asked for."""
+    try:
+        if settings.mode not in (None, created.mode):
+            await link.set_mode(session, settings.mode or "")
+        for option, value in settings.options.items():
+            if created.options.get(option, _UNKNOWN) != value:
+                await link.set_option(session, option, value)
+    except LanguageModelError as error:
+        if error.kind == "auth_required" or isinstance(error.__cause__, ConnectionClosed):
+            # Neither is a fault of the configuration.
+            raise
+        raise LanguageModelError(
+            "bad_request",
+            error.message,
+            hint="Check `mode` and `options` of this model in the configuration.",
+        ) from error
+
+
+def address_of(endpoint: Endpoint, link: AgentLink) -> ToolServerAddress:
+    """Over HTTP where the agent takes that."""
+    if link.info.agent_capabilities.mcp_capabilities.http:
+        url, headers = endpoint.http()
+        return HttpServer(endpoint.name, url, tuple(Header(name, value) for name, value in headers.items()))
+    command, arguments, env = endpoint.stdio()
+    return StdioServer(
+        endpoint.name, command, tuple(arguments), tuple(Header(name, value) for name, value in env.items())
+    )

@@ -1,0 +1,279 @@
+"""The agent's permission requests on their way to a person and back.
+
+Each waits here between the moment the agent asks and the moment it is answered. What approvals and settings decide is
+decided here, before the consumer gets a call (`permissions.decide`). A consumer that offers the permission tool of a
+request's class then gets a call; for any other the model's `permission` setting decides, and the user sees that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dragoman.acp.messages import PermissionRequest, ToolActivity
+from dragoman.backends.agent.machine.types import (
+    CallAnswer,
+    Called,
+    CallWithdrawn,
+    Granted,
+    MachineEvent,
+    Pending,
+    Refused,
+    Spoke,
+    TurnCancelled,
+)
+from dragoman.backends.agent.reply.narrator import new_activity_id
+from dragoman.backends.agent.session.actions import action_of, choose, permission_call
+from dragoman.backends.agent.session.approved_edits import ApprovedEdits
+from dragoman.backends.agent.settings import AgentSettings
+from dragoman.conversations.vscode_results import UNASKED
+from dragoman.jsonrpc import Incoming
+from dragoman.lm import ActivityNote, JsonObject, Part, TextPart, ToolDefinition, ToolResultPart
+from dragoman.lm.gfm import escape, notice
+from dragoman.permissions.action import Action, is_permission_tool
+from dragoman.permissions.decide import Allowed, unasked
+from dragoman.permissions.grants import Grants, PendingPermission
+from dragoman.permissions.pipeline import Permissions
+from dragoman.permissions.question import in_one_line
+from dragoman.permissions.record import By
+
+__all__ = ["PermissionRequests", "answer_agent", "verdict"]
+
+_CANCELLED = {"outcome": {"outcome": "cancelled"}}
+# What an agent may ask for at once, in one conversation: people decide one by one.
+_MAX_OPEN = 64
+_MAX_OPEN_BYTES = 16 * 1024 * 1024
+# How a consumer's result reads when the person gave a reason.
+_WITH_REASON = "Tool use rejected with user message: "
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A request that was decided without a person: the answer to the agent, and what the user sees of it."""
+
+    answer: Granted | Refused
+    shown: Part
+
+    @property
+    def granted(self) -> bool:
+        return isinstance(self.answer, Granted)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentQuestion:
+    """A permission request that waits for its answer. `answer` tells the agent, and returns what the user should know."""
+
+    key: str
+    action: Action
+    call_id: str
+    answer: Callable[[CallAnswer], str | None]
+    # Of the request, which is held until it is answered.
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    question: AgentQuestion
+    record_id: str = field(default="")
+
+
+class PermissionRequests:
+    """The permission requests of one conversation that wait for an answer."""
+
+    def __init__(
+        self,
+        conversation: str,
+        workspace: tuple[str, ...],
+        permissions: Permissions,
+        settings: AgentSettings,
+        new_call_id: Callable[[], str],
+    ) -> None:
+        self._conversation = conversation
+        self._folders = workspace
+        self._workspace = workspace[0]
+        self._permissions = permissions
+        self._settings = settings
+        self._new_call_id = new_call_id
+        # Of the latest request: the consumer's own tools, and the names of the permission tools that it offers.
+        self.tools: tuple[ToolDefinition, ...] = ()
+        self._permission_tools: frozenset[str] = frozenset()
+        # Whether the agent's requests for the consumer's own tools are taken for what they say they are.
+        self.recognises = True
+        self._open: dict[str, _Open] = {}
+        # What approvals "for this session" are bound to.
+        self.session = conversation
+        # What was approved in the turn under way, and which turn that is: a number, to see that it is another.
+        self.edits = ApprovedEdits()
+        self.turn = 0
+
+    def set_tools(self, tools: tuple[ToolDefinition, ...]) -> None:
+        """Take the tools of a request. Permission tools are for the consumer's eyes, and are not offered to the agent."""
+        self.tools = tuple(tool for tool in tools if not is_permission_tool(tool.name))
+        self._permission_tools = frozenset(tool.name for tool in tools if is_permission_tool(tool.name))
+
+    def takes(self, tool: str, arguments: object) -> bool:
+        """Whether the consumer's tool has parameters of these names. Anything else beside them is not that tool's."""
+        definition = next((each for each in self.tools if each.name == tool), None)
+        if definition is None or not isinstance(arguments, dict | None):
+            return False
+        properties = (definition.input_schema or {}).get("properties")
+        return not isinstance(properties, dict) or set(arguments or {}) <= set(properties)
+
+    def describe(self, activity: ToolActivity, request: PermissionRequest | None = None) -> Action:
+        """What a tool call of the agent's would do here."""
+        settings, places = self._settings, self._permissions.places(self._folders)
+        return action_of(activity, settings.model_id, settings.name, places, request)
+
+    def must_confirm(self, action: Action) -> bool:
+        return self._permissions.must_confirm(action)
+
+    def submit(
+        self,
+        action: Action,
+        incoming: Incoming,
+        answer: Callable[[CallAnswer], str | None],
+        tell: Callable[[MachineEvent], None],
+    ) -> None:
+        """Decide about an action of the agent's, or ask a person.
+
+        `answer` tells the agent, once, and returns what the user should know. `tell` hands an event to the conversation.
+        """
+        key = f"permission:{incoming.id!r}"
+        question = AgentQuestion(key, action, self._new_call_id(), answer, len(incoming.params))
+        asked = self._ask(question)
+        if isinstance(asked, Pending):
+            self._hand_over(asked, incoming, tell)
+            return
+        notice_text = answer(asked.answer)
+        tell(Spoke(asked.shown))
+        if notice_text:
+            tell(Spoke(TextPart(notice(notice_text))))
+
+    def _ask(self, question: AgentQuestion) -> Pending | Decided:
+        action, call_id = question.action, question.call_id
+        record = self._permissions.record
+        record_id = record.asked(action, self.session, self._workspace)
+        decided = self._before_asking(question, record_id)
+        if decided is not None:
+            return decided
+        self._open[question.key] = _Open(question, record_id)
+        nonce = self._permissions.grants.open(PendingPermission(call_id, action, self._conversation))
+        return Pending(question.key, "permission", permission_call(action, call_id, nonce))
+
+    def _before_asking(self, question: AgentQuestion, record_id: str) -> Decided | None:
+        action, record = question.action, self._permissions.record
+        decision = self._permissions.decide(action, self.session, self._workspace)
+        if isinstance(decision, Allowed):
+            by: By = "setting" if decision.why.startswith("auto") else "approval"
+            record.decided(record_id, allowed=True, by=by)
+            line = f"{in_one_line(action, 'may')} · {decision.why}"
+            note = ActivityNote(new_activity_id(), line, "other", "completed", text=f"\n\n✓ {escape(line)}\n")
+            return Decided(Granted(), note)
+        if action.permission_tool not in self._permission_tools:
+            decided = self._unasked(action)
+            record.decided(record_id, allowed=decided.granted, by="setting")
+            return decided
+        held = question.size + sum(each.question.size for each in self._open.values())
+        if len(self._open) >= _MAX_OPEN or held > _MAX_OPEN_BYTES:
+            record.decided(record_id, allowed=False, by="limit")
+            reason = "Too many requests of this agent wait for a decision already."
+            shown = f"{escape(in_one_line(action))}. It was refused, because too many of its requests wait already."
+            return Decided(Refused(reason, asked=False), TextPart(notice(shown)))
+        return None
+
+    def _unasked(self, action: Action) -> Decided:
+        """No person can be asked: the client offers no permission tool for this."""
+        setting = self._settings.policy
+        needs_person = self._permissions.must_confirm(action)
+        if unasked(setting, sensitive=needs_person, read=action.risk == "read"):
+            words = f'This client cannot ask you, so the setting `permission = "{setting}"` allowed it.'
+            return Decided(Granted(), TextPart(notice(f"{escape(in_one_line(action))}. {words}")))
+        why = (
+            "This needs a person, whatever the settings say."
+            if needs_person
+            else f'The setting permission = "{setting}" of [models.{self._settings.model_id}] refuses it.'
+        )
+        reason = f"The client offers no tool {action.permission_tool}. {why}"
+        shown = f"{escape(in_one_line(action))}. You were not asked, so it was refused. {escape(reason)}"
+        return Decided(Refused(reason, asked=False), TextPart(notice(shown)))
+
+    def answer(self, pending: Pending, answer: CallAnswer) -> str | None:
+        """Tell the agent. Returns what the user should know, if anything."""
+        self._permissions.grants.close(pending.call_id)
+        waiting = self._open.pop(pending.key, None)
+        if waiting is None:
+            return None
+        told = waiting.question.answer(answer)
+        is_asked = isinstance(answer, Granted) or (isinstance(answer, Refused) and answer.asked)
+        # With a notice the agent's own options did not allow what the person did.
+        is_allowed = isinstance(answer, Granted) and told is None
+        by: By = "person" if is_asked else "end"
+        self._permissions.record.decided(waiting.record_id, allowed=is_allowed, by=by)
+        if isinstance(answer, Refused) and not answer.asked:
+            return _unasked_notice(waiting.question.action, answer.reason)
+        return told
+
+    def _hand_over(self, pending: Pending, incoming: Incoming, tell: Callable[[MachineEvent], None]) -> None:
+        """Give the request to the conversation. It ends when the agent withdraws its request."""
+
+        def withdrawn() -> None:
+            self._withdraw(pending.key)
+            tell(CallWithdrawn(pending.key))
+
+        incoming.token.on_cancel(withdrawn)
+        tell(Called(pending))
+
+    def _withdraw(self, key: str) -> None:
+        """The agent does not wait any more; it is answered all the same, if it was not yet."""
+        waiting = self._open.pop(key, None)
+        if waiting is not None:
+            self._close(waiting)
+            waiting.question.answer(TurnCancelled())
+
+    def _close(self, waiting: _Open) -> None:
+        self._permissions.grants.close(waiting.question.call_id)
+        self._permissions.record.decided(waiting.record_id, allowed=False, by="end")
+
+    def end_turn(self) -> None:
+        """Forget the edits that were approved in this turn."""
+        self.turn += 1
+        self.edits.clear()
+
+    def close(self) -> None:
+        """The agent is gone: nothing can be answered, and nothing may be granted."""
+        self.end_turn()
+        waiting, self._open = self._open, {}
+        for each in waiting.values():
+            self._close(each)
+
+
+def _unasked_notice(action: Action, reason: str | None) -> str:
+    why = f" {escape(reason)}" if reason else ""
+    return f"{escape(in_one_line(action))}. You were not asked, so it was refused.{why}"
+
+
+def answer_agent(request: PermissionRequest, incoming: Incoming, answer: CallAnswer) -> str | None:
+    """Choose among the agent's own options, by kind, never wider than what was decided."""
+    if not isinstance(answer, Granted | Refused):
+        incoming.reply(_CANCELLED)
+        return None
+    choice = choose(request, granted=isinstance(answer, Granted))
+    if choice.option is None:
+        incoming.reply(_CANCELLED)
+    else:
+        selected: JsonObject = {"outcome": {"outcome": "selected", "optionId": choice.option}}
+        if isinstance(answer, Refused) and answer.reason:
+            # ACP has no place for it but this one; an agent that does not look there gets the plain refusal.
+            reason = answer.reason if answer.asked else f"The user was not asked. {answer.reason}"
+            selected["_meta"] = {"dragoman": {"reason": reason}}
+        incoming.reply(selected)
+    return choice.notice
+
+
+def verdict(grants: Grants, result: ToolResultPart) -> CallAnswer:
+    """What a result says about the permission it answers: granted only if it carries the proof."""
+    if not result.is_error and grants.redeem(result.call_id, result.text):
+        return Granted()
+    if result.outcome in UNASKED or result.outcome == "timed_out":
+        return Refused(result.text, asked=False)
+    return Refused(result.text.removeprefix(_WITH_REASON) if result.text.startswith(_WITH_REASON) else None)

@@ -1,0 +1,129 @@
+"""A session with an agent: its process, its tools, its narrator. `opening` makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from dragoman.acp.content import ContentBlock, TextBlock, plain
+from dragoman.acp.launch import RunningAgent
+from dragoman.acp.link import TurnEnd
+from dragoman.acp.messages import (
+    ChunkUpdate,
+    ToolActivity,
+    Update,
+)
+from dragoman.backends.agent.observations import Observed
+from dragoman.backends.agent.reply.narrator import Narrator
+from dragoman.backends.agent.toolserver import Endpoint
+from dragoman.backends.agent.traits import Traits, recognise, recognise_asked
+
+__all__ = ["AgentSession", "TurnListener"]
+
+
+class TurnListener(Protocol):
+    """Hears what becomes of a prompt, and of words that were sent in the middle of a turn."""
+
+    def on_turn_end(self, end: TurnEnd) -> None: ...
+
+    def on_steered(self, reply: int, *, taken: bool) -> None: ...
+
+
+class AgentSession:
+    def __init__(
+        self,
+        agent: RunningAgent,
+        endpoint: Endpoint,
+        listener: TurnListener,
+        traits: Traits,
+        learn: Callable[..., None],
+    ) -> None:
+        """`learn` remembers what the agent was seen to do, for the next time."""
+        self.agent = agent
+        self._listener = listener
+        self.endpoint = endpoint
+        self.id = ""
+        # Not one that the agent had before, and was taken up.
+        self.is_new = True
+        # The agent has looked at the tools before; when they change, it may again.
+        self.has_listed = False
+        # No tools were offered when it began, so nothing is known from that it has not looked.
+        self.began_without_tools = False
+        self._notices: list[str] = []
+        self.narrator = Narrator(lambda activity: self.own_tool((activity,)) is not None)
+        self.traits = traits
+        self._learn = learn
+        # It was taken up, and the agent may still tell its history. Until the first turn has ended.
+        self.may_send_history = False
+        # The words of the prompt under way: an agent may repeat them.
+        self._prompted = ""
+
+    @property
+    def takes_images(self) -> bool:
+        return self.agent.link.info.agent_capabilities.prompt_capabilities.image
+
+    @property
+    def steers(self) -> bool:
+        return self.agent.link.info.steers
+
+    @property
+    def awaits_listing(self) -> bool:
+        """Whether there are tools that the agent has not seen, and that it should."""
+        return self.endpoint.has_news and (self.has_listed or self.began_without_tools)
+
+    def learn(self, **seen: object) -> None:
+        """What the agent was seen to do, for this run and for later ones."""
+        self._learn(**seen)
+        self.traits = self.traits.after(Observed(**seen))  # type: ignore[arg-type]  # names are checked by `Observed`
+
+    def on_listed(self) -> None:
+        if not self.has_listed:
+            self.has_listed = True
+            self.learn(lists=True)
+
+    def is_stale(self, update: Update) -> bool:
+        """Whether an update in a turn is of an earlier one: words of the user that are not of this prompt."""
+        match update:
+            case ChunkUpdate(role="user", content=TextBlock(text=text)):
+                return plain(text) not in self._prompted
+            case _:
+                return False
+
+    def own_tool(self, said: tuple[ToolActivity, ...]) -> str | None:
+        """The tool of ours that a tool call of the agent's is, if what was said of it shows that."""
+        return recognise(self.traits, said, self.endpoint.name, self.endpoint.own_names)
+
+    def asked_tool(self, asked: ToolActivity) -> str | None:
+        """The tool of ours that the agent asks for permission to call, if that is what it asks for."""
+        announced = self.narrator.known(ToolActivity(asked.tool_call_id))
+        return recognise_asked(self.traits, announced, asked, self.endpoint.name, self.endpoint.own_names)
+
+    def tell_later(self, text: str) -> None:
+        """Something the user should know, with the next turn."""
+        self._notices.append(text)
+
+    def take_notices(self) -> tuple[str, ...]:
+        notices, self._notices = tuple(self._notices), []
+        return notices
+
+    def prompt(self, blocks: tuple[ContentBlock, ...]) -> None:
+        self._prompted = _words(blocks)
+        self.agent.link.prompt(self.id, blocks, self._listener.on_turn_end)
+
+    def steer(self, blocks: tuple[ContentBlock, ...], reply: int) -> None:
+        """Send the words of a reply in the middle of a turn."""
+        self._prompted += f" {_words(blocks)}"
+        self.agent.link.steer(self.id, blocks, lambda taken: self._listener.on_steered(reply, taken=taken))
+
+    def cancel(self) -> None:
+        self.agent.link.cancel(self.id)
+
+    async def close(self) -> None:
+        try:
+            await self.endpoint.close()
+        finally:
+            await self.agent.stop()
+
+
+def _words(blocks: tuple[ContentBlock, ...]) -> str:
+    return plain("\n".join(block.text for block in blocks if isinstance(block, TextBlock)))

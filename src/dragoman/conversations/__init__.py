@@ -1,0 +1,1 @@
+"""Which conversation a request belongs to: normal histories, records, identification and leases."""

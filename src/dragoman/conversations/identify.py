@@ -1,0 +1,528 @@
+"""Which conversation is this request, and what is new in it? Values in, a value out.
+
+Evidence, strongest first; the first that speaks decides *which* conversation, unless a weaker one goes further:
+
+ a. a marker of ours in the history;
+ b. the id of a call that we issued;
+ c. an id of the consumer's: it narrows the candidates for d and e, because an editor shares it with its sub-agents;
+ d. the longest prefix that holds an answer of ours; a tie is nobody's;
+ e. without any answer of ours: the one conversation that began with these words, if its first turn is not settled;
+ f. otherwise nothing: a new conversation.
+
+*How far* the request follows that conversation is the last place they have in common. From there on there are two
+stories: what the request goes on to tell, and what we remember. Where we remember nothing more, the request goes on.
+Otherwise it goes back, and there are four cases: it ends there (the same request again, or a wish for another answer);
+it echoes a part of an answer that was cut; it leaves out the rest of a turn that was never settled (the person refused
+it, and said something else); or it tells something else (history was edited: a fork).
+
+What a request does not prove is never assumed: a marker or call id that is foreign or forged is as good as none.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from dragoman.conversations.history import NormalAnswer, NormalHistory, NormalItem, NormalPrompt, NormalResult
+from dragoman.conversations.ids import Tokens
+from dragoman.conversations.records import ConversationRecord, Records, ReplyRecord, RequestKey, Scope
+from dragoman.conversations.vscode_results import understood
+from dragoman.lm import (
+    DataPart,
+    LanguageModelError,
+    Message,
+    Part,
+    Request,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from dragoman.lm.parts import STATEFUL_MARKER
+from dragoman.lm.rules import NAMESPACE
+
+__all__ = ["Evidence", "Identified", "Knowledge", "RequestKind", "identify"]
+
+Evidence: TypeAlias = Literal["marker", "call_id", "consumer_id", "prefix", "first_turn", "none"]
+RequestKind: TypeAlias = Literal[
+    "prompt", "results", "results_and_prompt", "refusal", "retry", "fork", "aside", "fresh"
+]
+
+# A consumer's summary of a history stands in this tag, and replaces the history from then on.
+_SUMMARY = "<conversation-summary>"
+
+
+class Knowledge(msgspec.Struct, frozen=True, gc=False):
+    """Everything `identify` may know beside the request."""
+
+    records: Records
+    tokens: Tokens
+    scope: Scope
+    # When this request came.
+    now: float = 0.0
+    retry_seconds: float = 10.0
+    consumer_id: str | None = None
+
+
+class Identified(msgspec.Struct, frozen=True, gc=False):
+    kind: RequestKind
+    evidence: Evidence
+    # Why, in a sentence for whoever debugs.
+    reason: str
+    history: NormalHistory
+    conversation: str | None = None
+    # The reply behind which the request joins; for a fork, the last one that is kept. None: before all of them.
+    joins: int | None = None
+    # Where the replies that the request tells of stand in its history.
+    places: tuple[tuple[int, int], ...] = ()
+    # Of open calls. A refusal may bring some too: what ran before the person stopped the turn.
+    results: tuple[ToolResultPart, ...] = ()
+    # User messages that the agent has not heard.
+    prompt: tuple[Message, ...] = ()
+    # What happened since our last reply without us: another model's turns.
+    meanwhile: tuple[Message, ...] = ()
+    # Calls of which a result came too late, or a second time.
+    unwanted: tuple[str, ...] = ()
+    # Markers and call ids that claim to be ours and are not.
+    foreign: tuple[str, ...] = ()
+
+
+class _Join(msgspec.Struct, frozen=True, gc=False):
+    """Where a request meets a record: so many of the history's items are told, which are so many of the record's."""
+
+    record: ConversationRecord
+    # The last reply of ours that is told.
+    reply: ReplyRecord | None
+    told: int
+    ours: int
+    evidence: Evidence
+    # Where in the history replies were met on the way: behind so many items.
+    met: tuple[tuple[int, int], ...] = ()
+
+
+def _met(
+    record: ConversationRecord, reply: ReplyRecord | None, told: int, ours: int, evidence: Evidence
+) -> _Join:
+    return _Join(record, reply, told, ours, evidence, () if reply is None else ((reply.number, told),))
+
+
+def identify(request: Request, history: NormalHistory, known: Knowledge) -> Identified:
+    """`history` is that of the request's messages, however it was made.
+
+    Raises `LanguageModelError` for a request that says nothing: there is no answer to that.
+    """
+    return _Identification(request, history, known).decide()
+
+
+class _Identification:
+    __slots__ = ("_foreign", "_history", "_known", "_request", "_unknown")
+
+    def __init__(self, request: Request, history: NormalHistory, known: Knowledge) -> None:
+        self._request = request
+        self._known = known
+        self._history = history
+        self._foreign: list[str] = []
+        # Calls of which the request brings results, and which nothing in it or in the conversation made.
+        self._unknown: frozenset[str] = frozenset()
+
+    def decide(self) -> Identified:
+        items = self._history.items
+        if not items or isinstance(items[-1], NormalAnswer):
+            raise LanguageModelError(
+                "bad_request",
+                "The history ends with an assistant message." if items else "The request says nothing.",
+                hint="End it with a user message or with tool results.",
+            )
+        if self._request.options.model_options.get("_aside") is True:
+            return self._found("aside", None, "its front end says that it is a side request")
+        join = self._joined()
+        self._set_aside_unknown_results(join)
+        if join is None:
+            return self._summarised() or self._found("fresh", None, "nothing in it is known")
+        return self._goes_on(join) if join.reply is join.record.last else self._goes_back(join)
+
+    def _set_aside_unknown_results(self, join: _Join | None) -> None:
+        """Find new results whose call nothing made. They prompt nothing; a request that brings nothing else is refused.
+
+        The calls of other models are in the history with their results, and are known by that.
+        """
+        messages = self._history.messages
+        # From the end: the last answer is nearly always the message before the last.
+        last = next((place for place in reversed(range(len(messages))) if _answers(messages[place])), -1)
+        new = [part for message in messages[last + 1 :] for part in message.content]
+        results = [part.call_id for part in new if isinstance(part, ToolResultPart)]
+        if not results:
+            return
+        made = {part.call_id for _, part in self._history.named if isinstance(part, ToolCallPart)}
+        unknown = [
+            call_id
+            for call_id in dict.fromkeys(results)
+            if call_id not in made and not (join is not None and self._is_call_of(join.record, call_id))
+        ]
+        self._unknown = frozenset(unknown)
+        rest = (
+            part for part in new if not isinstance(part, ToolResultPart) or part.call_id not in self._unknown
+        )
+        if unknown and not _say_something(rest):
+            raise LanguageModelError(
+                "bad_request",
+                f"There is no call {unknown[0]!r} in this conversation, so there is nothing that its result could answer.",
+                hint="Send the call before its result, or end the request with a user message.",
+            )
+        self._foreign += [call_id for call_id in unknown if call_id not in self._foreign]
+
+    # Which conversation.
+
+    def _joined(self) -> _Join | None:
+        """By our names, unless answers follow that this conversation does not know and another of ours does.
+
+        A fork is told with the names of the conversation it came from, until it has made some of its own.
+        """
+        join = self._followed(self._by_our_names())
+        if join is not None and not any(
+            isinstance(item, NormalAnswer) for item in self._history.items[join.told :]
+        ):
+            return join
+        other = self._followed(self._by_prefix())
+        if join is None or (other is not None and other.reply is not None and other.told > join.told):
+            return other
+        return join
+
+    def _by_our_names(self) -> _Join | None:
+        """By the later of the two: consumers drop markers now and then. At the same place the marker is the stronger."""
+        if not self._history.named:
+            return None
+        marker, call = self._by_marker(), self._by_call_id()
+        if marker is None or call is None:
+            return marker or call
+        return call if call.told > marker.told else marker
+
+    def _by_marker(self) -> _Join | None:
+        for place, part in reversed(self._history.named):
+            if not isinstance(part, DataPart) or part.mime_type != STATEFUL_MARKER:
+                continue
+            name = self._known.tokens.read_marker(part)
+            record = self._known.records.get(name.conversation, self._known.scope) if name else None
+            if name is None or record is None:
+                self._foreign.append("marker")
+                continue
+            reply = record.reply(name.response)
+            if reply is not None:
+                return _met(record, reply, self._history.counts[place], reply.ends, "marker")
+        return None
+
+    def _by_call_id(self) -> _Join | None:
+        for _, part in reversed(self._history.named):
+            if not isinstance(part, ToolResultPart | ToolCallPart):
+                continue
+            name = self._known.tokens.read_call_id(part.call_id)
+            record = self._known.records.get(name.conversation, self._known.scope) if name else None
+            if record is None:
+                if part.call_id.startswith(NAMESPACE):
+                    self._foreign.append(part.call_id)
+                continue
+            reply = record.reply_with(part.call_id)
+            if reply is not None:
+                return _met(record, reply, self._told_with(record, reply), reply.ends, "call_id")
+        return None
+
+    def _told_with(self, record: ConversationRecord, reply: ReplyRecord) -> int:
+        """How many items are told up to a reply with calls; where the history is partial, up to its first result."""
+        items, counts, ids = self._history.items, self._history.counts, reply.call_ids
+        if items[: reply.ends] == record.items[: reply.ends]:
+            return reply.ends
+        first = next(
+            place
+            for place, part in self._history.named
+            if isinstance(part, ToolCallPart | ToolResultPart) and part.call_id in ids
+        )
+        made = {call.call_id for call in self._history.messages[first].calls}
+        if not made.isdisjoint(ids):
+            return counts[first]
+        return counts[first - 1] if first else 0
+
+    def _by_prefix(self) -> _Join | None:
+        """Among conversations with the consumer's id, if it gives one, and among those without any, if it does not."""
+        known = self._known
+        length, sharing = known.records.beginning_like(known.scope, known.consumer_id, self._history)
+        if len(sharing) != 1:
+            return None
+        reply = sharing[0].reply_before(length)
+        evidence: Evidence = "prefix" if known.consumer_id is None else "consumer_id"
+        if reply is None and evidence == "prefix":
+            # No answer of ours in what they share: the words alone must go on.
+            if length == len(self._history.items):
+                return None
+            evidence = "first_turn"
+        return _met(sharing[0], reply, length, length, evidence)
+
+    def _followed(self, join: _Join | None) -> _Join | None:
+        """As far as the two stories are one. Results do not matter here: one may come late, or twice, or get lost."""
+        if join is None:
+            return None
+        theirs, ours = self._history.items, join.record.items
+        told, known, reply = join.told, join.ours, join.reply
+        if told == len(theirs) or known == len(ours):
+            return join
+        met = dict(join.met)
+        replies = {reply.ends: reply for reply in join.record.replies if reply.ends > reply.starts}
+        while told < len(theirs) and known < len(ours):
+            if theirs[told] == ours[known]:
+                told, known = told + 1, known + 1
+                if known in replies:
+                    reply = replies[known]
+                    met[reply.number] = told
+            elif isinstance(theirs[told], NormalResult):
+                told += 1
+            elif isinstance(ours[known], NormalResult):
+                known += 1
+            else:
+                break
+        return replace(join, told=told, ours=known, reply=reply, met=tuple(met.items()))
+
+    # What is new.
+
+    def _goes_on(self, join: _Join) -> Identified:
+        """The request tells of our last reply."""
+        pending = join.record.pending
+        new = self._new_messages(join.told)
+        theirs = len(new)
+        while theirs and not _answers(new[theirs - 1]):
+            theirs -= 1
+        results = tuple(_first_results(new, pending))
+        prompt = self._words(new[theirs:], join.record)
+        meanwhile = tuple(_spoken(new[:theirs]))
+        if not pending:
+            if prompt:
+                return self._found("prompt", join, "the history goes on", prompt=prompt, meanwhile=meanwhile)
+            return self._found("results", join, "all its results are for calls that are settled")
+        stopped = [result for result in results if result.outcome == "interrupted"]
+        if stopped or meanwhile or (prompt and not results):
+            return self._found(
+                "refusal",
+                join,
+                "the person stopped the turn" if stopped else "the history went on without the open calls",
+                results=tuple(result for result in results if result not in stopped),
+                prompt=prompt,
+                meanwhile=meanwhile,
+            )
+        answered = f"{len(results)} of {len(pending)} calls answered"
+        if prompt:
+            return self._found("results_and_prompt", join, answered, results=results, prompt=prompt)
+        return self._found("results", join, answered, results=results)
+
+    def _goes_back(self, join: _Join) -> Identified:
+        """The request joins before our last reply."""
+        record, last = join.record, join.record.replies[-1]
+        beyond = self._history.items[join.told :]
+        if join.ours == last.starts:
+            if not beyond:
+                if self._may_repeat(join, last):
+                    return self._found("retry", join, "the same request again")
+                return self._found("fork", join, "another answer is wanted")
+            if _echoes(beyond[0], record, last):
+                told = join.told + 1
+                met = (*join.met, (last.number, told))
+                return self._goes_on(replace(join, reply=last, told=told, ours=last.ends, met=met))
+        if (
+            _may_be_left_out(record, join.ours)
+            and beyond
+            and all(isinstance(item, NormalPrompt) for item in beyond)
+        ):
+            prompt = self._words(self._new_messages(join.told), record)
+            return self._found("refusal", join, "the open turn was left out", prompt=prompt)
+        if join.reply is None:
+            return self._found("fresh", None, "it begins like another conversation and goes on differently")
+        return self._found("fork", join, "the history was changed")
+
+    def _may_repeat(self, join: _Join, last: ReplyRecord) -> bool:
+        known = self._known
+        # An answer of which nothing was said is none: it is tried anew.
+        is_there = last.status == "streaming" or (
+            last.ended_at is not None
+            and known.now - last.ended_at <= known.retry_seconds
+            and last.ends > last.starts
+        )
+        return is_there and (
+            join.evidence in ("marker", "call_id", "consumer_id")
+            or last.asked == RequestKey.by(self._request, self._history)
+        )
+
+    def _new_messages(self, told: int) -> tuple[Message, ...]:
+        return self._history.messages[bisect_right(self._history.counts, told) :]
+
+    def _words(self, messages: Iterable[Message], record: ConversationRecord) -> tuple[Message, ...]:
+        """What they say, without results of the record's own calls, which are delivered or late, and of unknown calls."""
+        words: list[Message] = []
+        for message in messages:
+            kept = tuple(
+                part
+                for part in message.content
+                if not isinstance(part, ToolResultPart)
+                or not (part.call_id in self._unknown or self._is_call_of(record, part.call_id))
+            )
+            if _say_something(kept):
+                words.append(Message(message.role, kept, message.name))
+        return tuple(words)
+
+    def _unwanted(self, record: ConversationRecord, same: int) -> Iterator[str]:
+        """Whose results nobody waits for. Those that were told before are only told again."""
+        history = self._history
+        new = bisect_right(history.named, same, key=lambda it: history.counts[it[0]])
+        wanted = set(record.pending)
+        unwanted: set[str] = set()
+        for _, part in history.named[new:]:
+            if not isinstance(part, ToolResultPart):
+                continue
+            call_id = part.call_id
+            if call_id in wanted:
+                wanted.remove(call_id)
+            elif (
+                call_id not in unwanted
+                and self._is_call_of(record, call_id)
+                and NormalResult(call_id) not in record.items
+            ):
+                unwanted.add(call_id)
+                yield call_id
+
+    def _is_call_of(self, record: ConversationRecord, call_id: str) -> bool:
+        if call_id in record.pending:
+            # The very id that we gave away.
+            return True
+        name = self._known.tokens.read_call_id(call_id)
+        return name is not None and name.conversation == record.id
+
+    def _summarised(self) -> Identified | None:
+        """A summary has neither markers nor answers; but the consumer's id may say whose it is."""
+        known = self._known
+        if known.consumer_id is None or not any(
+            message.role == "user" and _SUMMARY in message.text for message in self._history.messages
+        ):
+            return None
+        candidates = known.records.with_consumer_id(known.scope, known.consumer_id)
+        if len(candidates) != 1:
+            # Sub-agents have the id of their parent.
+            return None
+        join = _Join(candidates[0], None, 0, 0, "consumer_id")
+        return self._found("fork", join, "the consumer has summarised the history")
+
+    def _found(
+        self,
+        kind: RequestKind,
+        join: _Join | None,
+        reason: str,
+        *,
+        results: tuple[ToolResultPart, ...] = (),
+        prompt: tuple[Message, ...] = (),
+        meanwhile: tuple[Message, ...] = (),
+    ) -> Identified:
+        if join is None:
+            return Identified(kind, "none", reason, self._history, foreign=tuple(self._foreign))
+        same = _common(join.record.items, self._history.items)
+        return Identified(
+            kind,
+            join.evidence,
+            reason,
+            self._history,
+            join.record.id,
+            join.reply.number if join.reply else None,
+            self._places(join, same),
+            results,
+            prompt,
+            meanwhile,
+            tuple(self._unwanted(join.record, same)) if self._history.named else (),
+            tuple(self._foreign),
+        )
+
+    def _places(self, join: _Join, same: int) -> tuple[tuple[int, int], ...]:
+        """Where the record's replies stand in this history: where it tells them unchanged, else by their names."""
+        record = join.record
+        places = {reply.number: reply.ends for reply in record.replies if reply.starts < reply.ends <= same}
+        places |= dict(join.met)
+        if len(places) < len(record.replies):
+            places = {**self._named_places(record), **places}
+        return tuple(places.items())
+
+    def _named_places(self, record: ConversationRecord) -> dict[int, int]:
+        places: dict[int, int] = {}
+        made = {call_id: reply.number for reply in record.replies for call_id in reply.call_ids}
+        for place, part in self._history.named:
+            if isinstance(part, ToolCallPart):
+                if part.call_id in made:
+                    places[made[part.call_id]] = self._history.counts[place]
+            elif isinstance(part, DataPart):
+                name = self._known.tokens.read_marker(part)
+                if name is not None and name.conversation == record.id:
+                    places[name.response] = self._history.counts[place]
+        return places
+
+
+def _common(ours: Sequence[NormalItem], theirs: Sequence[NormalItem]) -> int:
+    if ours == theirs[: len(ours)]:
+        return len(ours)
+    return next(
+        (n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
+    )
+
+
+def _echoes(echo: NormalItem, record: ConversationRecord, last: ReplyRecord) -> bool:
+    """Whether it is a part of our last reply, which was cut: its beginning, as far as the consumer had it."""
+    if last.status == "complete" or last.starts == last.ends:
+        return False
+    ours = record.items[last.starts]
+    return (
+        isinstance(echo, NormalAnswer)
+        and isinstance(ours, NormalAnswer)
+        and ours.text.startswith(echo.text)
+        and set(echo.calls) <= set(ours.calls)
+    )
+
+
+def _may_be_left_out(record: ConversationRecord, place: int) -> bool:
+    """Whether what we remember from here on is the rest of a turn that was never settled: one of its replies is next.
+
+    Not with words of the user's in it: an agent that has heard them cannot go on for somebody who never said them.
+    """
+    return (
+        record.is_unsettled
+        and any(reply.starts == place for reply in record.replies if place >= record.opening)
+        and not any(isinstance(item, NormalPrompt) for item in record.items[place:])
+    )
+
+
+def _answers(message: Message) -> bool:
+    return message.role == "assistant" and bool(message.text.strip() or message.calls)
+
+
+def _first_results(messages: Iterable[Message], pending: frozenset[str]) -> Iterator[ToolResultPart]:
+    """The first result for each open call, as it is to be understood; a second one for the same call is nobody's."""
+    seen: set[str] = set()
+    for message in messages:
+        for result in message.results:
+            if result.call_id in pending and result.call_id not in seen:
+                seen.add(result.call_id)
+                yield understood(result)
+
+
+def _spoken(messages: Iterable[Message]) -> Iterator[Message]:
+    """Those in which something is said, and not only between programs."""
+    for message in messages:
+        if _say_something(message.content):
+            yield message
+
+
+def _say_something(parts: Iterable[Part]) -> bool:
+    for part in parts:
+        match part:
+            case TextPart(value=text):
+                if text.strip():
+                    return True
+            case DataPart():
+                if not part.is_internal:
+                    return True
+            case ToolCallPart() | ToolResultPart():
+                return True
+    return False

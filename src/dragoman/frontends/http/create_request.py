@@ -1,0 +1,266 @@
+"""A request to create a response, read and checked. Values in, values out.
+
+Fields that only some models can honour are kept apart as *options*: a model that takes options gets them, for any other
+they are named in the response. What nobody here knows is named too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+
+from dragoman.frontends.http.budget import check_values
+from dragoman.frontends.http.errors import ApiError, bad_request, too_deep
+from dragoman.frontends.http.tools import OfferedTools, chosen, functions_of
+from dragoman.lm import JsonObject
+from dragoman.lm.json import decode
+from dragoman.lm.nesting import NestedTooDeeply, place_of
+
+__all__ = [
+    "IGNORED",
+    "CompactBody",
+    "CreateBody",
+    "CreateRequest",
+    "items_of",
+    "object_of",
+    "read_compact",
+    "read_create",
+    "read_form",
+    "says_aside",
+]
+
+# Under this key of the metadata a response names what could not be honoured.
+IGNORED = "dragoman.ignored"
+
+_Form = TypeVar("_Form", bound=msgspec.Struct)
+
+_Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
+_Label = Annotated[str, msgspec.Meta(max_length=512)]
+
+
+class CreateBody(msgspec.Struct, frozen=True):
+    model: str
+    input: str | list[JsonObject] | None = None
+    previous_response_id: str | None = None
+    conversation: str | JsonObject | None = None
+    include: list[str] | None = None
+    tools: list[JsonObject] | None = None
+    tool_choice: str | JsonObject | None = None
+    metadata: Annotated[dict[str, _Label], msgspec.Meta(max_length=16)] | None = None
+    text: JsonObject | None = None
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    presence_penalty: _Penalty | None = None
+    frequency_penalty: _Penalty | None = None
+    parallel_tool_calls: bool | None = None
+    stream: bool | None = None
+    stream_options: JsonObject | None = None
+    background: bool | None = None
+    max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_tool_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    reasoning: JsonObject | None = None
+    safety_identifier: _Label | None = None
+    prompt_cache_key: _Label | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    instructions: str | None = None
+    store: bool | None = None
+    service_tier: Literal["auto", "default", "flex", "priority"] | None = None
+    top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
+    user: str | None = None
+    # Over a WebSocket: only take the input, for a turn that will come.
+    generate: bool | None = None
+
+
+class CompactBody(msgspec.Struct, frozen=True):
+    model: str
+    input: str | list[JsonObject] | None = None
+    previous_response_id: str | None = None
+    instructions: str | None = None
+    prompt_cache_key: str | None = None
+
+
+# What changes an answer, with the values that ask for nothing out of the ordinary.
+_OPTIONS: dict[str, tuple[object, ...]] = {
+    "text": ({"format": {"type": "text"}}, {}),
+    "temperature": (),
+    "top_p": (),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "parallel_tool_calls": (True,),
+    "max_output_tokens": (),
+    "max_tool_calls": (),
+    "reasoning": ({}, {"effort": None, "summary": None}),
+    "truncation": ("disabled",),
+    "service_tier": ("auto", "default"),
+    "top_logprobs": (0,),
+}
+_ECHOED = (
+    *_OPTIONS,
+    "instructions",
+    "safety_identifier",
+    "prompt_cache_key",
+)
+_FIELDS = frozenset(each.encode_name for each in msgspec.structs.fields(CreateBody)) | {"type"}
+_HTTP_ONLY = ("stream", "stream_options", "background")
+_TOLD_AT = re.compile(r"(?P<problem>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`)?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRequest:
+    """What a client wants of a model."""
+
+    model: str
+    items: list[JsonObject]
+    offer: OfferedTools
+    previous: str | None = None
+    consumer_id: str | None = None
+    instructions: str | None = None
+    is_streamed: bool = False
+    is_stored: bool = True
+    generates: bool = True
+    # It says of itself that it belongs to no conversation.
+    is_aside: bool = False
+    metadata: JsonObject = field(default_factory=dict)
+    # As the resource shows them.
+    echoed: JsonObject = field(default_factory=dict)
+    # Given, and more than the default: for a model that takes options.
+    options: JsonObject = field(default_factory=dict)
+    # Not for any model.
+    ignored: tuple[str, ...] = ()
+
+
+def object_of(body: bytes | str) -> JsonObject:
+    body = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
+    check_values(body)
+    try:
+        value = decode(body)
+    except NestedTooDeeply as error:
+        raise too_deep(error, place_of(body)) from None
+    except msgspec.DecodeError as error:
+        raise bad_request(f"The body is not valid JSON: {error}.", code="invalid_json") from None
+    if not isinstance(value, dict):
+        raise bad_request("The body is a JSON object.", code="invalid_json")
+    return value
+
+
+def read_form(value: JsonObject, form: type[_Form]) -> _Form:
+    try:
+        return msgspec.convert(value, form)
+    except msgspec.ValidationError as error:
+        raise _invalid(error) from None
+
+
+def read_create(
+    value: JsonObject, headers: Mapping[str, str], *, over_websocket: bool = False
+) -> CreateRequest:
+    """`headers` may have the client's own name for the conversation."""
+    if over_websocket:
+        for name in _HTTP_ONLY:
+            if value.get(name) is not None:
+                raise bad_request(f"`{name}` is for HTTP.", param=name)
+    body = read_form(value, CreateBody)
+    if body.background:
+        raise bad_request("Responses are not made in the background.", param="background", code="unsupported")
+    if body.stream_options and not body.stream:
+        raise bad_request("`stream_options` are for streams.", param="stream_options")
+    ignored = sorted(str(name)[:64] for name in value if name not in _FIELDS)
+    ignored += ["include"] if body.include else []
+    tools = functions_of(body.tools or (), ignored)
+    return CreateRequest(
+        model=body.model,
+        items=items_of(body.input),
+        offer=chosen(body.tool_choice, tools),
+        previous=body.previous_response_id,
+        consumer_id=_consumer_id(body, headers),
+        instructions=body.instructions,
+        is_streamed=bool(body.stream) or over_websocket,
+        is_stored=body.store is not False,
+        generates=body.generate is not False,
+        is_aside=says_aside(headers),
+        metadata=dict(body.metadata or {}),
+        echoed=_echoed(body, value),
+        options=_options(value),
+        ignored=tuple(ignored),
+    )
+
+
+def says_aside(headers: Mapping[str, str]) -> bool:
+    """Whether the client says that this is a side request."""
+    return headers.get("x-dragoman-aside", "").strip().lower() in ("true", "1")
+
+
+def read_compact(value: JsonObject) -> CompactBody:
+    return read_form(value, CompactBody)
+
+
+def items_of(given: str | list[JsonObject] | None) -> list[JsonObject]:
+    if isinstance(given, str):
+        return [{"type": "message", "role": "user", "content": given}]
+    return given or []
+
+
+def _options(value: JsonObject) -> JsonObject:
+    return {
+        name: value[name]
+        for name, ordinary in _OPTIONS.items()
+        if value.get(name) is not None and value[name] not in ordinary
+    }
+
+
+def _echoed(body: CreateBody, value: JsonObject) -> JsonObject:
+    echoed = {name: value[name] for name in _ECHOED if value.get(name) is not None}
+    if "text" in echoed:
+        echoed["text"] = {"format": {"type": "text"}, **(body.text or {})}
+    if "reasoning" in echoed:
+        echoed["reasoning"] = {"effort": None, "summary": None, **(body.reasoning or {})}
+    if body.service_tier == "auto":
+        echoed["service_tier"] = "default"
+    echoed["tool_choice"] = body.tool_choice if body.tool_choice is not None else "auto"
+    echoed["tools"] = [_shown(tool) for tool in body.tools or () if tool.get("type") == "function"]
+    return echoed
+
+
+def _shown(tool: JsonObject) -> JsonObject:
+    """A function with all its fields, as the resource requires."""
+    defaults: JsonObject = {"description": None, "parameters": None, "strict": None}
+    return {**defaults, **tool}
+
+
+def _consumer_id(body: CreateBody, headers: Mapping[str, str]) -> str | None:
+    given: str | None
+    match body.conversation:
+        case str(given) | {"id": str(given)}:
+            pass
+        case None:
+            given = None
+        case _:
+            raise bad_request("`conversation` is an id, or an object with one.", param="conversation")
+    header = headers.get("x-conversation-id") or None
+    if given is not None and body.previous_response_id is not None:
+        raise bad_request(
+            "`previous_response_id` and `conversation` both say what came before: give one of them.",
+            param="conversation",
+            code="conflicting_ids",
+        )
+    if given is not None and header is not None and given != header:
+        raise bad_request(
+            "`conversation` and the header x-conversation-id are not the same.",
+            param="conversation",
+            code="conflicting_ids",
+        )
+    return given if given is not None else header
+
+
+def _invalid(error: msgspec.ValidationError) -> ApiError:
+    told = _TOLD_AT.fullmatch(str(error))
+    path = told["path"] if told else None
+    missing = re.search(r"missing required field `(\w+)`", str(error))
+    if missing:
+        path = f"{path}.{missing[1]}" if path else missing[1]
+        return bad_request(f"`{path}` is missing.", param=path, code="missing_required_parameter")
+    problem = told["problem"] if told else str(error)
+    return bad_request(f"{problem}." if not path else f"`{path}`: {problem}.", param=path or None)

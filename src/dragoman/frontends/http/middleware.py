@@ -1,0 +1,104 @@
+"""The outermost layer: asks the gate, counts, and turns whatever is raised into an answer."""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dragoman.frontends.http.auth import Gate
+from dragoman.frontends.http.errors import ApiError, unexpected
+from dragoman.frontends.http.metrics import Metrics
+from dragoman.frontends.http.service import HttpClient
+from dragoman.frontends.http.wire import error_response
+from dragoman.lm.json import encode
+
+__all__ = ["HEADER_BYTES", "Door", "client_of"]
+
+_log = logging.getLogger(__name__)
+
+# Where in a scope the gate's name for the client stands.
+_CONNECTION = "dragoman.connection"
+# Of all headers together: a key, an id or two, and what browsers add.
+HEADER_BYTES = 64 * 1024
+# For whoever watches over the process, and for whoever has no key yet.
+_OPEN_TO_ALL = frozenset({"/", "/healthz", "/openapi.json"})
+
+
+def client_of(asking: HTTPConnection) -> HttpClient:
+    """Who has come in."""
+    takes_items = asking.headers.get("x-dragoman-approvals", "").lower() == "items"
+    return HttpClient(asking.scope[_CONNECTION], takes_items)
+
+
+class Door:
+    def __init__(self, app: ASGIApp, gate: Gate, metrics: Metrics) -> None:
+        self._app = app
+        self._gate = gate
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        told = _Told(send, scope["type"])
+        try:
+            _refuse_long_headers(scope)
+            headers = Headers(scope=scope)
+            self._gate.check_place(headers)
+            if scope["path"] not in _OPEN_TO_ALL:
+                scope[_CONNECTION] = self._gate.connection(headers)
+            await self._app(scope, receive, told)
+        except ApiError as error:
+            await _refuse(error, scope, receive, told)
+        except ClientDisconnect:
+            # In the middle of its body: there is nobody to answer.
+            _log.debug("a client went before it had asked")
+        except Exception:
+            _log.exception("%s %s failed", scope.get("method", "WEBSOCKET"), scope["path"])
+            if told.status is not None:
+                raise
+            await _refuse(unexpected(), scope, receive, told)
+        finally:
+            path = getattr(scope.get("route"), "path", None)
+            self._metrics.request(path, told.status if told.status is not None else 499)
+
+
+class _Told:
+    """Passes on, and remembers with what status."""
+
+    def __init__(self, send: Send, kind: str) -> None:
+        self._send = send
+        self._kind = kind
+        self.status: int | None = None
+
+    async def __call__(self, message: Message) -> None:
+        match message["type"]:
+            case "http.response.start" | "websocket.http.response.start":
+                self.status = message["status"]
+            case "websocket.accept":
+                self.status = 101
+            case _:
+                pass
+        await self._send(message)
+
+
+def _refuse_long_headers(scope: Scope) -> None:
+    """The parser bounds what it has to keep; headers that come in one piece are bounded here."""
+    if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
+        raise ApiError(431, "invalid_request", f"The headers have more than {HEADER_BYTES:,} bytes.")
+
+
+async def _refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "http":
+        await error_response(error)(scope, receive, send)
+        return
+    await receive()
+    if "websocket.http.response" in scope.get("extensions", {}):
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "websocket.http.response.start", "status": error.status, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": encode(error.body)})
+    else:
+        await send({"type": "websocket.close", "code": 1008, "reason": error.message[:120]})

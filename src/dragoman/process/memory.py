@@ -1,0 +1,53 @@
+"""How much memory processes take: resident memory, in bytes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from dragoman.process.supervisor import descendants, processes
+
+__all__ = ["MemoryUse", "measure_below", "measure_tree"]
+
+
+class MemoryUse(NamedTuple):
+    total: int
+    # An agent's process with its supervisor and everything below, by its pid.
+    trees: dict[int, int]
+
+
+def measure_below(pids: Iterable[int]) -> MemoryUse | None:
+    """The memory of everything below this process, and of these trees in it. None without /proc."""
+    if not Path("/proc/self/statm").exists():
+        return None
+    table = processes()
+    sizes = {pid: _resident(pid) or 0 for pid in descendants(table, os.getpid())}
+    trees = {}
+    for pid in pids:
+        if pid in sizes:
+            root = pid
+            while table[root][0] in sizes:
+                root = table[root][0]
+            trees[pid] = sum(sizes[each] for each in (root, *descendants(table, root)))
+    return MemoryUse(sum(sizes.values()), trees)
+
+
+def measure_tree(pid: int) -> tuple[int, ...]:
+    """The memory of a process and of each one below it that could be measured."""
+    tree = (pid, *descendants(processes(), pid))
+    return tuple(size for each in tree if (size := _resident(each)) is not None)
+
+
+def _resident(pid: int) -> int | None:
+    """None: it has ended, or the system does not say."""
+    if not sys.platform.startswith("linux"):
+        with os.popen(f"ps -o rss= -p {pid}") as listing:  # noqa: S605 - a number, and the system's own command
+            return int(listing.read().strip() or 0) * 1024 or None
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_bytes().split()[1])
+    except (OSError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
