@@ -12,7 +12,7 @@ from dragoman.backends.scripted import act, call, data, fail, forever, reply, sa
 from dragoman.backends.scripted.script import DEFAULT_INFO
 from dragoman.config import Serve
 from dragoman.lm import Features, Presentation, Stopped, Style, TextPart
-from dragoman.lm.parts import STOPPED, USAGE
+from dragoman.lm.parts import STOPPED
 from http_server.kit import TOOL, Answered, Json, Site, function, soon
 
 _Make = Callable[..., Site]
@@ -154,14 +154,6 @@ def test_r9_a_stop_is_told_to_a_person_in_words_and_to_a_program_by_its_name() -
     # What no program has a name for is said to everybody.
     (shown,) = Presentation(Features(reports=True), Style()).present(Stopped("other", "Enough.").part)
     assert isinstance(shown, TextPart)
-
-
-async def test_r7_what_it_cost_is_told_where_the_model_tells_it(site: _Make) -> None:
-    usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
-    made = site(reply(say("Yes."), data(usage, USAGE)), "And no.")
-    first = (await made.create(input="x")).response
-    assert (first["usage"]["input_tokens"], first["usage"]["total_tokens"]) == (7, 10)
-    assert "dragoman_tokens_total{model=" in (await made.get("/metrics")).writes[0].decode()
 
 
 async def test_r7_errors_have_a_status_before_the_first_word_and_are_events_after(site: _Make) -> None:

@@ -19,17 +19,15 @@ from dragoman.lm import (
     ThinkingPart,
     ToolCallPart,
 )
-from dragoman.lm.parts import STATEFUL_MARKER, USAGE
+from dragoman.lm.parts import STATEFUL_MARKER
 from http_server.stream_check import check_events, problems
 
-_USAGE = DataPart.json({"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}, USAGE)
 _PARTS: st.SearchStrategy[Part] = st.one_of(
     st.builds(TextPart, st.text(max_size=5)),
     st.builds(ThinkingPart, st.text(max_size=5)),
     st.builds(ThinkingPart, st.lists(st.text(max_size=3), max_size=2).map(tuple)),
     st.integers(0, 10**9).map(lambda n: ToolCallPart(f"dg_{n}", "look", {"n": n})),
     st.just(ToolCallPart("dg_unparsed", "look", {}, "{broken")),
-    st.just(_USAGE),
     st.just(DataPart(STATEFUL_MARKER, b"m\\abc_DEF-1")),
 )
 

@@ -203,7 +203,7 @@ class _Routes:
             if answer.is_cancelled:
                 return Response(status_code=_GONE)
             answer.outcome = "completed"
-            return JsonResponse(stream.whole(), headers=_headers(answer, ignored))
+            return JsonResponse(stream.whole(answer.usage), headers=_headers(answer, ignored))
 
     # Everything else.
 
@@ -276,7 +276,7 @@ async def _streamed_chat(
                 return
             if answer.is_cancelled:
                 return
-            for chunk in stream.end(with_usage=with_usage):
+            for chunk in stream.end(answer.usage, with_usage=with_usage):
                 await put(_data(chunk))
             answer.outcome = "completed"
             await put(DONE)

@@ -23,6 +23,7 @@ from dragoman.frontends.http.items import tell
 from dragoman.frontends.http.metrics import Metrics
 from dragoman.frontends.http.resource import Resource, new_id
 from dragoman.frontends.http.stream import ReasoningEvents, ResponseStream
+from dragoman.frontends.http.usage import response_usage
 from dragoman.frontends.side_requests import ASIDE, is_side_request
 from dragoman.lm import (
     Consumer,
@@ -33,7 +34,7 @@ from dragoman.lm import (
     Message,
     Request,
     RequestOptions,
-    estimate_tokens,
+    UsagePart,
     system,
 )
 from dragoman.models import ModelSource
@@ -114,6 +115,8 @@ class HttpService:
             self.metrics.under_way = self._under_way
             outcome = "cancelled" if answer.was_cancelled else answer.outcome
             self.metrics.response(model.info.id, outcome, time.monotonic() - began)
+            if answer.usage is not None:
+                self.metrics.tokens(model.info.id, answer.usage)
 
     async def events(
         self, prepared: Prepared, answer: ResponseRun, local: Local | None = None
@@ -126,10 +129,12 @@ class HttpService:
                 for event in prepared.stream.take(part):
                     yield event
         except ApiError as error:
+            prepared.resource.usage = response_usage(answer.usage)
             for event in prepared.stream.fail(error):
                 yield event
             return
         if not answer.is_cancelled:
+            prepared.resource.usage = response_usage(answer.usage)
             conversation = answer.place.conversation if answer.place is not None else None
             for event in self.completed(prepared, local, conversation):
                 yield event
@@ -204,7 +209,6 @@ class HttpService:
         """The last events of a response, which is kept before anybody hears of its end."""
         events = list(prepared.stream.complete(int(time.time())))
         resource, asked = prepared.resource, prepared.asked
-        self.metrics.tokens(resource.model, resource.usage)
         kept = HistoryEntry(
             asked.items,
             resource.as_json(),
@@ -224,7 +228,7 @@ class HttpService:
         return Budget(self.serve.max_body_bytes)
 
     def compact(self, body: CompactBody, client: HttpClient) -> JsonObject:
-        model = self.model(body.model)
+        self.model(body.model)
         chain = self.histories.chain(body.previous_response_id, client.connection)
         budget = self._budget()
         items = [
@@ -238,24 +242,18 @@ class HttpService:
         ]
         if not items:
             raise bad_request("There is nothing to compact.", param="input")
-        told = tell(items, body.model, budget)
+        # An error for items that could not be taken when they come back.
+        tell(items, body.model, budget)
         if body.instructions:
             items.insert(0, {"type": "message", "role": "system", "content": body.instructions})
         packed = compacted(items, self._budget())
-        before = sum(model.count_tokens(message) for message in told.messages)
-        after = estimate_tokens(packed)
         return {
             "id": new_id("resp"),
             "object": "response.compaction",
             "created_at": int(time.time()),
             "output": [{"type": "compaction", "id": new_id("cmp"), "encrypted_content": packed}],
-            "usage": {
-                "input_tokens": before,
-                "input_tokens_details": {"cached_tokens": 0},
-                "output_tokens": after,
-                "output_tokens_details": {"reasoning_tokens": 0},
-                "total_tokens": before + after,
-            },
+            # No model is asked, and the field is required.
+            "usage": response_usage(UsagePart(0, 0)),
         }
 
 

@@ -20,8 +20,8 @@ from dragoman.frontends.http.approvals import approval_item
 from dragoman.frontends.http.errors import ApiError
 from dragoman.frontends.http.resource import Resource, new_id
 from dragoman.lm import DataPart, JsonObject, Part, Stopped, TextPart, ThinkingPart, ToolCallPart
-from dragoman.lm.json import decode, encode_text
-from dragoman.lm.parts import STATEFUL_MARKER, STOPPED, USAGE
+from dragoman.lm.json import encode_text
+from dragoman.lm.parts import STATEFUL_MARKER, STOPPED
 
 __all__ = ["MESSAGE_ID", "ReasoningEvents", "ResponseStream"]
 
@@ -70,8 +70,6 @@ class ResponseStream:
                 yield from self._call(part)
             case DataPart(mime_type=mime_type) if mime_type == STATEFUL_MARKER:
                 self._marker = part.data.rpartition(b"\\")[2].decode("ascii", "replace")
-            case DataPart(mime_type=mime_type) if mime_type == USAGE:
-                self.resource.usage = usage_of(part)
             case DataPart(mime_type=mime_type) if mime_type == STOPPED:
                 self._stop = Stopped.of(part)
             case _:
@@ -219,17 +217,3 @@ class _Open:
 def _logprobs(kind: _Kind) -> JsonObject:
     """The official client's types have the field without a default."""
     return {"logprobs": []} if kind == "text" else {}
-
-
-def usage_of(part: DataPart) -> JsonObject | None:
-    match decode(part.data):
-        case {"prompt_tokens": int(prompt), "completion_tokens": int(completion), "total_tokens": int(total)}:
-            return {
-                "input_tokens": prompt,
-                "input_tokens_details": {"cached_tokens": 0},
-                "output_tokens": completion,
-                "output_tokens_details": {"reasoning_tokens": 0},
-                "total_tokens": total,
-            }
-        case _:
-            return None
