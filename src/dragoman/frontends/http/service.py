@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import msgspec
+
 from dragoman.config import Serve
 from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.approvals import APPROVAL_TOOLS, is_approval, spelled_out, with_proofs
@@ -56,6 +58,8 @@ class HttpClient:
     connection: str
     # Wants requests for approval as items.
     approves_items: bool = False
+    # Takes an agent's activities and plans as items, not as thinking.
+    takes_activity: bool = False
 
 
 @dataclass(slots=True)
@@ -200,7 +204,11 @@ class HttpService:
             RequestOptions(
                 tools=(*asked.offer.tools, *approvals), tool_mode=asked.offer.mode, model_options=options
             ),
-            Consumer("http", client.connection, features=FEATURES),
+            Consumer(
+                "http",
+                client.connection,
+                features=msgspec.structs.replace(FEATURES, activity=client.takes_activity),
+            ),
         )
 
     def completed(
