@@ -313,3 +313,17 @@ async def test_r7_a_stream_that_is_silent_for_long_says_that_it_is_still_there(
     answered = await made.call("POST", "/v1/responses", body, heard=heard)
     answered.writes = [write for write in answered.writes if not write.startswith(b":")]
     assert _text(answered.streamed) == "Wait. Done."
+
+
+async def test_r7_a_response_was_created_when_it_was_asked_for(
+    site: _Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_000.0]
+    monkeypatch.setattr("dragoman.frontends.http.service.time.time", lambda: now[0])
+
+    def later() -> None:
+        now[0] += 60
+
+    made = site(reply(act(later), say("Yes.")))
+    response = (await made.create(input="x")).response
+    assert (response["created_at"], response["completed_at"]) == (1_000, 1_060)

@@ -68,10 +68,8 @@ _OPTIONS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "pa
 _KNOWN = frozenset(each.encode_name for each in msgspec.structs.fields(ChatBody))
 
 
-def read_chat(
-    value: JsonObject, headers: Mapping[str, str]
-) -> tuple[CreateRequest, tuple[Message, ...], bool]:
-    """What is asked, the history, and whether the stream is to end with what it cost."""
+def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[CreateRequest, bool]:
+    """What is asked, and whether the stream is to end with the usage."""
     body = read_form(value, ChatBody)
     if body.n not in (None, 1):
         raise bad_request("There is one choice for each request.", param="n")
@@ -84,6 +82,7 @@ def read_chat(
     asked = CreateRequest(
         model=body.model,
         items=[],
+        messages=messages,
         offer=chosen(body.tool_choice, tools),
         consumer_id=headers.get("x-conversation-id") or None,
         is_streamed=bool(body.stream),
@@ -92,7 +91,7 @@ def read_chat(
         options=_options(body, value),
         ignored=tuple(ignored),
     )
-    return asked, messages, (body.stream_options or {}).get("include_usage") is True
+    return asked, (body.stream_options or {}).get("include_usage") is True
 
 
 def _options(body: ChatBody, value: JsonObject) -> JsonObject:
