@@ -139,7 +139,6 @@ class ResponseStream:
         else:
             id_ = self._new_id("msg")
         self._open = item = _Open(kind, id_, index)
-        self.resource.output.append(item.as_json("in_progress"))
         added = {"output_index": index, "item": item.as_json("in_progress", [])}
         yield self._event("response.output_item.added", added)
         yield self._event("response.content_part.added", {**item.place, "part": item.part("")})
@@ -152,8 +151,11 @@ class ResponseStream:
         name = "refusal" if item.kind == "refusal" else "text"
         done = {**item.place, name: text, **_logprobs(item.kind)}
         yield self._event(f"{self._stem(item.kind)}.done", done)
-        yield self._event("response.content_part.done", {**item.place, "part": item.part(text)})
-        self.resource.output[item.index] = whole = item.as_json(status, [item.part(text)])
+        part = item.part(text)
+        yield self._event("response.content_part.done", {**item.place, "part": part})
+        # Nothing else begins while it is open, so this is still its index.
+        whole = item.as_json(status, [part])
+        self.resource.output.append(whole)
         yield self._event("response.output_item.done", {"output_index": item.index, "item": whole})
 
     def _call(self, call: ToolCallPart) -> Iterator[JsonObject]:
@@ -249,8 +251,7 @@ class _Open:
             case "thought":
                 return {"type": "reasoning_text", "text": text}
 
-    def as_json(self, status: str, content: list[JsonObject] | None = None) -> JsonObject:
-        content = content if content is not None else []
+    def as_json(self, status: str, content: list[JsonObject]) -> JsonObject:
         if self.kind == "thought":
             return {
                 "type": "reasoning",
