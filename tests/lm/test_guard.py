@@ -872,9 +872,18 @@ def test_a_consumer_with_activities_gets_them_as_they_are_and_in_order(parts: li
 
 @given(_progress)
 def test_a_consumer_without_activities_gets_none(parts: list[Part]) -> None:
-    for features in (Features(), Features(thinking=True, data=True, reports=True)):
+    for features in (Features(), Features(thinking=True, data=True)):
         got = asyncio.run(respond(GuardedModel(plays(*parts)), ask(features=features)))
         assert not any(isinstance(part, ProgressPart) for part in got)
+
+
+@given(_progress)
+def test_a_consumer_with_reports_gets_only_usage_as_it_is(parts: list[Part]) -> None:
+    heard = _All()
+    request = ask(features=Features(thinking=True, reports=True))
+    asyncio.run(GuardedModel(plays(*parts)).respond(request, heard, CancellationToken()))
+    got = [part for part in heard.parts if isinstance(part, ProgressPart)]
+    assert got == [part for part in parts if isinstance(part, UsagePart)]
 
 
 @pytest.mark.parametrize(
