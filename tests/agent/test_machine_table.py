@@ -17,7 +17,6 @@ from dragoman.backends.agent.machine.types import (
     AgentTurnEnded,
     AgentUnfit,
     Announced,
-    Answered,
     Called,
     CallWithdrawn,
     Granted,
@@ -33,6 +32,7 @@ from dragoman.backends.agent.machine.types import (
     TimerPassed,
 )
 from dragoman.lm import LanguageModelError, TextPart, ToolCallPart, user
+from dragoman.lm.parts import ToolResult
 
 PAGE = Path(__file__).parents[2] / "docs/machine.md"
 GONE = LanguageModelError("agent_failed", "The agent is gone.")
@@ -42,7 +42,7 @@ SAYS = (user("so"),)
 EVENTS: tuple[MachineEvent, ...] = (
     Requested(1),
     Requested(1, prompt=SAYS),
-    Requested(1, {"dg_1": Answered((TextPart("seen"),)), "dg_p1": Granted()}),
+    Requested(1, {"dg_1": ToolResult((TextPart("seen"),)), "dg_p1": Granted()}),
     Requested(1, {}, SAYS, cancels=True),
     ReplyCancelled(1),
     ReplyCancelled(9),

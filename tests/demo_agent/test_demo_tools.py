@@ -8,9 +8,10 @@ from typing import cast
 import pytest
 
 from demo_agent.harness import Editor, Permission, soon
-from dragoman.backends.agent.toolserver import PendingCall, ToolAnswer, ToolServer
+from dragoman.backends.agent.toolserver import PendingCall, ToolServer
 from dragoman.cli.agent_probe.stripes import Stripes
 from dragoman.lm import DataPart, JsonObject, TextPart, ToolDefinition
+from dragoman.lm.parts import ToolResult
 from toolserver.harness import Bridge, PatientClock, text, tool
 
 _PATH: JsonObject = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -216,11 +217,11 @@ async def test_results_of_every_kind(editor: Editor, folder: Path, server: ToolS
     bridge = _bridge(server)
     session = await editor.start(folder, _address(bridge))
     answers = {
-        "ok: hello": ToolAnswer((TextPart("hello"),)),
-        "error: broken": ToolAnswer((TextPart("broken"),), is_error=True),
-        "ok: picture": ToolAnswer((TextPart("picture"), DataPart.image(b"png", "image/png"))),
-        'ok: {"a":1}': ToolAnswer((DataPart.json({"a": 1}),)),
-        "ok: \n": ToolAnswer((DataPart("application/zip", b"zip"),)),
+        "ok: hello": ToolResult((TextPart("hello"),)),
+        "error: broken": ToolResult((TextPart("broken"),), is_error=True),
+        "ok: picture": ToolResult((TextPart("picture"), DataPart.image(b"png", "image/png"))),
+        'ok: {"a":1}': ToolResult((DataPart.json({"a": 1}),)),
+        "ok: \n": ToolResult((DataPart("application/zip", b"zip"),)),
     }
     for expected, answer in answers.items():
         answering = asyncio.ensure_future(editor.say(session, "!call read_file"))

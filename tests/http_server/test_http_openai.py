@@ -243,6 +243,31 @@ async def test_r10_what_a_response_was_asked_with_is_listed_and_what_is_over_is_
         await soon(client.responses.retrieve(response.id, stream=True))
 
 
+# The client's helper warns of items that it has no class for, and takes them.
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+async def test_r10_the_official_client_takes_items_of_steps_and_plans(client: openai.AsyncOpenAI) -> None:
+    asks = {"x-dragoman-activity": "items"}
+    whole = await soon(client.responses.create(model="demo", input="!plan", extra_headers=asks))
+    kinds = ["dragoman:plan", "reasoning", "message"]
+    assert [item.type for item in whole.output] == kinds
+    assert whole.output_text.startswith("That was the plan")
+    # Its helper puts the response together from the events.
+    async with client.responses.stream(model="demo", input="!plan", extra_headers=asks) as stream:
+        events = [event async for event in stream]
+        streamed = await soon(stream.get_final_response())
+    assert "dragoman:plan.updated" in {str(event.type) for event in events}
+    assert ([item.type for item in streamed.output], streamed.output_text) == (kinds, whole.output_text)
+    # Given back as they came.
+    given: Any = [item.model_dump(mode="json", exclude_none=True) for item in streamed.output]
+    asked: Any = {"role": "user", "content": "!plan"}
+    more: Any = {"role": "user", "content": "hello"}
+    answered = await soon(
+        client.responses.with_raw_response.create(model="demo", input=[asked, *given, more])
+    )
+    assert "x-dragoman-ignored" not in answered.headers
+    assert "evidence=marker; kind=prompt" in answered.headers["x-dragoman-conversation"]
+
+
 async def test_r10_models_are_listed(client: openai.AsyncOpenAI) -> None:
     assert [model.id async for model in client.models.list()] == ["tape", "demo"]
 

@@ -30,6 +30,7 @@ from dragoman.lm.parts import (
     TextPart,
     ThinkingPart,
     ToolCallPart,
+    ToolResult,
     ToolResultPart,
     UsagePart,
 )
@@ -84,6 +85,7 @@ __all__ = [
     "ToolCallPart",
     "ToolDefinition",
     "ToolMode",
+    "ToolResult",
     "ToolResultPart",
     "UsagePart",
     "Violation",

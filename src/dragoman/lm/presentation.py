@@ -26,6 +26,7 @@ from dragoman.lm.parts import (
     ProgressPart,
     TextPart,
     ThinkingPart,
+    UsagePart,
 )
 from dragoman.lm.request import Features
 from dragoman.lm.stops import Stopped
@@ -71,7 +72,9 @@ class Presentation:
             if not isinstance(part, ProgressPart):
                 return () if part is INTERRUPTION else self._present(part)
             self._activities = Activities()
-        told = self._activities.present(part, structured=self._features.activity)
+        features = self._features
+        structured = features.activity or (features.reports and isinstance(part, UsagePart))
+        told = self._activities.present(part, structured=structured)
         return chain.from_iterable(map(self._present, told))
 
     def _present(self, part: Part) -> Iterator[Part]:

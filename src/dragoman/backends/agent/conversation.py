@@ -25,7 +25,6 @@ from dragoman.backends.agent.machine.types import (
     AgentExited,
     AgentStarted,
     AgentUnfit,
-    Answered,
     AnswerPending,
     CallAnswer,
     ClearTimer,
@@ -67,7 +66,7 @@ from dragoman.backends.agent.session.opening import SessionPlan, open_session, w
 from dragoman.backends.agent.session.permission_requests import PermissionRequests, verdict
 from dragoman.backends.agent.session.session import AgentSession
 from dragoman.backends.agent.settings import AgentSettings
-from dragoman.backends.agent.toolserver import Endpoint, ToolAnswer, ToolServer
+from dragoman.backends.agent.toolserver import Endpoint, ToolServer
 from dragoman.clock import Clock
 from dragoman.conversations.identify import Identified
 from dragoman.conversations.ids import CallName, MarkerName, Tokens
@@ -88,6 +87,7 @@ from dragoman.lm import (
 )
 from dragoman.lm.activity_text import Activities
 from dragoman.lm.gfm import escape, notice
+from dragoman.lm.parts import ToolResult
 from dragoman.permissions.pipeline import Permissions
 
 __all__ = ["Conversation", "Save", "SharedContext"]
@@ -309,7 +309,7 @@ class Conversation:
         pending = next((call for call in self._state.pending if call.call_id == result.call_id), None)
         if pending is not None and pending.kind == "permission":
             return verdict(self._shared.permissions.grants, result)
-        return Answered(result.content, is_error=result.is_error)
+        return ToolResult(result.content, is_error=result.is_error)
 
     def _offer(self, tools: tuple[ToolDefinition, ...]) -> None:
         """Offer the agent exactly the tools of this request."""
@@ -564,10 +564,10 @@ class Conversation:
             # request: Qwen Code takes its connection for broken then, and drops its tools.
             self.tasks.soon(_WITHDRAWAL_SECONDS, partial(_answer_late, self._session.endpoint, pending.key))
         elif self._session is not None:
-            is_taken = self._session.endpoint.answer(pending.key, _tool_answer(answer))
+            is_taken = self._session.endpoint.answer(pending.key, _result_of(answer))
             lost = (
                 self._undelivered.answered(pending, is_taken=is_taken)
-                if isinstance(answer, Answered)
+                if isinstance(answer, ToolResult)
                 else None
             )
             if lost is not None:
@@ -714,14 +714,11 @@ def _nowhere(record: ConversationRecord, session: str | None, calls: int, *, hel
 
 
 def _answer_late(endpoint: Endpoint, key: str) -> None:
-    endpoint.answer(key, _tool_answer(Interrupted()))
+    endpoint.answer(key, _result_of(Interrupted()))
 
 
-def _tool_answer(answer: CallAnswer) -> ToolAnswer:
-    match answer:
-        case Answered(content=content, is_error=is_error):
-            return ToolAnswer(content, is_error)
-        case TimedOut():
-            return ToolAnswer((TextPart(_TIMED_OUT),), is_error=True)
-        case _:
-            return ToolAnswer((TextPart(_INTERRUPTED),), is_error=True)
+def _result_of(answer: CallAnswer) -> ToolResult:
+    """The result of a tool call for the agent."""
+    if isinstance(answer, ToolResult):
+        return answer
+    return ToolResult.error(_TIMED_OUT if isinstance(answer, TimedOut) else _INTERRUPTED)

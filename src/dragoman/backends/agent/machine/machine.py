@@ -79,7 +79,6 @@ from dragoman.backends.agent.machine.types import (
     AgentTurnEnded,
     AgentUnfit,
     Announced,
-    Answered,
     AnswerPending,
     CallAnswer,
     Called,
@@ -120,6 +119,7 @@ from dragoman.backends.agent.machine.types import (
 from dragoman.backends.agent.prompt.replay import lost_results
 from dragoman.lm import LanguageModelError, TextPart
 from dragoman.lm.gfm import error_text, notice
+from dragoman.lm.parts import ToolResult
 
 __all__ = ["PHASES", "TABLE", "IllegalEvent", "Phase", "State", "Step", "TableRow", "give_up", "handle"]
 
@@ -257,7 +257,7 @@ class _Transition(msgspec.Struct):
             answer = (answers or {}).get(call.call_id)
             if call.kind == "permission":
                 answer = TurnCancelled()
-            elif not isinstance(answer, Answered):
+            elif not isinstance(answer, ToolResult):
                 answer = for_calls
             self.emit(AnswerPending(call, answer))
         self.emit(pending=(), announced=frozenset())
@@ -305,7 +305,7 @@ class _Transition(msgspec.Struct):
     def mark_unacknowledged(self, given: tuple[Pending, ...], answers: Mapping[str, CallAnswer]) -> None:
         """The agent was given results. Until it shows that it has them, it may have been gone."""
         if self.state.phase == "Streaming" and any(
-            isinstance(answers.get(call.call_id), Answered) for call in given
+            isinstance(answers.get(call.call_id), ToolResult) for call in given
         ):
             self.emit(unproved=(lost_results(given, answers),))
 
@@ -352,7 +352,7 @@ def _fitting(call: Pending, answer: CallAnswer | None) -> CallAnswer:
     """An answer of the right kind. For a permission anything but a proved grant is a refusal."""
     if call.kind == "permission":
         return answer if isinstance(answer, Granted | Refused) else Refused()
-    return answer if isinstance(answer, Answered) else Interrupted()
+    return answer if isinstance(answer, ToolResult) else Interrupted()
 
 
 # What each event does. The phase it is handled in stands in the table below.
