@@ -348,7 +348,7 @@ class _Identification:
         )
         return is_there and (
             join.evidence in ("marker", "call_id", "consumer_id")
-            or last.asked == RequestKey.by(self._request, self._history)
+            or last.request_key == RequestKey.by(self._request, self._history)
         )
 
     def _new_messages(self, told: int) -> tuple[Message, ...]:

@@ -70,7 +70,7 @@ class ReplyRecord:
     ends: int
     status: ReplyStatus = "streaming"
     # What it answers, for as long as that may be asked again.
-    asked: RequestKey | None = None
+    request_key: RequestKey | None = None
     # When the response ended, for the few seconds in which a repeated request gets the same answer.
     ended_at: float | None = None
     call_ids: tuple[str, ...] = ()
@@ -116,8 +116,13 @@ class ConversationRecord:
     def reply_with(self, call_id: str) -> ReplyRecord | None:
         return next((reply for reply in reversed(self.replies) if call_id in reply.call_ids), None)
 
-    def told(
-        self, history: NormalHistory, places: Mapping[int, int], *, turn: int, asked: RequestKey | None = None
+    def with_request(
+        self,
+        history: NormalHistory,
+        places: Mapping[int, int],
+        *,
+        turn: int,
+        request_key: RequestKey | None = None,
     ) -> ConversationRecord:
         """A request arrived that tells the history so: it is committed, and a reply to it begins.
 
@@ -129,16 +134,16 @@ class ConversationRecord:
             _placed(reply, history, places[reply.number]) for reply in self.replies if reply.number in places
         ]
         size = len(history.items)
-        reply = ReplyRecord(number, turn, size, size, asked=asked)
+        reply = ReplyRecord(number, turn, size, size, request_key=request_key)
         return replace(self, items=history.items, links=history.links, replies=(*kept, reply))
 
     def at_rest(self) -> ConversationRecord:
         """As it is when its last answer will not be given again."""
-        if self.last is None or self.last.asked is None:
+        if self.last is None or self.last.request_key is None:
             return self
-        return replace(self, replies=(*self.replies[:-1], replace(self.last, asked=None)))
+        return replace(self, replies=(*self.replies[:-1], replace(self.last, request_key=None)))
 
-    def said(self, answer: NormalAnswer) -> ConversationRecord:
+    def with_answer(self, answer: NormalAnswer) -> ConversationRecord:
         """All of the reply so far: it replaces what was there of it."""
         reply = self._open_reply()
         # An answer without words and calls is told by nobody.
@@ -166,8 +171,8 @@ class ConversationRecord:
 def _placed(reply: ReplyRecord, history: NormalHistory, ends: int) -> ReplyRecord:
     """A reply that is told up to there. A marker may stand for one of which nothing else is left."""
     starts = ends - 1 if ends and isinstance(history.items[ends - 1], NormalAnswer) else ends
-    is_so = starts == reply.starts and ends == reply.ends and reply.asked is None
-    return reply if is_so else replace(reply, starts=starts, ends=ends, asked=None)
+    is_so = starts == reply.starts and ends == reply.ends and reply.request_key is None
+    return reply if is_so else replace(reply, starts=starts, ends=ends, request_key=None)
 
 
 # Conversations are told apart by the consumer's own id, where it gives one, before anything is compared.

@@ -187,7 +187,7 @@ class Conversation:
     @property
     def is_held(self) -> bool:
         """Something of it is under way here, or was said here and heard by nobody: nobody else can go on with it."""
-        return self._state.is_busy or self._state.kept
+        return self._state.is_busy or self._state.has_backlog
 
     @property
     def is_cancelling(self) -> bool:
@@ -280,8 +280,8 @@ class Conversation:
 
     def _begin(self, request: Request, found: Identified) -> Reply:
         goes_on = found.kind in ("results", "results_and_prompt")
-        asked = RequestKey.by(request, found.history)
-        self._session_context.update(asked)
+        request_key = RequestKey.by(request, found.history)
+        self._session_context.update(request_key)
         new = (
             (*found.meanwhile, *found.prompt)
             if found.conversation == self.id
@@ -293,7 +293,7 @@ class Conversation:
         last = self._record.last
         turn = (last.turn if last else 0) + (0 if goes_on and last else 1)
         places = dict(found.places) if found.conversation == self.id else {}
-        self._put(self._record.told(found.history, places, turn=turn, asked=asked))
+        self._put(self._record.with_request(found.history, places, turn=turn, request_key=request_key))
         self._save(is_beginning=True)
         reply_record = self._record.last
         number = reply_record.number if reply_record else 1
@@ -344,19 +344,19 @@ class Conversation:
         match command:
             case Emit(part=part) if self._reply is not None:
                 # As nearly all commands are.
-                self._reply.say(part)
+                self._reply.report(part)
             case Emit(part=part):
-                self._say(part)
+                self._emit(part)
             case Keep(part=part):
                 self._backlog.add(part)
             case Release():
                 for part in self._backlog.take():
-                    self._say(part)
+                    self._emit(part)
             case Discard():
                 self._backlog.take()
             case OpenReply(reply=number):
                 self._reply = self._replies.pop(number)
-                self._say(self._marker(number))
+                self._emit(self._marker(number))
             case EndReply(reply=number, end=end, error=error):
                 self._end_reply(number, end, error)
             case AnswerPending(pending=pending, answer=answer):
@@ -366,8 +366,8 @@ class Conversation:
                 self._gave_up(pending)
             case SendPrompt(prompt=prompt):
                 self._send_prompt(prompt)
-            case TakeBack(heard=heard):
-                self._session_context.take_back(heard=heard)
+            case TakeBack(acknowledged=acknowledged):
+                self._session_context.take_back(acknowledged=acknowledged)
             case Steer(steering=steering):
                 self._steer(steering)
             case SendCancel():
@@ -424,10 +424,10 @@ class Conversation:
         except Exception:
             _log.exception("conversation %s failed once more", self.id)
 
-    def _say(self, part: Part) -> None:
+    def _emit(self, part: Part) -> None:
         if self._reply is None:
             raise AssertionError("no reply is open")
-        self._reply.say(part)
+        self._reply.report(part)
 
     def _marker(self, number: int) -> Part:
         turn = self._record.last.turn if self._record.last else 0
@@ -439,11 +439,11 @@ class Conversation:
             raise AssertionError(f"reply {number} is not open")
         if end == "complete":
             # Again as the last part: what follows a Stop is dropped by the editor, and the last one wins.
-            reply.say(self._marker(number))
+            reply.report(self._marker(number))
         pending = [call.call_id for call in self._state.pending if call.handed_over]
         record = self._record
         if record.last is not None and record.last.number == number:
-            record = record.said(reply.answer)
+            record = record.with_answer(reply.answer)
         self._put(record.ended(end, self._shared.clock.now(), pending))
         # Before the consumer hears of the end: what it has, we can still recognise after a crash.
         self._save()
@@ -594,7 +594,7 @@ class Conversation:
 
     async def _start(self, epoch: int) -> None:
         listener = AgentListener(self, epoch)
-        words, answer = (self._session_context.last_said(role) for role in ("user", "assistant"))
+        words, answer = (self._session_context.last_text(role) for role in ("user", "assistant"))
         plan = SessionPlan(self.workspace, self.permission_requests.tools, self._session_id, words, answer)
         try:
             shared = self._shared
@@ -669,7 +669,7 @@ class Conversation:
         if session is not None:
             self.tasks.work(session.close())
 
-    def hears(self, epoch: int) -> bool:
+    def is_current(self, epoch: int) -> bool:
         return epoch == self._epoch
 
     def receive(self, epoch: int, event: MachineEvent) -> None:

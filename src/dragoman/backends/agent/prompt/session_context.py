@@ -30,10 +30,10 @@ class SessionContext:
         self._context = ""
         # Whether the session knows nothing of the conversation, and the context it was told; None: nobody knows which.
         self._is_new = not is_known
-        self._told: str | None = None if is_known else ""
+        self._sent: str | None = None if is_known else ""
         # The same before the last prompt.
         self._was_new = self._is_new
-        self._told_before = self._told
+        self._sent_before = self._sent
 
     @property
     def is_new(self) -> bool:
@@ -50,43 +50,43 @@ class SessionContext:
         """The user's last words."""
         return self._words
 
-    def last_said(self, role: Role) -> str:
+    def last_text(self, role: Role) -> str:
         """What the user or the model said last before those."""
         return next((each.text for each in reversed(self._before) if each.role == role and each.text), "")
 
-    def update(self, asked: RequestKey) -> None:
-        self._before, self._words = split_prompt(asked.messages)
-        self._context = asked.context
+    def update(self, request_key: RequestKey) -> None:
+        self._before, self._words = split_prompt(request_key.messages)
+        self._context = request_key.context
 
     def begin(self) -> None:
         """The session is a new one."""
         self._is_new = self._was_new = True
-        self._told = self._told_before = ""
+        self._sent = self._sent_before = ""
 
     def prompt(self, prompt: Sequence[Message], *, images: bool) -> Composed:
         """All that is to be told with these words; from now on it has been."""
-        self._was_new, self._told_before = self._is_new, self._told
+        self._was_new, self._sent_before = self._is_new, self._sent
         composed = compose(
             # An agent that has heard nothing yet gets everything before the last words as the transcript.
             self._words if self._is_new else prompt,
-            context=news(self._told, self._context),
+            context=news(self._sent, self._context),
             history=self._before if self._is_new else (),
             images=images,
             budget=self._budget,
         )
-        self._is_new, self._told = False, self._context or self._told
+        self._is_new, self._sent = False, self._context or self._sent
         return composed
 
     def steer(self, words: Sequence[Message], *, images: bool) -> Composed:
         """Words for a turn that runs: whatever else there is to tell waits for the next."""
         return compose(words, context="", history=(), images=images, budget=self._budget)
 
-    def take_back(self, *, heard: bool) -> None:
+    def take_back(self, *, acknowledged: bool) -> None:
         """What the last prompt told is told again. The session may have kept it all the same.
 
-        `heard`: the agent has shown a sign of it, so that it is not told the conversation like one that joins it.
+        `acknowledged`: the agent has shown a sign of it, so that it is not told the conversation like one that joins it.
         """
-        if not heard:
+        if not acknowledged:
             self._is_new = self._was_new
-        if self._told != self._told_before:
-            self._told = self._told_before = None
+        if self._sent != self._sent_before:
+            self._sent = self._sent_before = None

@@ -39,11 +39,11 @@ AT_ONCE = 32
 
 
 class FileRequests:
-    """Serves the file requests of one agent process. `tell` hands an event to the conversation, if that still listens to this run."""
+    """Serves the file requests of one agent process. `dispatch` hands an event to the conversation, if that still listens to this run."""
 
-    def __init__(self, host: SessionHost, tell: Callable[[MachineEvent], None]) -> None:
+    def __init__(self, host: SessionHost, dispatch: Callable[[MachineEvent], None]) -> None:
         self._host = host
-        self._tell = tell
+        self._dispatch = dispatch
         self._open: set[Incoming] = set()
 
     @property
@@ -109,7 +109,7 @@ class FileRequests:
             match given:
                 case Granted():
                     self._run(do(), incoming)
-                case Refused(reason=reason, asked=False):
+                case Refused(reason=reason, by_user=False):
                     why = f"{path} was not {done}: the user was not asked. {reason}"
                     incoming.fail(PERMISSION_REFUSED, why)
                 case Refused(reason=reason):
@@ -118,7 +118,7 @@ class FileRequests:
                 case _:
                     _cancel(incoming)
 
-        self._requests.submit(action, incoming, answer, self._tell)
+        self._requests.submit(action, incoming, answer, self._dispatch)
 
     async def _make(self, change: Change, incoming: Incoming) -> None:
         await asyncio.to_thread(change.make)
@@ -129,7 +129,7 @@ class FileRequests:
         """Report a file access as the narrator reports a tool call."""
         text = f"\n\n▸ {what} {code(path)}\n"
         place = Place(path)
-        self._tell(
+        self._dispatch(
             Spoke(
                 ActivityNote(
                     new_activity_id(), f"{what} {path}", kind, "completed", locations=(place,), text=text

@@ -45,7 +45,7 @@ class HistoryListener:
         self._answer = ""
         self._news = asyncio.Event()
         # Anything of it was told; and after the agent's answer to the request.
-        self.is_told = False
+        self.has_updates = False
         self._is_answered = False
         self._is_late = False
 
@@ -62,7 +62,7 @@ class HistoryListener:
                 self._words = (self._words + text)[-_HEARD:]
             case ChunkUpdate(role="agent", content=TextBlock(text=text)):
                 self._answer = (self._answer + text)[-_HEARD:]
-        self.is_told = True
+        self.has_updates = True
         self._is_late = self._is_late or self._is_answered
         self._news.set()
 
@@ -78,7 +78,7 @@ class HistoryListener:
         """The agent has answered the request: what comes now is late."""
         self._is_answered = True
 
-    async def until_told(self, known: HistoryTiming | None, timing: Timing, clock: Clock) -> HistoryTiming:
+    async def wait_complete(self, known: HistoryTiming | None, timing: Timing, clock: Clock) -> HistoryTiming:
         """Wait for the end of the history. Returns how the agent tells it."""
         limit = clock.now() + timing.history
         while clock.now() < limit:
@@ -88,7 +88,7 @@ class HistoryListener:
                 seconds = timing.history_end if is_short else timing.history_pause
                 await within(self._news.wait(), seconds, clock)
             except DeadlinePassed:
-                return "late" if self._is_late else "before" if self.is_told else "none"
+                return "late" if self._is_late else "before" if self.has_updates else "none"
         return "unusable"
 
     @property

@@ -35,7 +35,7 @@ class SessionHost(Protocol):
         """Whether a reply is open for what the agent says."""
         ...
 
-    def hears(self, epoch: int) -> bool:
+    def is_current(self, epoch: int) -> bool:
         """Whether the run of this epoch is the current one."""
         ...
 

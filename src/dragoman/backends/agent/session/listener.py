@@ -72,9 +72,9 @@ class AgentListener:
         self._allowed: list[tuple[str, str]] = []
         # A person refused something, and the agent has not said a word since.
         self._is_silenced = False
-        self._file_requests = FileRequests(host, self._tell)
+        self._file_requests = FileRequests(host, self._dispatch)
 
-    def _tell(self, event: MachineEvent) -> None:
+    def _dispatch(self, event: MachineEvent) -> None:
         if (
             isinstance(event, CallWithdrawn)
             and self.session is not None
@@ -91,7 +91,7 @@ class AgentListener:
         if session is None:
             return
         if session.may_send_history and session.is_stale(update.update):
-            if self._host.hears(self._epoch):
+            if self._host.is_current(self._epoch):
                 self._host.on_stale_update(session)
             return
         if isinstance(update.update, ToolActivity):
@@ -100,7 +100,7 @@ class AgentListener:
             if isinstance(part, UsagePart):
                 # The next one replaces it, so it is not kept for a later reply.
                 if self._host.is_streaming:
-                    self._tell(Noticed(part))
+                    self._dispatch(Noticed(part))
                 continue
             if self._is_silenced:
                 self._is_silenced = isinstance(part, ThinkingPart | ActivityPart | PlanPart)
@@ -110,18 +110,18 @@ class AgentListener:
         key = activity.tool_call_id
         if activity.status in _OVER:
             if self._announced.end(key):
-                self._tell(Announced(key, over=True))
+                self._dispatch(Announced(key, over=True))
             return
         tool = session.own_tool((activity,))
         # Whoever only waits makes no call that the consumer would see.
         if tool in (None, WAIT_TOOL):
             return
         if self._announced.announce(key, tool, activity.raw_input):
-            self._tell(Announced(key))
+            self._dispatch(Announced(key))
 
     def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
         session, host = self.session, self._host
-        if session is None or not host.hears(self._epoch) or host.is_cancelling:
+        if session is None or not host.is_current(self._epoch) or host.is_cancelling:
             # A cancelled turn grants nothing.
             incoming.reply({"outcome": {"outcome": "cancelled"}})
             return
@@ -141,7 +141,7 @@ class AgentListener:
             return
         if own is None and self._announced.end(known.tool_call_id):
             # It is not the call that was announced, so no call need be waited for.
-            self._tell(Announced(known.tool_call_id, over=True))
+            self._dispatch(Announced(known.tool_call_id, over=True))
         action = requests.describe(known, request)
         may_write = session.agent.link.offers_files and action.risk == "edit"
         named = ApprovedEdits.named(known) if may_write else {}
@@ -153,7 +153,7 @@ class AgentListener:
                 requests.edits.add(named)
             return told
 
-        requests.submit(action, incoming, answer, self._tell)
+        requests.submit(action, incoming, answer, self._dispatch)
 
     def _is_only_a_call(
         self, session: AgentSession, own: str, known: ToolActivity, request: PermissionRequest
@@ -181,7 +181,7 @@ class AgentListener:
                 return self._host.permission_requests.takes(tool, arguments)
 
     def on_file(self, request: FileRequest, incoming: Incoming) -> None:
-        if self.session is None or not self._host.hears(self._epoch):
+        if self.session is None or not self._host.is_current(self._epoch):
             incoming.fail(REQUEST_CANCELLED, "This session has ended.")
         elif self._host.is_cancelling:
             incoming.fail(REQUEST_CANCELLED, "This turn has been cancelled.")
@@ -189,7 +189,7 @@ class AgentListener:
             self._file_requests.serve(request, incoming)
 
     def on_turn_end(self, end: TurnEnd) -> None:
-        if self._host.hears(self._epoch):
+        if self._host.is_current(self._epoch):
             self._host.permission_requests.end_turn()
         words: tuple[Part, ...] = ()
         if self.session is not None:
@@ -206,10 +206,10 @@ class AgentListener:
         self._announced.clear()
         # What was allowed in a turn that we cancelled had no time to arrive.
         self._allowed.clear()
-        self._tell(AgentTurnEnded(words, end if isinstance(end, LanguageModelError) else None))
+        self._dispatch(AgentTurnEnded(words, end if isinstance(end, LanguageModelError) else None))
 
     def on_steered(self, reply: int, *, taken: bool) -> None:
-        self._tell(Steered(reply, taken))
+        self._dispatch(Steered(reply, taken))
 
     def _found_out(self) -> str:
         """A call that was allowed as the consumer's own, and was not."""
@@ -223,9 +223,9 @@ class AgentListener:
 
     def on_closed(self) -> None:
         """The connection has ended. While the agent starts, whoever starts it hears of that from its own requests."""
-        if self.is_up and self.session is not None and self._host.hears(self._epoch):
+        if self.is_up and self.session is not None and self._host.is_current(self._epoch):
             if self._allowed and not self._host.is_cancelling:
-                self._tell(Spoke(TextPart(notice(self._found_out()))))
+                self._dispatch(Spoke(TextPart(notice(self._found_out()))))
             self._host.on_exit(self.session)
 
     # The tool server.
@@ -240,7 +240,7 @@ class AgentListener:
         announced = self._announced.make(offered, call.arguments)
         self._has_come(offered, announced)
         part = ToolCallPart(self._host.new_call_id(), call.name, call.arguments)
-        self._tell(Called(Pending(call.key, "call", part), announced))
+        self._dispatch(Called(Pending(call.key, "call", part), announced))
 
     def on_waits(self) -> None:
         """The agent has come back with a ticket, as it was allowed to."""
@@ -258,4 +258,4 @@ class AgentListener:
         An agent that crashes loses both connections at once, and which loss is noticed first is chance. But a call that is
         withdrawn needs no result any more, while that of a crash goes to the next agent: so the crash is waited for.
         """
-        self._host.tasks.soon(_CRASH_SECONDS, lambda: self._tell(CallWithdrawn(key)))
+        self._host.tasks.soon(_CRASH_SECONDS, lambda: self._dispatch(CallWithdrawn(key)))

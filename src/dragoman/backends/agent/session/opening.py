@@ -144,7 +144,7 @@ async def _enter(
                 await session.agent.link.close_session(session.id)
     session.learn(lists=False)
     hint = escape(settings.traits.when_no_tools or "")
-    session.tell_later(_WITHOUT_TOOLS.format(name=escape(settings.name), hint=hint).strip())
+    session.add_notice(_WITHOUT_TOOLS.format(name=escape(settings.name), hint=hint).strip())
 
 
 async def _listed(session: AgentSession, settings: AgentSettings, plan: SessionPlan, clock: Clock) -> bool:
@@ -177,8 +177,8 @@ async def _told(
     """Whether a session that was taken up is ready: all of its history has been told. From here on the listener listens."""
     link, traits = session.agent.link, session.traits
     resumes = link.info.agent_capabilities.session_capabilities.resume is not None
-    if not resumes or history.is_told:
-        told = await history.until_told(traits.history, settings.timing, clock)
+    if not resumes or history.has_updates:
+        told = await history.wait_complete(traits.history, settings.timing, clock)
         session.learn(history=told)
         if told == "unusable":
             _log.warning("%s has not come to the end of the history of %s", settings.name, session.id)

@@ -132,27 +132,27 @@ class PermissionRequests:
         action: Action,
         incoming: Incoming,
         answer: Callable[[CallAnswer], str | None],
-        tell: Callable[[MachineEvent], None],
+        dispatch: Callable[[MachineEvent], None],
     ) -> None:
         """Decide about an action of the agent's, or ask a person.
 
-        `answer` tells the agent, once, and returns what the user should know. `tell` hands an event to the conversation.
+        `answer` tells the agent, once, and returns what the user should know. `dispatch` hands an event to the conversation.
         """
         key = f"permission:{incoming.id!r}"
         question = AgentQuestion(key, action, self._new_call_id(), answer, len(incoming.params))
         asked = self._ask(question)
         if isinstance(asked, Pending):
-            self._hand_over(asked, incoming, tell)
+            self._hand_over(asked, incoming, dispatch)
             return
         notice_text = answer(asked.answer)
-        tell(Spoke(asked.shown))
+        dispatch(Spoke(asked.shown))
         if notice_text:
-            tell(Spoke(TextPart(notice(notice_text))))
+            dispatch(Spoke(TextPart(notice(notice_text))))
 
     def _ask(self, question: AgentQuestion) -> Pending | Decided:
         action, call_id = question.action, question.call_id
         record = self._permissions.record
-        record_id = record.asked(action, self.session, self._workspace)
+        record_id = record.add_request(action, self.session, self._workspace)
         decided = self._before_asking(question, record_id)
         if decided is not None:
             return decided
@@ -178,7 +178,7 @@ class PermissionRequests:
             record.decided(record_id, allowed=False, by="limit")
             reason = "Too many requests of this agent wait for a decision already."
             shown = f"{escape(in_one_line(action))}. It was refused, because too many of its requests wait already."
-            return Decided(Refused(reason, asked=False), TextPart(notice(shown)))
+            return Decided(Refused(reason, by_user=False), TextPart(notice(shown)))
         return None
 
     def _unasked(self, action: Action) -> Decided:
@@ -195,7 +195,7 @@ class PermissionRequests:
         )
         reason = f"The client offers no tool {action.permission_tool}. {why}"
         shown = f"{escape(in_one_line(action))}. You were not asked, so it was refused. {escape(reason)}"
-        return Decided(Refused(reason, asked=False), TextPart(notice(shown)))
+        return Decided(Refused(reason, by_user=False), TextPart(notice(shown)))
 
     def answer(self, pending: Pending, answer: CallAnswer) -> str | None:
         """Tell the agent. Returns what the user should know, if anything."""
@@ -204,24 +204,26 @@ class PermissionRequests:
         if waiting is None:
             return None
         told = waiting.question.answer(answer)
-        is_asked = isinstance(answer, Granted) or (isinstance(answer, Refused) and answer.asked)
+        is_asked = isinstance(answer, Granted) or (isinstance(answer, Refused) and answer.by_user)
         # With a notice the agent's own options did not allow what the person did.
         is_allowed = isinstance(answer, Granted) and told is None
         by: By = "person" if is_asked else "end"
         self._permissions.record.decided(waiting.record_id, allowed=is_allowed, by=by)
-        if isinstance(answer, Refused) and not answer.asked:
+        if isinstance(answer, Refused) and not answer.by_user:
             return _unasked_notice(waiting.question.action, answer.reason)
         return told
 
-    def _hand_over(self, pending: Pending, incoming: Incoming, tell: Callable[[MachineEvent], None]) -> None:
+    def _hand_over(
+        self, pending: Pending, incoming: Incoming, dispatch: Callable[[MachineEvent], None]
+    ) -> None:
         """Give the request to the conversation. It ends when the agent withdraws its request."""
 
         def withdrawn() -> None:
             self._withdraw(pending.key)
-            tell(CallWithdrawn(pending.key))
+            dispatch(CallWithdrawn(pending.key))
 
         incoming.token.on_cancel(withdrawn)
-        tell(Called(pending))
+        dispatch(Called(pending))
 
     def _withdraw(self, key: str) -> None:
         """The agent does not wait any more; it is answered all the same, if it was not yet."""
@@ -264,7 +266,7 @@ def answer_agent(request: PermissionRequest, incoming: Incoming, answer: CallAns
         selected: JsonObject = {"outcome": {"outcome": "selected", "optionId": choice.option}}
         if isinstance(answer, Refused) and answer.reason:
             # ACP has no place for it but this one; an agent that does not look there gets the plain refusal.
-            reason = answer.reason if answer.asked else f"The user was not asked. {answer.reason}"
+            reason = answer.reason if answer.by_user else f"The user was not asked. {answer.reason}"
             selected["_meta"] = {"dragoman": {"reason": reason}}
         incoming.reply(selected)
     return choice.notice
@@ -275,5 +277,5 @@ def verdict(grants: Grants, result: ToolResultPart) -> CallAnswer:
     if not result.is_error and grants.redeem(result.call_id, result.text):
         return Granted()
     if result.outcome in UNASKED or result.outcome == "timed_out":
-        return Refused(result.text, asked=False)
+        return Refused(result.text, by_user=False)
     return Refused(result.text.removeprefix(_WITH_REASON) if result.text.startswith(_WITH_REASON) else None)

@@ -98,7 +98,7 @@ class AgentSession:
         announced = self.narrator.known(ToolActivity(asked.tool_call_id))
         return recognise_asked(self.traits, announced, asked, self.endpoint.name, self.endpoint.own_names)
 
-    def tell_later(self, text: str) -> None:
+    def add_notice(self, text: str) -> None:
         """Something the user should know, with the next turn."""
         self._notices.append(text)
 
