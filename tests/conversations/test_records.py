@@ -86,7 +86,7 @@ def test_what_is_told_anew_has_its_replies_where_they_are_told_to_be() -> None:
     )
     record = (
         told(record, "one", "First.", "two", places={1: 2}, turn=2)
-        .said(NormalAnswer("Second."))
+        .with_answer(NormalAnswer("Second."))
         .ended("cut", 0.0)
     )
     assert [(reply.number, reply.turn, reply.starts, reply.ends) for reply in record.replies] == [
@@ -104,7 +104,7 @@ def test_what_is_told_anew_has_its_replies_where_they_are_told_to_be() -> None:
 def test_a_turn_of_several_replies_opens_where_its_first_begins() -> None:
     record = (
         told(ConversationRecord("x", SCOPE), "one")
-        .said(NormalAnswer("I look.", CALLS))
+        .with_answer(NormalAnswer("I look.", CALLS))
         .ended("complete", 0.0, ["dg_1"])
     )
     items = (*record.items, NormalResult("dg_1"))

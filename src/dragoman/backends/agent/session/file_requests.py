@@ -1,7 +1,8 @@
 """`fs/read_text_file` and `fs/write_text_file`, where the agent is offered them.
 
-Reading is free inside the workspace, but for files that may hold secrets. An agent that writes through us has not asked anybody: its write becomes a request
-for permission like any other, with a diff, unless an edit that a person approved in this turn covers it.
+Reading inside the workspace needs no permission, except for files that may contain secrets. A write that the agent sends
+to us has no permission yet: it becomes a permission request like any other, with a diff, unless an edit that a person
+approved in this turn covers it.
 https://agentclientprotocol.com/protocol/file-system
 """
 
@@ -39,7 +40,7 @@ AT_ONCE = 32
 
 
 class FileRequests:
-    """Serves the file requests of one agent process. `dispatch` hands an event to the conversation, if that still listens to this run."""
+    """Serves the file requests of one run of an agent. `dispatch` sends an event to the conversation."""
 
     def __init__(self, host: SessionHost, dispatch: Callable[[MachineEvent], None]) -> None:
         self._host = host
@@ -139,7 +140,7 @@ class FileRequests:
 
 
 async def _answering(work: Coroutine[object, object, None], incoming: Incoming) -> None:
-    """Whatever becomes of the work, the agent has its answer."""
+    """Run the work. If it fails, the agent gets an error response."""
     try:
         await work
     except FileRefused as refused:
@@ -151,4 +152,4 @@ async def _answering(work: Coroutine[object, object, None], incoming: Incoming) 
 
 
 def _cancel(incoming: Incoming) -> None:
-    incoming.fail(REQUEST_CANCELLED, "The turn ended before anybody decided.")
+    incoming.fail(REQUEST_CANCELLED, "The turn ended before a decision.")

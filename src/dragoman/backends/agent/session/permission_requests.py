@@ -1,8 +1,8 @@
 """The agent's permission requests on their way to a person and back.
 
-Each waits here between the moment the agent asks and the moment it is answered. What approvals and settings decide is
-decided here, before the consumer gets a call (`permissions.decide`). A consumer that offers the permission tool of a
-request's class then gets a call; for any other the model's `permission` setting decides, and the user sees that.
+Each request is stored here until it is answered. First approvals and settings decide (`permissions.decide`). If they do
+not, a consumer that offers the permission tool of the request's class gets a call. For any other consumer the model's
+`permission` setting decides, and the user sees that.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from dragoman.permissions.record import By
 __all__ = ["PermissionRequests", "answer_agent", "verdict"]
 
 _CANCELLED = {"outcome": {"outcome": "cancelled"}}
-# What an agent may ask for at once, in one conversation: people decide one by one.
+# The most requests that may be open in one conversation: people decide one by one.
 _MAX_OPEN = 64
 _MAX_OPEN_BYTES = 16 * 1024 * 1024
 # How a consumer's result reads when the person gave a reason.
@@ -61,13 +61,13 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class AgentQuestion:
-    """A permission request that waits for its answer. `answer` tells the agent, and returns what the user should know."""
+    """A permission request that waits for its answer. `answer` responds to the agent, and returns a notice for the user."""
 
     key: str
     action: Action
     call_id: str
     answer: Callable[[CallAnswer], str | None]
-    # Of the request, which is held until it is answered.
+    # The bytes of the request, which stays in memory until it is answered.
     size: int = 0
 
 
@@ -97,7 +97,7 @@ class PermissionRequests:
         # Of the latest request: the consumer's own tools, and the names of the permission tools that it offers.
         self.tools: tuple[ToolDefinition, ...] = ()
         self._permission_tools: frozenset[str] = frozenset()
-        # Whether the agent's requests for the consumer's own tools are taken for what they say they are.
+        # Whether the agent's requests to call the consumer's own tools are trusted, and granted without a question.
         self.recognises = True
         self._open: dict[str, _Open] = {}
         # What approvals "for this session" are bound to.
@@ -107,12 +107,12 @@ class PermissionRequests:
         self.turn = 0
 
     def set_tools(self, tools: tuple[ToolDefinition, ...]) -> None:
-        """Take the tools of a request. Permission tools are for the consumer's eyes, and are not offered to the agent."""
+        """Set the tools of a request. Permission tools are for the consumer only, and are not offered to the agent."""
         self.tools = tuple(tool for tool in tools if not is_permission_tool(tool.name))
         self._permission_tools = frozenset(tool.name for tool in tools if is_permission_tool(tool.name))
 
     def takes(self, tool: str, arguments: object) -> bool:
-        """Whether the consumer's tool has parameters of these names. Anything else beside them is not that tool's."""
+        """Whether the consumer's tool has parameters of these names. Other arguments do not belong to that tool."""
         definition = next((each for each in self.tools if each.name == tool), None)
         if definition is None or not isinstance(arguments, dict | None):
             return False
@@ -136,7 +136,7 @@ class PermissionRequests:
     ) -> None:
         """Decide about an action of the agent's, or ask a person.
 
-        `answer` tells the agent, once, and returns what the user should know. `dispatch` hands an event to the conversation.
+        `answer` responds to the agent, once, and returns a notice for the user. `dispatch` sends the conversation an event.
         """
         key = f"permission:{incoming.id!r}"
         question = AgentQuestion(key, action, self._new_call_id(), answer, len(incoming.params))
@@ -198,25 +198,25 @@ class PermissionRequests:
         return Decided(Refused(reason, by_user=False), TextPart(notice(shown)))
 
     def answer(self, pending: Pending, answer: CallAnswer) -> str | None:
-        """Tell the agent. Returns what the user should know, if anything."""
+        """Respond to the agent. Returns a notice for the user, if there is one."""
         self._permissions.grants.close(pending.call_id)
         waiting = self._open.pop(pending.key, None)
         if waiting is None:
             return None
-        told = waiting.question.answer(answer)
-        is_asked = isinstance(answer, Granted) or (isinstance(answer, Refused) and answer.by_user)
-        # With a notice the agent's own options did not allow what the person did.
-        is_allowed = isinstance(answer, Granted) and told is None
-        by: By = "person" if is_asked else "end"
+        notice_text = waiting.question.answer(answer)
+        is_by_user = isinstance(answer, Granted) or (isinstance(answer, Refused) and answer.by_user)
+        # A notice means that none of the agent's options expresses the person's decision.
+        is_allowed = isinstance(answer, Granted) and notice_text is None
+        by: By = "person" if is_by_user else "end"
         self._permissions.record.decided(waiting.record_id, allowed=is_allowed, by=by)
         if isinstance(answer, Refused) and not answer.by_user:
             return _unasked_notice(waiting.question.action, answer.reason)
-        return told
+        return notice_text
 
     def _hand_over(
         self, pending: Pending, incoming: Incoming, dispatch: Callable[[MachineEvent], None]
     ) -> None:
-        """Give the request to the conversation. It ends when the agent withdraws its request."""
+        """Pass the request to the conversation. It ends when the agent withdraws the request."""
 
         def withdrawn() -> None:
             self._withdraw(pending.key)
@@ -226,7 +226,7 @@ class PermissionRequests:
         dispatch(Called(pending))
 
     def _withdraw(self, key: str) -> None:
-        """The agent does not wait any more; it is answered all the same, if it was not yet."""
+        """Close a request that the agent withdrew. It still gets a response, if it had none."""
         waiting = self._open.pop(key, None)
         if waiting is not None:
             self._close(waiting)
@@ -242,7 +242,7 @@ class PermissionRequests:
         self.edits.clear()
 
     def close(self) -> None:
-        """The agent is gone: nothing can be answered, and nothing may be granted."""
+        """Close all requests, because the agent is gone: none can be answered, and none may be granted."""
         self.end_turn()
         waiting, self._open = self._open, {}
         for each in waiting.values():
