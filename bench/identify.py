@@ -119,9 +119,11 @@ def _record(id_: str, history: NormalHistory, answer: Message) -> ConversationRe
         )
     )
     places = {reply.number: reply.ends for reply in replies}
-    record = ConversationRecord(id_, _SCOPE, replies=replies).told(history, places, turn=len(replies) + 1)
+    record = ConversationRecord(id_, _SCOPE, replies=replies).with_request(
+        history, places, turn=len(replies) + 1
+    )
     said = NormalAnswer.of(answer)
-    return record.said(said).ended("complete", 0.0, said.call_ids)
+    return record.with_answer(said).ended("complete", 0.0, said.call_ids)
 
 
 def _crowd(size: int) -> Records:

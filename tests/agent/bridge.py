@@ -104,7 +104,9 @@ class Bridge:
         turn = (record.last.turn if record.last else 0) + (0 if same_turn else 1)
         # Whatever was pending has been answered, one way or the other.
         record = record.settled(record.pending)
-        record = record.told(found.history, dict(found.places) if known else {}, turn=turn, asked=self._asked)
+        record = record.with_request(
+            found.history, dict(found.places) if known else {}, turn=turn, request_key=self._asked
+        )
         self.records.put(record)
         return record
 
@@ -132,7 +134,7 @@ class Bridge:
         for part in said:
             response.report(part)
         answer = NormalAnswer.of(response.message())
-        record = record.said(answer)
+        record = record.with_answer(answer)
         if status is not None:
             record = record.ended(status, self.now, answer.call_ids)
         self.records.put(record)
@@ -141,7 +143,7 @@ class Bridge:
     def remember(self, record: ConversationRecord, message: Message) -> None:
         """That message was our reply, all of it."""
         answer = NormalAnswer.of(message)
-        self.records.put(record.said(answer).ended("complete", self.now, answer.call_ids))
+        self.records.put(record.with_answer(answer).ended("complete", self.now, answer.call_ids))
 
     def respond(
         self,

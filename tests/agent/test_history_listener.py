@@ -48,7 +48,7 @@ def _waited(
         listener.on_answer()
         later = [each for each in told if each[0] > 0]
         told_later = asyncio.ensure_future(_tell(listener, later, clock))
-        found = await listener.until_told(known, _TIMING, clock)
+        found = await listener.wait_complete(known, _TIMING, clock)
         took = clock.now()
         told_later.cancel()
         return found, took

@@ -129,9 +129,9 @@ class World(RuleBasedStateMachine):
                 self.prompts_heard += texts
                 self.last_prompt = prompt
                 self.unheard = texts if self.is_asking else []
-            case TakeBack(heard=heard):
+            case TakeBack(acknowledged=acknowledged):
                 assert not self.taken_back, "taken back twice"
-                assert not (heard and self.silent), "the agent has shown nothing"
+                assert not (acknowledged and self.silent), "the agent has shown nothing"
                 self.taken_back = True
             case Steer(steering=steering):
                 assert self.steers

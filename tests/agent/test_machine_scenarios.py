@@ -133,7 +133,9 @@ def test_a_turn_from_its_prompt_to_its_end() -> None:
         OpenReply(2),
         SendPrompt(says("two")),
     ]
-    assert machine.state == State(agent="up", turn="running", reply=2, unheard=says("two"), silent=True)
+    assert machine.state == State(
+        agent="up", turn="running", reply=2, unacknowledged_prompt=says("two"), silent=True
+    )
     machine(text("Second."))
     assert machine.state == State(agent="up", turn="running", reply=2)
 
@@ -175,7 +177,7 @@ def test_t2_text_in_the_gather_window_goes_before_the_calls_and_later_text_leads
         Release(),
     ]
     assert machine(text("And on.")) == [emit("And on.")]
-    assert not machine.state.kept
+    assert not machine.state.has_backlog
 
 
 @pytest.mark.parametrize("announced", [True, False])
@@ -618,7 +620,7 @@ def test_f3_f5_a_crash_fails_the_reply_and_the_next_prompt_starts_anew(words: tu
     assert machine(AgentExited(GONE)) == [
         ClearTimer("gather"),
         ClearTimer("gather_limit"),
-        TakeBack(heard=True),
+        TakeBack(acknowledged=True),
         ClearTimer("human"),
         EndReply(1, "failed", GONE),
     ]
@@ -649,7 +651,7 @@ def test_f4_late_words_and_nothing_to_say() -> None:
 def test_f6_a_crash_while_a_result_is_awaited() -> None:
     machine = awaiting(LOOK, TOUCH)
     machine(Called(SMELL))
-    assert machine(AgentExited(GONE)) == [TakeBack(heard=True), ClearTimer("human")]
+    assert machine(AgentExited(GONE)) == [TakeBack(acknowledged=True), ClearTimer("human")]
     assert machine.state == State(agent="dead", orphaned=(given(LOOK), given(TOUCH)))
     assert machine(Requested(2, {"dg_1": SEEN})) == [
         AnswerPending(given(LOOK), SEEN),
@@ -690,7 +692,7 @@ def test_f6_results_given_to_an_agent_that_is_gone_by_then_are_told_to_the_next_
     machine = awaiting(LOOK, MAY_I)
     machine(Requested(2, {"dg_1": SEEN, "dg_p1": Granted()}, says("and then?")))
     assert machine(AgentExited(GONE)) == [
-        TakeBack(heard=True),
+        TakeBack(acknowledged=True),
         ClearTimer("human"),
         EndReply(2, "failed", GONE),
     ]
@@ -993,7 +995,7 @@ def test_t9_text_of_a_turn_that_is_cancelled_or_crashes_is_not_lost() -> None:
 
 def test_t26_a_prompt_that_this_run_of_the_agent_cannot_take_goes_to_another_one() -> None:
     machine = streaming()
-    assert machine(AgentUnfit(says("one"))) == [TakeBack(heard=False), StopAgent(), StartAgent()]
+    assert machine(AgentUnfit(says("one"))) == [TakeBack(acknowledged=False), StopAgent(), StartAgent()]
     assert (machine.phase, machine.state.reply) == ("Starting", 1)
     assert machine(AgentStarted()) == [SendPrompt(says("one"))]
     # Words of the agent's are a sign: from here on it is past that.
@@ -1008,11 +1010,11 @@ def test_t26_results_and_words_that_the_agent_may_not_have_had_go_to_the_next_on
     machine(Called(LOOK))
     machine(Requested(2))
     machine(Requested(3, {LOOK.call_id: SEEN}, says("one")))
-    assert (machine.phase, bool(machine.state.unproved)) == ("Streaming", True)
+    assert (machine.phase, bool(machine.state.unacknowledged_results)) == ("Streaming", True)
     machine(AgentUnfit(says("one")))
     assert [message.text.partition(" ")[0] for message in machine.state.queue][1:] == ["one"]
     assert len(machine.state.queue) == 2
-    assert machine.state.unproved == ()
+    assert machine.state.unacknowledged_results == ()
 
 
 def test_t26_a_turn_that_is_cancelled_is_given_to_nobody_else() -> None:

@@ -157,9 +157,9 @@ def test_a_reply_is_open_where_the_prose_says_so() -> None:
         assert state.gathering <= (state.phase == "Streaming")
         assert not state.pending or state.phase in ("Idle", "Streaming", "Awaiting")
         assert not state.orphaned or state.phase == "Dead"
-        assert not state.unheard or (state.phase == "Streaming" and state.silent)
+        assert not state.unacknowledged_prompt or (state.phase == "Streaming" and state.silent)
         assert not state.silent or state.phase in ("Streaming", "Cancelling")
-        assert not state.unproved or state.phase == "Streaming"
+        assert not state.unacknowledged_results or state.phase == "Streaming"
         assert state.steering is None or (state.steers and state.phase in ("Streaming", "Awaiting"))
 
 
@@ -169,7 +169,14 @@ def test_i1_what_cannot_be_carried_out_is_given_up_from_every_state_and_the_next
     for state in reachable():
         after, commands = give_up(state)
         assert StopAgent() in commands
-        assert (after.phase, after.is_busy, after.kept, after.unheard, after.unproved, after.steering) == (
+        assert (
+            after.phase,
+            after.is_busy,
+            after.has_backlog,
+            after.unacknowledged_prompt,
+            after.unacknowledged_results,
+            after.steering,
+        ) == (
             *("Dead", False, False),
             *((), (), None),
         )

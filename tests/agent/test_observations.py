@@ -101,8 +101,8 @@ def test_an_agent_is_known_by_its_name_and_command_and_shows_none_of_its_argumen
         (Observed(lists=False, lists_again=False), "started anew for them"),
         (Observed(tool_limit_seconds=59.7), "after 60 seconds"),
         (Observed(history="before"), "before it answers"),
-        (Observed(history="late"), "after its answer, and is waited for"),
-        (Observed(history="none"), "does not tell the history"),
+        (Observed(history="late"), "after its answer, so Dragoman waits for its end"),
+        (Observed(history="none"), "does not send the history"),
         (Observed(history="unusable"), "not loaded"),
     ],
 )

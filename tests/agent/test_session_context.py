@@ -86,14 +86,14 @@ def test_h7_a_new_session_is_told_everything_and_then_what_is_new() -> None:
 def test_h7_f8_what_is_taken_back_is_told_again() -> None:
     session_context = _session_context()
     _prompted(session_context, "Be brief.", *_EARLIER, user("one"))
-    session_context.take_back(heard=False)
+    session_context.take_back(acknowledged=False)
     assert session_context.is_new
     told = _prompted(session_context, "Be brief.", *_EARLIER, user("two"))
     assert "Hello, Ada." in "".join(told)
     assert _context(told).endswith("Be brief.")
     # The next prompt told nothing: there is nothing to take back.
     assert _prompted(session_context, "Be brief.", *_EARLIER, user("three")) == ["three"]
-    session_context.take_back(heard=False)
+    session_context.take_back(acknowledged=False)
     assert _prompted(session_context, "Be brief.", *_EARLIER, user("four")) == ["four"]
 
 
@@ -102,12 +102,12 @@ def test_h7_f3_of_what_was_heard_only_what_the_program_says_is_told_again() -> N
     session_context = _session_context()
     _prompted(session_context, "Be brief.", *_EARLIER, user("one"))
     assert (session_context.was_new, session_context.is_new) == (True, False)
-    session_context.take_back(heard=True)
+    session_context.take_back(acknowledged=True)
     context, words = _prompted(session_context, "Be brief.", *_EARLIER, user("two"))
     assert _context([context]).endswith(f"{REPLACED}Be brief.")
     assert words == "two"
     # Nor does what becomes of a later prompt bring it back.
-    session_context.take_back(heard=False)
+    session_context.take_back(acknowledged=False)
     assert not session_context.is_new
 
 
@@ -118,7 +118,7 @@ def test_h7_a_prompt_that_could_not_be_made_has_told_nothing(monkeypatch: pytest
         patched.setattr("dragoman.backends.agent.prompt.session_context.compose", None)
         with pytest.raises(TypeError):
             _prompted(session_context, "Be long.", *_EARLIER, user("two"))
-    session_context.take_back(heard=False)
+    session_context.take_back(acknowledged=False)
     assert not session_context.is_new
     context, _ = _prompted(session_context, "Be long.", *_EARLIER, user("three"))
     assert "Be long." in context
@@ -130,7 +130,7 @@ def test_h7_f8_an_agent_that_may_have_heard_it_is_told_what_holds_instead(now: s
     session_context = _session_context()
     _prompted(session_context, "Be brief.")
     _prompted(session_context, "Be long.")
-    session_context.take_back(heard=False)
+    session_context.take_back(acknowledged=False)
     assert _context(_prompted(session_context, now)).endswith(f"{REPLACED}{now}")
     assert _prompted(session_context, now) == ["hello"]
 
@@ -179,13 +179,13 @@ def test_h7_whatever_became_of_prompts_an_agent_that_answers_knows_what_is_said_
             session_context.begin()
             known = Known()
         else:
-            session_context.take_back(heard=False)
+            session_context.take_back(acknowledged=False)
 
 
 def test_h21_the_words_before_the_last_are_those_that_a_loaded_session_ends_with() -> None:
     session_context = _session_context(is_known=True)
-    assert session_context.last_said("user") == ""
+    assert session_context.last_text("user") == ""
     session_context.update(
         _asked(user("one"), assistant("first"), user("two"), assistant("second"), user("three"))
     )
-    assert (session_context.last_said("user"), session_context.last_said("assistant")) == ("two", "second")
+    assert (session_context.last_text("user"), session_context.last_text("assistant")) == ("two", "second")

@@ -16,7 +16,7 @@ from dragoman.backends.agent.traits import (
     UNKNOWN,
     Traits,
     recognise,
-    recognise_asked,
+    recognise_request,
     traits_of,
     warned,
 )
@@ -101,9 +101,9 @@ def test_p7_a_kind_that_copilot_guesses_by_the_name_of_a_tool_does_not_matter(to
     traits = traits_of("copilot")
     announced = ToolActivity("t", f"dg-1-{tool}", kind=kind, raw_input={"path": "x"})
     asked = ToolActivity("t", tool, kind="other", raw_input={"path": "x"})
-    assert recognise_asked(traits, announced, asked, "dg-1", (tool,)) == tool
-    assert recognise_asked(traits, ToolActivity("t"), asked, "dg-1", (tool,)) is None
-    assert recognise_asked(traits, announced, asked, "dg-2", (tool,)) is None
+    assert recognise_request(traits, announced, asked, "dg-1", (tool,)) == tool
+    assert recognise_request(traits, ToolActivity("t"), asked, "dg-1", (tool,)) is None
+    assert recognise_request(traits, announced, asked, "dg-2", (tool,)) is None
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -121,15 +121,15 @@ def test_p23_a_call_that_is_announced_as_ours_and_asked_for_as_something_else_is
 ) -> None:
     announced = said(agent, "look", "dg-1")
     asked = msgspec.structs.replace(asked, tool_call_id=announced.tool_call_id)
-    assert recognise_asked(traits_of(agent), announced, asked, "dg-1", TOOLS) is None
+    assert recognise_request(traits_of(agent), announced, asked, "dg-1", TOOLS) is None
     # A request that says nothing is about what was announced.
     asked = ToolActivity(announced.tool_call_id)
-    assert recognise_asked(traits_of(agent), announced, asked, "dg-1", TOOLS) == "look"
+    assert recognise_request(traits_of(agent), announced, asked, "dg-1", TOOLS) == "look"
 
 
 def test_p7_a_call_that_gemini_asks_about_without_announcing_it_is_recognised_by_its_id() -> None:
     asked = said("gemini", "look", "dg-1")
-    assert recognise_asked(traits_of("gemini"), ToolActivity("t"), asked, "dg-1", TOOLS) == "look"
+    assert recognise_request(traits_of("gemini"), ToolActivity("t"), asked, "dg-1", TOOLS) == "look"
 
 
 @pytest.mark.parametrize(
@@ -153,14 +153,14 @@ def test_p23_an_id_is_recognised_by_its_beginning_to_the_letter(call_id: str, to
     asked = ToolActivity(call_id, kind="other")
     names = ("look", "look_up", "up", "*")
     assert recognise(traits_of("gemini"), [asked], "dg-1", names) == tool
-    assert recognise_asked(traits_of("gemini"), ToolActivity(call_id), asked, "dg-1", names) == tool
+    assert recognise_request(traits_of("gemini"), ToolActivity(call_id), asked, "dg-1", names) == tool
 
 
 def test_p23_an_id_that_could_be_of_two_tools_is_of_neither() -> None:
     asked = ToolActivity("mcp_dg-1_look__up__call_1", kind="other")
     assert recognise(traits_of("gemini"), [asked], "dg-1", ("look", "look__up")) is None
     assert (
-        recognise_asked(traits_of("gemini"), ToolActivity("t"), asked, "dg-1", ("look", "look__up")) is None
+        recognise_request(traits_of("gemini"), ToolActivity("t"), asked, "dg-1", ("look", "look__up")) is None
     )
     assert recognise(traits_of("gemini"), [asked], "dg-1", ("look__up",)) == "look__up"
 
@@ -169,10 +169,10 @@ def test_p7_kimi_must_have_announced_what_it_asks_about() -> None:
     """Its question has no kind: without the announcement it could be about anything of that name."""
     asked = ToolActivity("t", "mcp__dg-1__look")
     announced = said("kimi", "look", "dg-1")
-    assert recognise_asked(traits_of("kimi"), announced, asked, "dg-1", TOOLS) == "look"
-    assert recognise_asked(traits_of("kimi"), ToolActivity("t"), asked, "dg-1", TOOLS) is None
+    assert recognise_request(traits_of("kimi"), announced, asked, "dg-1", TOOLS) == "look"
+    assert recognise_request(traits_of("kimi"), ToolActivity("t"), asked, "dg-1", TOOLS) is None
     command = ToolActivity("t", "mcp__dg-1__look", kind="execute")
-    assert recognise_asked(traits_of("kimi"), command, asked, "dg-1", TOOLS) is None
+    assert recognise_request(traits_of("kimi"), command, asked, "dg-1", TOOLS) is None
 
 
 @pytest.mark.parametrize("agent", ["unknown", None])
@@ -256,7 +256,7 @@ def recognised(recorded: Recorded, server: str) -> tuple[str | None, str]:
         if isinstance(update, ToolActivity) and update.tool_call_id == asked.tool_call_id:
             announced = announced.updated(update)
     traits = traits_of(NAMES[recorded.agent])
-    return recognise_asked(traits, announced, asked, server, PROBE), f"{announced} {asked}"
+    return recognise_request(traits, announced, asked, server, PROBE), f"{announced} {asked}"
 
 
 @pytest.mark.parametrize(

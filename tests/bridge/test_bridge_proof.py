@@ -170,7 +170,7 @@ async def test_p22_silence_is_told_to_the_agent_as_silence(bridge: Bridge) -> No
     [told] = bridge.noted("result")
     assert told == {
         "tool": "look",
-        "text": "Error: Nobody decided about this call in time.",
+        "text": "Error: The user did not decide about this call in time.",
         "isError": True,
     }
     assert bridge.noted("outcome") == [_CANCELLED]
@@ -199,7 +199,7 @@ async def test_i2_every_call_gets_one_result_true_to_what_became_of_it(bridge: B
     assert answer.endswith('echo: ["enough"]')
     assert answer.count("The agent went on without the result of count.") == 1
     told = [(str(note["tool"]), str(note["text"]), note["isError"]) for note in bridge.noted("result")]
-    interrupted = "Error: The call was interrupted: nobody gave a result for it."
+    interrupted = "Error: The call was interrupted before it had a result."
     assert sorted(told[:3]) == [
         ("count", interrupted, True),
         ("look", "it broke", True),

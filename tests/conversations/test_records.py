@@ -32,7 +32,7 @@ def told(
 ) -> ConversationRecord:
     """User and assistant take turns."""
     messages = [(user, assistant)[index % 2](text) for index, text in enumerate(texts)]
-    return record.told(normalise(messages), places or {}, turn=turn)
+    return record.with_request(normalise(messages), places or {}, turn=turn)
 
 
 def test_a_reply_grows_until_it_ends() -> None:
@@ -45,7 +45,7 @@ def test_a_reply_grows_until_it_ends() -> None:
         "streaming",
     )
     assert (record.is_unsettled, record.opening) == (True, 1)
-    record = record.said(NormalAnswer("F")).said(NormalAnswer("First.", CALLS))
+    record = record.with_answer(NormalAnswer("F")).with_answer(NormalAnswer("First.", CALLS))
     assert record.items == (NormalPrompt("one"), NormalAnswer("First.", CALLS))
     assert record.links == tuple(chain(record.items))
     record = record.ended("complete", 5.0, ["dg_1"])
@@ -63,20 +63,30 @@ def test_a_turn_that_broke_off_is_not_settled(status: str) -> None:
 
 
 def test_an_answer_without_a_word_leaves_nothing() -> None:
-    record = told(ConversationRecord("x", SCOPE), "one").said(NormalAnswer("First.")).said(NormalAnswer(""))
+    record = (
+        told(ConversationRecord("x", SCOPE), "one")
+        .with_answer(NormalAnswer("First."))
+        .with_answer(NormalAnswer(""))
+    )
     assert (record.items, len(record.links)) == ((NormalPrompt("one"),), 1)
 
 
 def test_an_answer_before_any_word_has_a_chain_too() -> None:
-    record = ConversationRecord("x", SCOPE).told(normalise([]), {}, turn=1).said(NormalAnswer("First."))
+    record = (
+        ConversationRecord("x", SCOPE)
+        .with_request(normalise([]), {}, turn=1)
+        .with_answer(NormalAnswer("First."))
+    )
     assert record.links == tuple(chain([NormalAnswer("First.")]))
 
 
 def test_what_is_told_anew_has_its_replies_where_they_are_told_to_be() -> None:
-    record = told(ConversationRecord("x", SCOPE), "one").said(NormalAnswer("First.")).ended("complete", 0.0)
+    record = (
+        told(ConversationRecord("x", SCOPE), "one").with_answer(NormalAnswer("First.")).ended("complete", 0.0)
+    )
     record = (
         told(record, "one", "First.", "two", places={1: 2}, turn=2)
-        .said(NormalAnswer("Second."))
+        .with_answer(NormalAnswer("Second."))
         .ended("cut", 0.0)
     )
     assert [(reply.number, reply.turn, reply.starts, reply.ends) for reply in record.replies] == [
@@ -94,12 +104,12 @@ def test_what_is_told_anew_has_its_replies_where_they_are_told_to_be() -> None:
 def test_a_turn_of_several_replies_opens_where_its_first_begins() -> None:
     record = (
         told(ConversationRecord("x", SCOPE), "one")
-        .said(NormalAnswer("I look.", CALLS))
+        .with_answer(NormalAnswer("I look.", CALLS))
         .ended("complete", 0.0, ["dg_1"])
     )
     items = (*record.items, NormalResult("dg_1"))
     history = structs.replace(normalise([]), items=items, links=tuple(chain(items)))
-    record = record.settled(["dg_1"]).told(history, {1: 2}, turn=1)
+    record = record.settled(["dg_1"]).with_request(history, {1: 2}, turn=1)
     assert (record.opening, record.replies[-1].starts) == (1, 3)
 
 
@@ -107,7 +117,7 @@ def test_a_reply_must_be_open_in_order_to_be_said() -> None:
     record = ConversationRecord("x", SCOPE)
     assert (record.last, record.is_unsettled, record.opening) == (None, False, 0)
     with pytest.raises(AssertionError, match="no reply under way"):
-        record.said(NormalAnswer("x"))
+        record.with_answer(NormalAnswer("x"))
     with pytest.raises(AssertionError, match="no reply under way"):
         record.ended("cut", 0.0)
 
@@ -127,7 +137,7 @@ def test_h20_records_are_found_in_their_own_scope_only() -> None:
 
 def test_a_hash_is_no_proof() -> None:
     records = Records()
-    record = told(ConversationRecord("x", SCOPE), "one").said(NormalAnswer("First."))
+    record = told(ConversationRecord("x", SCOPE), "one").with_answer(NormalAnswer("First."))
     records.put(replace(record, items=(NormalPrompt("another"), NormalAnswer("First."))))
     history = normalise([user("one"), assistant("First."), user("two")])
     assert records.beginning_like(SCOPE, None, history) == (0, ())
@@ -168,7 +178,7 @@ class Shelves(RuleBasedStateMachine):
     )
     def say(self, data: st.DataObject, text: str, status: str, calls: bool) -> None:  # noqa: FBT001
         record = data.draw(st.sampled_from(list(self.records)))
-        record = record.said(NormalAnswer(text, CALLS if calls else ()))
+        record = record.with_answer(NormalAnswer(text, CALLS if calls else ()))
         self.records.put(record.ended(status, 0.0, ["dg_1"] if calls else []))  # type: ignore[arg-type]
 
     @precondition(lambda self: len(self.records) > 0)

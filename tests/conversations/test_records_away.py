@@ -18,8 +18,10 @@ def _telling(*texts: str) -> NormalHistory:
 def _record(id_: str, *texts: str, consumer_id: str | None = None) -> ConversationRecord:
     """One that was told all but the last, and said that."""
     *told, answer = texts
-    record = ConversationRecord(id_, _SCOPE, consumer_id=consumer_id).told(_telling(*told), {}, turn=1)
-    return record.said(NormalAnswer(answer, ())).ended("complete", 0.0)
+    record = ConversationRecord(id_, _SCOPE, consumer_id=consumer_id).with_request(
+        _telling(*told), {}, turn=1
+    )
+    return record.with_answer(NormalAnswer(answer, ())).ended("complete", 0.0)
 
 
 @pytest.fixture

@@ -119,7 +119,7 @@ def _asked() -> tuple[Grants, str]:
 def test_p2_p3_a_person_refused_or_was_never_asked(text: str, outcome: Outcome, told: str) -> None:
     grants, _ = _asked()
     was_asked = outcome in ("denied", "interrupted")
-    expected = Refused() if was_asked else Refused(told, asked=False)
+    expected = Refused() if was_asked else Refused(told, by_user=False)
     assert verdict(grants, understood(_result(text))) == expected
 
 

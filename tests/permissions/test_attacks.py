@@ -251,7 +251,7 @@ def test_paths_among_words_are_looked_up_within_one_limit_for_the_whole_request(
 def test_the_record_forgets_large_inputs() -> None:
     record = DecisionRecord()
     for n in range(50):
-        record.asked(
+        record.add_request(
             action(kind="edit", input={"path": f"{WORKSPACE}/a{n}", "content": "x" * 1_000_000}),
             "s",
             WORKSPACE,

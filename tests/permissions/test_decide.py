@@ -96,9 +96,9 @@ def test_addresses_count_for_fetching_only() -> None:
 def test_a_recent_question_becomes_a_lasting_approval_for_exactly_its_action() -> None:
     record, approvals = DecisionRecord(), Approvals()
     make, test = (action(input={"command": command}) for command in ("make", "make test"))
-    first = record.asked(make, "c1", WORKSPACE)
+    first = record.add_request(make, "c1", WORKSPACE)
     record.decided(first, allowed=True, by="person")
-    record.asked(test, "c1", WORKSPACE)
+    record.add_request(test, "c1", WORKSPACE)
     newest, oldest = record.newest_first()
     assert (newest.action, newest.allowed) == (test, None)
     assert (oldest.action, oldest.allowed, oldest.by) == (make, True, "person")
@@ -112,8 +112,8 @@ def test_a_recent_question_becomes_a_lasting_approval_for_exactly_its_action() -
 
 def test_what_can_only_be_allowed_once_gets_no_lasting_approval_from_the_record() -> None:
     record, approvals = DecisionRecord(), Approvals()
-    bare = record.asked(action(title="Bash"), "c1", WORKSPACE)
-    git = record.asked(action(input={"command": "rm -rf .git"}), "c1", WORKSPACE)
+    bare = record.add_request(action(title="Bash"), "c1", WORKSPACE)
+    git = record.add_request(action(input={"command": "rm -rf .git"}), "c1", WORKSPACE)
     for each in (bare, git, "q99"):
         assert record.allow(each, "always", approvals) is None
     assert approvals.list() == ()
@@ -121,15 +121,15 @@ def test_what_can_only_be_allowed_once_gets_no_lasting_approval_from_the_record(
 
 def test_a_decision_is_recorded_once_and_the_record_is_bounded() -> None:
     record = DecisionRecord()
-    first = record.asked(action(input={"n": 0}), "c", WORKSPACE)
+    first = record.add_request(action(input={"n": 0}), "c", WORKSPACE)
     record.decided(first, allowed=False, by="person")
     record.decided(first, allowed=True, by="end")
     assert record.newest_first()[0].allowed is False
     for number in range(100):
-        record.asked(action(input={"n": number}), "c", WORKSPACE)
+        record.add_request(action(input={"n": number}), "c", WORKSPACE)
     assert len(record.newest_first()) == 50
     for _ in range(5):
-        record.asked(action(content=[diff(f"{WORKSPACE}/a", None, "x" * 1_500_000)]), "c", WORKSPACE)
+        record.add_request(action(content=[diff(f"{WORKSPACE}/a", None, "x" * 1_500_000)]), "c", WORKSPACE)
     assert len(record.newest_first()) == 2
 
 

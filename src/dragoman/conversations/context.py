@@ -1,13 +1,12 @@
-"""What the consumer's program says beside the user, told to an agent once.
+"""The consumer's context (its system messages), sent to an agent's session once.
 
-A consumer has no memory of what its model was told: it sends all of its instructions with every request, many kilobytes
-for one date that is another today. An agent has a session, which remembers. So all of it is told to a session that is
-new; after that, what has changed.
+A consumer is stateless: it sends all of its instructions with every request, many kilobytes even if only a date has
+changed. An agent has a session, which stores them. So a new session gets the whole context; after that it gets changes.
 
-What a sentence means is decided by what stands around it: an item of a list may be a command or its opposite. So no part
-of a text is ever told by itself. What can be told alone is a *section*: a whole element (`<editorContext>…</editorContext>`)
-that is in no other one, and has a name and a place. One that has changed is told whole, one that is new with its place,
-one that is gone by its name. Whatever else changes (the text between sections, their order) makes everything be told again.
+The meaning of a sentence depends on the text around it: an item of a list may be a command or its opposite. So a part of
+a text is never sent alone. What can be sent alone is a *section*: a whole element (`<editorContext>…</editorContext>`)
+that is in no other one, and has a name and a place. A changed section is sent whole, a new one with its place, and of a
+removed one its name. Any other change (the text between sections, their order) makes the whole context be sent again.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ __all__ = ["context_of", "news", "units"]
 
 _CHANGED = "What it told you before still holds, but for the following changes. A section is an element that is in no other one."
 _REPLACED = "It tells you this now, instead of everything that it told you before."
-# With a prefix or without one; an address in angle brackets is none.
+# With or without a namespace prefix. A URL in angle brackets is no element.
 _NAME = r"([A-Za-z][\w.-]*(?::[\w.-]+)?)"
 _OPENS = re.compile(rf"[ \t]*<{_NAME}(?=[\s/>]|$)")
 _CLOSES = re.compile(rf"</{_NAME}\s*>\s*$")
 _CLOSES_ITSELF = re.compile(r"[^<>]*/>\s*$")
-# Where the changes are more than this part of everything, everything is the plainer thing to tell.
-_MOST = 0.5
+# If the changes are larger than this fraction of the whole context, the whole context is sent instead.
+_MAX_FRACTION = 0.5
 
 
 class _Key(NamedTuple):
-    """What a unit is known by: a section by its name and its number among those of the name, a text by all that it says."""
+    """The identity of a unit: for a section its name and its number among sections of that name, for text the text."""
 
     name: str
     number: int
@@ -41,34 +40,35 @@ class _Key(NamedTuple):
 
 
 def context_of(messages: Sequence[Message]) -> str:
+    """The text of all system messages."""
     return "\n\n".join(
         message.text for message in messages if message.role == "system" and message.text.strip()
     )
 
 
-def news(told: str | None, now: str) -> str:
-    """What an agent that was told the one must hear to know the other. Empty: nothing.
+def news(sent: str | None, now: str) -> str:
+    """The text to send to a session that has the context `sent`, so that it has `now`. Empty if nothing is new.
 
-    None: it was told something, and nobody knows any more what that was.
+    `sent` is None if the session has some context, but it is unknown which.
     """
-    if not now or told == now:
-        # A request without any context takes nothing back: some clients say it once.
+    if not now or sent == now:
+        # A request without context revokes nothing: some clients send it once.
         return ""
-    if told is None:
+    if sent is None:
         return f"{_REPLACED}\n\n{now}"
-    if not told:
+    if not sent:
         return now
-    old, new = _keyed(told), _keyed(now)
+    old, new = _keyed(sent), _keyed(now)
     if [*old.items()] == [*new.items()]:
         return ""
     changes = _changes(old, new)
-    if changes is None or sum(map(len, changes)) > len(now) * _MOST:
+    if changes is None or sum(map(len, changes)) > len(now) * _MAX_FRACTION:
         return f"{_REPLACED}\n\n{now}"
     return "\n\n".join([_CHANGED, *changes])
 
 
 def _changes(old: Mapping[_Key, str], new: Mapping[_Key, str]) -> Sequence[str] | None:
-    """From the one to the other, section by section; None where that cannot be told so."""
+    """The changes from `old` to `new`, section by section; None where sections alone cannot express them."""
     if [key for key in old if key in new] != [key for key in new if key in old]:
         return None
     if any(key.text for key in old.keys() ^ new.keys()):
@@ -76,15 +76,15 @@ def _changes(old: Mapping[_Key, str], new: Mapping[_Key, str]) -> Sequence[str] 
     several = {key.name for key in (*old, *new) if key.number > 1}
     changes = [f"No longer valid: the {_named(key, several)}." for key in old if key not in new]
     behind: _Key | None = None
-    for key, said in new.items():
-        if key in old and old[key] != said:
-            changes.append(f"This replaces the earlier {_named(key, several)}:\n\n{said}")
+    for key, text in new.items():
+        if key in old and old[key] != text:
+            changes.append(f"This replaces the earlier {_named(key, several)}:\n\n{text}")
         elif key not in old:
             if behind is not None and behind.text:
-                # It may be what this text speaks of, and a text has no name to say so by.
+                # The text before it may refer to it, and a text has no name to give as the place.
                 return None
             place = f"behind the {_named(behind, several)}" if behind else "before everything else"
-            changes.append(f"New, {place}:\n\n{said}")
+            changes.append(f"New, {place}:\n\n{text}")
         behind = key
     return changes
 
@@ -94,18 +94,18 @@ def _named(key: _Key, several: Container[str]) -> str:
 
 
 def _keyed(text: str) -> dict[_Key, str]:
-    """All that is said, in its order."""
+    """The units of a text by their keys, in order."""
     counted: Counter[_Key] = Counter()
     keyed: dict[_Key, str] = {}
-    for name, said in units(text):
-        first = _Key(name, 1, "" if name else said)
+    for name, unit in units(text):
+        first = _Key(name, 1, "" if name else unit)
         counted[first] += 1
-        keyed[first._replace(number=counted[first])] = said
+        keyed[first._replace(number=counted[first])] = unit
     return keyed
 
 
 def units(text: str) -> Iterator[tuple[str, str]]:
-    """All that is said: sections with their names, and the text between them without."""
+    """Split a text into sections, each with its name, and the text between them, with an empty name."""
     lines = text.split("\n")
     ends = _ends(lines)
     between: list[str] = []
@@ -131,14 +131,14 @@ def _text(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _ends(lines: Sequence[str]) -> dict[int, int]:
-    """Where each element ends that begins a line and is closed at the end of one. What is not, is text.
+    """The last line of each element that begins at a line's start and closes at a line's end, by its first line.
 
-    So are all elements of a name that is opened or closed somewhere without the other, because it is only spoken of there:
-    nobody can tell which of them belong together.
+    Everything else is text. So are all elements of a name that has an opening tag without a closing tag, or the reverse:
+    the text probably only mentions that tag, and it is ambiguous which tags belong together.
     """
     ends: defaultdict[str, dict[int, int]] = defaultdict(dict)
     opened: defaultdict[str, list[int]] = defaultdict(list)
-    spoken_of: set[str] = set()
+    unbalanced: set[str] = set()
     for number, line in enumerate(lines):
         opens = _OPENS.match(line)
         if opens is not None:
@@ -152,8 +152,8 @@ def _ends(lines: Sequence[str]) -> dict[int, int]:
         if opened[closes[1]]:
             ends[closes[1]][opened[closes[1]].pop()] = number
         else:
-            spoken_of.add(closes[1])
-    spoken_of.update(name for name, unclosed in opened.items() if unclosed)
+            unbalanced.add(closes[1])
+    unbalanced.update(name for name, unclosed in opened.items() if unclosed)
     return {
-        begin: end for name, found in ends.items() if name not in spoken_of for begin, end in found.items()
+        begin: end for name, found in ends.items() if name not in unbalanced for begin, end in found.items()
     }

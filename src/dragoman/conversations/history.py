@@ -7,9 +7,9 @@ what all copies share and nothing else:
 
 - a user's words, a message at a time, without white space at the ends, and digests of the pictures and files with them;
 - an answer: its text joined, and its calls by id, name and canonical arguments;
-- a result, by the id of its call. What it says is nobody's business here.
+- a result, by the id of its call, without its content.
 
-System messages, thinking, internal data, the data of answers and empty messages have no place in it.
+It omits system messages, thinking, internal data, the data of answers and empty messages.
 
 A normal history's *chain* is a running hash: the n-th link stands for the first n items. `PrefixIndex` finds by it, in time
 that does not grow with the number of conversations, which of them begins the way a request does. A hash is an index
@@ -38,7 +38,7 @@ __all__ = [
     "normalise",
 ]
 
-# Enough to tell two pictures apart.
+# Enough to distinguish two pictures.
 _DIGEST_BYTES = 8
 
 
@@ -83,9 +83,9 @@ NormalItem: TypeAlias = NormalPrompt | NormalAnswer | NormalResult
 
 
 class NormalHistory(msgspec.Struct, frozen=True, gc=False):
-    """One consumer's history of a history, in normal form."""
+    """A consumer's history in normal form, with indexes into it."""
 
-    # All but the system's.
+    # All but the system messages.
     messages: tuple[Message, ...] = ()
     items: tuple[NormalItem, ...] = ()
     # The chain of the items.
@@ -98,11 +98,11 @@ class NormalHistory(msgspec.Struct, frozen=True, gc=False):
 
 def normalise(messages: Iterable[Message]) -> NormalHistory:
     """The normal form of a history."""
-    told = tuple(message for message in messages if message.role != "system")
+    history = tuple(message for message in messages if message.role != "system")
     items: list[NormalItem] = []
     counts: list[int] = []
     named: list[tuple[int, Part]] = []
-    for place, message in enumerate(told):
+    for place, message in enumerate(history):
         content = message.content
         if len(content) == 1 and type(part := content[0]) is TextPart:
             # As nearly all messages are.
@@ -113,7 +113,7 @@ def normalise(messages: Iterable[Message]) -> NormalHistory:
                 _add(items, item)
             named += [(place, part) for part in content if type(part) is not TextPart]
         counts.append(len(items))
-    return NormalHistory(told, tuple(items), tuple(chain(items)), tuple(counts), tuple(named))
+    return NormalHistory(history, tuple(items), tuple(chain(items)), tuple(counts), tuple(named))
 
 
 def _add(items: list[NormalItem], item: NormalItem) -> None:
@@ -173,10 +173,9 @@ def chain(items: Iterable[NormalItem], link: int = 0) -> list[int]:
 
 
 class PrefixIndex:
-    """Who has something at this place?
+    """An index from prefixes to the conversations that have them.
 
-    A place is the end of a prefix, as a link of its chain. Each stands on a shelf, and what stands on different shelves
-    never meets.
+    A prefix is given by the last link of its chain. Shelves are separate partitions of the index.
     """
 
     def __init__(self) -> None:
@@ -198,5 +197,5 @@ class PrefixIndex:
             del self._shelves[shelf]
 
     def on(self, shelf: Hashable) -> Mapping[int, AbstractSet[str]]:
-        """All places of a shelf, for whoever looks at many."""
+        """All entries of a shelf, for callers that look up many."""
         return self._shelves.get(shelf, {})

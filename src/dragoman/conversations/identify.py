@@ -1,21 +1,21 @@
-"""Which conversation is this request, and what is new in it? Values in, a value out.
+"""Identify which conversation a request belongs to, and what is new in it. Values in, a value out.
 
-Evidence, strongest first; the first that speaks decides *which* conversation, unless a weaker one goes further:
+Evidence, strongest first. The first that is present decides *which* conversation, unless a weaker one matches more:
 
  a. a marker of ours in the history;
  b. the id of a call that we issued;
  c. an id of the consumer's: it narrows the candidates for d and e, because an editor shares it with its sub-agents;
- d. the longest prefix that holds an answer of ours; a tie is nobody's;
- e. without any answer of ours: the one conversation that began with these words, if its first turn is not settled;
+ d. the longest prefix that contains an answer of ours; a tie identifies no conversation;
+ e. without any answer of ours: the one conversation that began with the same text, if its first turn is not settled;
  f. otherwise nothing: a new conversation.
 
-*How far* the request follows that conversation is the last place they have in common. From there on there are two
-stories: what the request goes on to tell, and what we remember. Where we remember nothing more, the request goes on.
-Otherwise it goes back, and there are four cases: it ends there (the same request again, or a wish for another answer);
-it echoes a part of an answer that was cut; it leaves out the rest of a turn that was never settled (the person refused
-it, and said something else); or it tells something else (history was edited: a fork).
+*How far* the request follows that conversation is the last place that its history and our record have in common. If
+the record ends there, the request continues the conversation. Otherwise it goes back, and there are four cases: its
+history ends there (the same request again, or a request for another answer); it repeats the beginning of an answer that
+was cut; it leaves out the rest of a turn that was never settled (the user refused it, and wrote something else); or it
+differs (the history was edited: a fork).
 
-What a request does not prove is never assumed: a marker or call id that is foreign or forged is as good as none.
+Only proof counts: a marker or call id that is foreign or forged is ignored.
 """
 
 from __future__ import annotations
@@ -56,63 +56,65 @@ _SUMMARY = "<conversation-summary>"
 
 
 class Knowledge(msgspec.Struct, frozen=True, gc=False):
-    """Everything `identify` may know beside the request."""
+    """The input of `identify` beside the request."""
 
     records: Records
     tokens: Tokens
     scope: Scope
-    # When this request came.
+    # When this request arrived.
     now: float = 0.0
     retry_seconds: float = 10.0
     consumer_id: str | None = None
 
 
 class Identified(msgspec.Struct, frozen=True, gc=False):
+    """The result of `identify`: the kind of request, its conversation, and what is new in it."""
+
     kind: RequestKind
     evidence: Evidence
-    # Why, in a sentence for whoever debugs.
+    # Why, in a sentence for the debug log.
     reason: str
     history: NormalHistory
     conversation: str | None = None
-    # The reply behind which the request joins; for a fork, the last one that is kept. None: before all of them.
+    # The reply after which the request joins; for a fork, the last one that the fork includes. None: before all of them.
     joins: int | None = None
-    # Where the replies that the request tells of stand in its history.
+    # The replies that the request's history contains: the number of each, and its place in that history.
     places: tuple[tuple[int, int], ...] = ()
-    # Of open calls. A refusal may bring some too: what ran before the person stopped the turn.
+    # Results of open calls. A refusal may bring some too: of calls that ran before the user stopped the turn.
     results: tuple[ToolResultPart, ...] = ()
-    # User messages that the agent has not heard.
+    # User messages that the agent has not received.
     prompt: tuple[Message, ...] = ()
-    # What happened since our last reply without us: another model's turns.
+    # Messages since our last reply that did not pass through us: another model's turns.
     meanwhile: tuple[Message, ...] = ()
-    # Calls of which a result came too late, or a second time.
+    # Calls whose result came too late, or a second time.
     unwanted: tuple[str, ...] = ()
-    # Markers and call ids that claim to be ours and are not.
+    # Markers and call ids that look like ours and were not issued by us.
     foreign: tuple[str, ...] = ()
 
 
 class _Join(msgspec.Struct, frozen=True, gc=False):
-    """Where a request meets a record: so many of the history's items are told, which are so many of the record's."""
+    """Where a request meets a record: the first `matched` items of its history match the first `ours` items of the record."""
 
     record: ConversationRecord
-    # The last reply of ours that is told.
+    # The last reply of ours among the matched items.
     reply: ReplyRecord | None
-    told: int
+    matched: int
     ours: int
     evidence: Evidence
-    # Where in the history replies were met on the way: behind so many items.
+    # The replies that were matched on the way: the number of each, and how many items of the history precede its end.
     met: tuple[tuple[int, int], ...] = ()
 
 
 def _met(
-    record: ConversationRecord, reply: ReplyRecord | None, told: int, ours: int, evidence: Evidence
+    record: ConversationRecord, reply: ReplyRecord | None, matched: int, ours: int, evidence: Evidence
 ) -> _Join:
-    return _Join(record, reply, told, ours, evidence, () if reply is None else ((reply.number, told),))
+    return _Join(record, reply, matched, ours, evidence, () if reply is None else ((reply.number, matched),))
 
 
 def identify(request: Request, history: NormalHistory, known: Knowledge) -> Identified:
-    """`history` is that of the request's messages, however it was made.
+    """Identify a request. `history` is the normal form of its messages.
 
-    Raises `LanguageModelError` for a request that says nothing: there is no answer to that.
+    Raises `LanguageModelError` for a request without a message that can be answered.
     """
     return _Identification(request, history, known).decide()
 
@@ -125,7 +127,7 @@ class _Identification:
         self._known = known
         self._history = history
         self._foreign: list[str] = []
-        # Calls of which the request brings results, and which nothing in it or in the conversation made.
+        # Calls that the request has results for, but that neither its history nor the conversation contains.
         self._unknown: frozenset[str] = frozenset()
 
     def decide(self) -> Identified:
@@ -145,9 +147,9 @@ class _Identification:
         return self._goes_on(join) if join.reply is join.record.last else self._goes_back(join)
 
     def _set_aside_unknown_results(self, join: _Join | None) -> None:
-        """Find new results whose call nothing made. They prompt nothing; a request that brings nothing else is refused.
+        """Find new results of unknown calls. They are ignored; a request that contains nothing else is refused.
 
-        The calls of other models are in the history with their results, and are known by that.
+        The calls of other models are known: the history contains them with their results.
         """
         messages = self._history.messages
         # From the end: the last answer is nearly always the message before the last.
@@ -166,7 +168,7 @@ class _Identification:
         rest = (
             part for part in new if not isinstance(part, ToolResultPart) or part.call_id not in self._unknown
         )
-        if unknown and not _say_something(rest):
+        if unknown and not _has_content(rest):
             raise LanguageModelError(
                 "bad_request",
                 f"There is no call {unknown[0]!r} in this conversation, so there is nothing that its result could answer.",
@@ -177,28 +179,28 @@ class _Identification:
     # Which conversation.
 
     def _joined(self) -> _Join | None:
-        """By our names, unless answers follow that this conversation does not know and another of ours does.
+        """Find the record by our names, unless another record of ours matches more answers.
 
-        A fork is told with the names of the conversation it came from, until it has made some of its own.
+        The history of a fork has the names of the conversation it came from, until the fork has issued names.
         """
         join = self._followed(self._by_our_names())
         if join is not None and not any(
-            isinstance(item, NormalAnswer) for item in self._history.items[join.told :]
+            isinstance(item, NormalAnswer) for item in self._history.items[join.matched :]
         ):
             return join
         other = self._followed(self._by_prefix())
-        if join is None or (other is not None and other.reply is not None and other.told > join.told):
+        if join is None or (other is not None and other.reply is not None and other.matched > join.matched):
             return other
         return join
 
     def _by_our_names(self) -> _Join | None:
-        """By the later of the two: consumers drop markers now and then. At the same place the marker is the stronger."""
+        """Find the record by the last marker or call id. Consumers sometimes drop markers; at a tie the marker wins."""
         if not self._history.named:
             return None
         marker, call = self._by_marker(), self._by_call_id()
         if marker is None or call is None:
             return marker or call
-        return call if call.told > marker.told else marker
+        return call if call.matched > marker.matched else marker
 
     def _by_marker(self) -> _Join | None:
         for place, part in reversed(self._history.named):
@@ -226,11 +228,11 @@ class _Identification:
                 continue
             reply = record.reply_with(part.call_id)
             if reply is not None:
-                return _met(record, reply, self._told_with(record, reply), reply.ends, "call_id")
+                return _met(record, reply, self._matched_up_to(record, reply), reply.ends, "call_id")
         return None
 
-    def _told_with(self, record: ConversationRecord, reply: ReplyRecord) -> int:
-        """How many items are told up to a reply with calls; where the history is partial, up to its first result."""
+    def _matched_up_to(self, record: ConversationRecord, reply: ReplyRecord) -> int:
+        """How many items the history has up to the end of a reply with calls; if it is partial, up to its first result."""
         items, counts, ids = self._history.items, self._history.counts, reply.call_ids
         if items[: reply.ends] == record.items[: reply.ends]:
             return reply.ends
@@ -245,7 +247,7 @@ class _Identification:
         return counts[first - 1] if first else 0
 
     def _by_prefix(self) -> _Join | None:
-        """Among conversations with the consumer's id, if it gives one, and among those without any, if it does not."""
+        """Find the record by its prefix, among those with the same consumer id (or those without one)."""
         known = self._known
         length, sharing = known.records.beginning_like(known.scope, known.consumer_id, self._history)
         if len(sharing) != 1:
@@ -253,42 +255,42 @@ class _Identification:
         reply = sharing[0].reply_before(length)
         evidence: Evidence = "prefix" if known.consumer_id is None else "consumer_id"
         if reply is None and evidence == "prefix":
-            # No answer of ours in what they share: the words alone must go on.
+            # The common prefix has no answer of ours: only the user's text matches, so the request must continue it.
             if length == len(self._history.items):
                 return None
             evidence = "first_turn"
         return _met(sharing[0], reply, length, length, evidence)
 
     def _followed(self, join: _Join | None) -> _Join | None:
-        """As far as the two stories are one. Results do not matter here: one may come late, or twice, or get lost."""
+        """Extend a join to the last item that both share. Results are skipped: one may be late, repeated or lost."""
         if join is None:
             return None
         theirs, ours = self._history.items, join.record.items
-        told, known, reply = join.told, join.ours, join.reply
-        if told == len(theirs) or known == len(ours):
+        matched, known, reply = join.matched, join.ours, join.reply
+        if matched == len(theirs) or known == len(ours):
             return join
         met = dict(join.met)
         replies = {reply.ends: reply for reply in join.record.replies if reply.ends > reply.starts}
-        while told < len(theirs) and known < len(ours):
-            if theirs[told] == ours[known]:
-                told, known = told + 1, known + 1
+        while matched < len(theirs) and known < len(ours):
+            if theirs[matched] == ours[known]:
+                matched, known = matched + 1, known + 1
                 if known in replies:
                     reply = replies[known]
-                    met[reply.number] = told
-            elif isinstance(theirs[told], NormalResult):
-                told += 1
+                    met[reply.number] = matched
+            elif isinstance(theirs[matched], NormalResult):
+                matched += 1
             elif isinstance(ours[known], NormalResult):
                 known += 1
             else:
                 break
-        return replace(join, told=told, ours=known, reply=reply, met=tuple(met.items()))
+        return replace(join, matched=matched, ours=known, reply=reply, met=tuple(met.items()))
 
     # What is new.
 
     def _goes_on(self, join: _Join) -> Identified:
-        """The request tells of our last reply."""
+        """Classify a request whose history contains our last reply."""
         pending = join.record.pending
-        new = self._new_messages(join.told)
+        new = self._new_messages(join.matched)
         theirs = len(new)
         while theirs and not _answers(new[theirs - 1]):
             theirs -= 1
@@ -315,24 +317,24 @@ class _Identification:
         return self._found("results", join, answered, results=results)
 
     def _goes_back(self, join: _Join) -> Identified:
-        """The request joins before our last reply."""
+        """Classify a request that joins before our last reply."""
         record, last = join.record, join.record.replies[-1]
-        beyond = self._history.items[join.told :]
+        beyond = self._history.items[join.matched :]
         if join.ours == last.starts:
             if not beyond:
                 if self._may_repeat(join, last):
                     return self._found("retry", join, "the same request again")
                 return self._found("fork", join, "another answer is wanted")
             if _echoes(beyond[0], record, last):
-                told = join.told + 1
-                met = (*join.met, (last.number, told))
-                return self._goes_on(replace(join, reply=last, told=told, ours=last.ends, met=met))
+                matched = join.matched + 1
+                met = (*join.met, (last.number, matched))
+                return self._goes_on(replace(join, reply=last, matched=matched, ours=last.ends, met=met))
         if (
             _may_be_left_out(record, join.ours)
             and beyond
             and all(isinstance(item, NormalPrompt) for item in beyond)
         ):
-            prompt = self._words(self._new_messages(join.told), record)
+            prompt = self._words(self._new_messages(join.matched), record)
             return self._found("refusal", join, "the open turn was left out", prompt=prompt)
         if join.reply is None:
             return self._found("fresh", None, "it begins like another conversation and goes on differently")
@@ -340,7 +342,7 @@ class _Identification:
 
     def _may_repeat(self, join: _Join, last: ReplyRecord) -> bool:
         known = self._known
-        # An answer of which nothing was said is none: it is tried anew.
+        # An empty answer is not repeated: the request is tried again.
         is_there = last.status == "streaming" or (
             last.ended_at is not None
             and known.now - last.ended_at <= known.retry_seconds
@@ -348,28 +350,28 @@ class _Identification:
         )
         return is_there and (
             join.evidence in ("marker", "call_id", "consumer_id")
-            or last.asked == RequestKey.by(self._request, self._history)
+            or last.request_key == RequestKey.by(self._request, self._history)
         )
 
-    def _new_messages(self, told: int) -> tuple[Message, ...]:
-        return self._history.messages[bisect_right(self._history.counts, told) :]
+    def _new_messages(self, matched: int) -> tuple[Message, ...]:
+        return self._history.messages[bisect_right(self._history.counts, matched) :]
 
     def _words(self, messages: Iterable[Message], record: ConversationRecord) -> tuple[Message, ...]:
-        """What they say, without results of the record's own calls, which are delivered or late, and of unknown calls."""
+        """The messages without results of the record's own calls, which are delivered or late, and of unknown calls."""
         words: list[Message] = []
         for message in messages:
-            kept = tuple(
+            content = tuple(
                 part
                 for part in message.content
                 if not isinstance(part, ToolResultPart)
                 or not (part.call_id in self._unknown or self._is_call_of(record, part.call_id))
             )
-            if _say_something(kept):
-                words.append(Message(message.role, kept, message.name))
+            if _has_content(content):
+                words.append(Message(message.role, content, message.name))
         return tuple(words)
 
     def _unwanted(self, record: ConversationRecord, same: int) -> Iterator[str]:
-        """Whose results nobody waits for. Those that were told before are only told again."""
+        """The calls of new results that no call waits for. Results that the record contains are only repeated."""
         history = self._history
         new = bisect_right(history.named, same, key=lambda it: history.counts[it[0]])
         wanted = set(record.pending)
@@ -390,13 +392,13 @@ class _Identification:
 
     def _is_call_of(self, record: ConversationRecord, call_id: str) -> bool:
         if call_id in record.pending:
-            # The very id that we gave away.
+            # The id as we issued it.
             return True
         name = self._known.tokens.read_call_id(call_id)
         return name is not None and name.conversation == record.id
 
     def _summarised(self) -> Identified | None:
-        """A summary has neither markers nor answers; but the consumer's id may say whose it is."""
+        """Find the record of a summarised history. It has no markers and answers, but maybe a consumer id."""
         known = self._known
         if known.consumer_id is None or not any(
             message.role == "user" and _SUMMARY in message.text for message in self._history.messages
@@ -404,7 +406,7 @@ class _Identification:
             return None
         candidates = known.records.with_consumer_id(known.scope, known.consumer_id)
         if len(candidates) != 1:
-            # Sub-agents have the id of their parent.
+            # Ambiguous: sub-agents have the id of their parent.
             return None
         join = _Join(candidates[0], None, 0, 0, "consumer_id")
         return self._found("fork", join, "the consumer has summarised the history")
@@ -438,7 +440,7 @@ class _Identification:
         )
 
     def _places(self, join: _Join, same: int) -> tuple[tuple[int, int], ...]:
-        """Where the record's replies stand in this history: where it tells them unchanged, else by their names."""
+        """Where the record's replies are in this history: at their old place if unchanged, else found by their names."""
         record = join.record
         places = {reply.number: reply.ends for reply in record.replies if reply.starts < reply.ends <= same}
         places |= dict(join.met)
@@ -469,7 +471,7 @@ def _common(ours: Sequence[NormalItem], theirs: Sequence[NormalItem]) -> int:
 
 
 def _echoes(echo: NormalItem, record: ConversationRecord, last: ReplyRecord) -> bool:
-    """Whether it is a part of our last reply, which was cut: its beginning, as far as the consumer had it."""
+    """Whether an answer is the beginning of our last reply, which was cut: the part that the consumer received."""
     if last.status == "complete" or last.starts == last.ends:
         return False
     ours = record.items[last.starts]
@@ -482,9 +484,9 @@ def _echoes(echo: NormalItem, record: ConversationRecord, last: ReplyRecord) -> 
 
 
 def _may_be_left_out(record: ConversationRecord, place: int) -> bool:
-    """Whether what we remember from here on is the rest of a turn that was never settled: one of its replies is next.
+    """Whether the record from here on is only the rest of a turn that was never settled, starting with a reply.
 
-    Not with words of the user's in it: an agent that has heard them cannot go on for somebody who never said them.
+    Not if it contains a user message: the agent has received that message, and the request's history lacks it.
     """
     return (
         record.is_unsettled
@@ -498,7 +500,7 @@ def _answers(message: Message) -> bool:
 
 
 def _first_results(messages: Iterable[Message], pending: frozenset[str]) -> Iterator[ToolResultPart]:
-    """The first result for each open call, as it is to be understood; a second one for the same call is nobody's."""
+    """The first result for each open call, interpreted by `understood`; further results for the same call are dropped."""
     seen: set[str] = set()
     for message in messages:
         for result in message.results:
@@ -508,13 +510,13 @@ def _first_results(messages: Iterable[Message], pending: frozenset[str]) -> Iter
 
 
 def _spoken(messages: Iterable[Message]) -> Iterator[Message]:
-    """Those in which something is said, and not only between programs."""
+    """The messages with content beyond internal data."""
     for message in messages:
-        if _say_something(message.content):
+        if _has_content(message.content):
             yield message
 
 
-def _say_something(parts: Iterable[Part]) -> bool:
+def _has_content(parts: Iterable[Part]) -> bool:
     for part in parts:
         match part:
             case TextPart(value=text):

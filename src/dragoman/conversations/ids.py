@@ -54,7 +54,7 @@ class CallName:
 
 
 class Tokens:
-    """Makes and verifies them. One key, one place of issue."""
+    """Issues and verifies markers and call ids with one key."""
 
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:

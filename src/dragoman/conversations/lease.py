@@ -1,10 +1,10 @@
-"""Who has a conversation, among the processes that share a state folder.
+"""Leases: which process owns a conversation, among those that share a state folder.
 
-An owner is a process, by its pid and the time it started, so that a dead one is known at once. One that lives and hangs
-is known by its lease, which it no longer renews.
+An owner is a process, identified by its pid and start time, so that a dead owner is detected at once. A process that
+hangs is detected by its lease, which it no longer renews.
 
-Leases are counted by the clock of the machine that only goes forward: all processes have the same one, and setting the time
-neither ends a lease nor makes one last. It begins anew when the machine starts; no owner of before lives then.
+Leases use the machine's monotonic clock: all processes share it, and setting the system time neither ends a lease nor
+extends one. It starts again when the machine boots; no earlier owner is alive then.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from dragoman.store import ConversationStore, Holding
 
 __all__ = ["LEASE_SECONDS", "RENEW_SECONDS", "free_abandoned", "is_free", "lease", "own"]
 
-# A process that has not come round to renewing for so long is not going to.
+# A process that has not renewed its lease for so long hangs.
 LEASE_SECONDS = 90.0
 RENEW_SECONDS = 20.0
 
 
 def own() -> str:
     """The name of this process."""
-    # Where the system does not tell when a process started, the pid has to do.
+    # Where the system does not provide start times of processes, the pid alone identifies the process.
     identity = ProcessIdentity.of(os.getpid()) or ProcessIdentity(os.getpid(), "")
     return f"{identity.pid} {identity.started}"
 
 
 def lease() -> float:
-    """Until when a conversation is ours that is claimed now."""
+    """When the lease of a conversation that is claimed now ends."""
     return time.monotonic() + LEASE_SECONDS
 
 
 def is_free(holding: Holding) -> bool:
-    """Whether anybody may claim it."""
+    """Whether a process may claim the conversation."""
     return not holding.owner or holding.leased_until < time.monotonic() or not _lives(holding.owner)
 
 
 def free_abandoned(store: ConversationStore) -> None:
-    """Release what processes hold that are dead."""
+    """Release the conversations of dead processes."""
     for owner in store.owners():
         if not _lives(owner):
             store.release(owner)

@@ -1,13 +1,12 @@
-"""What we remember of conversations in order to recognise them. No I/O, no clock.
+"""Records of conversations, by which requests are identified. No I/O, no clock.
 
-A record is a timeline: the items that were told or said, the replies we gave, the turn that is open. *Committed* is
-what the consumer has shown that it has: the items of its last request. *Provisional* is what we said since. A request
-that goes on from the provisional end promotes it; one that goes on from the committed end means that the consumer
-threw our last words away.
+A record is a timeline: the items of the history, the replies we gave, the turn that is open. *Committed* are the items
+of the consumer's last request: it has them. *Provisional* is our reply since then. A request that continues after the
+provisional item commits it; one that continues after the committed items means that the consumer discarded our reply.
 
-`Records` finds them by what a request may carry: an id, a call, a prefix. Every look-up takes time that does not grow
-with the number of conversations. A record may be *away*: only where it stands is remembered, and whoever looks for it
-is told to bring it.
+`Records` finds a record by what a request may contain: an id, a call, a prefix. The time of a look-up does not grow
+with the number of conversations. A record may be *away*: then only its index entries are in memory, and a look-up that
+needs the record raises `Away`, so that the caller loads it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ ReplyStatus: TypeAlias = Literal["streaming", "complete", "cut", "failed"]
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """Conversations of different scopes are never taken for each other. Hashed with every look-up."""
+    """What separates conversations: a request only finds records of its own scope. Hashed with every look-up."""
 
     model: str
     workspace: tuple[str, ...] = ()
@@ -45,12 +44,12 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class RequestKey(msgspec.Struct, frozen=True):
-    """All that makes two requests the same: what is said, and what may be called.
+    """The identity of a request: its messages, its context and its options.
 
-    It is compared, not hashed: that is seldom, and what it is made of is kept anyway.
+    It is compared, not hashed: comparisons are rare, and its parts are in memory anyway.
     """
 
-    # All but the system's, as they are remembered.
+    # All but the system messages.
     messages: tuple[Message, ...]
     context: str
     options: RequestOptions
@@ -62,15 +61,15 @@ class RequestKey(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ReplyRecord:
-    """One response of ours: `items[starts:ends]` of its record, which is nothing until something of it can be told."""
+    """One response of ours: `items[starts:ends]` of its record, which is empty until the response has content."""
 
     number: int
     turn: int
     starts: int
     ends: int
     status: ReplyStatus = "streaming"
-    # What it answers, for as long as that may be asked again.
-    asked: RequestKey | None = None
+    # The request it answers, for as long as that may be repeated.
+    request_key: RequestKey | None = None
     # When the response ended, for the few seconds in which a repeated request gets the same answer.
     ended_at: float | None = None
     call_ids: tuple[str, ...] = ()
@@ -78,6 +77,8 @@ class ReplyRecord:
 
 @dataclass(frozen=True, slots=True)
 class ConversationRecord:
+    """The timeline of one conversation. Immutable: each change returns a new record."""
+
     id: str
     scope: Scope
     items: tuple[NormalItem, ...] = ()
@@ -85,7 +86,7 @@ class ConversationRecord:
     replies: tuple[ReplyRecord, ...] = ()
     # Calls that were handed to the consumer and have no result yet.
     pending: frozenset[str] = frozenset()
-    # An id of the consumer's own, where it has one: shared with its sub-agents, so never proof by itself.
+    # The consumer's id, where it sends one: shared with its sub-agents, so it is never sufficient evidence.
     consumer_id: str | None = None
 
     @property
@@ -94,12 +95,12 @@ class ConversationRecord:
 
     @property
     def is_unsettled(self) -> bool:
-        """The last turn has not come to its end: a call is open, or its answer was cut, broken or is under way."""
+        """Whether the last turn is not complete: a call is open, or its answer was cut, failed or is under way."""
         return self.last is not None and (bool(self.pending) or self.last.status != "complete")
 
     @property
     def opening(self) -> int:
-        """How many items there are up to the first reply of the last turn: all that the turn was opened with."""
+        """How many items precede the first reply of the last turn."""
         last = self.last
         return next((reply.starts for reply in self.replies if last and reply.turn == last.turn), 0)
 
@@ -107,7 +108,7 @@ class ConversationRecord:
         return next((reply for reply in reversed(self.replies) if reply.number == number), None)
 
     def reply_before(self, place: int) -> ReplyRecord | None:
-        """The last of which something was said up to there."""
+        """The last reply with content that ends at or before this place."""
         for reply in reversed(self.replies):
             if reply.starts < reply.ends <= place:
                 return reply
@@ -116,36 +117,41 @@ class ConversationRecord:
     def reply_with(self, call_id: str) -> ReplyRecord | None:
         return next((reply for reply in reversed(self.replies) if call_id in reply.call_ids), None)
 
-    def told(
-        self, history: NormalHistory, places: Mapping[int, int], *, turn: int, asked: RequestKey | None = None
+    def with_request(
+        self,
+        history: NormalHistory,
+        places: Mapping[int, int],
+        *,
+        turn: int,
+        request_key: RequestKey | None = None,
     ) -> ConversationRecord:
-        """A request arrived that tells the history so: it is committed, and a reply to it begins.
+        """The record after a request with this history: the history is committed, and a reply to it begins.
 
-        `places` says behind how many items of this history each earlier reply stands. A consumer may tell what came
-        before them anew, so the old places mean nothing any more; a reply it does not tell at all is gone.
+        `places` has, for each earlier reply, how many items of this history precede its end. A consumer may have
+        changed the items before a reply, so the old places are invalid. A reply that the history lacks is removed.
         """
         number = self.last.number + 1 if self.last else 1
-        kept = [
+        replies = [
             _placed(reply, history, places[reply.number]) for reply in self.replies if reply.number in places
         ]
         size = len(history.items)
-        reply = ReplyRecord(number, turn, size, size, asked=asked)
-        return replace(self, items=history.items, links=history.links, replies=(*kept, reply))
+        reply = ReplyRecord(number, turn, size, size, request_key=request_key)
+        return replace(self, items=history.items, links=history.links, replies=(*replies, reply))
 
     def at_rest(self) -> ConversationRecord:
-        """As it is when its last answer will not be given again."""
-        if self.last is None or self.last.asked is None:
+        """The record without the data for repeating its last answer."""
+        if self.last is None or self.last.request_key is None:
             return self
-        return replace(self, replies=(*self.replies[:-1], replace(self.last, asked=None)))
+        return replace(self, replies=(*self.replies[:-1], replace(self.last, request_key=None)))
 
-    def said(self, answer: NormalAnswer) -> ConversationRecord:
-        """All of the reply so far: it replaces what was there of it."""
+    def with_answer(self, answer: NormalAnswer) -> ConversationRecord:
+        """The record with the open reply's content so far, which replaces its earlier content."""
         reply = self._open_reply()
-        # An answer without words and calls is told by nobody.
-        said = (answer,) if answer.text or answer.calls else ()
+        # No history contains an answer without text and calls.
+        answers = (answer,) if answer.text or answer.calls else ()
         before = self.links[: reply.starts]
-        items = (*self.items[: reply.starts], *said)
-        links = (*before, *chain(said, before[-1] if before else 0))
+        items = (*self.items[: reply.starts], *answers)
+        links = (*before, *chain(answers, before[-1] if before else 0))
         after = replace(reply, ends=len(items), call_ids=answer.call_ids)
         return replace(self, items=items, links=links, replies=(*self.replies[:-1], after))
 
@@ -154,7 +160,7 @@ class ConversationRecord:
         return replace(self, replies=(*self.replies[:-1], reply), pending=self.pending | frozenset(pending))
 
     def settled(self, call_ids: Iterable[str]) -> ConversationRecord:
-        """These calls have their results, whoever gave them."""
+        """The record after these calls got their results."""
         return replace(self, pending=self.pending - frozenset(call_ids))
 
     def _open_reply(self) -> ReplyRecord:
@@ -164,18 +170,18 @@ class ConversationRecord:
 
 
 def _placed(reply: ReplyRecord, history: NormalHistory, ends: int) -> ReplyRecord:
-    """A reply that is told up to there. A marker may stand for one of which nothing else is left."""
+    """A reply that ends at this place of the history. If the consumer dropped its text, only a marker is left of it."""
     starts = ends - 1 if ends and isinstance(history.items[ends - 1], NormalAnswer) else ends
-    is_so = starts == reply.starts and ends == reply.ends and reply.asked is None
-    return reply if is_so else replace(reply, starts=starts, ends=ends, asked=None)
+    is_so = starts == reply.starts and ends == reply.ends and reply.request_key is None
+    return reply if is_so else replace(reply, starts=starts, ends=ends, request_key=None)
 
 
-# Conversations are told apart by the consumer's own id, where it gives one, before anything is compared.
+# The index is partitioned by scope and consumer id, before any history is compared.
 _Shelf: TypeAlias = tuple[Scope, str | None]
 
 
 class Away(Exception):
-    """This record is needed to know, and it is not here: `put` it, or `remove` it, and ask again."""
+    """A look-up needs a record that is not in memory: `put` it, or `remove` it, and repeat the look-up."""
 
     def __init__(self, conversation: str) -> None:
         super().__init__(conversation)
@@ -184,7 +190,7 @@ class Away(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Trace:
-    """What is left of a record that is away."""
+    """The index entries of a record, which stay in memory while the record is away."""
 
     shelf: _Shelf
     places: frozenset[int]
@@ -192,9 +198,9 @@ class _Trace:
 
 @dataclass(slots=True)
 class Records:
-    """All records, and the ways to find one. The only state is these maps, and they change together.
+    """All records, with indexes by id, consumer id and prefix.
 
-    Every look-up raises `Away` when it comes upon a record that is not here.
+    Every look-up raises `Away` when it needs a record that is not in memory.
     """
 
     _records: dict[str, ConversationRecord] = field(default_factory=dict)
@@ -209,7 +215,7 @@ class Records:
         return iter(self._records.values())
 
     def get(self, conversation: str, scope: Scope) -> ConversationRecord | None:
-        """The record of that name, if it belongs to this scope."""
+        """The record with this id, if it belongs to this scope."""
         trace = self._traces.get(conversation)
         return self._here(conversation) if trace is not None and trace.shelf[0] == scope else None
 
@@ -218,7 +224,7 @@ class Records:
         self._records[record.id] = record
 
     def put_away(self, conversation: str) -> None:
-        """Keep only where it stands."""
+        """Drop a record from memory, but not its index entries."""
         self._records.pop(conversation, None)
 
     def remove(self, conversation: str) -> None:
@@ -231,18 +237,18 @@ class Records:
     def beginning_like(
         self, scope: Scope, consumer_id: str | None, history: NormalHistory
     ) -> tuple[int, tuple[ConversationRecord, ...]]:
-        """The longest beginning of this history that a record with this id has: how many items, and whose.
+        """The longest prefix of this history that records with this consumer id share: its length, and those records.
 
-        It ends behind an answer of ours, behind what opened a turn that is not settled, or among the first words; the
-        last is little, because everybody begins with "hello". Of several that share it two are enough to know that it is
-        nobody's.
+        It ends after an answer of ours, after the messages that opened an unsettled turn, or among the first user
+        messages; the last is weak evidence, because many conversations begin with "hello". At most two records are
+        returned: two are enough to know that the prefix identifies no single one.
         """
         places = self._prefixes.on((scope, consumer_id))
         for length in range(len(history.items), 0, -1) if places else ():
             found = places.get(history.links[length - 1])
             if not found:
                 continue
-            # The index knows hashes. The comparison knows.
+            # The index has hashes only, so the items are compared.
             beginning, sharing = history.items[:length], []
             for record in map(self._here, found):
                 if record.items[:length] == beginning:
@@ -260,7 +266,7 @@ class Records:
         return record
 
     def _move(self, conversation: str, to: _Trace | None) -> None:
-        """It stands there now, and nowhere else."""
+        """Replace the index entries of a conversation."""
         before = self._traces.pop(conversation, None)
         old = before.places if before is not None else frozenset()
         new = to.places if to is not None else frozenset()
@@ -290,9 +296,9 @@ def _shelf(record: ConversationRecord) -> _Shelf:
 
 
 def _places(record: ConversationRecord) -> frozenset[int]:
-    """Where a request may meet a record: behind each reply, and behind what opened a turn that is not settled.
+    """Where a request may join a record: after each reply, and after the messages that opened an unsettled turn.
 
-    Behind the user's first words too, whatever became of them: of two that began with the same neither is the one.
+    Also after each of the user's first messages, answered or not: if two records begin alike, neither is identified.
     """
     ends = {reply.ends for reply in record.replies if reply.ends > reply.starts}
     words = takewhile(lambda item: isinstance(item, NormalPrompt), record.items)

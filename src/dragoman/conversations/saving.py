@@ -1,8 +1,8 @@
-"""A conversation as bytes: what is kept of it on disk, and what becomes of it in another process.
+"""Serialisation of conversations: the form in which they are stored on disk and loaded by another process.
 
-Kept is what recognising it takes (its record), the agent's own name for the session, and how many call ids were issued.
-Not kept is what was only true at that moment: a reply that was streaming then has been cut, and what the last one answered,
-and when it ended, no longer counts.
+Stored are the record, which identifies requests, the agent's session id, and how many call ids were issued. Momentary
+state is not stored: a reply that was streaming is stored as cut, and the request key and end time of the last reply are
+dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VERSION = 1
 
 
 class SavedError(Exception):
-    """What was kept cannot be read; the conversation begins anew, with everything told again."""
+    """A stored conversation cannot be read. It starts again, with a full transcript for the agent."""
 
 
 # Items as short arrays that begin with what they are: a long history is mostly these.
@@ -50,7 +50,7 @@ class _Reply(msgspec.Struct, frozen=True, array_like=True):
     starts: int
     ends: int
     status: ReplyStatus
-    # A digest of what it answers stood here; its place is kept, so that what older versions kept is read.
+    # Unused. Older versions stored a digest of the request here; the field stays so that their files can be read.
     digest: str
     call_ids: tuple[str, ...]
 
@@ -70,6 +70,8 @@ class _Content(msgspec.Struct, frozen=True):
 
 
 class SavedConversation(msgspec.Struct, frozen=True):
+    """A conversation as it is stored: its record, the agent's session id, and how many call ids were issued."""
+
     record: ConversationRecord
     session: str | None
     calls: int
@@ -111,7 +113,7 @@ def load_conversation(data: bytes) -> SavedConversation:
     try:
         content = _decoder.decode(data)
         if content.version != _VERSION:
-            raise SavedError(f"it was kept in format {content.version}; this version reads {_VERSION}")
+            raise SavedError(f"it was stored in format {content.version}; this version reads {_VERSION}")
         items = tuple(_read(item) for item in content.items)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise SavedError(str(error)) from error

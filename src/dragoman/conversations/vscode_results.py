@@ -1,9 +1,9 @@
-"""What VS Code's chat puts in the place of a result when a call was not made, or failed.
+"""The texts that VS Code's chat sends in place of a result when a call was not made, or failed.
 
-To the chat it is a result like any other: no flag tells them apart, only the words do, over HTTP as through our
-extension. They are read here, once, for everybody who has to know: an agent must not take a refusal for what its tool
-returned, and a person who was never asked has refused nothing. The words are those of VS Code 1.139 with Copilot Chat
-0.67. Each is the whole of a result: what a tool returns may well contain them. What is not in the table stays as it is.
+The chat sends them as ordinary results: no flag marks them, only the text does, over HTTP as through our extension. This
+module is the only place that interprets them. An agent must not take a refusal for the output of its tool, and a user
+who was never asked has refused nothing. The texts are those of VS Code 1.139 with Copilot Chat 0.67. Each must be the
+whole of a result, because the output of a tool may contain them. A text that is not in the table stays as it is.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from dragoman.lm.parts import is_for_model
 
 __all__ = ["UNASKED", "understood"]
 
-# What became of a call about which no person has decided anything.
+# Outcomes of calls that no person has decided about.
 UNASKED: frozenset[Outcome | None] = frozenset({"skipped", "error"})
 
 # The workbench says the first three, agent mode the others. `.` is any text; in several lines where `_ADVICE` follows.
 _TABLE: tuple[tuple[str, Outcome], ...] = (
     # Skip and Skip All: a person was asked.
     (r"The user chose to skip the tool call, they want to proceed without running it", "denied"),
-    # Nobody was: a program decided, or a hook.
+    # No person was asked: a program decided, or a hook.
     (
         r"Autopilot skipped this tool call because it was automatically assessed as high-risk: [\s\S]*",
         "skipped",
     ),
     (r"Tool execution denied: .*", "skipped"),
-    # Nobody could be: the tool was switched off, or there is none of this name, or the input does not fit it.
+    # No person could be asked: the tool was switched off, or there is none of this name, or the input does not fit it.
     (
         r"(ERROR while calling tool: )?Tool \S+ is currently disabled by the user, and cannot be called\.",
         "error",
@@ -50,11 +50,11 @@ _HOOKS = re.compile(r"\n<(?:Pre|Post)ToolUse-context>\n")
 
 
 def understood(result: ToolResultPart) -> ToolResultPart:
-    """The same result, with what became of the call told as such. What is for a person's eyes alone stays that."""
-    told = [part for part in result.content if is_for_model(part)]
-    if result.outcome is not None or not all(isinstance(part, TextPart) for part in told):
+    """The same result with its outcome set, if its text is one of VS Code's. Parts for the user alone do not change."""
+    for_model = [part for part in result.content if is_for_model(part)]
+    if result.outcome is not None or not all(isinstance(part, TextPart) for part in for_model):
         return result
-    text = "".join(part.value for part in told if isinstance(part, TextPart))
+    text = "".join(part.value for part in for_model if isinstance(part, TextPart))
     outcome = _outcome_of(text)
     if outcome is None:
         return result
@@ -65,7 +65,7 @@ def understood(result: ToolResultPart) -> ToolResultPart:
 
 
 def _outcome_of(text: str) -> Outcome | None:
-    """What a result says that became of its call. None: it is what the tool returned, as far as anybody can tell."""
+    """The outcome that the text of a result states. None: the text is probably what the tool returned."""
     words, _ = _parted(text)
     plain = words.removesuffix(_ADVICE)
     patterns = _PATTERNS if plain == words else _ADVISED
@@ -73,7 +73,7 @@ def _outcome_of(text: str) -> Outcome | None:
 
 
 def _parted(text: str) -> tuple[str, str]:
-    """The words themselves, and what hooks have put behind them."""
+    """The text itself, and what hooks have appended to it."""
     hooks = _HOOKS.search(text)
     behind = text[hooks.start() :] if hooks else ""
     return text.removesuffix(behind).strip(), behind

@@ -46,7 +46,7 @@ _DIFF_LINES = 60
 _SMALL_OUTPUT = 2_000
 # A larger output must have grown by this fraction of itself. All that is sent of it is then at most nine times its length.
 _GROWTH = 8
-# More steps than any agent takes at once. One that was forgotten is told of anew.
+# More steps than any agent takes at once. One that was forgotten is written again.
 _KNOWN_LIMIT = 200
 
 _MARKS = {"completed": "✓", "failed": "✗"}
@@ -56,7 +56,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(slots=True)
-class _Told:
+class _Written:
     """What was written of one activity."""
 
     title: str = ""
@@ -77,27 +77,27 @@ class Activities:
     def reset(self) -> None:
         """Forget what was given: another run of the agent names its activities anew."""
         self._passed: dict[str, ActivityPart] = {}
-        self._told: dict[str, _Told] = {}
+        self._written: dict[str, _Written] = {}
         self._plan: frozenset[tuple[str, str]] = frozenset()
         # The activity that was written of last, and whether its output was; None once something else was said. Then output
         # needs its title again.
-        self.telling: tuple[str, bool] | None = None
+        self.last_written: tuple[str, bool] | None = None
 
     def present(self, part: Part, *, structured: bool) -> Iterable[Part]:
         """`structured`: the consumer has `features.activity`. Parts of all other kinds are passed on."""
         match part:
             case _ if part is INTERRUPTION:
-                self.telling = None
+                self.last_written = None
                 return ()
             case TextPart() | ThinkingPart() | DataPart(is_internal=False):
-                self.telling = None
+                self.last_written = None
                 return (part,)
             case ActivityNote():
                 return (part.activity,) if structured else (ThinkingPart(part.text),)
             case ActivityPart():
-                return self._thinned(part) if structured else _thinking("".join(self._tell(part)))
+                return self._thinned(part) if structured else _thinking("".join(self._write(part)))
             case PlanPart() if not structured:
-                return self._tell_plan(part)
+                return self._write_plan(part)
             case UsagePart() if not structured:
                 return _usage(part)
             case _:
@@ -110,56 +110,56 @@ class Activities:
         _remember(self._passed, part.id, part)
         return (part,)
 
-    def _tell(self, part: ActivityPart) -> Iterator[str]:
-        told = self._told.get(part.id)
-        if told is None:
-            told = _Told()
-            _remember(self._told, part.id, told)
-        if part.title != told.title:
-            told.title = part.title
+    def _write(self, part: ActivityPart) -> Iterator[str]:
+        written = self._written.get(part.id)
+        if written is None:
+            written = _Written()
+            _remember(self._written, part.id, written)
+        if part.title != written.title:
+            written.title = part.title
             yield self._line(part, f"▸ {escape(part.title)}")
-        if part.diff is not None and part.diff != told.diff:
-            told.diff = part.diff
+        if part.diff is not None and part.diff != written.diff:
+            written.diff = part.diff
             for changed in files_of(part.diff):
-                if changed not in told.files:
-                    told.files.add(changed)
+                if changed not in written.files:
+                    written.files.add(changed)
                     path, lines = changed
                     yield self._line(part, f"{code(path)}\n\n{fence(shortened(lines, _DIFF_LINES), 'diff')}")
-        yield from self._output(part, told)
-        if part.status in _MARKS and not told.ended:
-            told.ended = True
-            yield self._line(part, f"{_MARKS[part.status]} {escape(told.title)}")
+        yield from self._output(part, written)
+        if part.status in _MARKS and not written.ended:
+            written.ended = True
+            yield self._line(part, f"{_MARKS[part.status]} {escape(written.title)}")
 
-    def _output(self, part: ActivityPart, told: _Told) -> Iterator[str]:
-        before, now = told.output, part.output or ""
+    def _output(self, part: ActivityPart, written: _Written) -> Iterator[str]:
+        before, now = written.output, part.output or ""
         if now == before:
             return
-        told.output = now
+        written.output = now
         new = now.removeprefix(before)
-        room = OUTPUT_LIMIT - told.shown
+        room = OUTPUT_LIMIT - written.shown
         if room <= 0:
             return
-        told.shown += len(new)
-        if self.telling != (part.id, True):
-            if self.telling is None or self.telling[0] != part.id:
+        written.shown += len(new)
+        if self.last_written != (part.id, True):
+            if self.last_written is None or self.last_written[0] != part.id:
                 # A line at the margin ends whatever list or quotation came before.
-                yield self._line(part, f"▸ {escape(told.title)} …")
+                yield self._line(part, f"▸ {escape(written.title)} …")
             yield "\n    "
-            self.telling = part.id, True
+            self.last_written = part.id, True
         yield _LINE_END.sub("\n    ", new[:room])
         if len(new) > room:
             yield self._line(part, "… and more")
 
     def _line(self, part: ActivityPart, text: str) -> str:
-        self.telling = part.id, False
+        self.last_written = part.id, False
         return f"\n\n{text}\n"
 
-    def _tell_plan(self, plan: PlanPart) -> Iterable[Part]:
+    def _write_plan(self, plan: PlanPart) -> Iterable[Part]:
         before, self._plan = self._plan, frozenset(map(_state, plan.entries))
         changed = [entry for entry in plan.entries if _state(entry) not in before]
         if not changed:
             return ()
-        self.telling = None
+        self.last_written = None
         lines = "".join(f"{_PLAN_MARKS[entry.status]} {escape(entry.text)}  \n" for entry in changed)
         return (ThinkingPart(f"\n\n{lines}\n"),)
 
@@ -187,7 +187,7 @@ def _thinking(text: str) -> Iterable[Part]:
 
 
 def _state(entry: PlanEntry) -> tuple[str, str]:
-    """What is told of an entry: its priority is not."""
+    """What is written of an entry: its priority is not."""
     return entry.text, entry.status
 
 

@@ -3,7 +3,7 @@
 Thinking becomes text or nothing where there is no thinking (S10); data gets a visible line, because editors do not
 draw it (S11); links that act are made inert (S13); activities, plans and usage become thinking and data where there are
 no such parts (`activity_text`). The same parts in always give the same parts out, so that whoever
-keeps a record of what the consumer was told can make it by running a `Presentation` of its own.
+keeps a record of what the consumer was given can make it by running a `Presentation` of its own.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Presentation:
         # Nearly all parts are text, with nothing before it that it has to be set apart from.
         if isinstance(part, TextPart) and part.value and self._last == "text":
             if self._activities is not None:
-                self._activities.telling = None
+                self._activities.last_written = None
             inert = self._links.feed(part.value)
             return (part if inert is part.value else TextPart(inert, part.audience),)
         if self._activities is None:
@@ -74,8 +74,8 @@ class Presentation:
             self._activities = Activities()
         features = self._features
         structured = features.activity or (features.reports and isinstance(part, UsagePart))
-        told = self._activities.present(part, structured=structured)
-        return chain.from_iterable(map(self._present, told))
+        written = self._activities.present(part, structured=structured)
+        return chain.from_iterable(map(self._present, written))
 
     def _present(self, part: Part) -> Iterator[Part]:
         match part:

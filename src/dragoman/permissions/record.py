@@ -58,7 +58,7 @@ class DecisionRecord:
     _all: deque[Recorded] = field(default_factory=deque)
     _made: int = 0
 
-    def asked(self, action: Action, session: str, workspace: str) -> str:
+    def add_request(self, action: Action, session: str, workspace: str) -> str:
         """A question is open from now on. Returns the id that its decision is recorded under."""
         self._made += 1
         size = len(encode(action))

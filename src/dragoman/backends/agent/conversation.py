@@ -1,9 +1,9 @@
-"""One conversation under way: runs its machine, and carries the commands out.
+"""One conversation under way: it runs the machine, and executes the commands.
 
-Everything that happens comes in as an event, through `dispatch`, on one event loop and in one order: what the agent
-says, calls and asks, what consumers want, what timers say. Nothing here decides what follows from it. What a command
-asks for is done at once, or, where it takes time (starting and stopping an agent), by a task whose end is an event
-again. Each start has an *epoch*; what an earlier one still says is not heard.
+Everything that happens is an event, which passes through `dispatch` on one event loop in one order: the agent's output,
+calls and permission requests, consumers' requests, timers. The machine decides what follows. A command is executed at
+once or, where it takes time (starting and stopping an agent), by a task whose end is an event again. Each start of an
+agent has an *epoch*; events of an earlier epoch are discarded.
 """
 
 from __future__ import annotations
@@ -94,23 +94,25 @@ __all__ = ["Conversation", "Save", "SharedContext"]
 
 _log = logging.getLogger(__name__)
 
-# How long an agent that is stopped has to withdraw its calls, before they are answered. Most do in milliseconds.
+# How long a cancelled agent has to withdraw its calls, before they are answered. Most do in milliseconds.
 _WITHDRAWAL_SECONDS = 1.0
-_INTERRUPTED = "Error: The call was interrupted: nobody gave a result for it."
+_INTERRUPTED = "Error: The call was interrupted before it had a result."
 _TRY_AGAIN = "Try again; if it fails again, please report it with what the log says."
-_TIMED_OUT = "Error: Nobody decided about this call in time."
+_TIMED_OUT = "Error: The user did not decide about this call in time."
 _NEW_TOOLS = "{name} does not look at changed tools while it runs, so it was started anew for them."
 _OLD_WORDS = (
     "{name} was still sending an earlier part of this conversation, so it was started anew in a new session."
 )
 _MIXED = "{name} mixed words of earlier turns into this answer."
-# A call that an agent gives up earlier than this was not given up for its length.
+# A call that the agent withdraws earlier than this did not hit a time limit.
 _SHORTEST_LIMIT_SECONDS = 10.0
 
 
 class Save(Protocol):
+    """Stores a conversation."""
+
     def __call__(self, record: ConversationRecord, session: str | None, calls: int, *, held: bool) -> None:
-        """`session` is the agent's name for it, `calls` how many ids were issued; `held` while it is under way."""
+        """Store it. `session` is the agent's session id, `calls` how many ids were issued; `held`: it is under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +125,14 @@ class SharedContext:
     permissions: Permissions
     records: Records
     clock: Clock
-    # Keeps a conversation on disk.
+    # Stores a conversation on disk.
     save: Save
     observations: Observations
 
 
 class Conversation:
+    """A conversation in this process, with its agent, its open reply and its timers."""
+
     def __init__(
         self,
         record: ConversationRecord,
@@ -138,7 +142,7 @@ class Conversation:
         session: str | None = None,
         calls: int = 0,
     ) -> None:
-        """`session` and `calls` are those of a conversation that was kept by another process."""
+        """`session` and `calls` are those of a stored conversation."""
         self.id = record.id
         self.workspace = workspace
         self._shared = shared
@@ -148,22 +152,23 @@ class Conversation:
         self._events: deque[MachineEvent] = deque()
         self._busy = False
         self._session: AgentSession | None = None
-        # The agent's own name for the session, which outlives the process.
+        # The agent's session id, which outlives the process.
         self._session_id = session
         self._epoch = 0
-        # Side requests that its agent serves now.
+        # How many side requests the agent serves now.
         self._lent = 0
         self._starting: asyncio.Task[None] | None = None
-        # The prompt of the turn under way; and what sends it, while it waits until the agent has looked at the tools.
+        # The prompt of the turn under way.
         self._prompt: tuple[Message, ...] = ()
-        # How often the agent was started anew for the request under way.
+        # How often the agent was restarted for the request under way.
         self._starts_over = 0
+        # The function that sends the prompt, while the prompt waits until the agent has listed the tools.
         self._held: Callable[[], None] | None = None
         self.permission_requests = PermissionRequests(
             record.id, workspace, shared.permissions, shared.settings, self.new_call_id
         )
         self._backlog = Backlog(self)
-        # What the consumer was given of the agent's activities: a turn may go on over several replies.
+        # The activities that the consumer has received: a turn may span several replies.
         self._activities = Activities()
         self._undelivered = UndeliveredResults(shared.clock)
         self._replies: dict[int, Reply] = {}
@@ -173,7 +178,7 @@ class Conversation:
         self._timers = Timers(shared.settings.timing, shared.clock, self._timer_passed)
         self._session_context = SessionContext(shared.settings.replay_tokens, is_known=session is not None)
         self._calls = calls
-        # The session, and whether something was under way, as last kept on disk.
+        # The session id, and whether the conversation was held, as last stored.
         self._saved_as: tuple[str | None, bool] = (session, False)
 
     @property
@@ -186,8 +191,8 @@ class Conversation:
 
     @property
     def is_held(self) -> bool:
-        """Something of it is under way here, or was said here and heard by nobody: nobody else can go on with it."""
-        return self._state.is_busy or self._state.kept
+        """Whether this process must own it: something is under way, or the backlog has output for the next reply."""
+        return self._state.is_busy or self._state.has_backlog
 
     @property
     def is_cancelling(self) -> bool:
@@ -207,7 +212,7 @@ class Conversation:
 
     @property
     def is_over(self) -> bool:
-        """Nothing is left here that its record does not tell, but for a last answer that may be asked for again."""
+        """Whether the record is all that is left of it: no agent, nothing under way, and no reply to repeat."""
         last = self._record.last
         ended_at = last.ended_at if last is not None else None
         is_old = ended_at is None or self._shared.clock.now() - ended_at > self._settings.timing.retry
@@ -219,9 +224,9 @@ class Conversation:
 
     @property
     def lendable(self) -> RunningAgent | None:
-        """Its agent, for the session of a side request. Not while it waits: some agents then answer nothing else.
+        """Its agent, if a side request may use it. Not while the agent waits: some agents then answer nothing else.
 
-        Nor an agent that may see new tools only in a new process: the next request may have to end it.
+        Nor an agent that sees new tools only in a new process: the next request may have to end it.
         """
         waits = self._state.pending or self.is_cancelling or self._backlog.is_full
         if self._session is None or waits or not self._session.traits.lists_again:
@@ -230,7 +235,7 @@ class Conversation:
 
     @contextmanager
     def lending(self) -> Iterator[None]:
-        """While its agent serves a side request. The agent is not idle then, and is not parked."""
+        """Count a side request that the agent serves. The agent is not idle then, and is not parked."""
         self._lent += 1
         try:
             yield
@@ -248,7 +253,7 @@ class Conversation:
             self.dispatch(TimerPassed(timer))
 
     async def wait_started(self) -> None:
-        """Until its agent is up, or is known not to come; at once where none starts."""
+        """Wait until its agent is up or has failed to start. Returns at once where none starts."""
         if self._state.phase == "Starting" and self._starting is not None:
             await asyncio.wait({self._starting})
 
@@ -265,23 +270,23 @@ class Conversation:
         try:
             await until_cancelled(reply.listen(sink, lambda: self.dispatch(ReplyCancelled(number))), token)
         except CancellationError:
-            # What was said stays said; nothing more is.
+            # What was sent stays; nothing more is sent.
             return
 
     @property
     def repeats(self) -> bool:
-        """Whether the same request gets an answer that it has had."""
+        """Whether the same request gets the same reply again."""
         return self._repeatable() is not None
 
     def _repeatable(self) -> Reply | None:
-        """The reply that the same request gets again. One that failed before it said anything is tried anew."""
+        """The reply that the same request gets again. After a failure without content, the request is tried again."""
         last = self._reply or self._last_reply
         return None if last is None or (last.error is not None and not last.has_spoken) else last
 
     def _begin(self, request: Request, found: Identified) -> Reply:
         goes_on = found.kind in ("results", "results_and_prompt")
-        asked = RequestKey.by(request, found.history)
-        self._session_context.update(asked)
+        request_key = RequestKey.by(request, found.history)
+        self._session_context.update(request_key)
         new = (
             (*found.meanwhile, *found.prompt)
             if found.conversation == self.id
@@ -293,7 +298,7 @@ class Conversation:
         last = self._record.last
         turn = (last.turn if last else 0) + (0 if goes_on and last else 1)
         places = dict(found.places) if found.conversation == self.id else {}
-        self._put(self._record.told(found.history, places, turn=turn, asked=asked))
+        self._put(self._record.with_request(found.history, places, turn=turn, request_key=request_key))
         self._save(is_beginning=True)
         reply_record = self._record.last
         number = reply_record.number if reply_record else 1
@@ -322,7 +327,7 @@ class Conversation:
     def dispatch(self, event: MachineEvent) -> None:
         self._events.append(event)
         if self._busy:
-            # A command that we carry out caused it: it waits its turn.
+            # A command that is being executed caused it: it is handled afterwards.
             return
         self._busy = True
         before = self._state
@@ -332,8 +337,8 @@ class Conversation:
                 for command in commands:
                     self._carry_out(command)
             if self._state is not before and self._saved_as != (self._known_session, self.is_held):
-                # It came to rest with nobody listening; or something was said or asked that only we can tell; or the
-                # agent has shown that its session knows the conversation.
+                # It became idle without a consumer, its backlog changed, or the agent has acknowledged a turn, so that
+                # its session has the conversation.
                 self._save()
         except Exception as fault:
             self._fail(fault)
@@ -344,19 +349,19 @@ class Conversation:
         match command:
             case Emit(part=part) if self._reply is not None:
                 # As nearly all commands are.
-                self._reply.say(part)
+                self._reply.report(part)
             case Emit(part=part):
-                self._say(part)
+                self._emit(part)
             case Keep(part=part):
                 self._backlog.add(part)
             case Release():
                 for part in self._backlog.take():
-                    self._say(part)
+                    self._emit(part)
             case Discard():
                 self._backlog.take()
             case OpenReply(reply=number):
                 self._reply = self._replies.pop(number)
-                self._say(self._marker(number))
+                self._emit(self._marker(number))
             case EndReply(reply=number, end=end, error=error):
                 self._end_reply(number, end, error)
             case AnswerPending(pending=pending, answer=answer):
@@ -366,15 +371,15 @@ class Conversation:
                 self._gave_up(pending)
             case SendPrompt(prompt=prompt):
                 self._send_prompt(prompt)
-            case TakeBack(heard=heard):
-                self._session_context.take_back(heard=heard)
+            case TakeBack(acknowledged=acknowledged):
+                self._session_context.take_back(acknowledged=acknowledged)
             case Steer(steering=steering):
                 self._steer(steering)
             case SendCancel():
                 self.permission_requests.end_turn()
                 self._backlog.let_go()
                 if self._held is not None:
-                    # So that the agent has heard of what was cancelled.
+                    # So that the agent's session has the prompt that was cancelled.
                     self._held()
                 if self._session is not None:
                     self._session.cancel()
@@ -389,7 +394,7 @@ class Conversation:
                 self._timers.clear(timer)
 
     def _fail(self, fault: Exception) -> None:
-        """A fault of our own. Whoever waits is told, and the agent let go: the next request starts another one."""
+        """Handle a bug of ours: open replies fail, and the agent is stopped. The next request starts another one."""
         _log.error("conversation %s failed", self.id, exc_info=fault)
         self._busy = True
         cause = (
@@ -412,22 +417,22 @@ class Conversation:
                 self._put(self._record.ended("failed", self._shared.clock.now()))
         with self._logging_errors():
             self._save()
-        # What it has led to is of an agent that has been given up.
+        # Events that the commands caused belong to an agent that has been stopped.
         self._events.clear()
         self._busy = False
 
     @contextmanager
     def _logging_errors(self) -> Iterator[None]:
-        """One step after a fault: those that follow it are made even if it fails as well."""
+        """Log an error in a cleanup step, so that the following steps still run."""
         try:
             yield
         except Exception:
             _log.exception("conversation %s failed once more", self.id)
 
-    def _say(self, part: Part) -> None:
+    def _emit(self, part: Part) -> None:
         if self._reply is None:
             raise AssertionError("no reply is open")
-        self._reply.say(part)
+        self._reply.report(part)
 
     def _marker(self, number: int) -> Part:
         turn = self._record.last.turn if self._record.last else 0
@@ -438,14 +443,14 @@ class Conversation:
         if reply is None or reply.number != number:
             raise AssertionError(f"reply {number} is not open")
         if end == "complete":
-            # Again as the last part: what follows a Stop is dropped by the editor, and the last one wins.
-            reply.say(self._marker(number))
+            # Again as the last part: the editor drops what follows a Stop, and the last marker wins.
+            reply.report(self._marker(number))
         pending = [call.call_id for call in self._state.pending if call.handed_over]
         record = self._record
         if record.last is not None and record.last.number == number:
-            record = record.said(reply.answer)
+            record = record.with_answer(reply.answer)
         self._put(record.ended(end, self._shared.clock.now(), pending))
-        # Before the consumer hears of the end: what it has, we can still recognise after a crash.
+        # Before the consumer sees the end, so that we can identify its next request even after a crash.
         self._save()
         self._reply, self._last_reply = None, reply
         reply.finish(end, error)
@@ -457,7 +462,7 @@ class Conversation:
 
     @property
     def _known_session(self) -> str | None:
-        """The agent's session, if it can be taken up: one that knows nothing would pass for one that knows everything."""
+        """The agent's session id, if the session has the conversation. An empty session must not be resumed."""
         is_new = self._session_context.was_new if self._state.silent else self._session_context.is_new
         return None if is_new else self._session_id
 
@@ -475,7 +480,7 @@ class Conversation:
         self._prompt = prompt
         composed = self._session_context.prompt(prompt, images=session.takes_images)
         for text in (*session.take_notices(), *composed.notices):
-            # A prompt that is given to another agent is made anew, and the user has read it.
+            # A prompt for another agent is composed again, and the user has seen its notices.
             if self._reply is None or TextPart(notice(text)) not in self._reply.parts:
                 self._notice(text)
 
@@ -484,7 +489,7 @@ class Conversation:
             session.prompt(composed.blocks)
 
         if not session.awaits_listing or self._starts_over:
-            # An agent that was started anew for this prompt has had its chance.
+            # An agent that was restarted for this prompt is not restarted twice.
             send()
         elif session.traits.lists_again is False:
             self._start_over(None if session.traits.is_known else _NEW_TOOLS)
@@ -506,7 +511,7 @@ class Conversation:
         session.steer(composed.blocks, steering.reply)
 
     async def _send_when_listed(self, session: AgentSession, send: Callable[[], None]) -> None:
-        """Hold the prompt until the agent has looked at tools that are new to it. One that does not is started anew."""
+        """Hold the prompt until the agent has listed changed tools. An agent that does not list them is restarted."""
         timing = self._settings.timing
         seconds = timing.list_again if session.traits.lists_again else timing.list_again_unsure
         has_listed = await wait_listed(session.endpoint, seconds, self._settings, self._shared.clock)
@@ -517,7 +522,7 @@ class Conversation:
             return
         try:
             if has_listed or not self._may_start_over:
-                # What is left of its last turn goes on here: this prompt goes with the tools that the agent knows.
+                # Output of its last turn has arrived in this one: the prompt goes with the tools that the agent knows.
                 send()
             else:
                 self._start_over(_NEW_TOOLS)
@@ -529,7 +534,7 @@ class Conversation:
         return self._state.phase == "Streaming" and self._state.silent
 
     def _start_over(self, why: str | None) -> None:
-        """Give the prompt to another run of the agent."""
+        """Restart the agent for the prompt under way."""
         self._held = None
         self._starts_over += 1
         if why is not None:
@@ -537,7 +542,7 @@ class Conversation:
         self.dispatch(AgentUnfit(self._prompt))
 
     def on_stale_update(self, session: AgentSession) -> None:
-        """An earlier turn is being told in the middle of this one. What follows cannot be told from an answer."""
+        """The agent sent an update of an earlier turn. Later updates cannot be told apart from the answer."""
         session.learn(history="unusable")
         self._session_id = None
         if self._may_start_over:
@@ -555,13 +560,13 @@ class Conversation:
         elif isinstance(answer, Interrupted | TurnCancelled) and not self.is_cancelling:
             self._undelivered.passed_over(pending)
         if pending.kind == "permission":
-            told = self.permission_requests.answer(pending, answer)
-            if told is not None:
-                self._notice(told)
+            text = self.permission_requests.answer(pending, answer)
+            if text is not None:
+                self._notice(text)
             return
         if self._session is not None and isinstance(answer, Interrupted) and self.is_cancelling:
-            # Once the agent has had time to withdraw it. A result that crosses the withdrawal is one for an unknown
-            # request: Qwen Code takes its connection for broken then, and drops its tools.
+            # After the agent has had time to withdraw it. A result that crosses the withdrawal answers an unknown
+            # request: Qwen Code then treats the connection as broken, and drops its tools.
             self.tasks.soon(_WITHDRAWAL_SECONDS, partial(_answer_late, self._session.endpoint, pending.key))
         elif self._session is not None:
             is_taken = self._session.endpoint.answer(pending.key, _result_of(answer))
@@ -577,7 +582,7 @@ class Conversation:
         """The agent no longer waits for a call that the consumer has."""
         waited = self._undelivered.given_up(pending)
         session = self._session
-        # Not because of anything that the consumer brought; and of an agent in the catalogue its limit is known.
+        # A limit only if no request ended the wait. For an agent in the catalogue the limit is known already.
         is_limit = self._state.phase == "Awaiting" and not self._settings.traits.is_known
         if session is not None and is_limit and pending.kind == "call" and waited >= _SHORTEST_LIMIT_SECONDS:
             session.learn(tool_limit_seconds=waited)
@@ -589,12 +594,12 @@ class Conversation:
         return call_id
 
     def uncollected(self, session: AgentSession) -> Iterator[str]:
-        """What to say at the end of a turn of answers that its agent has never come for."""
+        """Notices for the end of a turn, about answers that its agent never fetched."""
         return self._undelivered.uncollected(session.endpoint.is_uncollected)
 
     async def _start(self, epoch: int) -> None:
         listener = AgentListener(self, epoch)
-        words, answer = (self._session_context.last_said(role) for role in ("user", "assistant"))
+        words, answer = (self._session_context.last_text(role) for role in ("user", "assistant"))
         plan = SessionPlan(self.workspace, self.permission_requests.tools, self._session_id, words, answer)
         try:
             shared = self._shared
@@ -612,7 +617,7 @@ class Conversation:
             await session.close()
             return
         if session.agent.peer.closed is not None:
-            # In the moment between the last answer of its start and this one.
+            # It exited after the last answer of its start.
             await self._report_exit_and_close(session, epoch)
             return
         listener.is_up = True
@@ -631,18 +636,18 @@ class Conversation:
         self.dispatch(AgentStarted(session.steers))
 
     async def _let_finish(self, session: AgentSession) -> None:
-        """An agent that is held could not show that it is gone: what it left in the pipe is read in any case."""
+        """Resume reading when the process exits: while reading is paused, its exit would go unnoticed."""
         await session.agent.exited()
         if self._session is session:
             self._backlog.let_go()
 
     def on_exit(self, session: AgentSession) -> None:
-        """The agent is gone by itself. What it still said has been heard; why it went, its process knows."""
+        """The agent exited. All of its output has been read; the reason comes from its process."""
         self._epoch += 1
         self._session = self._held = None
         self.permission_requests.close()
         if self._reply is None:
-            # Nobody waits to be told why, and the next request must not wait for it.
+            # No consumer waits for the reason, and the next request must not wait for it.
             self.dispatch(AgentExited(LanguageModelError("agent_failed", f"{self._settings.name} ended.")))
             self.tasks.work(self._report_exit_and_close(session, None))
         else:
@@ -669,7 +674,7 @@ class Conversation:
         if session is not None:
             self.tasks.work(session.close())
 
-    def hears(self, epoch: int) -> bool:
+    def is_current(self, epoch: int) -> bool:
         return epoch == self._epoch
 
     def receive(self, epoch: int, event: MachineEvent) -> None:
@@ -679,7 +684,7 @@ class Conversation:
     # Flow: a consumer that is behind holds its agent.
 
     def pause_reading(self, by: object) -> None:
-        # One that has ended says no more than is in the pipe.
+        # A process that has exited leaves only what is in the pipe.
         if self._session is not None and not self._session.agent.has_exited:
             self._session.agent.peer.pause_reading(by)
 
@@ -690,12 +695,12 @@ class Conversation:
     # The end.
 
     def park(self) -> None:
-        """As after a long idleness."""
+        """Stop the agent as if the idle timer had passed."""
         self._timers.clear("idle")
         self.dispatch(TimerPassed("idle"))
 
     async def retire(self) -> None:
-        """As `close`; and whatever is said here from now on counts no more, because it goes on elsewhere."""
+        """Close it without storing anything more, because another process continues the conversation."""
         self._shared = replace(self._shared, records=Records(), save=_nowhere)
         await self.close()
 
@@ -710,7 +715,7 @@ class Conversation:
 
 
 def _nowhere(record: ConversationRecord, session: str | None, calls: int, *, held: bool) -> None:
-    """Not kept."""
+    """Store nothing."""
 
 
 def _answer_late(endpoint: Endpoint, key: str) -> None:

@@ -1,10 +1,10 @@
-"""How much memory all agents of a server take together, and what is done when it is too much.
+"""The limit on the memory of all agents of a server.
 
-It is the resident memory of everything below this process: agents, what they have started, and the supervisors. Above the
-limit, idle agents are parked, the longest unused first, as many as it takes. When nothing idle is left, no further agent
-is started until there is room: a request that needs one fails, and says why.
+It counts the resident memory of everything below this process: agents, their child processes, and the supervisors. Above
+the limit, idle agents are parked, the longest unused first, as many as it takes. When no idle agent is left, no further
+agent is started until there is room: a request that needs one fails, and says why.
 
-Linux tells what a process takes in /proc. Elsewhere there is no limit, and the log says so.
+Linux has the memory of a process in /proc. On other systems there is no limit, and the log says so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["LOOK_SECONDS", "MemoryLimit"]
 
 _log = logging.getLogger(__name__)
 
-# Between two looks at agents that are idle and may grow all the same.
+# Between two measurements: idle agents may grow, too.
 LOOK_SECONDS = 10.0
 _RETRY_SECONDS = 10.0
 _MEGABYTE = 1_000_000
@@ -64,7 +64,7 @@ class MemoryLimit:
             if not self._is_ignored:
                 self._is_ignored = True
                 _log.warning(
-                    "max_memory is ignored: this system does not tell how much memory a process takes"
+                    "max_memory is ignored: this system does not report how much memory a process uses"
                 )
             return 0
         self._ending &= usage.trees.keys()

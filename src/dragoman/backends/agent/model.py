@@ -1,7 +1,7 @@
 """An ACP agent as a language model.
 
-Every request is identified, and goes to its conversation; a new one is begun where it has none. Side requests (a title,
-a commit message) are answered apart, and not remembered.
+Every request is identified, and goes to its conversation, or to a new one. Side requests (a title, a commit message) are
+answered separately, and not stored.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ __all__ = ["AgentModel"]
 
 _log = logging.getLogger(__name__)
 
-# How long a conversation that another process has is waited for, and how often it is looked at meanwhile. An editor
-# that starts anew asks while its old process still ends.
+# How long a request waits for a conversation that another process owns, and how often it checks. An editor that
+# restarts sends requests while its old process still ends.
 _RELEASE_SECONDS = 3.0
 _LOOK_SECONDS = 0.1
 
@@ -93,7 +93,7 @@ class AgentModel:
         try:
             await self._prepare(token)
         except CancellationError:
-            # Nobody has heard of it: the next request tells it again.
+            # No conversation has received it: the next request contains it again.
             return
         scope = self._scope(request)
         consumer_id = request.options.model_options.get("_conversationId")
@@ -113,7 +113,7 @@ class AgentModel:
             except CancellationError:
                 return
             self._check_open()
-        # Nothing may come between the two: what has been found out of this request is true now.
+        # No await between the two: the result of the identification is valid only now.
         found, conversation = placed
         _log.debug("%s by %s: %s", found.kind, found.evidence, found.reason)
         if found.unwanted:
@@ -141,14 +141,14 @@ class AgentModel:
     async def _respond_aside(
         self, request: Request, scope: Scope, sink: Sink, token: CancellationToken
     ) -> None:
-        """Whoever cancels does not wait until the agent has stopped; `close` does."""
+        """Answer a side request. A cancelled caller does not wait until the agent has stopped; `close` does."""
         task = asyncio.create_task(self._answer_side_request(request, scope, sink))
         self._side_requests.add(task)
         task.add_done_callback(self._side_requests.discard)
         try:
             await until_cancelled(asyncio.shield(task), token)
         except CancellationError:
-            # What was said stays said; nothing more is.
+            # What was sent stays; nothing more is sent.
             return
         finally:
             task.cancel()
@@ -193,7 +193,7 @@ class AgentModel:
         except CancellationError:
             raise
         except Exception as error:
-            # A disk that was full, say: whoever asks next finds out whether it still is.
+            # Perhaps a full disk: the next request tries again.
             if self._starting is starting:
                 self._starting = None
             if not isinstance(error, OSError):
@@ -206,7 +206,7 @@ class AgentModel:
 
     async def _start(self) -> None:
         if self._settings.ledger is not None:
-            # What a process of ours that was killed, and its supervisors with it, may have left behind.
+            # Ends processes that a killed process of ours and its supervisors may have left behind.
             await self._settings.ledger.sweep()
         await self._registry.recall()
         await self._server.start()

@@ -1,6 +1,6 @@
-"""What agents were seen to do that the protocol leaves open, remembered by their names and versions.
+"""Observed behaviour of agents where the protocol leaves it open, stored by agent name and version.
 
-It decides how long the bridge waits for an agent, and whether it is started anew. It never widens what an agent may do.
+It decides how long the bridge waits for an agent, and whether it restarts the agent. It never widens permissions.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["AgentName", "HistoryTiming", "ObservationStore", "Observations", "Ob
 
 _log = logging.getLogger(__name__)
 
-# When an agent tells the history of a session that it loads: before its answer, as ACP asks for; also after it; not at
-# all; or so that old words cannot be told from new ones.
+# When an agent sends the history of a session that it loads: before its answer, as ACP requires; also after it; not at
+# all; or mixed with new output, so that the two cannot be separated.
 HistoryTiming: TypeAlias = Literal["before", "late", "none", "unusable"]
 
 _HASH_DIGITS = 8
-# Names and versions are what an agent says of itself.
+# The longest name or version: both come from the agent.
 _NAME_LETTERS = 100
 
 
@@ -35,7 +35,7 @@ class AgentName(NamedTuple):
 
 
 class Observed(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What was seen. None: nothing yet."""
+    """The observed behaviour of one agent. None: not observed yet."""
 
     # Whether it listed the tools when a session began, and again when they had changed.
     lists: bool | None = None
@@ -46,7 +46,7 @@ class Observed(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     @property
     def sentences(self) -> Iterator[str]:
-        """For a person."""
+        """The observations as sentences for a person."""
         if self.lists is not None:
             yield (
                 "It looks at the tools when a session begins."
@@ -63,43 +63,43 @@ class Observed(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
             yield f"It gave a tool call up after {self.tool_limit_seconds:.0f} seconds."
         match self.history:
             case "before":
-                yield "It tells the history of a loaded session before it answers."
+                yield "It sends the history of a loaded session before it answers."
             case "late":
-                yield "It goes on sending the history of a loaded session after its answer, and is waited for."
+                yield "It continues sending the history of a loaded session after its answer, so Dragoman waits for its end."
             case "none":
-                yield "It does not tell the history of a session that it loads."
+                yield "It does not send the history of a session that it loads."
             case "unusable":
                 yield "It mixes the history of a loaded session with new answers, so its sessions are not loaded."
 
 
 class ObservationStore(Protocol):
-    """Where it is kept."""
+    """Where observations are stored."""
 
     def read(self, name: str, version: str) -> bytes | None: ...
 
     def update(self, name: str, version: str, change: Callable[[bytes | None], bytes]) -> None:
-        """Write what `change` makes of what is kept, with no other process in between."""
+        """Replace the stored value by what `change` makes of it, as one transaction."""
 
 
 class Observations:
-    """Of all agents. What cannot be kept is known as long as this process lives."""
+    """The observations of all agents. What cannot be stored is cached while this process runs."""
 
     def __init__(self, memory: ObservationStore | None = None) -> None:
         self._memory = memory
-        # What could not be kept, or has nowhere to be kept.
+        # Observations that could not be stored, or have no store.
         self._known: dict[AgentName, Observed] = {}
 
     def of(self, agent: AgentName) -> Observed:
-        kept: bytes | None = None
+        stored: bytes | None = None
         if self._memory is not None and agent not in self._known:
             try:
-                kept = self._memory.read(*agent)
+                stored = self._memory.read(*agent)
             except Exception as error:
-                _log.warning("what was learnt about %s %s cannot be read: %s", *agent, error)
-        return self._known.get(agent) or _decoded(kept)
+                _log.warning("observations of %s %s cannot be read: %s", *agent, error)
+        return self._known.get(agent) or _decoded(stored)
 
     def note(self, agent: AgentName, **seen: object) -> None:
-        """What has been seen just now: it stands in the place of what was seen before."""
+        """Store new observations. They replace earlier ones."""
         before = self.of(agent)
         after = msgspec.structs.replace(before, **seen)
         if after == before:
@@ -107,26 +107,27 @@ class Observations:
         _log.info("learnt about %s %s: %s", *agent, seen)
         try:
             if self._memory is not None:
-                # Another process may have learnt something else.
+                # Another process may have stored other observations.
                 self._memory.update(
-                    *agent, lambda kept: msgspec.json.encode(msgspec.structs.replace(_decoded(kept), **seen))
+                    *agent,
+                    lambda stored: msgspec.json.encode(msgspec.structs.replace(_decoded(stored), **seen)),
                 )
                 return
         except Exception as error:
-            _log.warning("what was learnt about %s %s is not kept: %s", *agent, error)
+            _log.warning("observations of %s %s are not stored: %s", *agent, error)
         self._known[agent] = after
 
 
-def _decoded(kept: bytes | None) -> Observed:
+def _decoded(stored: bytes | None) -> Observed:
     try:
-        return Observed() if kept is None else msgspec.json.decode(kept, type=Observed)
+        return Observed() if stored is None else msgspec.json.decode(stored, type=Observed)
     except msgspec.DecodeError:
-        # Of another version of Dragoman, perhaps: it is learnt anew.
+        # Perhaps from another version of Dragoman: the agent is observed again.
         return Observed()
 
 
 def name_of(info: AgentInfo | None, command: Sequence[str]) -> AgentName:
-    """What an agent calls itself, with its command: another program may give itself the same name. Arguments may be secret."""
+    """The agent's own name with a hash of its command: two programs may use one name, and arguments may be secret."""
     digest = hashlib.sha256(shlex.join(command).encode("utf-8", "surrogatepass")).hexdigest()
     name = info.name if info is not None and info.name else PurePath(command[0]).name
     version = info.version if info is not None else ""

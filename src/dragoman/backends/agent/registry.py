@@ -1,19 +1,19 @@
-"""All conversations of a model: found, begun, put to rest, taken up again.
+"""All conversations of a model: it finds, creates, unloads and reloads them.
 
-Three places a conversation may be in:
+A conversation is in one of three places:
 
 - *here*: under way in this process, perhaps with an agent that runs;
-- *resting*: its record is in memory, and nothing else of it;
-- *away*: only where it stands in the index is known, and the store has the rest.
+- *resting*: only its record is in memory;
+- *away*: only its index entries are in memory, and the store has the rest.
 
-With a store, several processes may know the same conversation. It belongs to the one in which a turn is under way, and
-for as long as that is; whoever wants it meanwhile waits a moment for its release, and then goes on with a fork. Between
-two turns it belongs to nobody, and any of them may go on with it. What another process has added is seen by the
-revision: an agent here that has not heard it is let go, and its session is taken up again.
+With a store, several processes may know the same conversation. The process in which a turn is under way owns it until
+the turn ends. A request in another process waits a moment for the release, and then continues with a fork. Between two
+turns the conversation has no owner, and any process may continue it. The revision shows that another process has
+changed it: then an agent here that lacks the change is stopped, and its session is resumed.
 
-Nothing here is unbounded. Agents that are idle are parked, the longest unused first, when there are too many or they take
-too much memory; so are records put away. What has work pending is never touched: after a burst, agents beyond the limit are
-parked as they become idle.
+Everything is bounded. Idle agents are parked, the longest unused first, when there are too many or they take too much
+memory; records are put away in the same order. Conversations with pending work are never touched: after a burst, agents
+beyond the limit are parked as they become idle.
 """
 
 from __future__ import annotations
@@ -47,17 +47,21 @@ _log = logging.getLogger(__name__)
 
 # Of records that rest in memory, as they are on disk. In memory they take four to five times as much.
 _RESTING_BYTES = 16 * 1024 * 1024
-# Of a conversation's first words, for a list.
+# The length of a conversation's title, which is the start of its first message.
 _TITLE_CHARACTERS = 120
 
 
 class Placed(NamedTuple):
+    """A request as it was identified, and its conversation."""
+
     found: Identified
-    # None for an aside, which belongs to none.
+    # None for a side request, which belongs to none.
     conversation: Conversation | None
 
 
 class ConversationRegistry:
+    """Finds or creates the conversation of each request, and limits what stays in memory."""
+
     def __init__(
         self,
         model: str,
@@ -77,9 +81,9 @@ class ConversationRegistry:
         self._resting: dict[str, SavedConversation] = {}
         self._sizes: dict[str, int] = {}
         self._resting_bytes = 0
-        # Under way here, and the store could not be told.
+        # Conversations under way here whose claim could not be stored.
         self._unclaimed: set[str] = set()
-        # What we know of the store: of each conversation, of all of them, and of whether anybody wrote.
+        # The last known revisions in the store: of each conversation, of all of them; and its write counter.
         self._revisions: dict[str, int] = {}
         self._revision = -1
         self._version: int | None = None
@@ -88,14 +92,14 @@ class ConversationRegistry:
         if memory is not None:
             memory.add(self._idle)
         self._watching: asyncio.Task[None] | None = None
-        # Whether it is about to be seen if there are too many agents.
+        # Whether a check for too many agents is scheduled.
         self._is_settling = False
         self._ending: set[asyncio.Task[None]] = set()
 
     def place(self, request: Request, known: Knowledge, *, waits: bool) -> Placed | None:
-        """What a request is, and the conversation it goes to, ours from here on.
+        """Identify a request, and claim the conversation it goes to.
 
-        None when another process has it: ask again in a moment. Whoever does not wait any longer gets a fork.
+        None when another process owns it: the caller tries again in a moment. With `waits` False it gets a fork instead.
         """
         while True:
             found = self._identify(request, known)
@@ -106,7 +110,7 @@ class ConversationRegistry:
                 return Placed(found, self._begin(known))
             here = self._here.get(found.conversation)
             if found.kind == "retry" and here is not None and here.repeats:
-                # It gets what it has had: nothing begins.
+                # The request gets the same reply again: no turn begins.
                 return Placed(found, here)
             if here is None or not here.has_agent:
                 self._check_memory()
@@ -120,18 +124,18 @@ class ConversationRegistry:
                     reason = f"{found.reason}, but another process has it"
                     return Placed(replace(found, kind="fork", reason=reason), self._begin(known))
                 case "changed":
-                    # By now we know how.
+                    # The changed record has been loaded: identify again.
                     pass
 
     @asynccontextmanager
     async def lend(self, scope: Scope) -> AsyncIterator[RunningAgent | None]:
-        """An agent that runs in this scope, for the session of a side request. One that starts is waited for.
+        """Lend an agent that runs in this scope, for the session of a side request. Waits for one that starts.
 
-        An agent of another scope is never lent: it was started for another model, folder or connection, and what it may
-        do and knows is theirs.
+        An agent of another scope is never lent: it was started for another model, folder or connection, and its
+        permissions and knowledge belong there.
         """
         here = [each for each in self._here.values() if each.scope == scope]
-        # Those that run come first: there is nothing to wait for.
+        # Running agents first: they need no wait.
         for each in sorted(here, key=lambda each: each.lendable is None):
             await each.wait_started()
             agent = each.lendable
@@ -145,7 +149,7 @@ class ConversationRegistry:
         yield None
 
     async def close(self) -> None:
-        """End every agent. What is under way is cut, and belongs to nobody."""
+        """End every agent. Replies under way are cut, and all conversations are released."""
         for task in (self._renewing, self._watching):
             if task is not None:
                 task.cancel()
@@ -174,25 +178,25 @@ class ConversationRegistry:
                 self._bring(away.conversation)
 
     async def recall(self) -> None:
-        """See what other processes have kept: a great deal perhaps, so others get their turn meanwhile."""
+        """Load what other processes have stored. It may be much, so other tasks run in between."""
         for _ in self._changes():
             await asyncio.sleep(0)
 
     def _look(self) -> None:
-        """See what other processes have added."""
+        """Load what other processes have stored since the last look."""
         for _ in self._changes():
             pass
 
     def _changes(self) -> Iterator[None]:
-        """Bring one after the other. What could not be read is looked at again the next time."""
+        """Load changed conversations one by one. What cannot be read is tried again the next time."""
         if self._store is None:
             return
-        with _logging_store_errors("what was kept of conversations cannot be read"):
+        with _logging_store_errors("stored conversations cannot be read"):
             version = self._store.version_seen()
             if version == self._version:
                 return
             for id_, revision in self._store.changed_since(self._revision, self._model):
-                # What is here is looked at when it is claimed.
+                # Conversations that are here are checked when they are claimed.
                 if id_ not in self._here and revision != self._revisions.get(id_):
                     self._fetch(id_)
                 self._revision = revision
@@ -200,7 +204,7 @@ class ConversationRegistry:
             self._version = version
 
     def _bring(self, id_: str) -> None:
-        """From the store into memory. What cannot be read now is not known now, and is looked for again."""
+        """Load a conversation from the store. If that fails, it is unknown for now, and tried again later."""
         try:
             self._fetch(id_)
         except StoreError as error:
@@ -208,20 +212,20 @@ class ConversationRegistry:
             self._revision, self._version = -1, None
 
     def _fetch(self, id_: str) -> None:
-        """Raises `StoreError`. What makes no sense is not known: it begins anew, with everything told again."""
+        """Load a conversation from the store. Raises `StoreError`. A record that cannot be decoded is dropped."""
         self.records.remove(id_)
         self._rest_no_more(id_)
-        kept = self._store.find(id_) if self._store is not None else None
-        if kept is None:
-            # Somebody deleted it.
+        stored = self._store.find(id_) if self._store is not None else None
+        if stored is None:
+            # It was deleted.
             return
         try:
-            saved = load_conversation(kept.content)
+            saved = load_conversation(stored.content)
         except SavedError as error:
             _log.warning("conversation %s cannot be taken up again: %s", id_, error)
             return
-        self._revisions[id_] = kept.revision
-        self._rest(saved, len(kept.content))
+        self._revisions[id_] = stored.revision
+        self._rest(saved, len(stored.content))
 
     # Owning.
 
@@ -234,7 +238,7 @@ class ConversationRegistry:
                 self._forget(id_)
                 return "changed"
             if holding is None:
-                # It could not be kept.
+                # It could not be stored.
                 return "ours"
             if holding.revision != self._revisions.get(id_):
                 self._let_go(id_)
@@ -248,7 +252,7 @@ class ConversationRegistry:
             if revision is None:
                 return "changed"
         except StoreError as error:
-            _log.warning("nobody else can know that conversation %s is under way here: %s", id_, error)
+            _log.warning("other processes cannot see that conversation %s is under way here: %s", id_, error)
             self._unclaimed.add(id_)
             return "ours"
         self._revisions[id_] = revision
@@ -256,18 +260,18 @@ class ConversationRegistry:
         return "ours"
 
     def _forget(self, id_: str) -> None:
-        """Somebody deleted it: nothing of it is left here either."""
+        """Drop a conversation that was deleted from the store."""
         self._let_go(id_)
         self.records.remove(id_)
         self._rest_no_more(id_)
         self._revisions.pop(id_, None)
 
     def _is_deleted(self, id_: str) -> bool:
-        """Whether it was kept and is no longer. Only what nothing is under way of can be deleted."""
+        """Whether it was stored and has been deleted. A conversation with a turn under way cannot be deleted."""
         return self._store is not None and id_ in self._revisions and self._store.holding(id_) is None
 
     def _let_go(self, id_: str) -> None:
-        """Another process has gone on with it: what runs here knows too little."""
+        """Stop the conversation here, because another process has continued it and this one is out of date."""
         conversation = self._here.pop(id_, None)
         if conversation is not None:
             task = asyncio.create_task(conversation.retire())
@@ -279,11 +283,13 @@ class ConversationRegistry:
         while self._store is not None:
             await clock.sleep(owner.RENEW_SECONDS)
             if any(conversation.is_held for conversation in self._here.values()):
-                with _logging_store_errors("other processes may take what is under way here for abandoned"):
+                with _logging_store_errors(
+                    "other processes may take over conversations that are under way here"
+                ):
                     self._store.renew(self._owner, owner.lease())
 
     def save(self, record: ConversationRecord, session: str | None, calls: int, *, held: bool) -> None:
-        """Keep a conversation; as ours, or, when nothing of it is under way, as nobody's."""
+        """Store a conversation: owned by this process while `held`, else without an owner."""
         if not held:
             self._settle()
         if self._store is None:
@@ -302,7 +308,7 @@ class ConversationRegistry:
             content,
             owner.lease() if held else 0.0,
         )
-        # It goes on all the same, as long as we do.
+        # On an error the conversation continues in this process.
         with _logging_store_errors("this conversation will not survive a restart"):
             if self._is_deleted(record.id):
                 return
@@ -332,7 +338,7 @@ class ConversationRegistry:
         return self._under_way(conversation)
 
     def _under_way(self, conversation: Conversation) -> Conversation:
-        """It is the latest used, and there is room for it."""
+        """Make it the most recently used, and make room for its agent."""
         self._here[conversation.id] = conversation
         if self._renewing is None and self._store is not None:
             self._renewing = asyncio.create_task(self._renew())
@@ -343,7 +349,7 @@ class ConversationRegistry:
         return conversation
 
     def _make_room(self, conversation: Conversation) -> None:
-        """Another agent is about to start. Looks at all that is here, which is why it is not done for every request."""
+        """Make room for an agent that is about to start. It checks all conversations here, so not every request calls it."""
         others = [each for each in self._here.values() if each is not conversation]
         self._park_surplus(1 + sum(each.has_agent for each in others))
         for each in others:
@@ -353,7 +359,7 @@ class ConversationRegistry:
                 self._rest(saved, len(save_conversation(saved.record, saved.session, saved.calls)))
 
     def _idle(self) -> list[Conversation]:
-        """Those with an agent that has nothing to do, the longest unused first."""
+        """The conversations with an idle agent, the longest unused first."""
         here = self._here.values()
         return [each for each in here if each.has_agent and not each.is_held and not each.is_lent]
 
@@ -362,10 +368,10 @@ class ConversationRegistry:
             each.park()
 
     def _settle(self) -> None:
-        """See soon whether there are too many agents, now that one has become idle."""
+        """Schedule a check for too many agents, because one has become idle."""
         if not self._is_settling:
             self._is_settling = True
-            # Not now: its conversation is in the middle of something.
+            # Not now: its conversation is in the middle of a step.
             asyncio.get_running_loop().call_soon(self._settled)
 
     def _settled(self) -> None:
@@ -404,7 +410,7 @@ class ConversationRegistry:
 
 @contextmanager
 def _logging_store_errors(consequence: str) -> Iterator[None]:
-    """What the store cannot do does not stop a conversation."""
+    """Log errors of the store: they do not stop a conversation."""
     try:
         yield
     except StoreError as error:

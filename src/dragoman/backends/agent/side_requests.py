@@ -1,7 +1,7 @@
 """Side requests: a title, a commit message, a summary.
 
-Each has a short session of its own: in an agent of the same scope (model, folder, connection) that already runs and does
-not wait, else in a process that is started for it. It has no tools, may do nothing, and leaves nothing behind.
+Each gets a separate short session: in an agent of the same scope (model, folder, connection) that already runs and does
+not wait, else in a process that is started for it. The session has no tools and no permissions, and is not stored.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class SideRequest:
                 self._backpressure.given(part)
 
     def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
-        answer_agent(request, incoming, Refused(_NOTHING_RUNS, asked=False))
+        answer_agent(request, incoming, Refused(_NOTHING_RUNS, by_user=False))
 
     def on_file(self, request: FileRequest, incoming: Incoming) -> None:
         incoming.fail(PERMISSION_REFUSED, f"{request.path} is not for this session, which may do nothing.")
 
     async def borrow(self, agent: RunningAgent, workspace: tuple[str, ...]) -> None:
-        """In a session of a process that belongs to somebody else. Raises `LanguageModelError`; can be cancelled."""
+        """Answer it in a session of another conversation's process. Raises `LanguageModelError`; can be cancelled."""
         link, backpressure = agent.link, Backpressure(agent.peer, lambda: (self._sink,))
         self._backpressure = backpressure
         entering = logged_in(link, self._settings, lambda: link.new_session(workspace, (), self))
@@ -112,7 +112,7 @@ class SideRequest:
         ).blocks
 
     async def start(self, workspace: tuple[str, ...]) -> None:
-        """In a process that is started for it."""
+        """Answer it in a process that is started for it."""
         settings = self._settings
         agent = await launch(
             settings.name, settings.command, settings.env, workspace[0], lambda: None, settings.ledger

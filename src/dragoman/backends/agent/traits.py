@@ -16,7 +16,7 @@ from dragoman.agents.entry import Caution, Facts
 from dragoman.backends.agent.observations import HistoryTiming, Observed
 from dragoman.lm import JsonObject
 
-__all__ = ["CATALOGUE", "UNKNOWN", "Traits", "recognise", "recognise_asked", "traits_of", "warned"]
+__all__ = ["CATALOGUE", "UNKNOWN", "Traits", "recognise", "recognise_request", "traits_of", "warned"]
 
 # A place in a tool call, dots between the names, and what stands there for a tool of a server: one of several, with a
 # bar between. One that ends in an asterisk is the beginning of a longer text. A place that begins with `announced` is in
@@ -143,7 +143,7 @@ def recognise(traits: Traits, said: Iterable[ToolActivity], server: str, tools: 
     )
 
 
-def recognise_asked(
+def recognise_request(
     traits: Traits, announced: ToolActivity, asked: ToolActivity, server: str, tools: Iterable[str]
 ) -> str | None:
     """Which of our tools a request for permission is about.

@@ -38,7 +38,7 @@ from dragoman.backends.agent.session.opening import address_of, configure, logge
 from dragoman.backends.agent.session.permission_requests import answer_agent
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolServer
-from dragoman.backends.agent.traits import recognise, recognise_asked
+from dragoman.backends.agent.traits import recognise, recognise_request
 from dragoman.cli.agent_probe.page import ProbePage
 from dragoman.cli.agent_probe.remedies import about_pictures, remedies
 from dragoman.cli.agent_probe.stripes import QUESTION, Stripes
@@ -198,7 +198,7 @@ class _Examination:
         call = request.tool_call
         endpoint, traits = self._endpoint, self._settings.traits
         known = self._known(call)
-        if recognise_asked(traits, known, call, endpoint.name, endpoint.offered_names) is not None:
+        if recognise_request(traits, known, call, endpoint.name, endpoint.offered_names) is not None:
             answer_agent(request, incoming, Granted())
             return
         known = known.updated(call)

@@ -1,19 +1,19 @@
 """The state machine of one conversation: an event in, a new state and commands out.
 
 Two rules. Everything that decides what happens next in a conversation is in this file. And this file does nothing: it
-has no clock, no process, no queue; whoever runs it carries out the commands, in order, and brings the events.
+has no clock, no process, no queue. The caller (`conversation`) executes the commands, in order, and feeds in the events.
 
 Theory of operation
 -------------------
 
 Four things change independently, and a phase is a view of them:
 
-- the *agent*: there is none (`parked`, or `dead` when it went by itself), it is `starting`, or it is up;
-- the *turn*: none, `running`, or `cancelling` (told to stop, and not stopped yet);
-- the *reply*: the response that is open towards the consumer, if any. Several requests may listen to one reply; that
-  is not our concern here;
+- the *agent*: there is none (`parked`, or `dead` when its process exited), it is `starting`, or it is up;
+- the *turn*: none, `running`, or `cancelling` (the cancel was sent, and the turn has not ended yet);
+- the *reply*: the response that is open towards the consumer, if any. Several requests may listen to one reply; `Reply`
+  handles that;
 - the *pending* calls: what the agent waits for, tool calls and permission requests alike. A call is *gathered* when it
-  has arrived, and *handed over* once the consumer has been given it.
+  has arrived, and *handed over* once the consumer has received it.
 
     phase        agent       turn         reply
     Starting     starting    -            open, or none if it was cancelled meanwhile
@@ -24,45 +24,45 @@ Four things change independently, and a phase is a view of them:
     Parked       none        -            none
     Dead         none        -            none
 
-The names of the seed, AwaitingToolPermission and AwaitingToolResult, are views of Awaiting: `awaits_permission` tells.
+The names of the seed, AwaitingToolPermission and AwaitingToolResult, are views of Awaiting: see `awaits_permission`.
 
-A response ends with its calls. When the first call arrives, siblings are waited for: all that were announced, and a
-moment for those that never are. Text that arrives in the meantime goes out before the calls; text that arrives later is
-*kept*, and leads the next reply of this conversation. So are calls and permissions that arrive with no reply open:
-they are handed over in the next one, after the results it brings.
+A response ends with its calls. When the first call arrives, the machine waits for its siblings: for all that were
+announced, and a moment for those that never are. Text that arrives in the meantime goes out before the calls. Text that
+arrives later goes to the *backlog*, which is the start of the next reply of this conversation. Calls and permission
+requests that arrive with no reply open are handed over in the next one, after the results it brings.
 
-A turn that must be cancelled is cancelled in ACP's order: `session/cancel`, then `cancelled` for every permission that
-is open, and `interrupted` for every call, unless it has its result by then. The next prompt waits for the stop reason,
-so that nothing of the old turn can be taken for the new one; when that does not come in time, the agent is replaced.
+A turn is cancelled in ACP's order: `session/cancel`, then `cancelled` for every open permission request, and
+`interrupted` for every call that has no result by then. The next prompt waits for the stop reason, so that no output of
+the old turn is taken for output of the new one. When the stop reason does not come in time, the agent is replaced.
 
-A prompt that the agent never heard (it was cancelled while the agent started) stays in the queue, and goes to the agent
-with the next one. Calls whose agent is gone are *orphaned*: their results are told to the next agent in its prompt. A
-permission never is: the next agent asks again. Nor does anybody see at once that a process has died: results that it was
-given, and has shown no sign of, are *unproved*, and told to the next agent all the same.
+A prompt that was never sent (it was cancelled while the agent started) stays in the queue, and goes to the agent with
+the next one. Calls whose agent is gone are *orphaned*: the next agent receives their results in its prompt. A permission
+is never passed on: the next agent asks again. The exit of a process is noticed late. So results that the agent was given
+and has not *acknowledged* by any output also go into the next agent's prompt.
 
-An agent may also turn out to be *unfit* for the prompt under way, because it does not see the tools that the prompt is about
-or still tells the history of an earlier turn. Then it is stopped, and another run of it is given the prompt.
+An agent may also turn out to be *unfit* for the prompt under way: it does not see the tools that the prompt is about, or
+it still replays the history of an earlier turn. Then it is stopped, and a new run of it gets the prompt.
 
-What the user says while a turn runs waits for its end; an agent that can be *steered* gets it at once. What it does not
-take, or has not said that it took when the turn is over, waits like the rest.
+What the user says while a turn runs waits for its end; an agent that can be *steered* gets it at once. Messages that the
+agent rejects, or has not confirmed when the turn ends, wait like the rest.
 
-An agent that was idle may be gone, and nobody knows until it is prompted. When it goes without a sign of the turn (not
-a word, an announcement or a call; what we say ourselves is none), the prompt is given to another one, once, and nobody is
-told. One that has just been started has no such excuse: it would crash again.
+An idle agent may have exited, and that shows only when it is prompted. When it exits without acknowledging the turn (no
+text, announcement or call; our own notices do not count), another agent gets the prompt, once, and the user sees no
+error. An agent that has just been started gets no second attempt: it would crash again.
 
-A prompt tells more than the user's words: the transcript, and what the program says. An agent that goes in the middle of
-a turn may not have kept it, and may take its session up again without it; one that answers with nothing but an error may
-not have taken it in. What that prompt told is then *taken back*, and told again with the next. Not the transcript, if the
-agent has shown a sign of the turn: its session knows the conversation, and would be told it like one that joins it.
+A prompt contains more than the user's message: the transcript, and the consumer's context. An agent that exits in the
+middle of a turn may not have stored it, and may resume its session without it; one that answers with nothing but an
+error may not have read it. That content is then *taken back*, and sent again with the next prompt. The transcript is the
+exception if the agent acknowledged the turn: its session has the conversation, and must not get it twice.
 
-Somebody always waits with a limit. The `gather` timers run while siblings are waited for, `grace` while a turn is
-cancelled, `human` while the consumer has calls or the agent works on with nobody listening, `idle` while nothing happens.
+Every wait has a limit. The `gather` timers run while siblings are waited for, `grace` while a turn is cancelled, `human`
+while the consumer has calls or the agent works on without a consumer, `idle` while nothing happens.
 
 Every phase × event is in `TABLE`, with the phases it may lead to. What is not there is illegal: it raises, and changes
 nothing. `docs/machine.md` is drawn from the table.
 
-Whoever carries the commands out may fail at one of them, and then it is not known what was done of the rest. `give_up` is
-the step for that, from any phase: as if the agent were lost.
+The caller may fail to execute a command. Then it is unknown which of the remaining commands took effect. `give_up` is
+the step for that, from any phase: the conversation continues as if the agent were lost.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ __all__ = ["PHASES", "TABLE", "IllegalEvent", "Phase", "State", "Step", "TableRo
 
 Phase: TypeAlias = Literal["Parked", "Starting", "Idle", "Streaming", "Awaiting", "Cancelling", "Dead"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
-# The consumer brings results, and nobody waits for them any more.
+# For results that arrive when no call waits for them any more.
 _TOO_LATE = TextPart(notice("The agent ended its turn before these results arrived."))
 
 
@@ -148,19 +148,19 @@ class State:
     gathering: bool = False
     # Prompts for the agent, in order: sent when no turn runs and a reply is open.
     queue: Prompt = ()
-    # The prompt of the turn under way, which an idle agent was given and has shown no sign of.
-    unheard: Prompt = ()
-    # The agent was prompted, and has shown no sign of the turn.
+    # The prompt of the turn under way, if an idle agent got it and has not acknowledged it by any output.
+    unacknowledged_prompt: Prompt = ()
+    # The agent was prompted, and has sent no output of the turn yet.
     silent: bool = False
-    # Results that the agent was given in this reply and has shown no sign of, as words for the next one.
-    unproved: Prompt = ()
-    # Whether the agent takes words in mid-turn, and those of which it has not said what became of them.
+    # Results that the agent got in this reply and has not acknowledged, as a message for the next agent.
+    unacknowledged_results: Prompt = ()
+    # Whether the agent accepts messages in mid-turn, and the ones that it has neither accepted nor rejected yet.
     steers: bool = False
     steering: Steering | None = None
-    # Whether the agent said anything since the last reply ended that nobody has seen.
-    kept: bool = False
+    # Whether the agent sent output since the last reply ended. It waits in the backlog for the next reply.
+    has_backlog: bool = False
 
-    # Follows from the rest: computed when a state is made, because it is asked for with every event.
+    # Derived from the rest: computed when a state is made, because every event reads it.
     phase: Phase = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -179,12 +179,12 @@ class State:
 
     @property
     def is_busy(self) -> bool:
-        """Not to be parked: somebody waits for something."""
+        """Whether a reply, a turn or a call is open. Then the agent must not be parked."""
         return self.reply is not None or self.turn != "none" or bool(self.pending)
 
 
 class IllegalEvent(Exception):
-    """An event that cannot happen in this phase: a fault of whoever runs the machine."""
+    """An event that cannot happen in this phase: a bug in the caller."""
 
     def __init__(self, phase: Phase, event: MachineEvent) -> None:
         super().__init__(f"{type(event).__name__} cannot happen while {phase}: {event}")
@@ -210,11 +210,17 @@ def handle(state: State, event: MachineEvent) -> Step:
 
 
 def give_up(state: State) -> Step:
-    """The step after a command that was not carried out. Replies are ended beside it: which are open, nobody knows here."""
+    """The step after a command that failed. The caller ends the replies: it is unknown here which are open."""
     do = _Transition(state)
     do.lose_agent()
     do.emit(
-        StopAgent(), Discard(), ClearTimer("grace"), ClearTimer("idle"), reply=None, unheard=(), kept=False
+        StopAgent(),
+        Discard(),
+        ClearTimer("grace"),
+        ClearTimer("idle"),
+        reply=None,
+        unacknowledged_prompt=(),
+        has_backlog=False,
     )
     return do.state, tuple(do.commands)
 
@@ -227,14 +233,14 @@ class _Transition(msgspec.Struct):
 
     def emit(self, *commands: MachineCommand, **changes: object) -> None:
         self.commands += commands
-        # Most events are words, which change nothing: a state is not copied for each of them.
+        # Most events are text, which changes nothing: a state is not copied for each of them.
         if changes and any(getattr(self.state, name) is not value for name, value in changes.items()):
             self.state = replace(self.state, **changes)  # type: ignore[arg-type]  # names are checked by `replace`
 
     def acknowledge(self) -> None:
-        """The agent has what it was given."""
-        if self.state.silent or self.state.unproved:
-            self.emit(silent=False, unheard=(), unproved=())
+        """The agent has sent output: it has received its prompt and its results."""
+        if self.state.silent or self.state.unacknowledged_results:
+            self.emit(silent=False, unacknowledged_prompt=(), unacknowledged_results=())
 
     def end_reply(self, end: ReplyEnd, error: LanguageModelError | None = None) -> None:
         if self.state.reply is not None:
@@ -242,8 +248,8 @@ class _Transition(msgspec.Struct):
 
     def open_reply(self, event: Requested) -> None:
         self.emit(OpenReply(event.reply), reply=event.reply)
-        if self.state.kept and self.state.turn != "cancelling":
-            self.emit(Release(), kept=False)
+        if self.state.has_backlog and self.state.turn != "cancelling":
+            self.emit(Release(), has_backlog=False)
         self.emit(*map(Emit, event.notices))
 
     def stop_gathering(self) -> None:
@@ -251,7 +257,7 @@ class _Transition(msgspec.Struct):
             self.emit(ClearTimer("gather"), ClearTimer("gather_limit"), gathering=False)
 
     def drop_pending(self, for_calls: CallAnswer, answers: Mapping[str, CallAnswer] | None = None) -> None:
-        """The turn that these were part of is over, or will be. A call that has its result gets it all the same."""
+        """Answer all pending calls, because their turn ends. A call whose result has arrived still gets the result."""
         self.stop_gathering()
         for call in self.state.pending:
             answer = (answers or {}).get(call.call_id)
@@ -263,24 +269,30 @@ class _Transition(msgspec.Struct):
         self.emit(pending=(), announced=frozenset())
 
     def cancel_turn(self, for_calls: CallAnswer, answers: Mapping[str, CallAnswer] | None = None) -> None:
-        """ACP's order: the cancel first, then `cancelled` for what is open."""
-        self.emit(SendCancel(), SetTimer("grace"), turn="cancelling", unheard=(), unproved=())
+        """Cancel the turn in ACP's order: the cancel first, then `cancelled` for what is open."""
+        self.emit(
+            SendCancel(),
+            SetTimer("grace"),
+            turn="cancelling",
+            unacknowledged_prompt=(),
+            unacknowledged_results=(),
+        )
         self.stop_steering()
         self.drop_pending(for_calls, answers)
 
     def end_turn(self, error: LanguageModelError | None = None) -> None:
-        """The agent's own end of it; with an error and nothing else, it may know nothing of the turn."""
+        """The agent ended its turn. After an error without other output, its session may not have the turn."""
         if error is not None and self.state.silent:
             self.emit(TakeBack())
-        self.emit(turn="none", silent=False, unheard=(), unproved=())
+        self.emit(turn="none", silent=False, unacknowledged_prompt=(), unacknowledged_results=())
 
     def lose_turn(self) -> None:
-        """The agent is gone, and with it, it may be, all that it has not kept."""
+        """The agent is gone, possibly with everything of this turn that its session has not stored."""
         if self.state.turn != "none":
-            self.emit(TakeBack(heard=not self.state.silent), turn="none", silent=False)
+            self.emit(TakeBack(acknowledged=not self.state.silent), turn="none", silent=False)
 
     def lose_agent(self) -> None:
-        """What it waited for is gone with it; what the consumer has of it is orphaned."""
+        """Drop the agent and its pending calls. Calls that the consumer has are orphaned."""
         self.stop_gathering()
         self.stop_steering()
         self.lose_turn()
@@ -291,32 +303,32 @@ class _Transition(msgspec.Struct):
             pending=(),
             orphaned=self.state.orphaned + orphaned,
             announced=frozenset(),
-            queue=self.state.unproved + self.state.queue,
-            unproved=(),
+            queue=self.state.unacknowledged_results + self.state.queue,
+            unacknowledged_results=(),
         )
 
     def deliver(self, answers: Mapping[str, CallAnswer]) -> None:
-        """Every call that the consumer has gets its answer; one that came back without is interrupted."""
+        """Answer every call that the consumer has. A call without a result is interrupted."""
         for call in self.state.pending:
             if call.handed_over:
                 self.emit(AnswerPending(call, _fitting(call, answers.get(call.call_id))))
         self.emit(pending=tuple(call for call in self.state.pending if not call.handed_over))
 
     def mark_unacknowledged(self, given: tuple[Pending, ...], answers: Mapping[str, CallAnswer]) -> None:
-        """The agent was given results. Until it shows that it has them, it may have been gone."""
+        """Store the results that the agent was given until it acknowledges them: it may have exited before."""
         if self.state.phase == "Streaming" and any(
             isinstance(answers.get(call.call_id), ToolResult) for call in given
         ):
-            self.emit(unproved=(lost_results(given, answers),))
+            self.emit(unacknowledged_results=(lost_results(given, answers),))
 
     def enqueue(self, prompt: Prompt, *, is_answered: bool = False) -> None:
-        """Words for the agent. With none, and nothing else that can come of this reply, the consumer is told why."""
+        """Queue a prompt. If the reply would stay empty, emit a notice that says why."""
         self.emit(queue=self.state.queue + prompt)
         if not (self.state.queue or self.state.pending or is_answered):
             self.emit(Emit(_TOO_LATE))
 
-    def say_in_turn(self, prompt: Prompt) -> None:
-        """At once where that is possible, but never before what was said earlier."""
+    def steer_or_enqueue(self, prompt: Prompt) -> None:
+        """Send a message into the running turn where the agent accepts that, but never before earlier messages."""
         state = self.state
         if prompt and state.steers and state.reply is not None and not (state.queue or state.steering):
             steering = Steering(state.reply, prompt)
@@ -325,12 +337,12 @@ class _Transition(msgspec.Struct):
             self.emit(queue=state.queue + prompt)
 
     def stop_steering(self) -> None:
-        """What the agent did not say that it took is for the next turn."""
+        """Queue messages that the agent did not confirm for the next turn."""
         if self.state.steering is not None:
             self.emit(queue=self.state.steering.prompt + self.state.queue, steering=None)
 
     def advance(self) -> None:
-        """What follows from the state alone: hand calls over, send what is queued, or come to rest."""
+        """Do what follows from the state alone: hand calls over, send the queued prompt, or become idle."""
         state = self.state
         if state.agent != "up" or state.turn == "cancelling" or state.reply is None or state.gathering:
             return
@@ -349,7 +361,7 @@ class _Transition(msgspec.Struct):
 
 
 def _fitting(call: Pending, answer: CallAnswer | None) -> CallAnswer:
-    """An answer of the right kind. For a permission anything but a proved grant is a refusal."""
+    """Return an answer of the right kind. For a permission anything but a proved grant is a refusal."""
     if call.kind == "permission":
         return answer if isinstance(answer, Granted | Refused) else Refused()
     return answer if isinstance(answer, ToolResult) else Interrupted()
@@ -359,20 +371,20 @@ def _fitting(call: Pending, answer: CallAnswer | None) -> CallAnswer:
 
 
 def _ignore(do: _Transition, event: MachineEvent) -> None:
-    """Nothing follows from it."""
+    """The event has no effect."""
 
 
 def _start(do: _Transition, event: Requested) -> None:
-    """The agent is started. Calls of one that is gone get their results through the next one's prompt."""
-    is_told, orphaned = do.state.kept or bool(event.notices), do.state.orphaned
+    """The agent is started. Results for calls of an agent that is gone go into its prompt."""
+    is_answered, orphaned = do.state.has_backlog or bool(event.notices), do.state.orphaned
     for call in orphaned:
-        # Nobody is there to hear it, but it is settled; and no permission outlives the agent that asked for it.
+        # No agent receives it, but the call is settled; and no permission outlives the agent that requested it.
         answer = Refused() if call.kind == "permission" else _fitting(call, event.answers.get(call.call_id))
         do.emit(AnswerPending(call, answer))
     do.open_reply(event)
     lost = (lost_results(orphaned, event.answers),) if event.answers and not event.cancels else ()
     do.emit(orphaned=())
-    do.enqueue(lost + event.prompt, is_answered=is_told)
+    do.enqueue(lost + event.prompt, is_answered=is_answered)
     if do.state.queue:
         do.emit(StartAgent(), agent="starting")
     else:
@@ -380,24 +392,24 @@ def _start(do: _Transition, event: Requested) -> None:
 
 
 def _replace_request(do: _Transition, event: Requested) -> None:
-    """A newer request while the agent starts or stops: it wins, and takes along what was not heard yet."""
+    """A newer request while the agent starts or stops: it wins, and includes the prompts that were not sent yet."""
     do.end_reply("cut")
     do.open_reply(event)
     do.enqueue(event.prompt, is_answered=bool(event.notices))
 
 
 def _begin(do: _Transition, event: Requested) -> None:
-    """What was kept leads; then calls that nobody has seen yet are handed over, or the prompt is sent."""
+    """The backlog goes out first. Then calls that the consumer does not have are handed over, or the prompt is sent."""
     do.emit(ClearTimer("idle"), ClearTimer("human"))
     given = tuple(call for call in do.state.pending if call.handed_over)
-    is_answered = do.state.kept or bool(given)
+    is_answered = do.state.has_backlog or bool(given)
     do.deliver(event.answers)
     do.open_reply(event)
     do.enqueue(event.prompt, is_answered=is_answered or bool(event.notices))
     prompt = do.state.queue
     do.advance()
     if do.state.turn == "running" and not is_answered:
-        do.emit(unheard=prompt)
+        do.emit(unacknowledged_prompt=prompt)
     do.mark_unacknowledged(given, event.answers)
 
 
@@ -410,7 +422,7 @@ def _interrupt(do: _Transition, event: Requested) -> None:
 
 
 def _continue(do: _Transition, event: Requested) -> None:
-    """Results go to their calls, and the turn goes on; or the turn is not wanted any more."""
+    """Results go to their calls and the turn goes on, or the request cancels the turn."""
     do.emit(ClearTimer("human"))
     if event.cancels:
         _interrupt(do, event)
@@ -418,13 +430,13 @@ def _continue(do: _Transition, event: Requested) -> None:
     given = tuple(call for call in do.state.pending if call.handed_over)
     do.deliver(event.answers)
     do.open_reply(event)
-    do.say_in_turn(event.prompt)
+    do.steer_or_enqueue(event.prompt)
     do.advance()
     do.mark_unacknowledged(given, event.answers)
 
 
 def _cancel_unsent(do: _Transition, event: ReplyCancelled) -> None:
-    """The agent has not heard of it: nothing is to be cancelled."""
+    """The prompt was not sent to the agent: there is nothing to cancel."""
     if event.reply == do.state.reply:
         do.end_reply("cut")
 
@@ -437,7 +449,7 @@ def _cancel(do: _Transition, event: ReplyCancelled) -> None:
 
 
 def _started(do: _Transition, event: AgentStarted) -> None:
-    """What was queued in the meantime is sent."""
+    """The queued prompt is sent."""
     do.emit(agent="up", turn="none", steers=event.steers)
     if do.state.reply is None:
         do.emit(SetTimer("idle"))
@@ -445,32 +457,44 @@ def _started(do: _Transition, event: AgentStarted) -> None:
 
 
 def _exited(do: _Transition, event: AgentExited) -> None:
-    """The reply fails. What the agent waited for is gone with it; what the consumer has of it is orphaned."""
+    """The reply fails. Calls that the consumer has are orphaned; the others are dropped."""
     do.lose_agent()
     do.end_reply("failed", event.error)
 
 
 def _exited_streaming(do: _Transition, event: AgentExited) -> None:
-    """The reply fails, unless the agent went without a sign of the turn: then another one is started for it."""
-    if do.state.unheard:
+    """The reply fails. If the agent exited without output of the turn, another one is started for the prompt."""
+    if do.state.unacknowledged_prompt:
         do.lose_turn()
-        do.emit(StartAgent(), agent="starting", queue=do.state.unheard + do.state.queue, unheard=())
+        do.emit(
+            StartAgent(),
+            agent="starting",
+            queue=do.state.unacknowledged_prompt + do.state.queue,
+            unacknowledged_prompt=(),
+        )
     else:
         _exited(do, event)
 
 
 def _start_over(do: _Transition, event: AgentUnfit) -> None:
-    """Another run of the agent is given the prompt, and the reply stays open. One that has shown life is past that."""
+    """A new run of the agent gets the prompt, and the reply stays open; ignored once the agent has sent output."""
     if do.state.silent:
         do.lose_turn()
-        queue = do.state.unproved + event.prompt + do.state.queue
-        do.emit(StopAgent(), StartAgent(), agent="starting", queue=queue, unheard=(), unproved=())
+        queue = do.state.unacknowledged_results + event.prompt + do.state.queue
+        do.emit(
+            StopAgent(),
+            StartAgent(),
+            agent="starting",
+            queue=queue,
+            unacknowledged_prompt=(),
+            unacknowledged_results=(),
+        )
 
 
 def _exited_cancelling(do: _Transition, _event: AgentExited) -> None:
-    """It was to stop, and has."""
+    """The agent has stopped, as it was asked to."""
     do.lose_turn()
-    do.emit(ClearTimer("grace"), Discard(), agent="dead", kept=False)
+    do.emit(ClearTimer("grace"), Discard(), agent="dead", has_backlog=False)
     _restart_if_wanted(do)
 
 
@@ -482,34 +506,34 @@ def _restart_if_wanted(do: _Transition) -> None:
 def _emit(do: _Transition, event: Spoke) -> None:
     """Into the open reply."""
     do.commands.append(Emit(event.part))
-    if do.state.silent or do.state.unproved:
+    if do.state.silent or do.state.unacknowledged_results:
         do.acknowledge()
 
 
 def _notice(do: _Transition, event: Noticed) -> None:
-    """Into the open reply. The agent has shown nothing by it."""
+    """Into the open reply. A notice is not output of the agent."""
     do.emit(Emit(event.part))
 
 
 def _keep(do: _Transition, event: Spoke | Noticed) -> None:
-    """Nobody listens: it leads the next reply."""
-    do.emit(Keep(event.part), kept=True)
+    """No reply is open: the part goes to the backlog, for the next reply."""
+    do.emit(Keep(event.part), has_backlog=True)
 
 
 def _announce(do: _Transition, event: Announced) -> None:
-    """A call to wait for, or no longer."""
+    """The machine waits for an announced call, or no longer does."""
     announced = do.state.announced - {event.key} if event.over else do.state.announced | {event.key}
     do.emit(announced=announced)
     do.acknowledge()
 
 
 def _gather(do: _Transition, event: Called) -> None:
-    """Siblings are waited for, but not when everything that was announced has come."""
+    """The machine waits for siblings of the call, unless every announced call has arrived."""
     announced = do.state.announced - {event.announced}
     do.emit(pending=(*do.state.pending, event.pending), announced=announced)
     do.acknowledge()
     if event.announced is not None and not announced:
-        # Everything that was announced has come.
+        # Every announced call has arrived.
         do.stop_gathering()
         do.advance()
         return
@@ -519,19 +543,19 @@ def _gather(do: _Transition, event: Called) -> None:
 
 
 def _queue_call(do: _Transition, event: Called) -> None:
-    """Nobody listens: it leads the next reply."""
+    """No reply is open: the call is handed over in the next one."""
     do.emit(pending=(*do.state.pending, event.pending), announced=do.state.announced - {event.announced})
 
 
 def _turn_away(do: _Transition, event: Called) -> None:
-    """Its turn is over, whatever it wanted."""
+    """The turn of the call is over: it is answered as cancelled or interrupted."""
     do.emit(
         AnswerPending(event.pending, TurnCancelled() if event.pending.kind == "permission" else Interrupted())
     )
 
 
 def _withdraw(do: _Transition, event: CallWithdrawn) -> None:
-    """A result that comes later goes nowhere."""
+    """The call is removed. A result that arrives later is discarded."""
     for call in do.state.pending:
         if call.key == event.key and call.handed_over:
             do.emit(Forget(call))
@@ -541,7 +565,7 @@ def _withdraw(do: _Transition, event: CallWithdrawn) -> None:
 
 
 def _turn_ended(do: _Transition, event: AgentTurnEnded) -> None:
-    """The reply ends with the turn, unless more was said to the agent in the meantime."""
+    """The reply ends with the turn, unless another prompt was queued in the meantime."""
     do.stop_steering()
     do.drop_pending(Interrupted())
     do.emit(*(Emit(part) for part in event.last_words))
@@ -553,7 +577,7 @@ def _turn_ended(do: _Transition, event: AgentTurnEnded) -> None:
 
 
 def _turn_ended_unseen(do: _Transition, event: AgentTurnEnded) -> None:
-    """Nobody listens: its end is kept for the next reply."""
+    """No reply is open: the last parts of the turn go to the backlog, for the next reply."""
     do.emit(ClearTimer("human"))
     do.stop_steering()
     do.drop_pending(Interrupted())
@@ -561,13 +585,15 @@ def _turn_ended_unseen(do: _Transition, event: AgentTurnEnded) -> None:
     if event.error is not None:
         words = (*words, TextPart(error_text(event.error)))
     do.end_turn(event.error)
-    do.emit(*(Keep(part) for part in words), SetTimer("idle"), kept=do.state.kept or bool(words))
+    do.emit(
+        *(Keep(part) for part in words), SetTimer("idle"), has_backlog=do.state.has_backlog or bool(words)
+    )
 
 
 def _steered(do: _Transition, event: Steered) -> None:
-    """The turn has the words, or they wait for its end."""
+    """The turn has the message, or the message waits for the end of the turn."""
     if do.state.steering is None or do.state.steering.reply != event.reply:
-        # Too late: they are on their way with the next prompt.
+        # Too late: the message goes with the next prompt.
         return
     if event.taken:
         do.emit(steering=None)
@@ -576,23 +602,23 @@ def _steered(do: _Transition, event: Steered) -> None:
 
 
 def _turn_stopped(do: _Transition, event: AgentTurnEnded) -> None:
-    """The old turn is over, and nothing of it reaches anybody; now the next may begin."""
+    """The old turn is over and its backlog is discarded; the next turn may begin."""
     do.end_turn(event.error)
-    do.emit(ClearTimer("grace"), Discard(), kept=False)
+    do.emit(ClearTimer("grace"), Discard(), has_backlog=False)
     if do.state.reply is None:
         do.emit(SetTimer("idle"))
     do.advance()
 
 
 def _timer_streaming(do: _Transition, event: TimerPassed) -> None:
-    """Siblings had their time."""
+    """The time to wait for siblings is over."""
     if event.timer in ("gather", "gather_limit"):
         do.stop_gathering()
         do.advance()
 
 
 def _timer_awaiting(do: _Transition, event: TimerPassed) -> None:
-    """A person had their time: as a cancelled turn."""
+    """The time for a person to decide is over: the turn is cancelled."""
     if event.timer == "human":
         do.cancel_turn(TimedOut())
 
@@ -601,12 +627,12 @@ def _timer_cancelling(do: _Transition, event: TimerPassed) -> None:
     """The turn does not stop: the agent is replaced."""
     if event.timer == "grace":
         do.lose_turn()
-        do.emit(StopAgent(), Discard(), agent="none", kept=False)
+        do.emit(StopAgent(), Discard(), agent="none", has_backlog=False)
         _restart_if_wanted(do)
 
 
 def _timer_idle(do: _Transition, event: TimerPassed) -> None:
-    """Parked, unless the agent asked for something outside a turn: a person has their time for that."""
+    """The agent is parked. With a permission request open, the person first gets the `human` time to decide."""
     if event.timer == "human":
         do.drop_pending(TimedOut())
         do.emit(SetTimer("idle"))

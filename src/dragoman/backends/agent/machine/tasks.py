@@ -1,7 +1,7 @@
-"""What a conversation does beside its events, because it takes time.
+"""The background tasks of a conversation.
 
-*Work* is something for an agent, and is not left half done: whoever closes waits for it. A *wait* is of no use to anybody
-once the conversation is closed, and ends with it.
+*Work* is done for an agent and always completes: closing the conversation waits for it. A *wait* has no purpose once the
+conversation is closed, and is cancelled with it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Tasks:
             wait.cancel()
 
     async def until_done(self) -> None:
-        """All work, and what it has led to."""
+        """Wait for all work, including work that other work starts."""
         while self._works:
             await asyncio.wait(self._works)
 

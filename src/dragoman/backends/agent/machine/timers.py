@@ -1,4 +1,4 @@
-"""The timers of a conversation. Each tells when its time has passed, unless it is cleared before."""
+"""The timers of a conversation. Each calls back when its time has passed, unless it is cleared before."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Timers:
         self._running: dict[Timer, asyncio.Task[None]] = {}
 
     def set(self, timer: Timer) -> None:
-        """From now on; one that runs begins anew."""
+        """Start a timer from now. One that runs starts again."""
         self.clear(timer)
         self._running[timer] = asyncio.create_task(self._pass(timer))
 

@@ -1,4 +1,4 @@
-"""What the machine of a conversation is told (events), and what it asks for (commands). All of it is frozen."""
+"""The events that a conversation's machine receives, and the commands that it returns. All of it is frozen."""
 
 from __future__ import annotations
 
@@ -57,25 +57,25 @@ __all__ = [
 
 Prompt: TypeAlias = tuple[Message, ...]
 
-# gather: siblings may still come. gather_limit: that was long enough. grace: a cancelled turn should have stopped.
-# human: a person had their time. idle: nothing has happened for long.
+# gather: a sibling of the last call may still come. gather_limit: the longest wait for all siblings. grace: the time
+# for a cancelled turn to stop. human: the time for a person to decide. idle: the time without activity until parking.
 Timer: TypeAlias = Literal["gather", "gather_limit", "grace", "human", "idle"]
 ReplyEnd: TypeAlias = Literal["complete", "cut", "failed"]
 
 
 class _Value(msgspec.Struct, frozen=True):
-    """One is made for every word of an agent's, and this kind is made fastest."""
+    """A msgspec struct, because that is the fastest to create: every chunk of an agent's output makes one."""
 
 
 # What may become of a call or a permission request.
 
 
 class Interrupted(_Value, frozen=True):
-    """A tool call was cut off: nobody answered it, or its turn ended."""
+    """A tool call was cut off: no result arrived for it, or its turn ended."""
 
 
 class TimedOut(_Value, frozen=True):
-    """Nobody decided in time."""
+    """No decision arrived in time."""
 
 
 class Granted(_Value, frozen=True):
@@ -83,10 +83,10 @@ class Granted(_Value, frozen=True):
 
 
 class Refused(_Value, frozen=True):
-    """A permission is refused; the turn goes on. `asked`: by a person, and not because nobody was or could be asked."""
+    """A permission is refused; the turn goes on. `by_user`: a person refused it; False if no person was asked."""
 
     reason: str | None = None
-    asked: bool = True
+    by_user: bool = True
 
 
 class TurnCancelled(_Value, frozen=True):
@@ -97,7 +97,7 @@ CallAnswer: TypeAlias = ToolResult | Interrupted | TimedOut | Granted | Refused 
 
 
 class Pending(_Value, frozen=True):
-    """What the agent waits for. `key` is the agent's name for it, `part` what the consumer is given."""
+    """A call or request that the agent waits for. `key` is the agent's name for it, `part` what the consumer gets."""
 
     key: str
     kind: Literal["call", "permission"]
@@ -110,7 +110,7 @@ class Pending(_Value, frozen=True):
 
 
 class Steering(_Value, frozen=True):
-    """Words that were given to the agent in mid-turn, by the reply they came with."""
+    """Messages that were sent to the agent in mid-turn, with the reply of their request."""
 
     reply: int
     prompt: Prompt
@@ -120,9 +120,9 @@ class Steering(_Value, frozen=True):
 
 
 class Requested(_Value, frozen=True):
-    """A consumer's request, identified. `cancels`: the open turn is not wanted any more.
+    """A consumer's request, identified. `cancels`: it cancels the open turn.
 
-    `notices` are for the beginning of its reply: what became of results that it brought, and no call waits for.
+    `notices` go to the beginning of its reply: what became of results that it brought and that no call waits for.
     """
 
     reply: int
@@ -133,13 +133,13 @@ class Requested(_Value, frozen=True):
 
 
 class ReplyCancelled(_Value, frozen=True):
-    """Nobody listens to a reply any more."""
+    """The last listener of a reply has left."""
 
     reply: int
 
 
 class AgentStarted(_Value, frozen=True):
-    """The agent has a session, and has listed the tools. `steers`: it takes words in mid-turn."""
+    """The agent has a session, and has listed the tools. `steers`: it accepts messages in mid-turn."""
 
     steers: bool = False
 
@@ -151,13 +151,13 @@ class AgentExited(_Value, frozen=True):
 
 
 class Spoke(_Value, frozen=True):
-    """Something for the consumer: text, thinking, data."""
+    """Output of the agent for the consumer: text, thinking, data."""
 
     part: Part
 
 
 class Noticed(_Value, frozen=True):
-    """Something of our own for the consumer: no sign of the agent."""
+    """A part of our own for the consumer. It does not count as output of the agent."""
 
     part: Part
 
@@ -173,31 +173,31 @@ class Called(_Value, frozen=True):
     """A tool call or permission request arrived."""
 
     pending: Pending
-    # The announcement it was expected by, if any.
+    # The key of its announcement, if it was announced.
     announced: str | None = None
 
 
 class CallWithdrawn(_Value, frozen=True):
-    """The agent no longer waits for it."""
+    """The agent no longer waits for this call or request."""
 
     key: str
 
 
 class AgentTurnEnded(_Value, frozen=True):
-    """The agent's answer to the prompt. `last_words` tell the user of a stop that is not the normal one."""
+    """The agent's answer to the prompt. `last_words` explain a stop that is not the normal one to the user."""
 
     last_words: tuple[Part, ...] = ()
     error: LanguageModelError | None = None
 
 
 class AgentUnfit(_Value, frozen=True):
-    """This run of the agent cannot take the prompt under way, and another can: it was not sent, or nothing came of it."""
+    """This run of the agent cannot take the prompt under way, but a new run can. No output of the turn has arrived."""
 
     prompt: Prompt
 
 
 class Steered(_Value, frozen=True):
-    """What became of the words of that reply: the turn under way has them, or it has not."""
+    """Whether the turn under way has taken the messages that were steered with this reply."""
 
     reply: int
     taken: bool
@@ -228,7 +228,7 @@ MachineEvent: TypeAlias = (
 
 
 class StartAgent(_Value, frozen=True):
-    """Spawn, resume or load; what the agent has not seen is replayed."""
+    """Spawn the process, and resume, load or create its session; what the agent has not seen is replayed."""
 
 
 class StopAgent(_Value, frozen=True):
@@ -240,16 +240,16 @@ class SendPrompt(_Value, frozen=True):
 
 
 class TakeBack(_Value, frozen=True):
-    """The agent may not have kept what the last prompt told it beside the words: it is told again with the next.
+    """Send the context and transcript of the last prompt again with the next: the session may not have stored them.
 
-    `heard`: it has shown a sign of that turn, so its session knows the conversation.
+    `acknowledged`: the agent has sent output of that turn, so its session has the conversation.
     """
 
-    heard: bool = False
+    acknowledged: bool = False
 
 
 class Steer(_Value, frozen=True):
-    """Words for the turn that runs."""
+    """Send messages into the turn that runs."""
 
     steering: Steering
 
@@ -266,7 +266,7 @@ class AnswerPending(_Value, frozen=True):
 
 
 class Forget(_Value, frozen=True):
-    """The agent does not wait for it any more. The consumer has it, and may still bring a result."""
+    """Drop a call that the agent no longer waits for. The consumer has it, and may still bring a result."""
 
     pending: Pending
 
@@ -276,23 +276,23 @@ class OpenReply(_Value, frozen=True):
 
 
 class Emit(_Value, frozen=True):
-    """Into the open reply."""
+    """Send a part to the open reply."""
 
     part: Part
 
 
 class Keep(_Value, frozen=True):
-    """For the next reply."""
+    """Add a part to the backlog, for the next reply."""
 
     part: Part
 
 
 class Release(_Value, frozen=True):
-    """All that was kept goes into the open reply, in order."""
+    """Send the backlog to the open reply, in order."""
 
 
 class Discard(_Value, frozen=True):
-    """What was kept belongs to a turn that was cancelled."""
+    """Discard the backlog: it belongs to a turn that was cancelled."""
 
 
 class EndReply(_Value, frozen=True):

@@ -1,9 +1,9 @@
-"""What an agent is told beside the words that are new, and how much of it its session has been told before.
+"""What a prompt contains beside the new messages, and how much of it the agent's session already has.
 
-An agent that is new to a conversation is told everything: what was said, as a transcript, and what the consumer's program
-says, as context. After that its session remembers, and it is told what is new. What a session was told may be taken back. The
-conversation only until the agent has shown that it heard of it: then its session knows it, whatever becomes of the agent.
-What the program says also after that: it is short, and told once more it stands in the place of everything before.
+An agent that is new to a conversation gets everything: the history as a transcript, and the consumer's context. After
+that its session has them, and it gets only what is new. What was sent may be taken back, that is, sent again. The
+transcript only until the agent has acknowledged a turn: then its session has the conversation, even if the process exits.
+The context also after that: it is short, and a repeated context replaces everything before.
 """
 
 from __future__ import annotations
@@ -19,74 +19,77 @@ __all__ = ["SessionContext"]
 
 
 class SessionContext:
-    """Of one conversation. `is_known`: it has a session that was told of it by somebody else, and nobody knows what."""
+    """The prompt context of one conversation."""
 
     def __init__(self, budget: int, *, is_known: bool) -> None:
-        """The transcript stays within `budget` tokens."""
+        """The transcript stays within `budget` tokens.
+
+        `is_known`: the agent has a session of this conversation from another process, and its context is unknown.
+        """
         self._budget = budget
-        # Of the latest request: what was said before the user's last words, those, and what the program says.
+        # Of the latest request: the messages before the user's last messages, those, and the consumer's context.
         self._before: tuple[Message, ...] = ()
         self._words: tuple[Message, ...] = ()
         self._context = ""
-        # Whether the session knows nothing of the conversation, and the context it was told; None: nobody knows which.
+        # Whether the session has nothing of the conversation, and the context that was sent to it; None: unknown.
         self._is_new = not is_known
-        self._told: str | None = None if is_known else ""
+        self._sent: str | None = None if is_known else ""
         # The same before the last prompt.
         self._was_new = self._is_new
-        self._told_before = self._told
+        self._sent_before = self._sent
 
     @property
     def is_new(self) -> bool:
-        """Whether the session knows nothing of the conversation, or perhaps nothing."""
+        """Whether the session has nothing of the conversation, or possibly nothing."""
         return self._is_new
 
     @property
     def was_new(self) -> bool:
-        """Whether it knew nothing before the last prompt."""
+        """Whether the session had nothing of the conversation before the last prompt."""
         return self._was_new
 
     @property
     def words(self) -> tuple[Message, ...]:
-        """The user's last words."""
+        """The user's last messages."""
         return self._words
 
-    def last_said(self, role: Role) -> str:
-        """What the user or the model said last before those."""
+    def last_text(self, role: Role) -> str:
+        """The text of the last message of the user or the model before those."""
         return next((each.text for each in reversed(self._before) if each.role == role and each.text), "")
 
-    def update(self, asked: RequestKey) -> None:
-        self._before, self._words = split_prompt(asked.messages)
-        self._context = asked.context
+    def update(self, request_key: RequestKey) -> None:
+        self._before, self._words = split_prompt(request_key.messages)
+        self._context = request_key.context
 
     def begin(self) -> None:
-        """The session is a new one."""
+        """Reset it for a new session."""
         self._is_new = self._was_new = True
-        self._told = self._told_before = ""
+        self._sent = self._sent_before = ""
 
     def prompt(self, prompt: Sequence[Message], *, images: bool) -> Composed:
-        """All that is to be told with these words; from now on it has been."""
-        self._was_new, self._told_before = self._is_new, self._told
+        """Compose a prompt with all that the session lacks, and mark that as sent."""
+        self._was_new, self._sent_before = self._is_new, self._sent
         composed = compose(
-            # An agent that has heard nothing yet gets everything before the last words as the transcript.
+            # A new session gets everything before the last messages as the transcript.
             self._words if self._is_new else prompt,
-            context=news(self._told, self._context),
+            context=news(self._sent, self._context),
             history=self._before if self._is_new else (),
             images=images,
             budget=self._budget,
         )
-        self._is_new, self._told = False, self._context or self._told
+        self._is_new, self._sent = False, self._context or self._sent
         return composed
 
     def steer(self, words: Sequence[Message], *, images: bool) -> Composed:
-        """Words for a turn that runs: whatever else there is to tell waits for the next."""
+        """Compose messages for a turn that runs. The context waits for the next prompt."""
         return compose(words, context="", history=(), images=images, budget=self._budget)
 
-    def take_back(self, *, heard: bool) -> None:
-        """What the last prompt told is told again. The session may have kept it all the same.
+    def take_back(self, *, acknowledged: bool) -> None:
+        """Send the content of the last prompt again with the next, because the session may not have stored it.
 
-        `heard`: the agent has shown a sign of it, so that it is not told the conversation like one that joins it.
+        `acknowledged`: the agent has sent output of that turn, so its session has the conversation and needs no transcript.
         """
-        if not heard:
+        if not acknowledged:
             self._is_new = self._was_new
-        if self._told != self._told_before:
-            self._told = self._told_before = None
+        if self._sent != self._sent_before:
+            self._sent = self._sent_before = None

@@ -64,7 +64,7 @@ class Reply:
         """What was shown so far, for a listener that joins. An activity stands here once, as it is now."""
         return self._shown.parts
 
-    def say(self, part: Part) -> None:
+    def report(self, part: Part) -> None:
         for shown in self._presentation.present(part):
             if isinstance(shown, TextPart):
                 self._shown.parts.append(shown)

@@ -1,7 +1,8 @@
 """`fs/read_text_file` and `fs/write_text_file`, where the agent is offered them.
 
-Reading is free inside the workspace, but for files that may hold secrets. An agent that writes through us has not asked anybody: its write becomes a request
-for permission like any other, with a diff, unless an edit that a person approved in this turn covers it.
+Reading inside the workspace needs no permission, except for files that may contain secrets. A write that the agent sends
+to us has no permission yet: it becomes a permission request like any other, with a diff, unless an edit that a person
+approved in this turn covers it.
 https://agentclientprotocol.com/protocol/file-system
 """
 
@@ -39,11 +40,11 @@ AT_ONCE = 32
 
 
 class FileRequests:
-    """Serves the file requests of one agent process. `tell` hands an event to the conversation, if that still listens to this run."""
+    """Serves the file requests of one run of an agent. `dispatch` sends an event to the conversation."""
 
-    def __init__(self, host: SessionHost, tell: Callable[[MachineEvent], None]) -> None:
+    def __init__(self, host: SessionHost, dispatch: Callable[[MachineEvent], None]) -> None:
         self._host = host
-        self._tell = tell
+        self._dispatch = dispatch
         self._open: set[Incoming] = set()
 
     @property
@@ -109,7 +110,7 @@ class FileRequests:
             match given:
                 case Granted():
                     self._run(do(), incoming)
-                case Refused(reason=reason, asked=False):
+                case Refused(reason=reason, by_user=False):
                     why = f"{path} was not {done}: the user was not asked. {reason}"
                     incoming.fail(PERMISSION_REFUSED, why)
                 case Refused(reason=reason):
@@ -118,7 +119,7 @@ class FileRequests:
                 case _:
                     _cancel(incoming)
 
-        self._requests.submit(action, incoming, answer, self._tell)
+        self._requests.submit(action, incoming, answer, self._dispatch)
 
     async def _make(self, change: Change, incoming: Incoming) -> None:
         await asyncio.to_thread(change.make)
@@ -129,7 +130,7 @@ class FileRequests:
         """Report a file access as the narrator reports a tool call."""
         text = f"\n\n▸ {what} {code(path)}\n"
         place = Place(path)
-        self._tell(
+        self._dispatch(
             Spoke(
                 ActivityNote(
                     new_activity_id(), f"{what} {path}", kind, "completed", locations=(place,), text=text
@@ -139,7 +140,7 @@ class FileRequests:
 
 
 async def _answering(work: Coroutine[object, object, None], incoming: Incoming) -> None:
-    """Whatever becomes of the work, the agent has its answer."""
+    """Run the work. If it fails, the agent gets an error response."""
     try:
         await work
     except FileRefused as refused:
@@ -151,4 +152,4 @@ async def _answering(work: Coroutine[object, object, None], incoming: Incoming) 
 
 
 def _cancel(incoming: Incoming) -> None:
-    incoming.fail(REQUEST_CANCELLED, "The turn ended before anybody decided.")
+    incoming.fail(REQUEST_CANCELLED, "The turn ended before a decision.")

@@ -1,7 +1,7 @@
-"""The history of a session that is taken up: heard here, so that nothing of it reaches a new answer.
+"""The listener for the history of a loaded session: it discards the updates, so that none reaches a new answer.
 
-An agent that loads a session tells its history, as updates like any others. ACP wants that done before the result of
-`session/load`; some agents go on afterwards, for seconds. So after the result it is waited until the history has ended.
+An agent that loads a session sends its history, as ordinary updates. ACP requires that before the result of
+`session/load`; some agents continue afterwards, for seconds. So after the result, the bridge waits for its end.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from dragoman.jsonrpc import Incoming
 
 __all__ = ["HistoryListener"]
 
-# So much of the last words is looked for: enough to be no chance, and no more than agents keep.
+# How many characters of the last messages must match: enough to exclude chance, and no more than agents store.
 _WORDS = 200
-# Of each message, so much of its end is kept to look in.
-_HEARD = 4_096
+# How many characters of the end of each message are buffered for that.
+_BUFFERED = 4_096
 
 
 class HistoryListener:
-    """Passes nothing on, and allows nothing.
+    """Discards all updates, and refuses all requests.
 
-    `last_words` and `last_answer` are what the user said last in the session, and what came of it.
+    `last_words` and `last_answer` are the user's last message in the session, and the answer to it.
     """
 
     def __init__(self, last_words: str, last_answer: str) -> None:
         self._last_words = plain(last_words)[-_WORDS:]
         self._last_answer = plain(last_answer)[-_WORDS:]
-        # The user's message that was told last, and the agent's words after it.
+        # The user's message that was received last, and the agent's answer after it.
         self._words = ""
         self._answer = ""
         self._news = asyncio.Event()
-        # Anything of it was told; and after the agent's answer to the request.
-        self.is_told = False
+        # Whether any of the history has arrived; whether the load request has its answer; whether any arrived after that.
+        self.has_updates = False
         self._is_answered = False
         self._is_late = False
 
@@ -54,15 +54,15 @@ class HistoryListener:
     def on_update(self, update: SessionUpdate) -> None:
         match update.update:
             case OtherUpdate() | UsageUpdate():
-                # Commands, modes and the like are of now.
+                # Commands, modes and the like are current state, not history.
                 return
             case ChunkUpdate(role="user", content=TextBlock(text=text)):
                 if self._answer:
                     self._words = self._answer = ""
-                self._words = (self._words + text)[-_HEARD:]
+                self._words = (self._words + text)[-_BUFFERED:]
             case ChunkUpdate(role="agent", content=TextBlock(text=text)):
-                self._answer = (self._answer + text)[-_HEARD:]
-        self.is_told = True
+                self._answer = (self._answer + text)[-_BUFFERED:]
+        self.has_updates = True
         self._is_late = self._is_late or self._is_answered
         self._news.set()
 
@@ -70,16 +70,18 @@ class HistoryListener:
         incoming.reply({"outcome": {"outcome": "cancelled"}})
 
     def on_file(self, request: FileRequest, incoming: Incoming) -> None:
-        incoming.fail(PERMISSION_REFUSED, f"{request.path} is not for a session that is only being told.")
+        incoming.fail(
+            PERMISSION_REFUSED, f"{request.path} cannot be accessed while a session is being loaded."
+        )
 
     # The end of it.
 
     def on_answer(self) -> None:
-        """The agent has answered the request: what comes now is late."""
+        """The agent has answered the load request: later updates are late."""
         self._is_answered = True
 
-    async def until_told(self, known: HistoryTiming | None, timing: Timing, clock: Clock) -> HistoryTiming:
-        """Wait for the end of the history. Returns how the agent tells it."""
+    async def wait_complete(self, known: HistoryTiming | None, timing: Timing, clock: Clock) -> HistoryTiming:
+        """Wait for the end of the history. Returns when the agent sent it."""
         limit = clock.now() + timing.history
         while clock.now() < limit:
             self._news.clear()
@@ -88,12 +90,12 @@ class HistoryListener:
                 seconds = timing.history_end if is_short else timing.history_pause
                 await within(self._news.wait(), seconds, clock)
             except DeadlinePassed:
-                return "late" if self._is_late else "before" if self.is_told else "none"
+                return "late" if self._is_late else "before" if self.has_updates else "none"
         return "unusable"
 
     @property
     def _is_complete(self) -> bool:
-        """The last message of the user and the last answer have been told."""
+        """Whether the last message of the user and the last answer have arrived."""
         return (
             bool(self._last_words and self._last_answer)
             and self._last_words in plain(self._words)

@@ -1,4 +1,4 @@
-"""What one run of an agent needs of its conversation.
+"""The interface of a conversation for one run of its agent.
 
 This is the only way back from an agent's session to the conversation, so nothing in this package imports
 `conversation`. A listener keeps the *epoch* it was made with: each start of an agent has another one, and a conversation
@@ -20,7 +20,7 @@ __all__ = ["SessionHost"]
 
 class SessionHost(Protocol):
     workspace: tuple[str, ...]
-    # What takes time.
+    # The background tasks of the conversation.
     tasks: Tasks
     # The agent's permission requests that wait for an answer.
     permission_requests: PermissionRequests
@@ -32,10 +32,10 @@ class SessionHost(Protocol):
 
     @property
     def is_streaming(self) -> bool:
-        """Whether a reply is open for what the agent says."""
+        """Whether a reply is open for the agent's output."""
         ...
 
-    def hears(self, epoch: int) -> bool:
+    def is_current(self, epoch: int) -> bool:
         """Whether the run of this epoch is the current one."""
         ...
 
@@ -50,7 +50,7 @@ class SessionHost(Protocol):
         ...
 
     def on_exit(self, session: AgentSession) -> None:
-        """The connection to the agent has ended, and nobody here ended it."""
+        """The connection to the agent has ended, and the conversation did not close it."""
         ...
 
     def uncollected(self, session: AgentSession) -> Iterable[str]:

@@ -1,6 +1,6 @@
-"""What one run of an agent says, turned into events for its conversation.
+"""The listener of one run of an agent: it turns the agent's messages into events for the conversation.
 
-An listener belongs to one epoch: when the agent it listens to has been replaced, it hears nothing more.
+A listener belongs to one epoch. When the agent has been replaced, the conversation discards its events.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ def _is_more_than_words(block: object) -> bool:
 
 
 class AgentListener:
+    """Receives ACP messages and tool calls of one run of an agent."""
+
     def __init__(self, host: SessionHost, epoch: int) -> None:
         self._host = host
         self._epoch = epoch
@@ -68,19 +70,19 @@ class AgentListener:
         self.is_up = False
         # Of calls of the consumer's tools, by the names under which these are offered.
         self._announced = Announcements()
-        # Calls that we allowed because they are the consumer's own. One that never arrives was something else.
+        # Permission requests that were granted as calls of the consumer's tools. A call that never arrives was not one.
         self._allowed: list[tuple[str, str]] = []
-        # A person refused something, and the agent has not said a word since.
+        # A person refused a request, and the agent has sent no text since.
         self._is_silenced = False
-        self._file_requests = FileRequests(host, self._tell)
+        self._file_requests = FileRequests(host, self._dispatch)
 
-    def _tell(self, event: MachineEvent) -> None:
+    def _dispatch(self, event: MachineEvent) -> None:
         if (
             isinstance(event, CallWithdrawn)
             and self.session is not None
             and self.session.agent.peer.closed is not None
         ):
-            # Nobody gave it up: the agent is gone, and `lost` tells what becomes of what it waited for.
+            # Not a withdrawal: the agent is gone, and `on_exit` handles its pending calls.
             return
         self._host.receive(self._epoch, event)
 
@@ -91,16 +93,16 @@ class AgentListener:
         if session is None:
             return
         if session.may_send_history and session.is_stale(update.update):
-            if self._host.hears(self._epoch):
+            if self._host.is_current(self._epoch):
                 self._host.on_stale_update(session)
             return
         if isinstance(update.update, ToolActivity):
             self._announce(session, session.narrator.known(update.update))
         for part in session.narrator.parts(update.update):
             if isinstance(part, UsagePart):
-                # The next one replaces it, so it is not kept for a later reply.
+                # The next one replaces it, so it does not go to the backlog.
                 if self._host.is_streaming:
-                    self._tell(Noticed(part))
+                    self._dispatch(Noticed(part))
                 continue
             if self._is_silenced:
                 self._is_silenced = isinstance(part, ThinkingPart | ActivityPart | PlanPart)
@@ -110,24 +112,24 @@ class AgentListener:
         key = activity.tool_call_id
         if activity.status in _OVER:
             if self._announced.end(key):
-                self._tell(Announced(key, over=True))
+                self._dispatch(Announced(key, over=True))
             return
         tool = session.own_tool((activity,))
-        # Whoever only waits makes no call that the consumer would see.
+        # A call of the wait tool never reaches the consumer.
         if tool in (None, WAIT_TOOL):
             return
         if self._announced.announce(key, tool, activity.raw_input):
-            self._tell(Announced(key))
+            self._dispatch(Announced(key))
 
     def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
         session, host = self.session, self._host
-        if session is None or not host.hears(self._epoch) or host.is_cancelling:
+        if session is None or not host.is_current(self._epoch) or host.is_cancelling:
             # A cancelled turn grants nothing.
             incoming.reply({"outcome": {"outcome": "cancelled"}})
             return
         requests = host.permission_requests
         known = session.narrator.known(request.tool_call)
-        own = session.asked_tool(request.tool_call)
+        own = session.requested_tool(request.tool_call)
         is_again = any(key == request.tool_call.tool_call_id for key, _ in self._allowed)
         if (
             own is not None
@@ -140,28 +142,27 @@ class AgentListener:
             answer_agent(request, incoming, Granted())
             return
         if own is None and self._announced.end(known.tool_call_id):
-            # It is not the call that was announced, so no call need be waited for.
-            self._tell(Announced(known.tool_call_id, over=True))
+            # It is not the announced call, so the machine need not wait for one.
+            self._dispatch(Announced(known.tool_call_id, over=True))
         action = requests.describe(known, request)
         may_write = session.agent.link.offers_files and action.risk == "edit"
         named = ApprovedEdits.named(known) if may_write else {}
 
         def answer(decision: CallAnswer) -> str | None:
-            told = answer_agent(request, incoming, decision)
+            notice_text = answer_agent(request, incoming, decision)
             self._is_silenced = isinstance(decision, Refused)
-            if isinstance(decision, Granted) and told is None:
+            if isinstance(decision, Granted) and notice_text is None:
                 requests.edits.add(named)
-            return told
+            return notice_text
 
-        requests.submit(action, incoming, answer, self._tell)
+        requests.submit(action, incoming, answer, self._dispatch)
 
     def _is_only_a_call(
         self, session: AgentSession, own: str, known: ToolActivity, request: PermissionRequest
     ) -> bool:
-        """Whether the request is for a call of the consumer's tool, and has nothing in it that is not part of that.
+        """Whether the request is only for a call of the consumer's tool.
 
-        Such a request is granted without a question, so a command or a change that stands beside the tool's name must
-        not come along.
+        Such a request is granted without a question, so it must not contain a command or a change beside the call.
         """
         if (
             request.extra
@@ -181,7 +182,7 @@ class AgentListener:
                 return self._host.permission_requests.takes(tool, arguments)
 
     def on_file(self, request: FileRequest, incoming: Incoming) -> None:
-        if self.session is None or not self._host.hears(self._epoch):
+        if self.session is None or not self._host.is_current(self._epoch):
             incoming.fail(REQUEST_CANCELLED, "This session has ended.")
         elif self._host.is_cancelling:
             incoming.fail(REQUEST_CANCELLED, "This turn has been cancelled.")
@@ -189,7 +190,7 @@ class AgentListener:
             self._file_requests.serve(request, incoming)
 
     def on_turn_end(self, end: TurnEnd) -> None:
-        if self._host.hears(self._epoch):
+        if self._host.is_current(self._epoch):
             self._host.permission_requests.end_turn()
         words: tuple[Part, ...] = ()
         if self.session is not None:
@@ -204,15 +205,15 @@ class AgentListener:
                 words = (*words, *self.session.narrator.usage(end.usage))
         self._is_silenced = False
         self._announced.clear()
-        # What was allowed in a turn that we cancelled had no time to arrive.
+        # Calls that were granted in a cancelled turn had no time to arrive.
         self._allowed.clear()
-        self._tell(AgentTurnEnded(words, end if isinstance(end, LanguageModelError) else None))
+        self._dispatch(AgentTurnEnded(words, end if isinstance(end, LanguageModelError) else None))
 
     def on_steered(self, reply: int, *, taken: bool) -> None:
-        self._tell(Steered(reply, taken))
+        self._dispatch(Steered(reply, taken))
 
     def _found_out(self) -> str:
-        """A call that was allowed as the consumer's own, and was not."""
+        """Stop trusting the agent, because a call that was granted as the consumer's never arrived. Returns a notice."""
         tools = ", ".join(sorted({tool for _, tool in self._allowed}))
         _log.warning("allowed as calls of %s, but they never arrived: %s", tools, sorted(self._allowed))
         self._host.permission_requests.recognises = False
@@ -222,10 +223,10 @@ class AgentListener:
         )
 
     def on_closed(self) -> None:
-        """The connection has ended. While the agent starts, whoever starts it hears of that from its own requests."""
-        if self.is_up and self.session is not None and self._host.hears(self._epoch):
+        """The connection has ended. While the agent starts, the caller of `open_session` gets an error instead."""
+        if self.is_up and self.session is not None and self._host.is_current(self._epoch):
             if self._allowed and not self._host.is_cancelling:
-                self._tell(Spoke(TextPart(notice(self._found_out()))))
+                self._dispatch(Spoke(TextPart(notice(self._found_out()))))
             self._host.on_exit(self.session)
 
     # The tool server.
@@ -240,22 +241,22 @@ class AgentListener:
         announced = self._announced.make(offered, call.arguments)
         self._has_come(offered, announced)
         part = ToolCallPart(self._host.new_call_id(), call.name, call.arguments)
-        self._tell(Called(Pending(call.key, "call", part), announced))
+        self._dispatch(Called(Pending(call.key, "call", part), announced))
 
     def on_waits(self) -> None:
-        """The agent has come back with a ticket, as it was allowed to."""
+        """The agent has called the wait tool with a ticket."""
         self._has_come(WAIT_TOOL)
 
     def _has_come(self, tool: str, key: str | None = None) -> None:
-        """Best the one that was allowed under this very id."""
+        """Remove the granted request of a call that has arrived, preferably the one with this key."""
         come = [each for each in self._allowed if each[1] == tool]
         if come:
             self._allowed.remove(next((each for each in come if each[0] == key), come[0]))
 
     def on_withdrawn(self, key: str) -> None:
-        """The agent gave a call up, or its connection to the tools broke.
+        """The agent withdrew a call, or its connection to the tools broke.
 
-        An agent that crashes loses both connections at once, and which loss is noticed first is chance. But a call that is
-        withdrawn needs no result any more, while that of a crash goes to the next agent: so the crash is waited for.
+        A crash closes both connections at once, in random order. A withdrawn call needs no result any more, but the result
+        of a crashed agent's call goes to the next agent. So the event waits a moment for a crash.
         """
-        self._host.tasks.soon(_CRASH_SECONDS, lambda: self._tell(CallWithdrawn(key)))
+        self._host.tasks.soon(_CRASH_SECONDS, lambda: self._dispatch(CallWithdrawn(key)))

@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _UNKNOWN = object()
-# An agent that goes on listing the tools is not waited for.
+# The bridge does not wait for an agent that lists the tools again and again.
 _MAX_ROUNDS = 10
 _WITHOUT_TOOLS = "{name} did not look at the tools it was offered; this turn may go without them. {hint}"
 
@@ -57,7 +57,7 @@ _WITHOUT_TOOLS = "{name} did not look at the tools it was offered; this turn may
 class SessionPlan:
     workspace: tuple[str, ...]
     tools: tuple[ToolDefinition, ...]
-    # The agent's own name for the session it had, if it had one; the user's last words in it, and what came of them.
+    # The agent's previous session id, if it has one; the user's last message in that session, and the answer to it.
     previous: str | None = None
     last_words: str = ""
     last_answer: str = ""
@@ -71,7 +71,7 @@ async def open_session(
     clock: Clock,
     observations: Observations,
 ) -> AgentSession:
-    """Raises `LanguageModelError`; whatever was started by then is ended."""
+    """Start an agent and open its session. Raises `LanguageModelError` after ending what was started."""
     agent = await launch(
         settings.name, settings.command, settings.env, plan.workspace[0], listener.on_closed, settings.ledger
     )
@@ -104,7 +104,7 @@ async def open_session(
 
 
 async def started(agent: RunningAgent, step: Awaitable[_T], settings: AgentSettings, clock: Clock) -> _T:
-    """A step of starting: done in time, or told why not. When the agent is gone, that is why, whatever else failed."""
+    """Await a step of starting, with a time limit. If the agent has exited, the error says that, whatever else failed."""
     try:
         return await within(step, settings.timing.start, clock, agent.gone)
     except (CancellationError, LanguageModelError) as error:
@@ -131,7 +131,7 @@ async def _enter(
             previous = None
             await _begin(session, settings, plan, listener)
         has_listed = await _listed(session, settings, plan, clock)
-        if history is not None and not await _told(session, settings, history, listener, clock):
+        if history is not None and not await _history_ended(session, settings, history, listener, clock):
             previous = None
             session.endpoint.forget_listing()
             await _begin(session, settings, plan, listener)
@@ -144,7 +144,7 @@ async def _enter(
                 await session.agent.link.close_session(session.id)
     session.learn(lists=False)
     hint = escape(settings.traits.when_no_tools or "")
-    session.tell_later(_WITHOUT_TOOLS.format(name=escape(settings.name), hint=hint).strip())
+    session.add_notice(_WITHOUT_TOOLS.format(name=escape(settings.name), hint=hint).strip())
 
 
 async def _listed(session: AgentSession, settings: AgentSettings, plan: SessionPlan, clock: Clock) -> bool:
@@ -167,31 +167,31 @@ async def wait_listed(endpoint: Endpoint, seconds: float, settings: AgentSetting
     return True
 
 
-async def _told(
+async def _history_ended(
     session: AgentSession,
     settings: AgentSettings,
     history: HistoryListener,
     listener: AgentListener,
     clock: Clock,
 ) -> bool:
-    """Whether a session that was taken up is ready: all of its history has been told. From here on the listener listens."""
+    """Whether all of a resumed session's history has arrived. If so, the listener is attached."""
     link, traits = session.agent.link, session.traits
     resumes = link.info.agent_capabilities.session_capabilities.resume is not None
-    if not resumes or history.is_told:
-        told = await history.until_told(traits.history, settings.timing, clock)
-        session.learn(history=told)
-        if told == "unusable":
-            _log.warning("%s has not come to the end of the history of %s", settings.name, session.id)
+    if not resumes or history.has_updates:
+        observed = await history.wait_complete(traits.history, settings.timing, clock)
+        session.learn(history=observed)
+        if observed == "unusable":
+            _log.warning("%s did not finish sending the history of %s", settings.name, session.id)
             link.detach(session.id)
             return False
-    # An agent that is known to resume sessions does not tell their history.
+    # An agent in the catalogue that resumes sessions does not send their history.
     session.may_send_history = not (resumes and traits.is_known)
     link.attach(session.id, listener)
     return True
 
 
 def _patience(session: AgentSession, settings: AgentSettings) -> float:
-    """How long it is waited for that the agent lists the tools."""
+    """How long to wait until the agent lists the tools, in seconds."""
     timing = settings.timing
     match session.traits.lists:
         case True:
@@ -220,7 +220,7 @@ async def _begin(
 async def _take_up(
     session: AgentSession, settings: AgentSettings, previous: str | None, plan: SessionPlan
 ) -> HistoryListener | None:
-    """What hears the history of the session that the agent had, if it was taken up. One that says it can may still fail."""
+    """Resume or load the agent's previous session. Returns the listener for its history, or None if that failed."""
     if previous is None:
         return None
     link, servers = session.agent.link, (address_of(session.endpoint, session.agent.link),)
@@ -237,9 +237,9 @@ async def _take_up(
         )
     except LanguageModelError as error:
         if error.kind == "bad_request":
-            # Of the configuration. Whether it is a login that is wanted, a new session will show.
+            # An error of the configuration. If a login is needed, a new session will show that.
             raise
-        _log.info("session %s could not be taken up: %s", previous, error.sentence)
+        _log.info("session %s could not be resumed: %s", previous, error.sentence)
         link.detach(previous)
         return None
     session.id, session.is_new = previous, False
@@ -250,19 +250,19 @@ async def _take_up(
 async def logged_in(
     link: AgentLink, settings: AgentSettings, ask: Callable[[], Coroutine[object, object, _T]]
 ) -> _T:
-    """What the agent answers; where it wants a login first, and the configuration says which, once more after that."""
+    """Send a request. If the agent requires a login and `auth` is configured, log in and send it again."""
     try:
         return await ask()
     except LanguageModelError as error:
         if error.kind != "auth_required" or settings.auth is None:
             raise
-    _log.info("%s wants a login: asked for %s", settings.name, settings.auth)
+    _log.info("%s requires a login: using %s", settings.name, settings.auth)
     await link.authenticate(settings.auth)
     return await ask()
 
 
 async def configure(link: AgentLink, session: str, created: SessionCreated, settings: AgentSettings) -> None:
-    """Mode and options as they are configured. What the agent says is so already is not asked for."""
+    """Set mode and options as configured. Values that the agent already reports are not set again."""
     try:
         if settings.mode not in (None, created.mode):
             await link.set_mode(session, settings.mode or "")
@@ -281,7 +281,7 @@ async def configure(link: AgentLink, session: str, created: SessionCreated, sett
 
 
 def address_of(endpoint: Endpoint, link: AgentLink) -> ToolServerAddress:
-    """Over HTTP where the agent takes that."""
+    """The address of the tool server: over HTTP where the agent supports that, else over stdio."""
     if link.info.agent_capabilities.mcp_capabilities.http:
         url, headers = endpoint.http()
         return HttpServer(endpoint.name, url, tuple(Header(name, value) for name, value in headers.items()))

@@ -1,8 +1,8 @@
 """The agent's permission requests on their way to a person and back.
 
-Each waits here between the moment the agent asks and the moment it is answered. What approvals and settings decide is
-decided here, before the consumer gets a call (`permissions.decide`). A consumer that offers the permission tool of a
-request's class then gets a call; for any other the model's `permission` setting decides, and the user sees that.
+Each request is stored here until it is answered. First approvals and settings decide (`permissions.decide`). If they do
+not, a consumer that offers the permission tool of the request's class gets a call. For any other consumer the model's
+`permission` setting decides, and the user sees that.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from dragoman.permissions.record import By
 __all__ = ["PermissionRequests", "answer_agent", "verdict"]
 
 _CANCELLED = {"outcome": {"outcome": "cancelled"}}
-# What an agent may ask for at once, in one conversation: people decide one by one.
+# The most requests that may be open in one conversation: people decide one by one.
 _MAX_OPEN = 64
 _MAX_OPEN_BYTES = 16 * 1024 * 1024
 # How a consumer's result reads when the person gave a reason.
@@ -61,11 +61,11 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting(PendingPermission):
-    """A permission request of the agent. `answer` replies to the agent, and returns what the user should know."""
+    """A permission request of the agent. `answer` responds to the agent, and returns a notice for the user."""
 
     key: str
     answer: Callable[[CallAnswer], str | None]
-    # Of the request, which is held until it is answered.
+    # The bytes of the request, which stays in memory until it is answered.
     size: int
     record_id: str
 
@@ -90,7 +90,7 @@ class PermissionRequests:
         # Of the latest request: the consumer's own tools, and the names of the permission tools that it offers.
         self.tools: tuple[ToolDefinition, ...] = ()
         self._permission_tools: frozenset[str] = frozenset()
-        # Whether the agent's requests for the consumer's own tools are taken for what they say they are.
+        # Whether the agent's requests to call the consumer's own tools are trusted, and granted without a question.
         self.recognises = True
         # What approvals "for this session" are bound to.
         self.session = conversation
@@ -99,12 +99,12 @@ class PermissionRequests:
         self.turn = 0
 
     def set_tools(self, tools: tuple[ToolDefinition, ...]) -> None:
-        """Take the tools of a request. Permission tools are for the consumer's eyes, and are not offered to the agent."""
+        """Set the tools of a request. Permission tools are for the consumer only, and are not offered to the agent."""
         self.tools = tuple(tool for tool in tools if not is_permission_tool(tool.name))
         self._permission_tools = frozenset(tool.name for tool in tools if is_permission_tool(tool.name))
 
     def takes(self, tool: str, arguments: object) -> bool:
-        """Whether the consumer's tool has parameters of these names. Anything else beside them is not that tool's."""
+        """Whether the consumer's tool has parameters of these names. Other arguments do not belong to that tool."""
         definition = next((each for each in self.tools if each.name == tool), None)
         if definition is None or not isinstance(arguments, dict | None):
             return False
@@ -124,25 +124,25 @@ class PermissionRequests:
         action: Action,
         incoming: Incoming,
         answer: Callable[[CallAnswer], str | None],
-        tell: Callable[[MachineEvent], None],
+        dispatch: Callable[[MachineEvent], None],
     ) -> None:
         """Decide about an action of the agent's, or ask a person.
 
-        `answer` tells the agent, once, and returns what the user should know. `tell` hands an event to the conversation.
+        `answer` responds to the agent, once, and returns a notice for the user. `dispatch` sends the conversation an event.
         """
         key = f"permission:{incoming.id!r}"
-        record_id = self._permissions.record.asked(action, self.session, self._workspace)
+        record_id = self._permissions.record.add_request(action, self.session, self._workspace)
         waiting = _Waiting(
             self._new_call_id(), action, self._conversation, key, answer, len(incoming.params), record_id
         )
         asked = self._before_asking(waiting) or self._pending(waiting)
         if isinstance(asked, Pending):
-            self._hand_over(asked, incoming, tell)
+            self._hand_over(asked, incoming, dispatch)
             return
         notice_text = answer(asked.answer)
-        tell(Spoke(asked.shown))
+        dispatch(Spoke(asked.shown))
         if notice_text:
-            tell(Spoke(TextPart(notice(notice_text))))
+            dispatch(Spoke(TextPart(notice(notice_text))))
 
     def _pending(self, waiting: _Waiting) -> Pending:
         nonce = self._permissions.grants.open(waiting)
@@ -173,7 +173,7 @@ class PermissionRequests:
             record.decided(record_id, allowed=False, by="limit")
             reason = "Too many requests of this agent wait for a decision already."
             shown = f"{escape(in_one_line(action))}. It was refused, because too many of its requests wait already."
-            return Decided(Refused(reason, asked=False), TextPart(notice(shown)))
+            return Decided(Refused(reason, by_user=False), TextPart(notice(shown)))
         return None
 
     def _unasked(self, action: Action) -> Decided:
@@ -190,32 +190,34 @@ class PermissionRequests:
         )
         reason = f"The client offers no tool {action.permission_tool}. {why}"
         shown = f"{escape(in_one_line(action))}. You were not asked, so it was refused. {escape(reason)}"
-        return Decided(Refused(reason, asked=False), TextPart(notice(shown)))
+        return Decided(Refused(reason, by_user=False), TextPart(notice(shown)))
 
     def answer(self, pending: Pending, answer: CallAnswer) -> str | None:
-        """Tell the agent. Returns what the user should know, if anything."""
+        """Respond to the agent. Returns a notice for the user, if there is one."""
         waiting = self._permissions.grants.close(pending.call_id)
         if not isinstance(waiting, _Waiting):
             return None
-        told = waiting.answer(answer)
-        is_asked = isinstance(answer, Granted) or (isinstance(answer, Refused) and answer.asked)
+        notice_text = waiting.answer(answer)
+        is_by_user = isinstance(answer, Granted) or (isinstance(answer, Refused) and answer.by_user)
         # With a notice the agent's own options did not allow what the person did.
-        is_allowed = isinstance(answer, Granted) and told is None
-        by: By = "person" if is_asked else "end"
+        is_allowed = isinstance(answer, Granted) and notice_text is None
+        by: By = "person" if is_by_user else "end"
         self._permissions.record.decided(waiting.record_id, allowed=is_allowed, by=by)
-        if isinstance(answer, Refused) and not answer.asked:
+        if isinstance(answer, Refused) and not answer.by_user:
             return _unasked_notice(waiting.action, answer.reason)
-        return told
+        return notice_text
 
-    def _hand_over(self, pending: Pending, incoming: Incoming, tell: Callable[[MachineEvent], None]) -> None:
-        """Give the request to the conversation. It ends when the agent withdraws its request."""
+    def _hand_over(
+        self, pending: Pending, incoming: Incoming, dispatch: Callable[[MachineEvent], None]
+    ) -> None:
+        """Pass the request to the conversation. It ends when the agent withdraws the request."""
 
         def withdrawn() -> None:
             self._withdraw(pending.call_id)
-            tell(CallWithdrawn(pending.key))
+            dispatch(CallWithdrawn(pending.key))
 
         incoming.token.on_cancel(withdrawn)
-        tell(Called(pending))
+        dispatch(Called(pending))
 
     def _withdraw(self, call_id: str) -> None:
         """The agent does not wait any more. It gets an answer all the same, if it had none yet."""
@@ -230,7 +232,7 @@ class PermissionRequests:
         self.edits.clear()
 
     def close(self) -> None:
-        """The agent is gone: nothing can be answered, and nothing may be granted."""
+        """Close all requests, because the agent is gone: none can be answered, and none may be granted."""
         self.end_turn()
         for waiting in self._waiting:
             self._permissions.grants.close(waiting.call_id)
@@ -254,7 +256,7 @@ def answer_agent(request: PermissionRequest, incoming: Incoming, answer: CallAns
         selected: JsonObject = {"outcome": {"outcome": "selected", "optionId": choice.option}}
         if isinstance(answer, Refused) and answer.reason:
             # ACP has no place for it but this one; an agent that does not look there gets the plain refusal.
-            reason = answer.reason if answer.asked else f"The user was not asked. {answer.reason}"
+            reason = answer.reason if answer.by_user else f"The user was not asked. {answer.reason}"
             selected["_meta"] = {"dragoman": {"reason": reason}}
         incoming.reply(selected)
     return choice.notice
@@ -265,5 +267,5 @@ def verdict(grants: Grants, result: ToolResultPart) -> CallAnswer:
     if not result.is_error and grants.redeem(result.call_id, result.text):
         return Granted()
     if result.outcome in UNASKED or result.outcome == "timed_out":
-        return Refused(result.text, asked=False)
+        return Refused(result.text, by_user=False)
     return Refused(result.text.removeprefix(_WITH_REASON) if result.text.startswith(_WITH_REASON) else None)

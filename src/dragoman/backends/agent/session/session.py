@@ -16,13 +16,13 @@ from dragoman.acp.messages import (
 from dragoman.backends.agent.observations import Observed
 from dragoman.backends.agent.reply.narrator import Narrator
 from dragoman.backends.agent.toolserver import Endpoint
-from dragoman.backends.agent.traits import Traits, recognise, recognise_asked
+from dragoman.backends.agent.traits import Traits, recognise, recognise_request
 
 __all__ = ["AgentSession", "TurnListener"]
 
 
 class TurnListener(Protocol):
-    """Hears what becomes of a prompt, and of words that were sent in the middle of a turn."""
+    """Receives the outcome of a prompt, and of messages that were sent in the middle of a turn."""
 
     def on_turn_end(self, end: TurnEnd) -> None: ...
 
@@ -38,24 +38,24 @@ class AgentSession:
         traits: Traits,
         learn: Callable[..., None],
     ) -> None:
-        """`learn` remembers what the agent was seen to do, for the next time."""
+        """`learn` stores observations of the agent's behaviour for later runs."""
         self.agent = agent
         self._listener = listener
         self.endpoint = endpoint
         self.id = ""
-        # Not one that the agent had before, and was taken up.
+        # False for a resumed or loaded session.
         self.is_new = True
-        # The agent has looked at the tools before; when they change, it may again.
+        # The agent has listed the tools before; when they change, it may list them again.
         self.has_listed = False
-        # No tools were offered when it began, so nothing is known from that it has not looked.
+        # No tools were offered when it began, so it is no evidence that the agent has not listed them.
         self.began_without_tools = False
         self._notices: list[str] = []
         self.narrator = Narrator(lambda activity: self.own_tool((activity,)) is not None)
         self.traits = traits
         self._learn = learn
-        # It was taken up, and the agent may still tell its history. Until the first turn has ended.
+        # It was loaded, and until the end of the first turn the agent may still send its history.
         self.may_send_history = False
-        # The words of the prompt under way: an agent may repeat them.
+        # The text of the prompt under way: an agent may repeat it.
         self._prompted = ""
 
     @property
@@ -68,11 +68,11 @@ class AgentSession:
 
     @property
     def awaits_listing(self) -> bool:
-        """Whether there are tools that the agent has not seen, and that it should."""
+        """Whether there are tools that the agent has not listed yet, and is expected to."""
         return self.endpoint.has_news and (self.has_listed or self.began_without_tools)
 
     def learn(self, **seen: object) -> None:
-        """What the agent was seen to do, for this run and for later ones."""
+        """Store an observation of the agent's behaviour, for this run and for later ones."""
         self._learn(**seen)
         self.traits = self.traits.after(Observed(**seen))  # type: ignore[arg-type]  # names are checked by `Observed`
 
@@ -82,24 +82,24 @@ class AgentSession:
             self.learn(lists=True)
 
     def is_stale(self, update: Update) -> bool:
-        """Whether an update in a turn is of an earlier one: words of the user that are not of this prompt."""
+        """Whether an update belongs to an earlier turn: a user's text that is not in this prompt."""
         match update:
             case ChunkUpdate(role="user", content=TextBlock(text=text)):
                 return plain(text) not in self._prompted
             case _:
                 return False
 
-    def own_tool(self, said: tuple[ToolActivity, ...]) -> str | None:
-        """The tool of ours that a tool call of the agent's is, if what was said of it shows that."""
-        return recognise(self.traits, said, self.endpoint.name, self.endpoint.own_names)
+    def own_tool(self, updates: tuple[ToolActivity, ...]) -> str | None:
+        """The tool of ours that an agent's tool call is for, if its updates show that."""
+        return recognise(self.traits, updates, self.endpoint.name, self.endpoint.own_names)
 
-    def asked_tool(self, asked: ToolActivity) -> str | None:
-        """The tool of ours that the agent asks for permission to call, if that is what it asks for."""
-        announced = self.narrator.known(ToolActivity(asked.tool_call_id))
-        return recognise_asked(self.traits, announced, asked, self.endpoint.name, self.endpoint.own_names)
+    def requested_tool(self, request: ToolActivity) -> str | None:
+        """The tool of ours that a permission request is for, if it is for one."""
+        announced = self.narrator.known(ToolActivity(request.tool_call_id))
+        return recognise_request(self.traits, announced, request, self.endpoint.name, self.endpoint.own_names)
 
-    def tell_later(self, text: str) -> None:
-        """Something the user should know, with the next turn."""
+    def add_notice(self, text: str) -> None:
+        """Add a notice for the user, which is shown with the next turn."""
         self._notices.append(text)
 
     def take_notices(self) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ class AgentSession:
         self.agent.link.prompt(self.id, blocks, self._listener.on_turn_end)
 
     def steer(self, blocks: tuple[ContentBlock, ...], reply: int) -> None:
-        """Send the words of a reply in the middle of a turn."""
+        """Send the messages of a request into the running turn."""
         self._prompted += f" {_words(blocks)}"
         self.agent.link.steer(self.id, blocks, lambda taken: self._listener.on_steered(reply, taken=taken))
 

@@ -1,9 +1,10 @@
-"""Calls that wait for an answer. Everything is decided here, synchronously; others do the waiting.
+"""Calls that wait for an answer. Everything is decided here, synchronously; the callers wait.
 
 A call is open from the moment the agent makes it until its answer has been handed over or the agent has withdrawn it.
-As a rule somebody holds it: the request of the agent that will carry the answer. An agent that cannot wait so long is
-given a *ticket* instead; then nobody holds the call until the agent comes back with it. Either way it is one call, with
-one key, answered once. Whoever comes back last holds the call: an agent that gave up silently and asks again is served.
+As a rule a request of the agent *holds* it: that request will carry the answer. An agent that cannot wait so long gets a
+*ticket* as the response; then no request holds the call until the agent sends one with the ticket. Either way it is one
+call, with one key, answered once. The latest request with the ticket holds the call: an agent that timed out silently
+and asks again gets its answer.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-# More than any agent makes at once; a loop that has gone wild makes more.
+# More than any agent makes at once; only a runaway loop makes more.
 MAX_OPEN_CALLS = 128
 # Answers whose ticket was never brought back. Each may be megabytes; models forget tickets.
 MAX_UNCOLLECTED = 16
 
-# Why a hold ends without an answer: somebody else holds the call now, the agent has given up, or the endpoint is closed.
+# Why a hold ends without an answer: another request holds the call, the agent has withdrawn it, or the endpoint closed.
 CallEnded: TypeAlias = Literal["superseded", "withdrawn", "closed"]
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A call as the consumer knows it: its own name for the tool, and the arguments as the agent gave them."""
+    """A call as the consumer sees it: the consumer's name for the tool, and the arguments as the agent sent them."""
 
     key: str
     name: str
@@ -49,7 +50,7 @@ class PendingCall:
 
 
 class CallRefused(Exception):
-    """A call that cannot be opened, and why, in words for the model."""
+    """A call cannot be opened. The message is for the model."""
 
 
 class Hold:
@@ -71,11 +72,13 @@ class _Open:
     call: PendingCall
     hold: Hold | None
     ticket: int | None = None
-    # Only while nobody holds the call.
+    # Only while no request holds the call.
     answer: ToolResult | None = field(default=None)
 
 
 class Calls:
+    """The open calls of one endpoint."""
+
     def __init__(
         self, *, on_call: Callable[[PendingCall], object], on_withdrawn: Callable[[str], object]
     ) -> None:
@@ -91,7 +94,7 @@ class Calls:
         return len(self._open)
 
     def open(self, name: str, arguments: JsonObject) -> Hold:
-        """A new call, told to the bridge before this returns."""
+        """Open a new call. `on_call` is called before this returns."""
         if self._closed:
             raise CallRefused("The conversation that this tool belongs to has ended.")
         if len(self._open) >= MAX_OPEN_CALLS:
@@ -106,10 +109,10 @@ class Calls:
         return hold
 
     def answer(self, key: str, answer: ToolResult) -> bool:
-        """Hand the answer to the request that holds the call, or keep it for one that comes with the ticket. False: it goes nowhere."""
+        """Answer the request that holds the call, or store the answer for its ticket. False if the answer is discarded."""
         call = self._open.get(key)
         if call is None or call.answer is not None:
-            _log.info("an answer to call %s goes nowhere: it has one already, or was withdrawn", key)
+            _log.info("an answer to call %s is discarded: it has one already, or was withdrawn", key)
             return False
         if call.hold is not None:
             self._forget(call)
@@ -124,7 +127,7 @@ class Calls:
         return call is not None and call.answer is not None
 
     def withdraw(self, hold: Hold) -> None:
-        """The agent no longer waits. Nothing happens if somebody else holds the call by now, or it has its answer."""
+        """Withdraw a call that the agent no longer waits for. No effect if another request holds it, or it is answered."""
         call = self._open.get(hold.call.key)
         if call is None or call.hold is not hold:
             return
@@ -133,7 +136,7 @@ class Calls:
         self._on_withdrawn(hold.call.key)
 
     def put_off(self, hold: Hold) -> int | None:
-        """Let go of the call for a ticket. None if there is nothing to let go of: the hold has ended."""
+        """Release the call, and return its ticket. None if the hold has ended."""
         call = self._open.get(hold.call.key)
         if call is None or call.hold is not hold:
             return None
@@ -144,7 +147,7 @@ class Calls:
         return call.ticket
 
     def take_up(self, ticket: int) -> Hold | None:
-        """Hold the call of a ticket again. None for a ticket that was never given, or whose answer was handed over."""
+        """Hold the call of a ticket again. None for a ticket that was never issued, or whose answer was handed over."""
         call = self._tickets.get(ticket)
         if call is None:
             return None
@@ -157,7 +160,7 @@ class Calls:
         return call.hold
 
     def close(self) -> None:
-        """End every hold, and forget everything. The bridge is not told: it is what closes us."""
+        """End every hold, and drop all calls. `on_withdrawn` is not called: the bridge is the caller."""
         self._closed = True
         holds = [call.hold for call in self._open.values() if call.hold is not None]
         self._open.clear()

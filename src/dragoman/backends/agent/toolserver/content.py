@@ -116,23 +116,23 @@ def _base64(data: bytes) -> str:
 
 def _bounded(parts: tuple[ContentPart, ...]) -> tuple[ContentPart, ...]:
     """`parts`, or as much of them as fits with a line that says what was left out."""
-    kept: list[ContentPart] = []
+    fitting_parts: list[ContentPart] = []
     left, text_left = MAX_RESULT_BYTES, MAX_TEXT_BYTES
     for part in parts[:MAX_RESULT_PARTS]:
         is_text = isinstance(part, TextPart) or part.is_textual
         fitting = _cut(part, min(left, text_left) if is_text else left)
         if fitting is not None:
-            kept.append(fitting)
+            fitting_parts.append(fitting)
             left -= _size(fitting)
             text_left -= _size(fitting) if is_text else 0
-    if tuple(kept) == parts:
+    if tuple(fitting_parts) == parts:
         return parts
     cut = (
         f"\n\n[This result was cut: it has {sum(map(_size, parts)):,} bytes in {len(parts):,} parts. The limit is "
         f"{MAX_TEXT_BYTES:,} bytes of text and {MAX_RESULT_BYTES:,} bytes in {MAX_RESULT_PARTS:,} parts in all. "
         f"Ask for less at a time.]"
     )
-    return (*kept, TextPart(cut))
+    return (*fitting_parts, TextPart(cut))
 
 
 def _cut(part: ContentPart, room: int) -> ContentPart | None:

@@ -1,7 +1,7 @@
-"""One conversation's place on the tool server: what is offered there, what was called, who has looked.
+"""The endpoint of one conversation on the tool server: its tools, its calls, and whether the agent has listed them.
 
-The bridge has this object; the agent has an address and a secret. Nothing here knows MCP: `service` speaks it, and comes
-here to look up tools and to open calls.
+The bridge has this object; the agent has an address and a secret. It is independent of MCP: `service` implements that,
+and uses the endpoint to look up tools and to open calls.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from dragoman.lm.parts import ToolResult
 __all__ = ["Addresses", "Endpoint"]
 
 _RELAY = Path(__file__).with_name("relay.py")
-# Sixteen bytes in the address keep one conversation from finding another's; thirty-two keep anybody from guessing.
+# Sixteen random bytes in the path separate conversations; the thirty-two of the token cannot be guessed.
 _PATH_BYTES = 16
 _TOKEN_BYTES = 32
-# An answer takes time to arrive, and an agent's watch started before ours. Of a short limit a quarter is kept.
+# A safety margin: an answer takes time to arrive, and the agent's timer started before ours. At most a quarter of the limit.
 _MARGIN_SECONDS = 20.0
 _MARGIN_SHARE = 0.25
 
@@ -42,10 +42,10 @@ class Addresses:
 
 @dataclass(eq=False)
 class Endpoint:
-    """What the bridge sees of one conversation's tools.
+    """The bridge's interface to one conversation's tools.
 
-    `on_call` is called once for each call, in the order they arrive; `on_withdrawn` when the agent no longer wants the
-    answer; `on_waits` when it comes back with a ticket. None of them may block. After `close` none is called.
+    `on_call` is called once for each call, in the order they arrive; `on_withdrawn` when the agent no longer waits for the
+    answer; `on_waits` when it sends a ticket. None of them may block. After `close` none is called.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Endpoint:
     on_changed: Callable[[], object] | None = field(init=False, repr=False, default=None)
     on_listed: Callable[[], object] | None = field(init=False, repr=False, default=None)
     _has_listed: asyncio.Event = field(init=False, repr=False, default_factory=asyncio.Event)
-    # What the agent has seen, and how often it has looked.
+    # How often the agent has listed the tools, and the last list.
     listings: int = field(init=False, default=0)
     _seen: Mapping[str, ToolDefinition] = field(init=False, repr=False, default_factory=dict)
 
@@ -130,20 +130,20 @@ class Endpoint:
         return True
 
     def forget_listing(self) -> None:
-        """The next session has not seen anything yet."""
+        """Reset the listing state for a new session."""
         self._has_listed.clear()
         self._seen = {}
 
     def answer(self, key: str, answer: ToolResult) -> bool:
-        """The answer to a call. The first counts. False: the agent no longer waits for it, and it goes nowhere."""
+        """Answer a call. Only the first answer counts. False if it is discarded: the agent no longer waits."""
         return self.calls.answer(key, answer)
 
     def is_uncollected(self, key: str) -> bool:
-        """Whether a call has its answer, and the agent has not come back with its ticket."""
+        """Whether a call has its answer, but the agent has not sent its ticket."""
         return self.calls.is_uncollected(key)
 
     async def close(self) -> None:
-        """End every call and connection. The addresses given out lead nowhere from now on."""
+        """End every call and connection. The endpoint's addresses are invalid from now on."""
         self.calls.close()
         await self.end(self)
 
@@ -151,13 +151,13 @@ class Endpoint:
 
     @property
     def patience_seconds(self) -> float | None:
-        """How long a request of the agent's may be held before it is given a ticket. None: as long as it takes."""
+        """How long a request of the agent may be held before it gets a ticket. None: without limit."""
         if self.limit_seconds is None:
             return None
         return self.limit_seconds - min(_MARGIN_SECONDS, self.limit_seconds * _MARGIN_SHARE)
 
     def list_tools(self) -> tuple[OfferedTool, ...]:
-        """What the agent gets to see, and the fact that it has looked."""
+        """The tools for the agent. Marks them as listed."""
         self._has_listed.set()
         self._seen = self.offer.definitions
         self.listings += 1

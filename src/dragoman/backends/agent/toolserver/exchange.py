@@ -1,11 +1,11 @@
-"""HTTP/1.1 for a server that lets requests wait: one connection, one exchange at a time, no task for either.
+"""HTTP/1.1 for a server with long-waiting requests: one connection, one exchange at a time, no task for either.
 
-h11 knows the protocol; a `Connection` moves bytes between it and the socket. A request is given to the `ExchangeHost` twice: its
-head, so that it can be refused before anything of its body is kept, and the whole. The host answers through the
-`Exchange`, at once or hours later. Reading goes on meanwhile: it is how we learn that the client has gone.
+h11 implements the protocol; a `Connection` moves bytes between it and the socket. The `ExchangeHost` gets a request
+twice: its head, so that it can refuse the request before the body is buffered, and the whole. The host responds through
+the `Exchange`, at once or hours later. Reading continues meanwhile, to detect that the client has disconnected.
 
-The next request on a connection is not looked at before the answer to the last has left us, so a client that does not
-read cannot make us pile up answers, and one that sends requests ahead is held back.
+The next request on a connection is not read before the response to the last has been sent. So a client that does not
+read cannot make us buffer many responses, and one that pipelines requests is held back.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Headers = list[tuple[bytes, bytes]]
 
 
 class ExchangeHost(Protocol):
-    """Who answers the requests."""
+    """The application that responds to the requests."""
 
     @property
     def max_body_bytes(self) -> int: ...
@@ -65,17 +65,17 @@ class Exchange:
         return [value for key, value in self.headers if key == name]
 
     def value(self, name: bytes) -> bytes | None:
-        """The first."""
+        """The first value of a header."""
         return next((value for key, value in self.headers if key == name), None)
 
     @property
     def is_open(self) -> bool:
-        """Whether something can still be sent."""
+        """Whether the response is not complete and the client is connected."""
         return self._connection.is_answering(self)
 
     @property
     def is_clogged(self) -> bool:
-        """Whether the client leaves unread what it was sent."""
+        """Whether the client is slow to read, so that the send buffer is full."""
         return self._connection.is_clogged
 
     def respond(self, status: int, headers: _Headers, body: bytes = b"") -> None:
@@ -87,7 +87,7 @@ class Exchange:
         )
 
     def begin(self, headers: _Headers) -> None:
-        """The head of an answer whose length nobody knows."""
+        """Send the head of a response of unknown length."""
         self._send(_head(200, headers))
 
     def write(self, data: bytes) -> None:
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
         self._wire = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD_BYTES)
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
-        # What came of the request's body; None when nobody wants it.
+        # The request's body so far; None when it is discarded.
         self._body: bytearray | None = None
         self._answered = False
         self._busy = False
@@ -140,13 +140,14 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody waits for us. Somebody may still be sending a body that we do not want, or leave unread what
-        we have answered: neither is our concern for ever.
+        """Whether no request waits for a response.
+
+        The client may still be sending a body that is discarded, or not have read the last response.
         """
         return self._exchange is None or self._answered
 
     def close(self) -> None:
-        """After what was written has left."""
+        """Close the connection after the send buffer has been written."""
         if self._transport is not None:
             self._transport.close()
 
@@ -180,7 +181,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._wire.receive_data(data)
         if self._is_whole:
-            # Somebody does not wait for the answer.
+            # The client sends more before it has the response.
             if not self._ahead and len(self._wire.trailing_data[0]) > _MAX_AHEAD_BYTES:
                 self._ahead = True
                 if self._transport is not None:
@@ -253,7 +254,7 @@ class Connection(asyncio.Protocol):
             # "The server generating a 401 response MUST send a WWW-Authenticate header field" (RFC 9110).
             headers = [(b"www-authenticate", b"Bearer")] if status == 401 else []  # noqa: PLR2004
             if self._wire.they_are_waiting_for_100_continue:
-                # The body may come or not: nobody can tell where the next request would begin.
+                # The client may send the body or not, so it is unknown where the next request would begin.
                 headers.append((b"connection", b"close"))
             exchange.respond(status, headers)
             return

@@ -1,4 +1,4 @@
-"""A folder for a socket, that only we can enter; and the end of those that killed processes have left."""
+"""A private folder for a socket. It also removes folders that killed processes have left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["socket_folder"]
 # macOS takes paths of 103 bytes, Linux of 107.
 _MAX_PATH = 103
 _PREFIX = "dragoman-"
-# Nobody who listens on this machine takes longer.
+# A listener on this machine accepts in less time.
 _CONNECT_SECONDS = 1.0
 
 
@@ -33,7 +33,7 @@ def socket_folder(name: str) -> Path:
 
 
 def _sweep(place: Path, name: str) -> None:
-    """A process that is killed leaves its folder. What cannot be looked at is not ours."""
+    """Remove the folders of killed processes. A folder that cannot be read belongs to another user."""
     for folder in place.glob(f"{_PREFIX}*-*"):
         pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
         if pid.isdecimal() and ProcessIdentity.of(int(pid)) is None and not _is_answered(folder / name):
@@ -41,7 +41,7 @@ def _sweep(place: Path, name: str) -> None:
 
 
 def _is_answered(path: Path) -> bool:
-    """Whether somebody listens there all the same: pids of other containers are not ours to know."""
+    """Whether a process listens there. Its pid may be invisible, if it runs in another container."""
     if len(bytes(path)) > _MAX_PATH:
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:

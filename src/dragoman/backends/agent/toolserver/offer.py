@@ -44,7 +44,7 @@ class ToolOffer:
 
 
 def offer(definitions: Iterable[ToolDefinition]) -> ToolOffer:
-    """In the order given. Of two tools with one name the first is offered: a call could not tell them apart."""
+    """Offer tools in the given order. Of two tools with one name the first is offered: a call would be ambiguous."""
     by_name: dict[str, ToolDefinition] = {}
     for definition in definitions:
         by_name.setdefault(definition.name, definition)

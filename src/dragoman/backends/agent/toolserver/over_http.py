@@ -1,9 +1,9 @@
 """MCP over HTTP: one listener on the loopback interface for every conversation.
 
 Every other program on the machine can connect, and so can a web page whose name was made to resolve here. So each request
-must name us as its host, come from no foreign origin, know the path of a conversation and carry its token; what does not
-is answered with a status and nothing else. A conversation has sessions of its own, so a session is known nowhere but
-under the path and the token it was opened with.
+must name us as its host, come from no foreign origin, know the path of a conversation and carry its token. Any other
+request gets an error status without a body. Sessions belong to one conversation, so a session is only found under the
+path and with the token it was opened with.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _HOST = "127.0.0.1"
 SESSION_IDLE_SECONDS = 24 * 3600.0
 # Of one conversation at once: its calls, and the streams it listens on.
 MAX_REQUESTS = 256
-# Room for a thousand conversations with several connections each; whoever comes without a token counts too.
+# Room for a thousand conversations with several connections each; connections without a token count too.
 _MAX_CONNECTIONS_IN_ALL = 8_192
 # Longer than any client keeps an idle connection, so that none is closed while the client begins to use it again.
 _KEEP_ALIVE_SECONDS = 3600.0
-# Who has not shown a token by then is not here for tools.
+# A connection without a valid token by then is closed.
 _STRANGER_SECONDS = 60.0
 # Between two signs of life on a stream, and after which an answer in JSON is not soon enough.
 _PING_SECONDS = 15.0
-# How long what is written may take to leave us when the listener closes.
+# How long the send buffers may take to drain when the listener closes.
 _CLOSE_SECONDS = 1.0
 _BACKLOG = 2_048
 
@@ -81,7 +81,7 @@ class HttpListener:
             connection.close()
         await self._connections.until_empty(_CLOSE_SECONDS)
         for connection in self._connections:
-            # Somebody who does not read what we have still to say.
+            # The client does not read the rest.
             connection.abort()
         await self._connections.until_empty(_CLOSE_SECONDS)
         await listening.wait_closed()
@@ -128,7 +128,7 @@ class HttpListener:
         served.serve(exchange, body)
 
     def _tick(self) -> None:
-        """While anybody is connected: keep streams alive, and close connections that nobody uses."""
+        """Keep streams alive, and close unused connections. It runs while there are connections."""
         self._ticking = None
         for served in self._served.values():
             for reply in served.replies:

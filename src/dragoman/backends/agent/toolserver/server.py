@@ -35,6 +35,8 @@ class _Listeners:
 
 
 class ToolServer:
+    """One MCP server for all conversations, over HTTP and a Unix socket."""
+
     def __init__(self, clock: Clock | None = None, *, session_idle_seconds: float | None = None) -> None:
         self._clock = clock or SystemClock()
         self._session_idle_seconds = session_idle_seconds
@@ -43,7 +45,7 @@ class ToolServer:
         self._endings: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Listen."""
+        """Start listening."""
         if self._listeners is not None:
             raise RuntimeError("the tool server runs already")
         listeners = _Listeners(HttpListener(self._session_idle_seconds), SocketListener())
@@ -64,7 +66,7 @@ class ToolServer:
         on_waits: Callable[[], object] = lambda: None,
         limit_seconds: float | None = None,
     ) -> Endpoint:
-        """A place for the tools of one conversation. `name` is what the agent calls the server."""
+        """Add an endpoint for the tools of one conversation. `name` is the server's name for the agent."""
         if self._listeners is None:
             raise RuntimeError("the tool server does not run")
         endpoint = Endpoint(
@@ -92,7 +94,7 @@ class ToolServer:
         service = self._services.pop(endpoint, None)
         if service is None or self._listeners is None:
             return
-        # In a task, so that it comes to its end also when whoever waits for it does not.
+        # In a task, so that it completes even if the caller is cancelled.
         ending = asyncio.create_task(self._listeners.remove(service))
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)

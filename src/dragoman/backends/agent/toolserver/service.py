@@ -1,11 +1,11 @@
-"""What MCP is spoken for: lists the tools of an endpoint, holds its calls, announces its changes.
+"""The MCP service of an endpoint: it lists the tools, holds the calls, and announces changes.
 
-A call is held as long as a person needs. Meanwhile the agent is told every few seconds that it goes on, which keeps most
-agents from giving up; the others have an absolute limit, and are given a ticket before it. Whatever goes wrong becomes a
-result that says so: a JSON-RPC error would end the turn of some agents.
+A call is held as long as a person needs. Meanwhile the agent gets a progress notification every few seconds, which keeps
+most agents from giving up. The others have an absolute limit, and get a ticket before it. Every failure becomes a
+result with the reason: a JSON-RPC error would end the turn of some agents.
 
-Any transport can carry it. It makes a `McpClient` for whom it talks to, hands it messages, and offers for each request a
-`McpReply`: where its answer goes, and what belongs to it until then.
+The service is independent of the transport. A transport makes a `McpClient` for each peer, passes messages to it, and
+provides for each request a `McpReply`, which takes the response and the notifications before it.
 """
 
 from __future__ import annotations
@@ -67,22 +67,24 @@ _ENDED: dict[CallEnded, str] = {
 
 
 class McpReply(Protocol):
-    """The way back for one request. Nothing here blocks, and nothing fails: what cannot be sent any more is lost."""
+    """The response channel of one request. No method blocks or fails: messages for a closed channel are discarded."""
 
     def notify(self, message: bytes) -> None:
-        """Something that belongs to the request. It is lost on an agent that does not read."""
+        """Send a notification of the request. It is discarded while the agent does not read."""
 
     def announce(self, message: bytes) -> None:
-        """Something that is kept for an agent that does not read. Of two that are the same, one."""
+        """Send a notification, buffered while the agent does not read. Equal ones are sent once."""
 
     def answer(self, message: bytes, code: int | None = None) -> None:
-        """The last word; `code` is that of the error, if it is one."""
+        """Send the response, which is the last message; `code` is that of the error, if it is one."""
 
     def drop(self, message: bytes) -> None:
-        """There is no answer: the agent has cancelled. `message` says so, for transports that must end with a word."""
+        """End without a response, because the agent has cancelled. Transports that need a last message send `message`."""
 
 
 class ToolService:
+    """Serves the tools of one endpoint to all clients of its agent."""
+
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         # Sessions that have listed the tools, and which version of them; the one that listed last at the end.
@@ -97,13 +99,13 @@ class ToolService:
             subscription.end()
 
     def remind(self, client: McpClient) -> None:
-        """A session can be told things again: announce what it has missed."""
+        """Announce a change that a session has missed, because it can be notified again."""
         version = self._listeners.get(client)
         if version is not None and version != self.endpoint.version:
             client.announce(notification(TOOLS_CHANGED))
 
     def forget(self, client: McpClient) -> None:
-        """A session has ended."""
+        """Remove a session that has ended."""
         self._listeners.pop(client, None)
 
     def list_tools(self, client: McpClient) -> list[JsonObject]:
@@ -118,7 +120,7 @@ class ToolService:
         return tools
 
     def open(self, call: CallTool) -> Hold | JsonObject:
-        """A hold on the call, or the result that says why there is none."""
+        """Open a call. Returns a hold on it, or the result that says why there is none."""
         if call.name is None or call.arguments is None:
             return content.failure(
                 call.problem
@@ -140,7 +142,7 @@ class ToolService:
             return content.failure(str(refused))
 
     def subscribe(self, subscription: _Subscription) -> bool:
-        """Whether there is room for one more."""
+        """Add a subscription. Returns False if there are too many."""
         if len(self._subscriptions) >= MAX_CONNECTIONS:
             return False
         self._subscriptions[subscription] = None
@@ -150,7 +152,7 @@ class ToolService:
         self._subscriptions.pop(subscription, None)
 
     def _announce(self) -> None:
-        # Clients of 2026-07-28 have subscribed; the others are told on their session.
+        # Clients of 2026-07-28 have subscribed; the others are notified on their session.
         for subscription in list(self._subscriptions):
             subscription.announce()
         for client in list(self._listeners):
@@ -169,7 +171,7 @@ class McpClient:
         self._under_way: dict[RequestId, _Held | _Subscription] = {}
 
     def request(self, request: RpcRequest, reply: McpReply) -> None:
-        """Do what is asked. The reply gets its last word now or later, or is dropped."""
+        """Handle a request. The reply gets its response now or later, or is dropped."""
         action = self.session.request(request)
         if request.id in self._under_way:
             action = Refuse(INVALID_REQUEST, "a request with this id is under way")
@@ -196,14 +198,14 @@ class McpClient:
                 pass
 
     def abandon(self, reply: McpReply) -> None:
-        """Nobody is left to read this reply."""
+        """Withdraw the requests of a reply that the client no longer reads."""
         for request_id, work in list(self._under_way.items()):
             if work.reply is reply:
                 del self._under_way[request_id]
                 work.withdraw()
 
     def close(self) -> None:
-        """The agent is gone, and with it whoever waited for an answer."""
+        """Withdraw all requests, because the agent has disconnected."""
         self.service.forget(self)
         while self._under_way:
             _, work = self._under_way.popitem()
@@ -269,7 +271,7 @@ class _Held:
             self._pace = asyncio.create_task(self._wait())
 
     def withdraw(self) -> None:
-        """The agent said so, closed the stream of this request, or is gone altogether."""
+        """Withdraw the call: the agent cancelled it, closed the stream of this request, or disconnected."""
         self._rest()
         self._hold.outcome.remove_done_callback(self._settled)
         if not self._hold.outcome.done():
@@ -294,7 +296,7 @@ class _Held:
         self._client.finished(self._request_id, self.reply, result)
 
     async def _wait(self) -> None:
-        """Tell the agent that it goes on, until the answer comes or a ticket is due."""
+        """Send progress notifications, until the answer comes or a ticket is due."""
         endpoint = self._client.service.endpoint
         clock, patience = endpoint.clock, endpoint.patience_seconds
         began = clock.now()
@@ -308,7 +310,7 @@ class _Held:
                 self._progress(waited)
                 continue
             ticket = endpoint.calls.put_off(self._hold)
-            # Without one, the answer is on its way.
+            # Without a ticket, the answer has just been given.
             if ticket is not None:
                 self._hold.outcome.remove_done_callback(self._settled)
                 self._finish(ticket)
@@ -325,7 +327,7 @@ class _Held:
 
 
 class _Subscription:
-    """A request whose answer is that nothing more will be announced, as late as possible."""
+    """A request on whose stream changes are announced. Its response is sent when the endpoint closes."""
 
     __slots__ = ("_client", "_request_id", "_tools", "reply")
 
@@ -360,7 +362,7 @@ class _Subscription:
 
 
 def _result(outcome: ToolResult | CallEnded | int) -> JsonObject:
-    """For the answer, the number of a ticket, or why there is neither."""
+    """The MCP result for an answer, a ticket number, or the reason why there is neither."""
     match outcome:
         case ToolResult():
             return content.result(outcome)
@@ -387,7 +389,7 @@ def _ticket(value: object) -> int | None:
     match value:
         case int():
             return value
-        # Models write numbers as text now and then.
+        # Models sometimes write numbers as text.
         case str() if value.isascii() and value.isdigit() and len(value) < 10:  # noqa: PLR2004
             return int(value)
         case _:

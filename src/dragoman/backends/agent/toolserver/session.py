@@ -1,13 +1,13 @@
-"""What an agent says in MCP, and what has to be done about it. Nothing here waits, writes or knows a tool.
+"""The MCP protocol: it turns an agent's messages into actions. It does no I/O, and knows no tools.
 
-MCP has two eras. Up to 2025-11-25 a client shakes hands (`initialize`), and what it says afterwards belongs to that
-session. From 2026-07-28 on there is no session: every request brings along, in `_meta`, which revision it is in, and
-every result says who gave it. A connection, or a session over HTTP, is of one era for as long as it lives; which, a
-connection's first request says that belongs to one of them.
+MCP has two eras. Up to 2025-11-25 a client begins a session with a handshake (`initialize`), and later messages belong
+to that session. From 2026-07-28 on there is no session: every request names its revision in `_meta`, and every result
+names the server. A connection, or a session over HTTP, has one era as long as it lives. The first request that is
+specific to an era decides it.
 
-`Session.request` turns one request into one *action*: an answer that is known already (`Respond`, `Refuse`), or
-something that `service` has to do (`ListTools`, `CallTool`, `Listen`). `Session.notification` leaves a `CancelCall`, or
-nothing. `response` and `error` write what comes of it in the way of the era.
+`McpSession.request` turns one request into one *action*: a response that is known already (`Respond`, `Refuse`), or
+work for `service` (`ListTools`, `CallTool`, `Listen`). `McpSession.notification` returns a `CancelCall`, or None.
+`response` and `error` encode the outcome in the form of the era.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ SUBSCRIPTION: Final = f"{_PREFIX}subscriptionId"
 
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 _CAPABILITIES: JsonObject = {"tools": {"listChanged": True}}
-# The tools change when the consumer says so, and that is announced; nobody should keep a list beyond it.
+# Changes of the tools are announced; clients must not cache a list beyond an announcement.
 _CACHING: JsonObject = {"ttlMs": 0, "cacheScope": "private"}
 
 Era: TypeAlias = Literal["handshake", "stateless"]
@@ -94,18 +94,18 @@ class ListTools:
 
 @dataclass(frozen=True, slots=True)
 class CallTool:
-    """None for a name or arguments that are of no use: that is told in a result, which no agent takes for the end."""
+    """Call a tool. An invalid name or invalid arguments are None; the agent gets a result about them, not an error."""
 
     name: str | None
     arguments: JsonObject | None
     progress_token: int | str | None
-    # Why the arguments are of no use, if it is not that they are no object.
+    # Why the arguments are invalid, if they are an object.
     problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Be told of changes on the stream of this request: of tools, if asked for. There is nothing else to tell of."""
+    """Announce changes on the stream of this request: of tools, if requested. There are no other announcements."""
 
     tools: bool
 
@@ -119,14 +119,14 @@ McpAction: TypeAlias = Respond | Refuse | ListTools | CallTool | Listen
 
 
 class McpSession:
-    """One agent's talk with us. With `era` left open, the first request decides that is of one."""
+    """The protocol state of one client. With `era` None, the first request that is specific to an era decides it."""
 
     __slots__ = ("_name", "era", "version")
 
     def __init__(self, name: str, era: Era | None = None) -> None:
         self._name = name
         self.era = era
-        # What was agreed on; None before a handshake.
+        # The negotiated revision; None before a handshake.
         self.version: str | None = None
 
     def request(self, request: RpcRequest) -> McpAction:
@@ -135,7 +135,7 @@ class McpSession:
             return Refuse(INVALID_PARAMS, "params must be an object")
         if self.era is None:
             self.era = _era(request.method, params)
-        # Who probes with a revision that we do not speak is told which we do, and may still shake hands.
+        # A probe with an unsupported revision gets the supported ones, and the client may still do the handshake.
         if self.era == "stateless" or (self.era is None and _has_envelope(params)):
             action = self._stateless(request.method, params)
         else:
@@ -151,7 +151,7 @@ class McpSession:
             return None
         match params_of(notification):
             case {"requestId": bool()}:
-                # To Python it is a number, and would be somebody's.
+                # To Python a bool is an int, and could equal the id of another request.
                 return None
             case {"requestId": int() | str() as request_id}:
                 return CancelCall(request_id)
@@ -171,7 +171,7 @@ class McpSession:
         return encode_error(request_id, ErrorObject(refusal.code, refusal.message, refusal.data))
 
     def cancelled(self, request_id: RequestId) -> bytes:
-        """For a stream that has to end with a word about its request, though nobody waits for one any more."""
+        """The response to a cancelled request, for a stream that must end with one."""
         return self.error(request_id, Refuse(REQUEST_CANCELLED, "Request cancelled"))
 
     def tools(self, tools: list[JsonObject]) -> JsonObject:
@@ -258,7 +258,7 @@ def notification(method: str, params: JsonObject | None = None) -> bytes:
 
 
 def unsupported(version: str) -> Refuse:
-    """What a client of another revision is told, so that it can choose."""
+    """The error for an unsupported revision, with the supported ones."""
     return Refuse(
         UNSUPPORTED_VERSION,
         "Unsupported protocol version",
@@ -267,7 +267,7 @@ def unsupported(version: str) -> Refuse:
 
 
 def _era(method: str, params: JsonObject) -> Era | None:
-    """What a request settles. A ping, or a probe of a revision that we do not speak, settles nothing."""
+    """The era that a request decides. A ping, or a probe of an unsupported revision, decides none."""
     if method == "initialize":
         return "handshake"
     meta = params.get("_meta")
@@ -276,7 +276,7 @@ def _era(method: str, params: JsonObject) -> Era | None:
 
 
 def _has_envelope(params: JsonObject) -> bool:
-    """Whether a request says by itself which revision it is in. No client of the other era writes that key."""
+    """Whether a request names its revision in `_meta`. Clients of the other era never do."""
     meta = params.get("_meta")
     return isinstance(meta, dict) and META_VERSION in meta
 
@@ -297,7 +297,7 @@ def _envelope_problem(params: JsonObject) -> Refuse | None:
 
 
 def _list(params: JsonObject) -> McpAction:
-    # We give no cursors out: whoever has one gets the list from its beginning, and it is all there is.
+    # We issue no cursors: a request with one gets the whole list.
     if isinstance(params.get("cursor"), str | None):
         return ListTools()
     return Refuse(INVALID_PARAMS, "a cursor is a string")

@@ -1,9 +1,9 @@
 """One conversation over streamable HTTP: its sessions, if its agent's revision has them, and its replies.
 
 Clients up to 2025-11-25 have a session: they POST to it, may GET one stream of announcements, and DELETE it. Their
-answers are streams of events from the beginning, so that they see at once that a call is being served. A request of
-2026-07-28 stands for itself, and is answered with plain JSON if that is soon enough; only what takes longer becomes a
-stream. Streams are never silent for long: agents on Node give up a response that says nothing for five minutes.
+responses are event streams from the beginning, so that they see at once that a call is being served. A request of
+2026-07-28 has no session, and gets plain JSON if the answer comes soon; otherwise its response becomes a stream. Streams
+are never silent for long: agents on Node abort a response without data for five minutes.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class StreamableHttp:
     def __init__(self, service: ToolService, session_idle_seconds: float) -> None:
         self.service = service
         self.idle_seconds = session_idle_seconds
-        # Those that have not left us.
+        # The replies that are not complete.
         self.replies: WaitableSet[_Reply] = WaitableSet()
         self.sessions: dict[bytes, _Session] = {}
 
@@ -102,7 +102,7 @@ class StreamableHttp:
             exchange.respond(200, [(SESSION, session.key)])
 
     async def close(self) -> None:
-        """The calls have ended, and their responses are about to leave. A stream that only listens ends without a word."""
+        """Close all sessions after the responses of the ended calls have been sent. Announcement streams just end."""
         for session in self.sessions.values():
             if session.stream is not None:
                 session.stream.end()
@@ -141,7 +141,7 @@ class StreamableHttp:
             reply.is_json = True
         session.client.request(message, reply)
         if session.client.session.version is None:
-            # It could not even shake hands.
+            # The handshake failed.
             session.end()
 
     def _give_one_up(self) -> bool:
@@ -158,7 +158,7 @@ class StreamableHttp:
         elif session.stream is not None:
             _refuse(exchange, 409, "Only one stream is allowed per session")
         else:
-            # Whatever event a client would resume from: nothing is kept, and what it may have missed is told again.
+            # Events are not stored, so a client cannot resume from one. A change that it has missed is announced again.
             session.stream = reply = _Reply(self, exchange, session.key)
             session.holds(reply)
             reply.begin()
@@ -190,14 +190,14 @@ class StreamableHttp:
                     refusal = unsupported(version)
                     _refuse(exchange, 400, refusal.message, code=refusal.code, data=refusal.data)
                     return
-                # It has nobody it could be about: whoever wants to cancel closes the stream.
+                # It has no session to apply to: a client cancels by closing the stream.
                 exchange.respond(202, [])
             case _:
                 _refuse(exchange, 400, "The body must be a request or a notification")
 
 
 class _Session:
-    """What a client of the handshake's era comes back to."""
+    """The HTTP session of a client of the handshake era."""
 
     def __init__(self, served: StreamableHttp) -> None:
         self._served = served
@@ -212,7 +212,7 @@ class _Session:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of it is under way, and since when, says `since`."""
+        """Whether it has no open reply. `since` is the time of the last one."""
         return not self._replies
 
     def holds(self, reply: _Reply) -> None:
@@ -229,7 +229,7 @@ class _Session:
             reply.end()
 
     def give_up(self) -> None:
-        _log.info("a session of %s is given up: nobody has used it", self._served.service.endpoint.name)
+        _log.info("a session of %s is closed: it was not used", self._served.service.endpoint.name)
         self.end()
 
     def _announce(self, message: bytes) -> None:
@@ -240,8 +240,8 @@ class _Session:
         self._replies.discard(reply)
         if reply is self.stream:
             self.stream = None
-        # Older revisions do not take this for a withdrawal, because a client could come back for the response. It
-        # cannot: we keep no events to resume from.
+        # In older revisions this is not a cancellation, because a client could reconnect for the response. Here it
+        # cannot: we store no events to resume from.
         self.client.abandon(reply)
         if self.is_idle and self.key in self._served.sessions:
             self.since = time.monotonic()
@@ -263,10 +263,10 @@ class _Session:
 
 
 class _Reply:
-    """The response to a request, or a stream on which a session is told things.
+    """The response to a request, or the announcement stream of a session.
 
-    It begins as events (`begin`), or later, with the first that there is to say before the answer; or it is never
-    begun, and the answer is all of it.
+    It becomes an event stream at once (`begin`), or with the first event before the answer. If there is none, the
+    response is the answer as JSON.
     """
 
     __slots__ = (
@@ -283,7 +283,7 @@ class _Reply:
         self._served = served
         self.exchange = exchange
         self._key = key
-        # Whether the client takes no events.
+        # Whether the client accepts no events.
         self.is_json = False
         self._begun = False
         self._owed: dict[bytes, None] = {}
@@ -321,7 +321,7 @@ class _Reply:
 
     def drop(self, message: bytes) -> None:
         if self.is_json:
-            # An answer in JSON cannot be without a word.
+            # A JSON response needs a body.
             self.answer(message)
             return
         # "The receiver of a cancellation notification SHOULD … not send a response": the stream only ends. Qwen Code
@@ -330,7 +330,7 @@ class _Reply:
         self.exchange.end()
 
     def end(self) -> None:
-        """Without an answer."""
+        """End without an answer."""
         if self._begun:
             self.exchange.end()
         else:
@@ -381,7 +381,7 @@ def _refuse(
     code: int = INVALID_REQUEST,
     request_id: RequestId = None,
     data: object = None,
-    headers: _Headers = [],  # noqa: B006 - nobody changes it
+    headers: _Headers = [],  # noqa: B006 - it is never changed
 ) -> None:
     body = encode_error(request_id, ErrorObject(code, reason, data))
     exchange.respond(status, [*_JSON_HEADERS, *headers], body)
@@ -397,7 +397,7 @@ def _refuse_malformed(exchange: Exchange, message: Malformed, session: McpSessio
 
 
 def _status(code: int | None) -> int:
-    """How HTTP says, from 2026-07-28 on, what JSON-RPC says as well."""
+    """The HTTP status for a JSON-RPC error code, as required from 2026-07-28 on."""
     if code is None or code == INTERNAL_ERROR:
         return 200
     return 404 if code == METHOD_NOT_FOUND else 400

@@ -1,4 +1,4 @@
-"""What both transports share: how large a message may be, how it is read, and how to wait for those who leave."""
+"""Shared parts of both transports: limits, decoding of messages, and a set that can be awaited until empty."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 
 class WaitableSet(Generic[_T]):
-    """A set that can be waited for until nobody is left in it."""
+    """A set that can be awaited until it is empty."""
 
     __slots__ = ("_emptied", "_members")
 
@@ -49,11 +49,11 @@ class WaitableSet(Generic[_T]):
         return len(self._members)
 
     def __iter__(self) -> Iterator[_T]:
-        """Over those who are here now, whoever comes or goes meanwhile."""
+        """Iterate over a snapshot of the members."""
         return iter(tuple(self._members))
 
     async def until_empty(self, seconds: float) -> None:
-        """Wait, but no longer than that."""
+        """Wait until the set is empty, at most so long."""
         if not self._members:
             return
         self._emptied = asyncio.get_running_loop().create_future()
