@@ -428,7 +428,9 @@ def _endpoint(model_id: str, model: ResponsesModel, config: Config) -> EndpointM
         model.options,
         model.silence_seconds,
     )
-    told = Listed(model.model, model.max_input_tokens, model.max_output_tokens, image_input=model.image_input)
+    configured = Listed(
+        model.model, model.max_input_tokens, model.max_output_tokens, image_input=model.image_input
+    )
     info = ModelInfo(
         id=model_id,
         name=model.name or model_id,
@@ -443,7 +445,7 @@ def _endpoint(model_id: str, model: ResponsesModel, config: Config) -> EndpointM
         is_byok=True,
         is_user_selectable=True,
     )
-    return EndpointModel(info, settings, told)
+    return EndpointModel(info, settings, configured)
 
 
 def _scripted(model_id: str, model: ScriptModel) -> ScriptedModel:

@@ -436,7 +436,7 @@ async def test_a_flood_on_standard_error_is_drained_and_its_end_kept(start: Star
     async with asyncio.timeout(DEADLINE_SECONDS):
         assert await process.wait() == Exit(code=1)
     assert process._tail.received == 20_000_000 + len(b"\n\xff bad bytes\nlast words\n")
-    assert len(process._tail._kept) <= 2 * TAIL_BYTES
+    assert len(process._tail._buffer) <= 2 * TAIL_BYTES
     assert process.stderr_tail.endswith("\ufffd bad bytes\nlast words")
 
 

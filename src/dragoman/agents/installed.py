@@ -136,9 +136,9 @@ class InstalledAgents:
         except OSError:
             return None
 
-    def _sweep(self, agent: str, kept: set[str | None]) -> None:
+    def _sweep(self, agent: str, retained: set[str | None]) -> None:
         for path in (self.folder / agent).iterdir():
-            if path.name not in kept and not path.is_symlink():
+            if path.name not in retained and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
 
 

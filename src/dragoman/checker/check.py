@@ -125,7 +125,7 @@ class _Checker:
         if isinstance(failure, DeadlinePassed):
             self._never_ended = self._never_ended or probe.name
         elif isinstance(failure, LanguageModelError):
-            self._record.keeps("S8")
+            self._record.passed("S8")
         else:
             self._record.breaks("S8", f"not a LanguageModelError: {_named(failure)}", probe.name)
         if probe is not IMPOSSIBLE:
@@ -173,7 +173,7 @@ class _Answer:
     def completed(self) -> bool:
         """Look at the answer as a whole, now that the model has returned, and say whether it is one."""
         if self.cancelled:
-            self._record.keeps("S6")
+            self._record.passed("S6")
             return False
         missing = self._watch.missing()
         if missing is not None:
@@ -181,11 +181,11 @@ class _Answer:
             if not self._refused and self._probe is not IMPOSSIBLE:
                 self._record.findings.append(RuleFinding(missing, self._probe.name))
             return False
-        self._record.keeps("S9")
+        self._record.passed("S9")
         if self._has_mark:
-            self._record.keeps("S11")
+            self._record.passed("S11")
         if self._probe.request.options.tool_mode == "required":
-            self._record.keeps("T14")
+            self._record.passed("T14")
         marked = _MARKED_THINKING.search(self._text)
         if marked is not None:
             self._breaks("S10", f"the text has thinking in it, marked {marked[1]}", TextPart(self._text))
@@ -200,32 +200,32 @@ class _Answer:
             self._has_mark = True
             return
         if isinstance(part, UsagePart):
-            self._record.keeps("S16")
+            self._record.passed("S16")
             return
-        self._record.keeps("S1", "S2", "S3")
+        self._record.passed("S1", "S2", "S3")
         match part:
             case TextPart(value=value):
                 self._text += value
                 if self._links.feed(value) is value:
-                    self._record.keeps("S13")
+                    self._record.passed("S13")
                 else:
                     self._breaks("S13", "the text has a link that would act", part)
             case ThinkingPart():
-                self._record.keeps("S10")
+                self._record.passed("S10")
             case ToolCallPart(call_id=call_id):
-                self._record.keeps("S4.legal", "S4.namespaced", "S5", "S7")
+                self._record.passed("S4.legal", "S4.namespaced", "S5", "S7")
                 if call_id in self._record.call_ids:
                     self._breaks("S4.unique", f"the call id {call_id!r} was used in an earlier answer", part)
                 elif self._record.call_ids:
-                    self._record.keeps("S4.unique")
+                    self._record.passed("S4.unique")
                 self._record.call_ids.add(call_id)
             case ActivityPart(status=status):
-                self._record.keeps("S14", *(["S15"] if status in ("completed", "failed") else []))
+                self._record.passed("S14", *(["S15"] if status in ("completed", "failed") else []))
             case PlanPart():
-                self._record.keeps("S14")
+                self._record.passed("S14")
             case _:
                 # Data: a tool result was refused.
-                self._record.keeps("S11")
+                self._record.passed("S11")
 
     def _breaks(self, rule: str, detail: str, part: object) -> None:
         self._record.breaks(rule, detail, self._probe.name, part)

@@ -84,5 +84,5 @@ async def _refusal(model: EndpointModel) -> EventWatch:
 
 def _note(record: CheckRecord, watch: EventWatch, probe: str) -> None:
     record.findings.extend(RuleFinding(violation, probe) for violation in watch.found)
-    for rule, count in watch.kept.items():
-        record.keeps(*([rule] * count))
+    for rule, count in watch.passed.items():
+        record.passed(*([rule] * count))

@@ -159,13 +159,13 @@ _DONE = b"[DONE]"
 @dataclass(slots=True)
 class _Part:
     type: object
-    said: list[str] = field(default_factory=list)
-    is_said: bool = False
+    deltas: list[str] = field(default_factory=list)
+    is_text_done: bool = False
     is_done: bool = False
 
     @property
     def text(self) -> str:
-        return "".join(self.said)
+        return "".join(self.deltas)
 
 
 @dataclass(slots=True)
@@ -185,7 +185,7 @@ class EventWatch:
     def __init__(self) -> None:
         self.found: list[Violation] = []
         # How often each rule might have been broken and was not.
-        self.kept: Counter[str] = Counter()
+        self.passed: Counter[str] = Counter()
         self._event: JsonObject = {}
         self._count = 0
         self._begun: list[str] = []
@@ -259,7 +259,7 @@ class EventWatch:
 
     def _expect(self, rule: str, is_so: object, words: str) -> bool:
         if is_so:
-            self.kept[rule] += 1
+            self.passed[rule] += 1
             return True
         kind = self._event.get("type")
         detail = f"{kind}: {words}" if kind is not None else words
@@ -368,7 +368,7 @@ class EventWatch:
             return
         part = parts[-1]
         part.is_done = True
-        self._expect("E9", part.is_said, "came before the end of its text")
+        self._expect("E9", part.is_text_done, "came before the end of its text")
         self._expect("E10", list(_texts([given])) == [(part.type, part.text)], "has another text")
 
     def _text(self, step: str, type_: str, name: str) -> None:
@@ -379,14 +379,14 @@ class EventWatch:
         parts = item.parts[family]
         is_there = parts and self._event.get(f"{family}_index") == len(parts) - 1
         if not self._expect(
-            "E9", is_there and not parts[-1].is_said and parts[-1].type == type_, "has no open part"
+            "E9", is_there and not parts[-1].is_text_done and parts[-1].type == type_, "has no open part"
         ):
             return
         part = parts[-1]
         if step == "delta":
-            part.said.append(str(self._event.get("delta")))
+            part.deltas.append(str(self._event.get("delta")))
             return
-        part.is_said = True
+        part.is_text_done = True
         self._expect("E10", self._event.get(name) == part.text, "has another text")
 
     def _argument(self, step: str) -> None:

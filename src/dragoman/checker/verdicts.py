@@ -73,12 +73,12 @@ class CheckRecord:
         self._occasions = occasions
         self.findings: list[RuleFinding] = []
         # How often each rule might have been broken and was not.
-        self._kept: Counter[str] = Counter()
+        self._passed: Counter[str] = Counter()
         # Of all answers together: an id must not come again later either.
         self.call_ids: set[str] = set()
 
-    def keeps(self, *rules: str) -> None:
-        self._kept.update(rules)
+    def passed(self, *rules: str) -> None:
+        self._passed.update(rules)
 
     def breaks(self, rule: str, detail: str, probe: str, part: object = None) -> None:
         self.findings.append(RuleFinding(Violation(self._rules[rule], detail, part), probe))
@@ -89,7 +89,7 @@ class CheckRecord:
     def _row(self, rule: Rule) -> VerdictRow:
         findings = [finding for finding in self.findings if finding.violation.rule is rule]
         occasion, without = self._occasions[rule.id]
-        count = self._kept[rule.id]
+        count = self._passed[rule.id]
         if findings:
             more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
             return VerdictRow(rule, "fail", f"{findings[0].violation.detail}{more}", findings[0])

@@ -161,7 +161,7 @@ def _add(desk: _Desk, id_: str, arguments: Namespace) -> int:
     # Before anything is fetched: whether it could be written at all.
     if is_written:
         with_model(desk.file, desk.config.source.text, model_id, table_)
-    with _telling_interrupted(desk.agents, entry.id):
+    with _reporting_interrupt(desk.agents, entry.id):
         planned = run_interruptible(lambda: plan(entry, version, desk.catalogue))
         _announce(desk, planned, model_id if is_written else None)
         if not agreed_to("Install it?", is_sure=arguments.yes):
@@ -180,7 +180,7 @@ def _add(desk: _Desk, id_: str, arguments: Namespace) -> int:
 
 
 @contextmanager
-def _telling_interrupted(agents: InstalledAgents, id_: str) -> Iterator[None]:
+def _reporting_interrupt(agents: InstalledAgents, id_: str) -> Iterator[None]:
     """To whoever breaks off what takes long, and wonders what is left of it."""
     before = agents.find(id_)
     try:

@@ -41,12 +41,12 @@ def run(arguments: Namespace, context: CommandContext) -> int:
 
 
 def _list(store: ConversationStore, *, as_json: bool) -> int:
-    kept = store.all()
+    stored = store.all()
     if as_json:
-        for conversation in kept:
+        for conversation in stored:
             print(encode_text(_as_json(conversation)))
-    elif kept:
-        print(table(_HEADINGS, map(_row, kept)))
+    elif stored:
+        print(table(_HEADINGS, map(_row, stored)))
     else:
         say(
             "No conversation is kept."
@@ -78,24 +78,24 @@ def _row(conversation: StoredConversation) -> tuple[str, ...]:
 def _show(store: ConversationStore, ids: Iterable[str]) -> int:
     status = DONE
     for id_ in ids:
-        kept = store.find(id_)
-        if kept is None:
+        stored = store.find(id_)
+        if stored is None:
             complain(_unknown(id_))
             status = FAILED
             continue
         # Without how it begins, which stands below.
-        print("  ".join(map(cell, _row(kept)[:-1])))
+        print("  ".join(map(cell, _row(stored)[:-1])))
         try:
-            for item in load_conversation(kept.content).record.items:
+            for item in load_conversation(stored.content).record.items:
                 # What goes on below stands further in, so that nothing in it can pass for somebody else's words.
-                print("  " + "\n    ".join(_told(item)))
+                print("  " + "\n    ".join(_shown_lines(item)))
         except SavedError as error:
             complain(f"Conversation {id_} cannot be read: {one_line(str(error))}")
             status = FAILED
     return status
 
 
-def _told(item: NormalItem) -> list[str]:
+def _shown_lines(item: NormalItem) -> list[str]:
     """In lines, as it is kept: what a tool returned is not."""
     match item:
         case NormalPrompt(text=text):

@@ -49,7 +49,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
             # On standard error: whoever starts it from a program reads the port here when it was 0.
             say(f"dragoman: serving at http://{host}:{listening.getsockname()[1]}/v1", sys.stderr)
-            return await serve(service, gate, listening, lambda: _tell_drain(settings))
+            return await serve(service, gate, listening, lambda: _announce_drain(settings))
         finally:
             await models.close()
             if database is not None:
@@ -68,7 +68,7 @@ def _settings(serve: Serve, arguments: Namespace) -> Serve:
     return msgspec.structs.replace(serve, **given)
 
 
-def _tell_drain(settings: Serve) -> None:
+def _announce_drain(settings: Serve) -> None:
     say(
         "dragoman: ending as soon as what is under way is done, after "
         f"{settings.drain_seconds:g} seconds at most. Ctrl-C again ends at once.",

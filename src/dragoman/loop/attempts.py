@@ -52,13 +52,13 @@ class ModelAttempts:
     """One answer under way."""
 
     def __init__(
-        self, model: LanguageModel, *, settings: LoopSettings, clock: Clock, tell: Callable[[RunEvent], None]
+        self, model: LanguageModel, *, settings: LoopSettings, clock: Clock, emit: Callable[[RunEvent], None]
     ) -> None:
         self._model = model
         self._settings = settings
         self._clock = clock
-        self._tell = tell
-        self._shown = _Shown(tell)
+        self._emit = emit
+        self._shown = _Shown(emit)
         self._attempt = _Attempt(self._shown)
 
     @property
@@ -77,7 +77,7 @@ class ModelAttempts:
                 return error
             retries += 1
             delay = _delay(retries, error, self._settings)
-            self._tell(Retrying(retries, delay, error.sentence))
+            self._emit(Retrying(retries, delay, error.sentence))
             try:
                 await until_cancelled(self._clock.sleep(delay), token)
             except CancellationError:
@@ -118,19 +118,19 @@ _Visible: TypeAlias = TextPart | ThinkingPart | DataPart
 class _Shown:
     """What the watcher has seen of this turn and not been told to forget, and whose words it was."""
 
-    def __init__(self, tell: Callable[[RunEvent], None]) -> None:
-        self.tell = tell
+    def __init__(self, emit: Callable[[RunEvent], None]) -> None:
+        self.emit = emit
         self._parts: list[_Visible] = []
         self.attempt = Response()
 
     def show(self, part: _Visible, attempt: Response) -> None:
         self.attempt = attempt
         self._parts.append(part)
-        self.tell(_told(part))
+        self.emit(_event_of(part))
 
     def withdraw(self) -> None:
         self._parts.clear()
-        self.tell(Withdrawn())
+        self.emit(Withdrawn())
 
     def runs(self) -> list[_Visible]:
         """The same in as few parts as say it: how a text was cut into pieces is nothing a watcher sees."""
@@ -147,7 +147,7 @@ class _Shown:
         return runs
 
 
-def _told(part: _Visible) -> RunEvent:
+def _event_of(part: _Visible) -> RunEvent:
     match part:
         case TextPart(value=text):
             return TextReported(text)
@@ -177,11 +177,11 @@ class _Attempt(Response):
         super().report(part)
         match part:
             case ActivityPart():
-                self._shown.tell(ActivityReported(part))
+                self._shown.emit(ActivityReported(part))
             case PlanPart():
-                self._shown.tell(PlanReported(part))
+                self._shown.emit(PlanReported(part))
             case UsagePart():
-                self._shown.tell(UsageReported(part))
+                self._shown.emit(UsageReported(part))
             case _ if (visible := _visible(part)) is None:
                 pass
             case _ if self._ahead:

@@ -44,13 +44,15 @@ def close(messages: Iterable[Message]) -> tuple[Message, ...]:
 
     What is closed already stays as it is, message by message.
     """
-    told = tuple(messages)
+    history = tuple(messages)
     # A result may stand further down than where it belongs; the first one for a call is the one that came of it.
     results: dict[str, ToolResultPart] = {}
-    for result in (result for message in told if message.role != "assistant" for result in message.results):
+    for result in (
+        result for message in history if message.role != "assistant" for result in message.results
+    ):
         results.setdefault(result.call_id, result)
     closed: list[Message] = []
-    for exchange in _exchanges(told):
+    for exchange in _exchanges(history):
         closed.extend(_closed(exchange, results) if gaps(exchange) else exchange)
     return tuple(closed)
 

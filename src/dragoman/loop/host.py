@@ -21,7 +21,7 @@ from dragoman.tools.decision import Approve, Decision, Deny, NobodyToAsk, ToolQu
 from dragoman.tools.result import bounded, failure_text, result_of
 from dragoman.tools.tool import ToolResult
 
-__all__ = ["Heard", "Host", "NotAsked", "Silence"]
+__all__ = ["Host", "HostAnswer", "NotAsked", "Silence"]
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -39,7 +39,7 @@ class Silence:
     """Nobody decided in time."""
 
 
-Heard: TypeAlias = Decision | NotAsked | Silence
+HostAnswer: TypeAlias = Decision | NotAsked | Silence
 
 
 class Host:
@@ -62,7 +62,7 @@ class Host:
         checked: ToolCallPart = msgspec.convert(msgspec.to_builtins(rewritten), ToolCallPart)
         return msgspec.structs.replace(checked, call_id=call.call_id)
 
-    async def decide(self, question: ToolQuestion) -> Heard:
+    async def decide(self, question: ToolQuestion) -> HostAnswer:
         """What a person says; never an approval unless it is one."""
         try:
             decision: object = await self.wait(self._hooks.approve(question, self._token))

@@ -25,10 +25,10 @@ class Journal:
         self.state = state
         self._hooks = hooks
         self._last_words: tuple[Message, ...] = ()
-        self._end_is_told = False
+        self._has_ended = False
 
-    def tell(self, event: RunEvent) -> None:
-        if self._end_is_told:
+    def emit(self, event: RunEvent) -> None:
+        if self._has_ended:
             # Of a tool or a model that was left behind.
             return
         try:
@@ -51,7 +51,7 @@ class Journal:
         It goes into the history together with the end, so that nobody ever finds a run that has answered and goes on.
         """
         self._last_words = (answer,)
-        self.tell(MessageAdded(answer))
+        self.emit(MessageAdded(answer))
 
     def open_round(self, answer: Message) -> None:
         self._set(msgspec.structs.replace(self.state, answer=answer, round=Round.of(answer.calls)))
@@ -77,8 +77,8 @@ class Journal:
                 self.state, messages=messages, answer=None, round=None, ended=end, error=_failure(error)
             )
         )
-        self.tell(MessageAdded(answer))
-        self.tell(MessageAdded(results))
+        self.emit(MessageAdded(answer))
+        self.emit(MessageAdded(results))
 
     def end(self, reason: EndReason, error: LanguageModelError | None = None) -> None:
         failure = _failure(error)
@@ -86,8 +86,8 @@ class Journal:
         ended = msgspec.structs.replace(self.state, messages=messages, ended=reason, error=failure)
         if ended != self.state:
             self._set(ended)
-        self.tell(Ended(reason) if failure is None else Ended(reason, failure.message, failure.hint))
-        self._end_is_told = True
+        self.emit(Ended(reason) if failure is None else Ended(reason, failure.message, failure.hint))
+        self._has_ended = True
 
     def _open(self) -> tuple[Message, Round]:
         answer, round_ = self.state.answer, self.state.round

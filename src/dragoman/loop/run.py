@@ -120,7 +120,7 @@ class ToolLoop:
             elif journal.state.round is not None:
                 end = await settlement.settle()
                 if end != "suspended":
-                    journal.tell(TurnEnded(journal.state.turn))
+                    journal.emit(TurnEnded(journal.state.turn))
                 if end is not None:
                     journal.end(end)
 
@@ -138,13 +138,13 @@ class ToolLoop:
         if found := gaps(messages):
             raise AssertionError(f"an open history was about to go to a model: {found}")
         turn = journal.begin_turn()
-        journal.tell(TurnStarted(turn))
+        journal.emit(TurnStarted(turn))
         try:
             tools = self._offer(messages)
         except LanguageModelError as too_many:
             return too_many
         request = Request(messages, RequestOptions(tools=tools), self._consumer)
-        answer = ModelAttempts(self._model, settings=self._settings, clock=self._clock, tell=journal.tell)
+        answer = ModelAttempts(self._model, settings=self._settings, clock=self._clock, emit=journal.emit)
         try:
             error = await answer.ask(request, token)
         finally:
@@ -153,12 +153,12 @@ class ToolLoop:
             if message.calls:
                 journal.open_round(message)
                 for call in message.calls:
-                    journal.tell(ToolUsed(call))
+                    journal.emit(ToolUsed(call))
             elif message.content:
                 journal.add_last(message)
         token.raise_if_cancelled()
         if error is None and not message.calls:
-            journal.tell(TurnEnded(turn))
+            journal.emit(TurnEnded(turn))
             journal.end("completed")
         return error
 

@@ -114,7 +114,7 @@ class Settlement:
             approved = self._runtime.standing_approval(prepared)
             if approved is None:
                 question = prepared.question
-                self._journal.tell(asked(question))
+                self._journal.emit(asked(question))
                 match await self._host.decide(question):
                     case Approve() as approval:
                         approved = self._remember(prepared, approval)
@@ -176,7 +176,7 @@ class Settlement:
         def begin() -> None:
             self._began[call_id] = self._clock.now()
             self._journal.round = self._journal.round.running(call_id)
-            self._journal.tell(
+            self._journal.emit(
                 ToolStarted(call_id, prepared.call.name, prepared.invocation_message, approved)
             )
 
@@ -185,7 +185,7 @@ class Settlement:
             result = await self._runtime.run(
                 dataclasses.replace(prepared, tool=tool),
                 self._token,
-                lambda line: self._journal.tell(ToolProgressed(call_id, line)),
+                lambda line: self._journal.emit(ToolProgressed(call_id, line)),
             )
             if self._journal.state.round is None:
                 # We were left behind; the call has its result, and nobody waits for this one.
@@ -243,7 +243,7 @@ class Settlement:
         self._known.pop(call_id, None)
         began = self._began.pop(call_id, None)
         seconds = 0.0 if began is None else self._clock.now() - began
-        self._journal.tell(ToolFinished(after.result(call_id), approved=approved, seconds=seconds))
+        self._journal.emit(ToolFinished(after.result(call_id), approved=approved, seconds=seconds))
 
 
 class _Noted:

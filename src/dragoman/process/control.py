@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 class Control(asyncio.Protocol):
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
-        self._heard = b""
+        self._buffer = b""
         self._transport: asyncio.Transport | None = None
         # The first line: how starting went; empty when the supervisor went without a word.
         self.start: asyncio.Future[str] = loop.create_future()
@@ -32,7 +32,7 @@ class Control(asyncio.Protocol):
             self._transport.write(data)
 
     def data_received(self, data: bytes) -> None:
-        *lines, self._heard = (self._heard + data).split(b"\n")
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
             match line.decode().split():
                 case ["exited", code]:

@@ -188,7 +188,7 @@ class SupervisedProcess:
                 )
         self._identity = ProcessIdentity.of(self._pid)
         if self._ledger is not None and self._identity is not None:
-            with _told("written down", self._pid):
+            with _logged_failure("written down", self._pid):
                 self._ledger.record(self._identity, self.command, self._mark)
 
     # Ending.
@@ -240,7 +240,7 @@ class SupervisedProcess:
             await self._kill_group()
         self._tail.close()
         if self._ledger is not None and self._identity is not None:
-            with _told("crossed out", self._pid):
+            with _logged_failure("crossed out", self._pid):
                 self._ledger.forget(self._identity)
 
     async def _kill_group(self) -> None:
@@ -262,7 +262,7 @@ class SupervisedProcess:
 
 
 @contextmanager
-def _told(what: str, pid: int) -> Iterator[None]:
+def _logged_failure(what: str, pid: int) -> Iterator[None]:
     """A ledger that cannot be written is no reason to fail: only a double crash would miss the entry."""
     try:
         yield

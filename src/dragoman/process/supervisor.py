@@ -64,11 +64,11 @@ class Supervisor:
     def __init__(self, control: int) -> None:
         self._control = control
         os.set_inheritable(control, False)  # noqa: FBT003 - it takes no name
-        self._heard = b""
+        self._buffer = b""
         self._grace = 0.0
         self._child = 0
         self._child_lives = True
-        self._told_to_end = False
+        self._must_end = False
         self._adopting = False
         self._has_children = True
         # Descendants that left the group: their pids, with the groups they were in.
@@ -94,11 +94,11 @@ class Supervisor:
         self._adopting = adopt_orphans()
         failure = self._start(order)
         if failure:
-            self._tell(failure)
+            self._send(failure)
             return
-        self._tell(f"started {self._child}")
+        self._send(f"started {self._child}")
         _let_go()
-        while self._child_lives and not self._told_to_end:
+        while self._child_lives and not self._must_end:
             self._wait(None)
         self._end_everything()
 
@@ -118,7 +118,7 @@ class Supervisor:
         order: Order = marshal.loads(data[_LENGTH_BYTES:])  # noqa: S302 - from our owner, on the same interpreter
         return order
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         # That nobody listens any more is no reason to stop.
         with suppress(OSError):
             os.write(self._control, line.encode() + b"\n")
@@ -127,20 +127,20 @@ class Supervisor:
         """Until something happens, or the time is over."""
         ready = {fd for fd, _ in self._poll.poll(None if seconds is None else max(0.0, seconds) * 1000)}
         if self._wake in ready and signal.SIGTERM in os.read(self._wake, _CHUNK_BYTES):
-            self._told_to_end = True
+            self._must_end = True
         if self._control in ready:
-            self._hear()
+            self._receive()
         self._reap()
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
             chunk = os.read(self._control, _CHUNK_BYTES)
         except OSError:
             chunk = b""
         if not chunk:
             self._poll.unregister(self._control)
-            self._told_to_end = True
-        *lines, self._heard = (self._heard + chunk).split(b"\n")
+            self._must_end = True
+        *lines, self._buffer = (self._buffer + chunk).split(b"\n")
         for line in lines:
             self._grace = float(line)
 
@@ -171,7 +171,7 @@ class Supervisor:
             if pid == self._child:
                 self._child_lives = False
                 code = os.waitstatus_to_exitcode(status)
-                self._tell(f"exited {code}" if code >= 0 else f"signalled {-code}")
+                self._send(f"exited {code}" if code >= 0 else f"signalled {-code}")
 
     # The end.
 

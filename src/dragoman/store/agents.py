@@ -12,7 +12,7 @@ from dragoman.store.database import Database
 __all__ = ["AgentStore"]
 
 # What was seen once may have been chance, or is mended by now: it is forgotten, and learnt anew.
-_KEPT = timedelta(days=30)
+_MAX_AGE = timedelta(days=30)
 # Far more than anybody uses.
 _MAX_AGENTS = 1_000
 
@@ -28,7 +28,7 @@ class AgentStore:
     def read(self, name: str, version: str) -> bytes | None:
         """What was kept lately: a newer version of the agent may call itself the same."""
         query = "SELECT facts FROM agents_learnt WHERE name = ? AND version = ? AND seen_at > ?"
-        found = self._database.rows(_Facts, query, name, version, (datetime.now(UTC) - _KEPT).isoformat())
+        found = self._database.rows(_Facts, query, name, version, (datetime.now(UTC) - _MAX_AGE).isoformat())
         return found[0].facts if found else None
 
     def update(self, name: str, version: str, change: Callable[[bytes | None], bytes]) -> None:

@@ -53,14 +53,14 @@ class ApprovalStore:
                 workspace,
                 granted_at.isoformat(),
             )
-            [kept] = database.rows(
+            [stored] = database.rows(
                 StoredApproval,
                 f"SELECT {_COLUMNS} FROM approvals WHERE {_SUBJECT}",  # noqa: S608 - our own words
                 tool,
                 key,
                 workspace,
             )
-            return kept
+            return stored
 
     def list(self) -> tuple[StoredApproval, ...]:
         """All of them, oldest first."""

@@ -34,8 +34,8 @@ class ContextKeys(Mapping[str, ContextValue]):
     def __init__(self) -> None:
         self._values: dict[str, ContextValue] = {}
         self._subscribers: dict[object, _Subscriber] = {}
-        self._untold: frozenset[str] = frozenset()
-        self._telling = False
+        self._pending: frozenset[str] = frozenset()
+        self._is_notifying = False
 
     def __getitem__(self, key: str) -> ContextValue:
         return self._values[key]
@@ -54,13 +54,13 @@ class ContextKeys(Mapping[str, ContextValue]):
         taken = {_checked_key(key): _taken_over(key, value) for key, value in values.items()}
         changed = frozenset(key for key, value in taken.items() if not self._has(key, value))
         self._values.update(taken)
-        self._tell(changed)
+        self._notify(changed)
 
     def remove(self, key: str) -> None:
         """Forget a key; one that is not set stays so."""
         if key in self._values:
             del self._values[key]
-            self._tell(frozenset({key}))
+            self._notify(frozenset({key}))
 
     def on_change(self, callback: _Subscriber) -> Callable[[], None]:
         """Call `callback` with the keys that have changed, after each change, until the returned function is called."""
@@ -75,25 +75,25 @@ class ContextKeys(Mapping[str, ContextValue]):
     def _has(self, key: str, value: ContextValue) -> bool:
         return key in self._values and _same(self._values[key], value)
 
-    def _tell(self, changed: frozenset[str]) -> None:
-        self._untold |= changed
-        if self._telling:
+    def _notify(self, changed: frozenset[str]) -> None:
+        self._pending |= changed
+        if self._is_notifying:
             # A subscriber did this. The others hear of it when all have heard of the change before it.
             return
-        self._telling = True
+        self._is_notifying = True
         try:
             for _ in range(MAX_ROUNDS):
-                if not self._untold:
+                if not self._pending:
                     return
-                told, self._untold = self._untold, frozenset()
-                self._tell_once(told)
-            if self._untold:
-                _log.error("subscribers keep changing context keys: %s", ", ".join(sorted(self._untold)))
+                batch, self._pending = self._pending, frozenset()
+                self._notify_subscribers(batch)
+            if self._pending:
+                _log.error("subscribers keep changing context keys: %s", ", ".join(sorted(self._pending)))
         finally:
-            self._telling = False
-            self._untold = frozenset()
+            self._is_notifying = False
+            self._pending = frozenset()
 
-    def _tell_once(self, changed: frozenset[str]) -> None:
+    def _notify_subscribers(self, changed: frozenset[str]) -> None:
         for subscription, callback in tuple(self._subscribers.items()):
             # It may have been taken back by one that was called before it.
             if subscription in self._subscribers:

@@ -96,8 +96,8 @@ class ToolRegistry:
         self._registered: dict[str, RegisteredTool] = {}
         self._deselected: set[str] = set()
         self._subscribers: dict[object, Callable[[], object]] = {}
-        self._told: tuple[ToolInfo, ...] = ()
-        self.context.on_change(lambda _keys: self._tell())
+        self._announced: tuple[ToolInfo, ...] = ()
+        self.context.on_change(lambda _keys: self._notify())
 
     # --- Declaring and registering. ----------------------------------------------------------------------------------
 
@@ -122,13 +122,13 @@ class ToolRegistry:
             )
         registered = RegisteredTool(declaration, tool, private)
         self._registered[name] = registered
-        self._tell()
+        self._notify()
 
         def unregister() -> None:
             # Somebody else may have taken the name since.
             if self._registered.get(name) is registered:
                 del self._registered[name]
-                self._tell()
+                self._notify()
 
         return unregister
 
@@ -219,13 +219,13 @@ class ToolRegistry:
     def select(self, name: str) -> None:
         self._check_known(name)
         self._deselected.discard(name)
-        self._tell()
+        self._notify()
 
     def deselect(self, name: str) -> None:
         """Offer a tool no longer, unless a prompt names it."""
         self._check_known(name)
         self._deselected.add(name)
-        self._tell()
+        self._notify()
 
     def _check_known(self, name: str) -> None:
         if name not in self._declared:
@@ -243,11 +243,11 @@ class ToolRegistry:
 
         return unsubscribe
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         visible = self.tools()
-        if visible == self._told:
+        if visible == self._announced:
             return
-        self._told = visible
+        self._announced = visible
         for callback in tuple(self._subscribers.values()):
             try:
                 callback()

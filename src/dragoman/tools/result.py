@@ -63,7 +63,7 @@ def bounded(result: ToolResult) -> ToolResult:
     total = sum(map(_size, result.content))
     if total <= MAX_RESULT_BYTES and len(result.content) <= MAX_RESULT_PARTS:
         return result
-    kept: list[ContentPart] = []
+    parts: list[ContentPart] = []
     left = MAX_RESULT_BYTES
     for part in result.content[: MAX_RESULT_PARTS - 1]:
         size = _size(part)
@@ -71,15 +71,15 @@ def bounded(result: ToolResult) -> ToolResult:
             if isinstance(part, TextPart):
                 # Half an image is none, but half a text is worth having. A cut character is dropped.
                 text = part.value.encode()[:left].decode(errors="ignore")
-                kept.append(TextPart(text, part.audience))
+                parts.append(TextPart(text, part.audience))
             break
-        kept.append(part)
+        parts.append(part)
         left -= size
     notice = (
         f"\n\n[This result was cut: it has {total:,} bytes in {len(result.content):,} parts; the limit is "
         f"{MAX_RESULT_BYTES:,} bytes in {MAX_RESULT_PARTS:,} parts. Ask for less at a time.]"
     )
-    return ToolResult((*kept, TextPart(notice)), is_error=result.is_error)
+    return ToolResult((*parts, TextPart(notice)), is_error=result.is_error)
 
 
 def _size(part: ContentPart) -> int:

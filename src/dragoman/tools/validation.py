@@ -121,11 +121,11 @@ def problems(schema: JsonObject, value: JsonObject) -> Iterator[str]:
     """What is wrong with `value`, a line each, none twice."""
     dialect, resource, _ = _opened(schema)
     validator = _counting(dialect)(resource.contents, registry=EMPTY_REGISTRY)
-    told: set[str] = set()
+    seen: set[str] = set()
     for error in validator.iter_errors(value):  # type: ignore[arg-type]  # any value of JSON
         for line in map(str, mismatch.describe(error)):
-            if line not in told:
-                told.add(line)
+            if line not in seen:
+                seen.add(line)
                 yield line
 
 

@@ -135,7 +135,7 @@ class ResponseReader:
         elif kind in ("response.completed", "response.incomplete"):
             yield from self._ended(event.get("response"), cut=step == "incomplete")
         elif kind in ("error", "response.failed", "response.cancelled"):
-            yield from self._said_before(event.get("response"))
+            yield from self._text_of_failed(event.get("response"))
             complaint = complaint_of_event(event)
             raise failure(replace(complaint, message=self._redacted(complaint.message)), self._name)
         else:
@@ -161,7 +161,7 @@ class ResponseReader:
             delta = event.get("delta")
             if isinstance(delta, str):
                 stream = item.streams.setdefault((kind, place), _Stream())
-                yield from self._tell(item, kind, place, stream.halves.feed(delta))
+                yield from self._emit(item, kind, place, stream.halves.feed(delta))
         else:
             whole = event.get("refusal" if kind == "refusal" else "text")
             yield from self._rest(item, kind, place, whole)
@@ -185,11 +185,11 @@ class ResponseReader:
         if whole.startswith(said):
             # Half a character that was held back is in it, whole.
             stream.halves = SurrogateJoiner()
-            yield from self._tell(item, kind, place, whole[len(said) :])
+            yield from self._emit(item, kind, place, whole[len(said) :])
         else:
             _log.debug("the end of %s repeats another text than it was", item.id)
 
-    def _tell(self, item: _Item, kind: _Kind, place: int, text: str) -> Iterator[Part]:
+    def _emit(self, item: _Item, kind: _Kind, place: int, text: str) -> Iterator[Part]:
         if not text:
             return
         self._grow(len(text))
@@ -261,7 +261,7 @@ class ResponseReader:
             case {"type": "message", "content": list(content)}:
                 for index, part in enumerate(content):
                     yield from self._part(item, part, index)
-                yield from self._told_sources(item)
+                yield from self._sources(item)
             case {"type": "reasoning"}:
                 yield from self._thought(item, given, again=was_finished)
             case {"type": "function_call"}:
@@ -279,16 +279,16 @@ class ResponseReader:
         if again or not isinstance(given.get("encrypted_content"), str):
             return
         # By the specification, what is given back has no content of its own.
-        kept: JsonObject = {
+        reasoning: JsonObject = {
             "type": "reasoning",
             "id": given.get("id"),
             "summary": given.get("summary") or [],
             "encrypted_content": given["encrypted_content"],
         }
-        self._reasoning.append(kept)
-        yield ThinkingPart("", item.id or None, {"model": self._model_id, "item": kept})
+        self._reasoning.append(reasoning)
+        yield ThinkingPart("", item.id or None, {"model": self._model_id, "item": reasoning})
 
-    def _told_sources(self, item: _Item) -> Iterator[Part]:
+    def _sources(self, item: _Item) -> Iterator[Part]:
         """The pages that a text rests on, unless the text names them itself."""
         text = item.text
         lines = [
@@ -339,7 +339,7 @@ class ResponseReader:
         for place, item in enumerate(output if isinstance(output, list) else ()):
             yield from self._finished_again(item, place)
         for item in list(self._items.values()):
-            yield from self._told_sources(item)
+            yield from self._sources(item)
             yield from self._unfinished(item, cut=cut)
         if cut or given.get("status") == "incomplete":
             yield _why_cut(given).part
@@ -347,7 +347,7 @@ class ResponseReader:
             yield usage
         self.is_complete = True
 
-    def _said_before(self, response: object) -> Iterator[Part]:
+    def _text_of_failed(self, response: object) -> Iterator[Part]:
         """What a response that has failed had said: all of it, where nothing was streamed."""
         output = response.get("output") if isinstance(response, dict) else None
         for place, item in enumerate(output if isinstance(output, list) else ()):

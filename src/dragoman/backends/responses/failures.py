@@ -59,10 +59,10 @@ class EndpointComplaint:
     param: str = ""
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """What can be shown of it."""
-        said = self.message.strip() or self.code
-        return said if len(said) <= _MESSAGE_SHOWN else f"{said[:_MESSAGE_SHOWN]}…"
+        text = self.message.strip() or self.code
+        return text if len(text) <= _MESSAGE_SHOWN else f"{text[:_MESSAGE_SHOWN]}…"
 
 
 def complaint_of_event(event: JsonObject) -> EndpointComplaint:
@@ -112,8 +112,8 @@ def failure(complaint: EndpointComplaint, name: str) -> LanguageModelError:
     kind, hint = _by_code(complaint) or ("unavailable", None)
     if hint is None and kind == "unavailable":
         hint = "Try again in a moment."
-    said = complaint.said or "it gives no reason"
-    return LanguageModelError(kind, f"{name} failed: {said}", hint=hint)
+    text = complaint.text or "it gives no reason"
+    return LanguageModelError(kind, f"{name} failed: {text}", hint=hint)
 
 
 def _by_code(complaint: EndpointComplaint) -> tuple[ErrorKind, str | None] | None:
@@ -173,8 +173,8 @@ def http_failure(
     by_code = _by_code(complaint) if is_vague else None
     kind, hint = by_code or (otherwise, None)
     message = f"{address.name} answered with status {status}"
-    if complaint.said:
-        message += f": {complaint.said}"
+    if complaint.text:
+        message += f": {complaint.text}"
     return LanguageModelError(
         kind, message, hint=hint or _what_next(status, kind, complaint, address), retry_after=retry_after
     )

@@ -67,7 +67,7 @@ class EndpointModel:
     ) -> None:
         """What is `configured` of the model holds, whatever the endpoint says of it."""
         self._configured = configured or Listed(settings.model)
-        self._info = _told(info, self._configured)
+        self._info = _with_listed(info, self._configured)
         self._has_learned = False
         self._settings = settings
         self._clock = clock or SystemClock()
@@ -116,7 +116,7 @@ class EndpointModel:
         self._has_learned = True
         for each in listed:
             if each.id == self._settings.model:
-                self._info = _told(_told(self._info, each), self._configured)
+                self._info = _with_listed(_with_listed(self._info, each), self._configured)
 
     async def close(self) -> None:
         await self._upstream.close()
@@ -152,7 +152,7 @@ class EndpointModel:
                 _log.info("trying again in %.1f s: %s", pause, troubled.error.message)
             await self._clock.sleep(pause)
         for call_id, items in exchange.answer.reasoning_of.items():
-            self._reasoning.keep((request.consumer.connection, call_id), items)
+            self._reasoning.add((request.consumer.connection, call_id), items)
 
     def _answer(self, request: Request) -> ResponseReader:
         tools = FunctionTools(request)
@@ -241,7 +241,7 @@ async def _read_to_the_end(events: AsyncIterator[JsonObject]) -> None:
         return
 
 
-def _told(info: ModelInfo, listed: Listed) -> ModelInfo:
+def _with_listed(info: ModelInfo, listed: Listed) -> ModelInfo:
     """With what is known of the model in the place of what was assumed."""
     can = info.capabilities
     return msgspec.structs.replace(
@@ -257,8 +257,8 @@ def _told(info: ModelInfo, listed: Listed) -> ModelInfo:
 
 def _is_about_reasoning(troubled: Troubled) -> bool:
     complaint = troubled.complaint
-    said = f"{complaint.param} {complaint.code} {complaint.message}".lower()
-    return troubled.trouble in (400, 422) and ("encrypted" in said or complaint.param.startswith("include"))
+    text = f"{complaint.param} {complaint.code} {complaint.message}".lower()
+    return troubled.trouble in (400, 422) and ("encrypted" in text or complaint.param.startswith("include"))
 
 
 class _Reasoning:
@@ -267,17 +267,17 @@ class _Reasoning:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._size = 0
-        self._kept: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        self._encoded: OrderedDict[tuple[str, str], bytes] = OrderedDict()
 
-    def keep(self, key: tuple[str, str], items: Sequence[JsonObject]) -> None:
+    def add(self, key: tuple[str, str], items: Sequence[JsonObject]) -> None:
         if not items:
             return
-        self._kept[key] = kept = encode(list(items))
-        self._size += len(kept)
+        self._encoded[key] = encoded = encode(list(items))
+        self._size += len(encoded)
         while self._size > self._limit:
-            _, forgotten = self._kept.popitem(last=False)
+            _, forgotten = self._encoded.popitem(last=False)
             self._size -= len(forgotten)
 
     def of(self, key: tuple[str, str]) -> Sequence[JsonObject]:
-        kept = self._kept.get(key)
-        return msgspec.json.decode(kept, type=list[JsonObject]) if kept is not None else ()
+        encoded = self._encoded.get(key)
+        return msgspec.json.decode(encoded, type=list[JsonObject]) if encoded is not None else ()

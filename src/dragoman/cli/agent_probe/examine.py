@@ -84,7 +84,7 @@ _PICTURES_ADVICE = (
 async def examine(
     settings: AgentSettings,
     observations: Observations,
-    tell: Callable[[Finding], object],
+    report: Callable[[Finding], object],
     on_step: Callable[[str], object],
 ) -> None:
     """Tells one finding after the other. The first that makes the rest impossible is the last."""
@@ -100,13 +100,15 @@ async def examine(
             )
             clock = SystemClock()
             said = await started(agent, agent.link.initialize(files=settings.fs), settings, clock)
-            tell(_introduction(settings, said, time.monotonic() - begun))
-            tell(_capabilities(said))
+            report(_introduction(settings, said, time.monotonic() - begun))
+            report(_capabilities(said))
             async with ProbePage() as page:
                 trials = Trials(Path(folder), page)
-                await _Examination(settings, observations, agent, server, trials, folder, tell, on_step).run()
+                await _Examination(
+                    settings, observations, agent, server, trials, folder, report, on_step
+                ).run()
         except LanguageModelError as error:
-            tell(Finding("fail", error.message, error.hint or ""))
+            report(Finding("fail", error.message, error.hint or ""))
         finally:
             if agent is not None:
                 await agent.stop()
@@ -149,7 +151,7 @@ class _Examination:
         server: ToolServer,
         trials: Trials,
         folder: str,
-        tell: Callable[[Finding], object],
+        report: Callable[[Finding], object],
         on_step: Callable[[str], object],
     ) -> None:
         self._settings = settings
@@ -158,7 +160,7 @@ class _Examination:
         self._agent = agent
         self._trials = trials
         self._folder = folder
-        self._tell = tell
+        self._report = report
         self._on_step = on_step
         self._clock = SystemClock()
         self._endpoint: Endpoint = server.endpoint(
@@ -244,7 +246,7 @@ class _Examination:
             self._judge()
         # It may have looked later.
         self._observations.note(self._name, lists=self._endpoint.listings > 0)
-        self._tell(_memory(self._agent.pid))
+        self._report(_memory(self._agent.pid))
 
     async def _open(self) -> None:
         self._on_step("opening a session")
@@ -264,12 +266,12 @@ class _Examination:
         self._mode = self._mode or settings.mode or self._created.mode
         seen, timing = self._observations.of(self._name), settings.timing
         for sentence in seen.sentences:
-            self._tell(Finding("ok", f"seen before: {sentence}"))
+            self._report(Finding("ok", f"seen before: {sentence}"))
         seconds = timing.list_tools_unsure if seen.lists is False else timing.list_tools
         if await wait_listed(self._endpoint, seconds, settings, self._clock):
-            self._tell(Finding("ok", "it has looked at the tools that it was offered"))
+            self._report(Finding("ok", "it has looked at the tools that it was offered"))
         else:
-            self._tell(
+            self._report(
                 Finding(
                     "warn",
                     f"it has not looked at the tools that it was offered, in {seconds:g} s",
@@ -284,13 +286,13 @@ class _Examination:
         try:
             begun = time.monotonic()
             end = await self._acting_turn(trials.prompt(*FIRST))
-            self._tell(self._answer(end, time.monotonic() - begun))
-            self._tell(self._calling())
+            self._report(self._answer(end, time.monotonic() - begun))
+            self._report(self._calling())
             await self._ask_again()
         except LanguageModelError:
             for trial in trials.all:
                 if trial.outcome != "untried":
-                    self._tell(trial.finding)
+                    self._report(trial.finding)
             raise
 
     async def _ask_again(self) -> None:
@@ -319,8 +321,8 @@ class _Examination:
         """At the end, after one more look: an agent may go on acting when its turn has ended."""
         self._trials.look()
         for trial in self._trials.all:
-            self._tell(trial.finding)
-        self._tell(self._trials.verdict(self._remedies))
+            self._report(trial.finding)
+        self._report(self._trials.verdict(self._remedies))
 
     def _answer(self, end: PromptResponse, seconds: float) -> Finding:
         if text := _shown(self._text):
@@ -361,19 +363,19 @@ class _Examination:
         except LanguageModelError as error:
             if error.kind == "timeout" or self._agent.gone.cancelled():
                 raise
-            told = f"it says that it takes pictures, and failed when it was sent one: {error.message}"
-            self._tell(Finding("warn", told, known or _PICTURES_ADVICE))
+            text = f"it says that it takes pictures, and failed when it was sent one: {error.message}"
+            self._report(Finding("warn", text, known or _PICTURES_ADVICE))
             return
         said = _shown(self._text) or "nothing"
         match stripes.seen(self._text):
             case "yes":
-                self._tell(Finding("ok", "it takes pictures, and the model sees them"))
+                self._report(Finding("ok", "it takes pictures, and the model sees them"))
             case "no":
-                told = "it says that it takes pictures, but the picture did not reach the model; it answered"
-                self._tell(Finding("warn", f"{told}: {said}", known or _PICTURES_ADVICE))
+                text = "it says that it takes pictures, but the picture did not reach the model; it answered"
+                self._report(Finding("warn", f"{text}: {said}", known or _PICTURES_ADVICE))
             case "unknown":
-                told = "whether a picture reaches the model could not be seen from its answer"
-                self._tell(Finding("warn", f"{told}: {said}", known))
+                text = "whether a picture reaches the model could not be seen from its answer"
+                self._report(Finding("warn", f"{text}: {said}", known))
 
     async def _stop(self) -> None:
         self._on_step("stopping it while it talks")
@@ -386,13 +388,13 @@ class _Examination:
                 await self._spoke.wait()
         if ended.done():
             await self._checked(ended.result())
-            self._tell(Finding("ok", "it was done before it could be stopped"))
+            self._report(Finding("ok", "it was done before it could be stopped"))
             return
         begun = time.monotonic()
         link.cancel(self._session)
         await asyncio.wait({ended}, timeout=grace)
         if not ended.done():
-            self._tell(
+            self._report(
                 Finding(
                     "fail",
                     f"it has not stopped within {grace:g} s of being asked to",
@@ -402,8 +404,8 @@ class _Examination:
             return
         response = await self._checked(ended.result())
         seconds = time.monotonic() - begun
-        told = f"it stops {seconds:.2f} s after it is asked to ({response.stop_reason})"
-        self._tell(Finding("ok" if response.stop_reason == "cancelled" else "warn", told))
+        text = f"it stops {seconds:.2f} s after it is asked to ({response.stop_reason})"
+        self._report(Finding("ok" if response.stop_reason == "cancelled" else "warn", text))
 
     async def _turn(self, *blocks: ContentBlock) -> PromptResponse:
         """Until the turn has ended."""

@@ -233,9 +233,9 @@ class Trials:
             "it does what was refused": by.get("defied", []),
             "whether it asks is not known": by.get("untried", []) + by.get("fruitless", []),
         }
-        told = "; ".join(f"{what}: {', '.join(found)}" for what, found in wrong.items() if found)
+        summary = "; ".join(f"{what}: {', '.join(found)}" for what, found in wrong.items() if found)
         steps = [*remedies()] if by.keys() & {"unasked", "claimed", "defied"} else []
-        return Finding("warn", told, "\n".join((*steps, *self._of_untried())))
+        return Finding("warn", summary, "\n".join((*steps, *self._of_untried())))
 
     def _of_untried(self) -> Iterator[str]:
         outcomes = {trial.outcome for trial in self.all}

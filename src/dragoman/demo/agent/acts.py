@@ -259,11 +259,11 @@ def _results(cue: Cue) -> str:
 def excerpt(text: str) -> str:
     """The beginning of a text, and how much more there is."""
     lines = text.splitlines()
-    kept = "\n".join(lines[:_EXCERPT_LINES])
-    if len(kept) > _EXCERPT_CHARACTERS:
-        return f"{kept[:_EXCERPT_CHARACTERS]}…"
+    beginning = "\n".join(lines[:_EXCERPT_LINES])
+    if len(beginning) > _EXCERPT_CHARACTERS:
+        return f"{beginning[:_EXCERPT_CHARACTERS]}…"
     more = len(lines) - _EXCERPT_LINES
-    return f"{kept}\n… and {more} more {'line' if more == 1 else 'lines'}" if more > 0 else text
+    return f"{beginning}\n… and {more} more {'line' if more == 1 else 'lines'}" if more > 0 else text
 
 
 # Being refused.
@@ -274,7 +274,7 @@ def account(request: Request) -> ScriptedReply:
     scene = Scene.of(request)
     calls = next(message.calls for message in reversed(request.messages) if message.role == "assistant")
     outcomes = {result.call_id: result for message in request.messages[-1:] for result in message.results}
-    told = [_told(made, outcomes[made.call_id]) for made in calls if made.call_id in outcomes]
+    told = [_account_of(made, outcomes[made.call_id]) for made in calls if made.call_id in outcomes]
     said = f" You said: *{escape(scene.reason)}*" if scene.reason else ""
     if len(told) == 1:
         return reply(_said(f"You refused. {told[0]} I will not try it another way.{said}\n\n"))
@@ -282,7 +282,7 @@ def account(request: Request) -> ScriptedReply:
     return reply(_said(f"You refused, and I keep to that.{said}\n\n{lines}\n\n"))
 
 
-def _told(made: ToolCallPart, result: ToolResultPart) -> str:
+def _account_of(made: ToolCallPart, result: ToolResultPart) -> str:
     match made:
         case ToolCallPart(name="run_command", input={"command": str(what)}):
             do, did = "run", "ran"

@@ -132,9 +132,9 @@ def _text(name: str, words: str) -> str:
             return "http://localhost/"
         case "command":
             return "echo hello"
-        case called if told := re.search(rf"\bthe {re.escape(called)} (\w[\w-]*)", words, re.IGNORECASE):
+        case called if stated := re.search(rf"\bthe {re.escape(called)} (\w[\w-]*)", words, re.IGNORECASE):
             # "with the word ping"
-            return told[1]
+            return stated[1]
         case _ if quoted:
             return quoted[1]
         case _ if proper := _PROPER.search(words):

@@ -29,9 +29,9 @@ class UserPrompt:
     @property
     def messages(self) -> tuple[Message, ...]:
         """As it goes into the history: the context as a message of its own, which is not the user's."""
-        said: list[Part] = [TextPart(self.words)] if self.words else []
-        told = (system("\n\n".join(self.context)),) if self.context else ()
-        return (*told, user(*said, *self.pictures))
+        parts: list[Part] = [TextPart(self.words)] if self.words else []
+        context_messages = (system("\n\n".join(self.context)),) if self.context else ()
+        return (*context_messages, user(*parts, *self.pictures))
 
 
 def read_prompt(blocks: Sequence[ContentBlock]) -> UserPrompt:

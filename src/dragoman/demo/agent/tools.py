@@ -104,7 +104,7 @@ class Toolbox:
                 for task in connecting
                 if task.done() and not task.cancelled() and not task.exception()
             )
-        self._unreachable = _told(failure for failure in opened if isinstance(failure, Exception))
+        self._unreachable = _logged(failure for failure in opened if isinstance(failure, Exception))
         await self.refresh()
 
     def offer_own(self, *, offered: bool) -> None:
@@ -155,7 +155,7 @@ class Toolbox:
             await self.refresh()
 
     def _offer(self, lists: Sequence[tuple[RemoteTool, ...] | BaseException]) -> None:
-        self.problems = (*self._unreachable, *_told(each for each in lists if isinstance(each, Exception)))
+        self.problems = (*self._unreachable, *_logged(each for each in lists if isinstance(each, Exception)))
         found: dict[str, ConsumerTool] = {}
         for server, tools in zip(self._servers, lists, strict=True):
             for remote in tools if isinstance(tools, tuple) else ():
@@ -172,11 +172,11 @@ class Toolbox:
                 self._consumers[name] = tool, self._registry.add(tool)
 
 
-def _told(failures: Iterable[Exception]) -> tuple[str, ...]:
-    told = tuple(map(str, failures))
-    for sentence in told:
+def _logged(failures: Iterable[Exception]) -> tuple[str, ...]:
+    sentences = tuple(map(str, failures))
+    for sentence in sentences:
         _log.warning("tool server: %s", sentence)
-    return told
+    return sentences
 
 
 def _declaration(name: str, remote: RemoteTool) -> Declaration:

@@ -32,14 +32,14 @@ __all__ = [
     "DiffUpdate",
     "Entry",
     "Plan",
-    "Tell",
+    "SendUpdate",
     "ToolCall",
     "ToolCallUpdate",
     "Usage",
     "UserMessageChunk",
     "block_of",
     "finished",
-    "told_again",
+    "replay",
 ]
 
 
@@ -98,7 +98,7 @@ AgentUpdate: TypeAlias = (
     | Usage
     | CurrentMode
 )
-Tell: TypeAlias = Callable[[AgentUpdate], None]
+SendUpdate: TypeAlias = Callable[[AgentUpdate], None]
 
 
 # What a tool call shows.
@@ -139,17 +139,17 @@ def finished(result: ToolResultPart, shown: tuple[object, ...] = ()) -> ToolCall
 # A history, told again.
 
 
-def told_again(
+def replay(
     messages: Iterable[Message], announce: Callable[[ToolCallPart], ToolActivity]
 ) -> Iterator[AgentUpdate]:
     """The updates by which a client would have heard all this. What the client said as context stays untold."""
     for message in messages:
         if message.role != "system":
             for part in message.content:
-                yield from _told_again(part, message, announce)
+                yield from _replay_part(part, message, announce)
 
 
-def _told_again(
+def _replay_part(
     part: object, message: Message, announce: Callable[[ToolCallPart], ToolActivity]
 ) -> Iterator[AgentUpdate]:
     match part:

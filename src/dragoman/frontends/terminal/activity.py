@@ -76,7 +76,7 @@ class Activity:
         message = self.started.message if self.started is not None else ""
         return visible_line((message or self._name())[:_LINE])
 
-    def is_told(self, result: ToolResultPart) -> bool:
+    def is_already_known(self, result: ToolResultPart) -> bool:
         """Whether the person knows all there is to say: they have just allowed it, and the agent will act."""
         approved = self.started.approved if self.started is not None else ""
         return self.is_permission and result.outcome == "ok" and approved.startswith(_USUAL_APPROVALS)
@@ -94,17 +94,17 @@ class Activity:
         outcome = result.outcome or ("error" if result.is_error else "ok")
         mark, style = _MARKS[outcome]
         # What became of it and why nobody was asked must be seen, however long the command is.
-        kept = Text()
+        fixed = Text()
         if _WORDS[outcome]:
-            kept.append(f" · {_WORDS[outcome]}", style)
+            fixed.append(f" · {_WORDS[outcome]}", style)
         if self.started is not None and not self.started.approved.startswith(_USUAL_APPROVALS):
-            kept.append(f" · {visible_line(self.started.approved[:_LINE])}", _DIM)
+            fixed.append(f" · {visible_line(self.started.approved[:_LINE])}", _DIM)
         rest = Text()
         if seconds >= SHORTEST:
             rest.append(f" · {elapsed(seconds)}", _DIM)
         if why := _why(result, outcome):
             rest.append(f" · {visible_line(why[:_LINE])}", _DIM)
-        return marked(mark, Text(self.about), style, kept=kept, rest=rest)
+        return marked(mark, Text(self.about), style, fixed=fixed, rest=rest)
 
     def _name(self) -> str:
         if self.is_permission and not self.title:

@@ -54,18 +54,18 @@ class Hanging:
 @dataclass(frozen=True, slots=True)
 class _Cut:
     body: Text
-    kept: Text
+    fixed: Text
     rest: Text
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         del console
-        room = max(1, options.max_width - self.kept.cell_len)
+        room = max(1, options.max_width - self.fixed.cell_len)
         if self.body.cell_len > room:
             line = self.body.copy()
             line.truncate(room, overflow="ellipsis")
-            line += self.kept
+            line += self.fixed
         else:
-            line = self.body + self.kept + self.rest
+            line = self.body + self.fixed + self.rest
         line.no_wrap, line.overflow = True, "ellipsis"
         yield line
 
@@ -76,13 +76,13 @@ def column(body: RenderableType) -> RenderableType:
 
 
 def marked(
-    mark: str, body: Text, style: Style = _PLAIN, *, kept: Text = _NOTHING, rest: Text = _NOTHING
+    mark: str, body: Text, style: Style = _PLAIN, *, fixed: Text = _NOTHING, rest: Text = _NOTHING
 ) -> RenderableType:
     """A line of ours: a mark in the first column, then text that is cut so that what is `kept` fits behind it.
 
     What is left of the line is for the `rest`.
     """
-    return Hanging(f"{mark} ", _MARGIN, _Cut(body, kept, rest), style)
+    return Hanging(f"{mark} ", _MARGIN, _Cut(body, fixed, rest), style)
 
 
 def note(mark: str, text: str, style: Style = _PLAIN) -> RenderableType:

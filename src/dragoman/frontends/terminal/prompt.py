@@ -213,6 +213,6 @@ def _shorten(path: Path) -> None:
     """Forget the older half of a history that has grown too long."""
     if not path.exists() or path.stat().st_size <= _HISTORY_BYTES:
         return
-    kept = path.read_bytes()[-_HISTORY_BYTES // 2 :]
+    newest = path.read_bytes()[-_HISTORY_BYTES // 2 :]
     # Entries begin with an empty line and a comment.
-    path.write_bytes(kept[max(0, kept.find(b"\n\n# ")) :])
+    path.write_bytes(newest[max(0, newest.find(b"\n\n# ")) :])

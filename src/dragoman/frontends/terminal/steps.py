@@ -27,7 +27,7 @@ _PLANNED = {"pending": ("☐", _DIM), "in_progress": ("◐", _CYAN), "completed"
 _LINE = 400
 _SMALLEST_COST = 0.01
 # Nobody waited for a step that took fewer seconds.
-_WORTH_TELLING = 1.0
+_WORTH_SHOWING = 1.0
 
 
 @dataclass(slots=True)
@@ -62,16 +62,16 @@ class StepView:
         """Also how much it changed; and of one that failed, the last words."""
         mark, style = _DONE[self.part.status]
         has_failed = self.part.status == "failed"
-        kept, rest = Text(), Text()
+        fixed, rest = Text(), Text()
         if self.part.diff is not None:
-            kept.append_text(_counted(self.part.diff))
+            fixed.append_text(_counted(self.part.diff))
         if self.part.exit_status:
-            kept.append(f" · exit {self.part.exit_status}", style)
-        if self.since is not None and now - self.since >= _WORTH_TELLING:
+            fixed.append(f" · exit {self.part.exit_status}", style)
+        if self.since is not None and now - self.since >= _WORTH_SHOWING:
             rest.append(f" · {elapsed(now - self.since)}", _DIM)
         if has_failed and (last := _last_line(self.part.output)):
             rest.append(f" · {last}", _DIM)
-        return marked(mark, self._title(), style, kept=kept, rest=rest)
+        return marked(mark, self._title(), style, fixed=fixed, rest=rest)
 
     def _title(self) -> Text:
         return Text(visible_line(self.part.title[:_LINE]))

@@ -69,7 +69,7 @@ class _Thought:
     # Whether there was more than white space, and than what an agent does.
     is_thinking: bool = False
 
-    def hear(self, text: str) -> None:
+    def append(self, text: str) -> None:
         self.words = (self.words + text)[-_LAST_WORDS:]
         self.is_thinking = self.is_thinking or bool(text.strip())
 
@@ -221,7 +221,7 @@ class Transcript:
         self._stream(text, Style())
 
     def _think(self, text: str) -> None:
-        self._begin_thought().hear(text)
+        self._begin_thought().append(text)
         if self._shows_thinking:
             self._written.present(ThinkingPart(text), structured=False)
             self._stream(text, _THOUGHT)
@@ -308,7 +308,7 @@ class Transcript:
                 self._allowed.append(activity.about)
             else:
                 self._refused.add(visible_exactly(activity.subject))
-        if activity is not None and not activity.is_told(event.result):
+        if activity is not None and not activity.is_already_known(event.result):
             self.say(activity.finished(event.result, event.seconds), "activity")
         for part in event.result.content:
             self._show_content(part)
@@ -353,7 +353,7 @@ class Transcript:
             case "failed":
                 self._note("✗", _sentences(event.error or "The model failed.", event.hint), _FAILURE)
         if self._allowed:
-            self._tell_allowed(goes_on=not self._alone and event.reason != "cancelled")
+            self._note_allowed(goes_on=not self._alone and event.reason != "cancelled")
         self._screen.show(None)
         self._steps.clear()
         self._over.clear()
@@ -362,7 +362,7 @@ class Transcript:
             # After a denial the agent is told of it with the next prompt.
             self._refused.clear()
 
-    def _tell_allowed(self, *, goes_on: bool) -> None:
+    def _note_allowed(self, *, goes_on: bool) -> None:
         """An agent hears what it may when it is asked to go on, and does it then: nothing else would say so."""
         what = "; ".join(self._allowed)
         if goes_on:
@@ -377,8 +377,8 @@ class Transcript:
 
 
 def _sentences(cause: str, next_step: str | None) -> str:
-    told = LanguageModelError("internal", cause.rstrip(), hint=next_step).sentence
-    return "\n".join(filter(None, map(visible_line, told.splitlines())))
+    sentences = LanguageModelError("internal", cause.rstrip(), hint=next_step).sentence
+    return "\n".join(filter(None, map(visible_line, sentences.splitlines())))
 
 
 def _thinking(thought: _Thought, now: float, width: int) -> RenderableType:

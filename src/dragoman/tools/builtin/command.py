@@ -43,7 +43,7 @@ MAX_COMMAND_LENGTH = 10_000
 _PROGRESS_BYTES = 1_000
 
 # Programs that would ask for a key press, draw a screen or colour their output are told that nobody is there.
-_NOBODY_THERE = {
+_NO_TERMINAL = {
     "TERM": "dumb",
     "NO_COLOR": "1",
     "PAGER": "cat",
@@ -124,7 +124,7 @@ async def _run(command: str, seconds: float, invocation: Invocation, clock: Cloc
             ["/bin/sh", "-c", command],
             seconds=seconds,
             folder=folder,
-            environment={**os.environ, **_NOBODY_THERE},
+            environment={**os.environ, **_NO_TERMINAL},
             receive=receive,
         )
     match ended:

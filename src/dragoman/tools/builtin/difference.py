@@ -94,13 +94,13 @@ def _fitted(lines: Sequence[str], room: int) -> _Fitted:
     head = _how_many(short, room // 2)
     tail = _how_many(short[: head - 1 if head else None : -1], room // 2)
     end = len(lines) - tail
-    kept = sum(len(line.whole) - line.hidden for line in (*short[:head], *short[end:]))
+    displayed = sum(len(line.whole) - line.hidden for line in (*short[:head], *short[end:]))
     gap = ""
     if head < end:
         left_out = sum(map(len, lines[head:end]))
         gap = f"[… {end - head:,} lines with {left_out:,} characters are not shown here …]\n"
     shown = "".join(line.text for line in short[:head]) + gap + "".join(line.text for line in short[end:])
-    return _Fitted(shown, total - kept, total)
+    return _Fitted(shown, total - displayed, total)
 
 
 @dataclass(frozen=True, slots=True)
