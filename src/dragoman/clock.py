@@ -39,7 +39,7 @@ class DeadlinePassed(Exception):
 
 
 class WorkCancelled(Exception):
-    """The work cancelled itself. As `asyncio.CancelledError` it would cancel whoever waits for it as well."""
+    """The work cancelled itself. As `asyncio.CancelledError` it would cancel the waiting task as well."""
 
 
 async def within(
@@ -91,12 +91,12 @@ async def _unless(task: asyncio.Future[_T], alarm: Awaitable[Exception]) -> _T:
         raise watch.result()
     finally:
         watch.cancel()
-        # Also when it has just finished: whoever waited may have been cancelled in the same moment.
+        # Also when it has just finished: the waiting task may have been cancelled in the same moment.
         task.add_done_callback(_let_go)
         task.cancel()
 
 
 def _let_go(task: asyncio.Future[_T]) -> None:
-    """Nobody waits for this any more; that it failed is not news."""
+    """Retrieve the exception of an abandoned task, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

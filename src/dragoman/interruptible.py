@@ -51,5 +51,5 @@ def run_interruptible(
     finally:
         if handler is not None:
             signal.signal(signal.SIGINT, handler)
-        # Had the loop not come about, nobody would have let them through.
+        # Had the loop not started, the signals would still be blocked.
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -84,7 +84,7 @@ def find(config: Config, model_id: str) -> ModelConfig:
             f"The model {quoted(model_id)} is defined by a dragoman.toml that came with the folder and is not trusted.",
             hint="Run `dragoman trust` in that folder. Or name the file: --config, in VS Code dragoman.configuration.",
         )
-    from dragoman.agents.catalogue import shipped  # noqa: PLC0415 - only for whoever has mistaken a name
+    from dragoman.agents.catalogue import shipped  # noqa: PLC0415 - only for an unknown name
 
     catalogue = shipped()
     if model_id in catalogue:
@@ -110,17 +110,17 @@ class SharedServices:
     permissions: Permissions | None = None
     store: ConversationStore | None = None
     ledger: Ledger | None = None
-    # What was learnt about agents, and where it is kept.
+    # The store of what was learnt about agents.
     learnt: AgentStore | None = None
     memory: MemoryLimit | None = None
 
 
 @runtime_checkable
 class Learning(Protocol):
-    """A model that somebody else knows more about. What it learns is in its `info`."""
+    """A model that can ask its server for its limits and features. What it learns is in its `info`."""
 
     async def learn(self) -> None:
-        """Ask, if nobody has. Never fails, and never takes long."""
+        """Ask the server once. Never fails, and never takes long."""
         ...
 
 
@@ -186,7 +186,7 @@ class Models:
         return self._made[model_id]
 
     def infos(self) -> tuple[ModelInfo, ...]:
-        """Of every model that can be used; why one cannot is in the log, and is told to whoever asks for it."""
+        """The info of every usable model. Why a model is unusable is in the log, and in the error of `get`."""
         found: list[ModelInfo] = []
         for model_id in self._config.models:
             try:
@@ -207,7 +207,7 @@ class Models:
         return list(config.models) != list(was.models)
 
     async def learn(self) -> None:
-        """Let every model find out what it can only be told, so that its `info` is right. Takes some seconds at most."""
+        """Let every model ask its server for its limits, so that its `info` is right. Takes some seconds at most."""
         self.infos()
         await asyncio.gather(*(model.learn() for model in self._learning))
 
@@ -287,7 +287,7 @@ def permissions_of(config: Config, state_dir: Path | None, database: Database | 
 
 def auto_approval(config: Config) -> AutoApproval:
     """What the settings allow without a question, and what they never allow."""
-    from dragoman.permissions.autoapproval import AutoApproval  # noqa: PLC0415 - for whoever asks a person
+    from dragoman.permissions.autoapproval import AutoApproval  # noqa: PLC0415 - only for front ends that ask the user
 
     tools = config.tools
     return AutoApproval(tools.auto_approve, tools.eligible, tools.urls, config.refused_urls)
@@ -325,7 +325,7 @@ def build(config: Config, model_id: str) -> GuardedModel:
 
 
 def build_unguarded(config: Config, model_id: str, shared: SharedServices | None = None) -> LanguageModel:
-    """The model as its back end made it: for whoever wants to see which rules it breaks."""
+    """The model as its back end made it, without the guard, so that the checker sees which rules it breaks."""
     find(config, model_id)
     try:
         return _made(model_id, resolved(config, model_id), config, shared or SharedServices())

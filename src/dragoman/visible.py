@@ -1,7 +1,7 @@
 """Text from outside, made safe to print and to decide about.
 
 Models, tools and files can hold anything, and a terminal obeys what it is sent: it moves the cursor, rewrites its
-title, answers queries as if somebody had typed. So whatever is printed passes through here first. A line feed and a
+title, answers queries as if the user had typed. So whatever is printed passes through here first. A line feed and a
 tab remain what they are; every other character that acts instead of showing is replaced by one that shows it: control
 characters by their pictures (`␛`), the rest by their number (`<U+202E>`). Nothing is dropped.
 

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whoever looks and whenever we are killed."""
+"""Files that are there whole or not at all, for every reader and whenever we are killed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The catalogue of agents: what came with us, and on top of it what was fetched from a registry since.
 
-Nothing is fetched unless somebody asks for it, and then from where they say. What a registry says of an agent that we
+A registry is fetched only at the user's request, from the address they give. What a registry says of an agent that we
 know replaces where it is installed from; what we found out about it stays, unless the file has facts of that kind itself.
 How a call is recognised as one of ours spares a person a question, and only what came with us may say that.
 """
@@ -95,14 +95,14 @@ async def refresh(folder: Path, source: str | None) -> str:
             source = (folder / _SOURCE).read_text("utf-8").strip()
         except OSError:
             raise CatalogueError(
-                "Nobody has said yet where the registry is. Name it once: --refresh ADDRESS, or --refresh FILE."
+                "No registry is configured yet. Name it once: --refresh ADDRESS, or --refresh FILE."
             ) from None
     if "://" not in source:
         # From wherever we are the next time.
         source = os.path.abspath(source)  # noqa: ASYNC240, PTH100 - it looks at nothing
     data = await _fetched(source)
     if not read_registry(data, source):
-        raise CatalogueError(f"{source} has no agent that could be read. What was there is kept.")
+        raise CatalogueError(f"{source} has no agent that could be read. The catalogue is unchanged.")
     try:
         _keep(folder, data, source)
     except OSError as error:
@@ -125,7 +125,7 @@ async def _fetched(source: str) -> bytes:
     try:
         await download(source, chunks.append, limit=MAX_BYTES, seconds=_SECONDS)
     except DownloadError as error:
-        raise CatalogueError(f"{error} What was there is kept.") from error
+        raise CatalogueError(f"{error} The catalogue is unchanged.") from error
     return b"".join(chunks)
 
 
@@ -133,7 +133,9 @@ def _read(path: str) -> bytes:
     try:
         return read_regular(Path(path), MAX_BYTES)
     except OSError as error:
-        raise CatalogueError(f"{path} cannot be read: {error.strerror}. What was there is kept.") from error
+        raise CatalogueError(
+            f"{path} cannot be read: {error.strerror}. The catalogue is unchanged."
+        ) from error
 
 
 def asking_mode(id_: str) -> str | None:
@@ -172,7 +174,7 @@ def _updated(ours: CatalogueEntry, theirs: CatalogueEntry) -> CatalogueEntry:
         binary=theirs.distribution.binary or ours.distribution.binary,
     )
     updated = replace(theirs, id=ours.id, distribution=distribution).with_facts(facts)
-    # Nobody takes a warning away.
+    # A registry can add warnings, but cannot remove ours.
     warned = replace(facts, cautions=tuple(dict.fromkeys((*ours.facts.cautions, *facts.cautions))))
     return _asking(updated.with_facts(warned), ours.facts.recognised_by)
 

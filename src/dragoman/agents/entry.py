@@ -76,7 +76,7 @@ class ToolLimit(_Read, frozen=True):
 
 
 class Caution(_Read, frozen=True):
-    """Where an agent acts without asking anybody, and how it is started so that it does not."""
+    """Where an agent acts without a permission request, and how to start it so that it asks."""
 
     text: _Text
     unless_argument: str | None = None
@@ -105,7 +105,7 @@ class Facts(_Read, frozen=True):
     # How it can be offered tools. What it says in `initialize` wins.
     tool_transports: tuple[Literal["http", "stdio"], ...] = ("http", "stdio")
     tool_limit: ToolLimit | None = None
-    # Whether it lists tools again when told that they changed.
+    # Whether it lists tools again after a notification that they changed.
     lists_again: bool = True
     # Whether a session it had can be taken up. What it says in `initialize` wins, as far as it is true.
     resumes: bool = False

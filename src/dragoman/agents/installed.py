@@ -5,7 +5,7 @@
 
 A version is made in a folder of its own, at its final place, because an environment of Python cannot be moved. Nothing
 looks there before `current` points to it, and that changes in one step: a version that could not be completed never was.
-The version before is kept until the next one, for agents that still run from it.
+The previous version stays until the next one is installed, for agents that still run from it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Installation(msgspec.Struct, frozen=True, rename="camel"):
     kind: DistributionKind
     command: tuple[str, ...]
     env: dict[str, str] = {}
-    # What the package was verified by; None where nobody said what it must be.
+    # The checksum that verified the package; None if none was published.
     integrity: str | None = None
 
 
@@ -74,7 +74,7 @@ class InstalledAgents:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody else changes anything meanwhile."""
+        """Hold the lock that excludes other processes that install or remove."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = (self.folder / _LOCK).open("a+")

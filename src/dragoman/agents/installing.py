@@ -26,7 +26,7 @@ _START_SECONDS = 120.0
 
 
 class InstallProgress(Protocol):
-    """Who is told how far it is."""
+    """Receives the progress of an installation."""
 
     def step(self, what: str) -> None: ...
 
@@ -41,7 +41,7 @@ class InstallPlan:
     kind: DistributionKind
     what: Package | BinaryTarget
     version: str
-    # What the package must be; None where nobody has said.
+    # The expected checksum of the package; None if none was published.
     integrity: str | None
 
     @property
@@ -194,7 +194,7 @@ async def _started(
                 await agent.stop()
     except TimeoutError:
         raise InstallError(
-            f"{entry.name} was installed, and has not answered in {_START_SECONDS:g} seconds. What was there is kept."
+            f"{entry.name} was installed, and has not answered in {_START_SECONDS:g} seconds. The previous version stays."
         ) from None
     except LanguageModelError as error:
         raise InstallError(f"{entry.name} was installed, and does not start: {error.sentence}") from error

@@ -83,7 +83,7 @@ def npm() -> str:
 
 
 async def version_of(program: str) -> tuple[int, int]:
-    """Its major and minor version, as it tells them; (0, 0) where it does not."""
+    """The major and minor version that the program reports; (0, 0) if it reports none."""
     try:
         said = await run((program, "--version"), Path.cwd(), seconds=_VERSION_SECONDS)
     except InstallError:
@@ -128,7 +128,7 @@ async def run(
         process = await SupervisedProcess.start(command, env=env, cwd=cwd)
     except SpawnError as error:
         raise InstallError(f"{error.message} {error.hint}") from error
-    # A second descriptor, which whoever reads closes: the first is closed when the process is stopped.
+    # A second descriptor, which the reader closes: the first is closed when the process is stopped.
     output = os.dup(process.stdout.fileno())
     try:
         async with asyncio.timeout(seconds):

@@ -35,7 +35,7 @@ __all__ = ["CheckReport", "RuleFinding", "RuleVerdict", "VerdictRow", "check", "
 _ANSWER_SECONDS = 120.0
 # What is reported late at all is reported by something that was still running when the answer ended.
 _LINGER_SECONDS = 0.5
-# How models mark their thinking when nobody has told it from the answer.
+# How models mark their thinking when no server has separated it from the answer.
 _MARKED_THINKING = re.compile(r"^\s*(</?(?:think|thinking|reasoning)>)", re.IGNORECASE | re.MULTILINE)
 
 
@@ -46,7 +46,7 @@ async def check(
     answer_seconds: float = _ANSWER_SECONDS,
     on_probe: Callable[[Probe], object] = lambda _probe: None,
 ) -> CheckReport:
-    """Put all probes to `model`, and tell `on_probe` of each as it begins.
+    """Send all probes to `model`. `on_probe` is called as each one begins.
 
     None takes longer than `answer_seconds`, whatever the model does.
     """
@@ -89,7 +89,7 @@ class _Checker:
         await self._clock.sleep(_LINGER_SECONDS)
 
     async def _put(self, probe: Probe) -> bool:
-        """Whether the model answered: completely, and without being told to stop."""
+        """Send one probe. Returns whether the model answered completely, without a cancel."""
         self._on_probe(probe)
         source = CancellationSource()
         answer = _Answer(self._record, probe, source)
@@ -118,7 +118,7 @@ class _Checker:
         try:
             await self._model.respond(probe.request, answer, source.token)
         finally:
-            # Here, and not where somebody waits for it: what is reported in between is late.
+            # Here, and not where the result is awaited: what is reported in between is late.
             answer.end()
 
     def _failed(self, probe: Probe, failure: Exception) -> None:

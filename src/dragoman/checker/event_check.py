@@ -71,13 +71,13 @@ async def _refusal(model: EndpointModel) -> EventWatch:
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
             body = await model.refused()
-        # One that has a model of its own for whoever names none has nothing to refuse.
+        # An endpoint with a default model has no reason to refuse a request that names none.
         if body:
             watch.error(decode(body))
     except msgspec.DecodeError:
         watch.error(None)
     except (LanguageModelError, TimeoutError):
-        # That it cannot be reached has been told.
+        # The failure to reach it has been reported.
         pass
     return watch
 

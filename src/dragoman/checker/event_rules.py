@@ -1,8 +1,8 @@
 """The rules for the events of a streamed response, which no schema can say.
 
 `EVENT_RULES` is the list, by the sections of the Open Responses specification. `EventWatch` follows one stream and records
-what is kept and what is broken. What it knows of a response it learns from the events alone, and it takes whatever JSON
-comes: the stream may be anybody's. It does no I/O.
+which rules pass and which are broken. What it knows of a response it learns from the events alone, and it takes any JSON
+that comes: the stream is untrusted. It does no I/O.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ EVENT_RULES: dict[str, Rule] = {
         Rule(
             "E12",
             "the end repeats",
-            "The response at the end has the items as they were told.",
+            "The response at the end has the items as they were streamed.",
             _SOURCE,
         ),
         Rule(
@@ -175,7 +175,7 @@ class _Item:
     parts: dict[_Family, list[_Part]] = field(default_factory=lambda: {"content": [], "summary": []})
     arguments: list[str] = field(default_factory=list)
     are_arguments_done: bool = False
-    # As its end tells it.
+    # The item as its `.done` event has it.
     whole: JsonObject | None = None
 
 
@@ -292,9 +292,9 @@ class EventWatch:
         )
         for index, item in self._items.items():
             self._expect("E7", item.whole is not None, f"leaves item {index} open")
-        told = [item.whole for item in self._items.values() if item.whole is not None]
-        self._expect("E12", response.get("output") == told, "repeats other items than were told")
-        cut = [item.get("status") == "incomplete" for item in told]
+        streamed = [item.whole for item in self._items.values() if item.whole is not None]
+        self._expect("E12", response.get("output") == streamed, "repeats other items than were streamed")
+        cut = [item.get("status") == "incomplete" for item in streamed]
         self._expect("E13", not any(cut[:-1]), "an incomplete item is not the last")
         self._expect("E13", not any(cut) or status != "completed", "is complete, and an item is not")
 
@@ -332,8 +332,8 @@ class EventWatch:
         self._expect("E7", given.get("status") != "in_progress", "is in progress")
         parts = [part for family in item.parts.values() for part in family]
         self._expect("E9", all(part.is_done for part in parts), "leaves a part open")
-        for family, told in item.parts.items():
-            wanted = [(part.type, part.text) for part in told]
+        for family, streamed in item.parts.items():
+            wanted = [(part.type, part.text) for part in streamed]
             self._expect("E10", list(_texts(given.get(family))) == wanted, f"has another {family}")
         if item.type == "function_call":
             self._expect("E11", item.are_arguments_done, "came before the end of its arguments")

@@ -1,7 +1,7 @@
 """What was seen of a model's answers, and the verdict on each rule that follows from it.
 
 A rule that was broken once has failed. One that might have been broken and was not has passed. One that there was no
-occasion to break is *not exercised*, which is not the same as kept: a model that made no call shows nothing about the
+occasion to break is *not exercised*, which is not the same as passed: a model that made no call shows nothing about the
 ids of its calls.
 """
 
@@ -42,7 +42,7 @@ _OCCASIONS: dict[str, tuple[str, str]] = {
     "S16": ("usage part", "no usage was reported"),
     "T14": ("required call", "no call was required: the model decides for itself, or did not answer"),
 }
-# Enough to recognise a part by; the whole of an image helps nobody.
+# Enough to recognise a part by; a whole image would only fill the screen.
 _PART_SHOWN = 160
 
 

@@ -181,13 +181,13 @@ def _add(desk: _Desk, id_: str, arguments: Namespace) -> int:
 
 @contextmanager
 def _reporting_interrupt(agents: InstalledAgents, id_: str) -> Iterator[None]:
-    """To whoever breaks off what takes long, and wonders what is left of it."""
+    """Report, after an interrupt, that nothing has changed."""
     before = agents.find(id_)
     try:
         yield
     except KeyboardInterrupt:
         if agents.find(id_) == before:
-            say("Nothing was installed; what was there is kept.", sys.stderr)
+            say("Nothing was installed or removed.", sys.stderr)
         raise
 
 

@@ -90,7 +90,7 @@ class _Progress:
     def __init__(self, count: int) -> None:
         self._count = count
         self._begun = 0
-        # One line that changes where somebody watches; nothing where the errors are collected.
+        # One line that changes on a terminal; nothing where standard error goes to a file.
         self._is_shown = sys.stderr.isatty()
 
     def begin(self, probe: Probe) -> None:

@@ -1,4 +1,4 @@
-"""`dragoman conversations`: what is kept of conversations with agents, and getting rid of it."""
+"""`dragoman conversations`: list, show and delete stored conversations with agents."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def _list(store: ConversationStore, *, as_json: bool) -> int:
         print(table(_HEADINGS, map(_row, stored)))
     else:
         say(
-            "No conversation is kept."
-            " Conversations with agents are kept when they come from an editor or through `dragoman serve`."
+            "No conversation is stored."
+            " Conversations with agents are stored when they come from an editor or through `dragoman serve`."
         )
     return DONE
 
@@ -87,7 +87,7 @@ def _show(store: ConversationStore, ids: Iterable[str]) -> int:
         print("  ".join(map(cell, _row(stored)[:-1])))
         try:
             for item in load_conversation(stored.content).record.items:
-                # What goes on below stands further in, so that nothing in it can pass for somebody else's words.
+                # Continuation lines are indented, so that no line in them can pass for another speaker's.
                 print("  " + "\n    ".join(_shown_lines(item)))
         except SavedError as error:
             complain(f"Conversation {id_} cannot be read: {one_line(str(error))}")
@@ -96,7 +96,7 @@ def _show(store: ConversationStore, ids: Iterable[str]) -> int:
 
 
 def _shown_lines(item: NormalItem) -> list[str]:
-    """In lines, as it is kept: what a tool returned is not."""
+    """An item as lines. The results of tools are not stored, so they are not shown."""
     match item:
         case NormalPrompt(text=text):
             return _lines("user", text)

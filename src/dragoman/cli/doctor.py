@@ -212,7 +212,7 @@ def _start(config: Config, model_id: str, state_dir: Path, report: Callable[[Fin
         try:
             memory = AgentStore(stack.enter_context(Database.open(state_dir)))
         except StoreError:
-            # That it cannot be used has been told.
+            # The unusable store has been reported.
             memory = None
         steps = stack.enter_context(Steps())
         experience = Observations(memory)

@@ -21,7 +21,7 @@ class KnownAgents:
 
     @cached_property
     def ids(self) -> Collection[str]:
-        """Of the agents that a registry has told about. Those that came with us are known anyway."""
+        """The ids of the agents in a fetched registry. Those that came with us are known anyway."""
         folder = self._installed.folder
         return catalogue(folder).keys() if (folder / REFRESHED).exists() else ()
 

@@ -76,7 +76,7 @@ def _entry(line: str, width: int) -> list[str]:
 
 def filled(text: str, width: int, below: str = "", first: str = "") -> list[str]:
     """One paragraph as lines: `first` begins the first, `below` the others."""
-    # Options, paths and file names stay whole, or nobody can copy them.
+    # Options, paths and file names stay whole, so that the user can copy them.
     return textwrap.wrap(
         text,
         max(width, _NARROWEST_COLUMN - len(below)),

@@ -56,7 +56,7 @@ More about a command: dragoman help COMMAND
 
 
 def short_help() -> str:
-    """For somebody who has only typed our name."""
+    """The help for a command line that has only our name."""
     return laid_out(_SHORT_HELP, shutil.get_terminal_size().columns) + "\n"
 
 
@@ -171,7 +171,7 @@ def _add_global_options(parser: ArgumentParser) -> None:
         type=Path,
         default=SUPPRESS,
         metavar="FILE",
-        help="write all that agents say and are told to FILE, without secrets",
+        help="write all messages to and from agents to FILE, without secrets",
     )
 
 

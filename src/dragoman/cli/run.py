@@ -1,4 +1,4 @@
-"""Runs a command inside everything it needs around it: logs, the configuration, and somebody who catches it."""
+"""Runs a command inside everything it needs: logs, the configuration, and a handler for its exceptions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = ["CommandContext", "run"]
 
 _log = logging.getLogger(__name__)
 
-# Nobody's mistake, whatever was being written.
+# The disk is full, whatever was being written.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -184,7 +184,7 @@ def _record(file: Path | None, redaction: Redaction, stack: ExitStack) -> None:
 
 
 def _is_of_output(error: OSError) -> bool:
-    """Whether it was standard output that could not be written, as far as that can be told: Python does not say."""
+    """Whether standard output is what could not be written, as far as we can see: Python does not say."""
     if isinstance(error, BrokenPipeError):
         polled = select.poll()
         # Without asking for anything: that the other end is gone is always reported.

@@ -1,4 +1,4 @@
-"""How far something long is: a bar on standard error where somebody watches, and a line for each step where nobody does."""
+"""Progress of long work on standard error: a bar on a terminal, and a line for each step elsewhere."""
 
 from __future__ import annotations
 

@@ -45,5 +45,5 @@ def run(_arguments: Namespace, context: CommandContext) -> int:
     try:
         run_interruptible(serve, fast_loop)
     except ConnectionClosed as closed:
-        raise CommandError(f"there is nobody to talk to: {closed.reason}.") from closed
+        raise CommandError(f"there is no editor to talk to: {closed.reason}.") from closed
     return DONE

@@ -38,7 +38,7 @@ from dragoman.nearest import nearest
 
 __all__ = ["SECRET_KEYS", "complaints", "in_words"]
 
-# Keys whose values are not shown to anybody.
+# Keys whose values are never shown.
 SECRET_KEYS = frozenset({"api_key", "api_keys", "env", "headers"})
 
 # As much of a wrong value as one needs to find it by.

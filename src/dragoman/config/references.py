@@ -67,7 +67,7 @@ def key_problems(config: Config, environ: Mapping[str, str] = os.environ) -> tup
 def _unusable_key(key: str) -> str | None:
     """Why no client can send this key as `Authorization: Bearer KEY`."""
     if not key.strip():
-        return "is empty or blank. Anybody could send that: set a key, for example the output of `openssl rand -hex 32`."
+        return "is empty or blank. Any client could send that: set a key, for example the output of `openssl rand -hex 32`."
     if key != key.strip():
         return "begins or ends with white space. HTTP removes that from a header, so no client can send this key."
     if not (key.isascii() and key.isprintable()):
@@ -79,7 +79,7 @@ def _unusable_key(key: str) -> str | None:
 
 
 def inherited(config: Config, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Our environment as an agent gets it: without the keys of `[serve]`, since whoever has one decides for the person."""
+    """Our environment as an agent gets it, without the keys of `[serve]`: a client with a key decides for the user."""
     keys = {_variable(key) for key in config.serve.api_keys}
     return {name: value for name, value in environ.items() if name not in keys}
 

@@ -131,7 +131,7 @@ class ResponsesModel(_Model, frozen=True, kw_only=True, tag="responses"):
     max_output_tokens: _Tokens | None = None
 
     def __repr__(self) -> str:
-        """Without the key and the headers, which are nobody's to see."""
+        """Without the key and the headers, which are secret."""
         return f"ResponsesModel(base_url={self.base_url!r}, model={self.model!r})"
 
 
@@ -196,7 +196,7 @@ class Serve(_Table, frozen=True):
     max_responses: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 64
     # All agents together may take this much memory. Above it, idle ones are parked, and no further one starts.
     max_memory: _Memory | None = None
-    # How long answers that are under way may go on when the server is told to end.
+    # How long answers that are under way may go on after the server gets a signal to end.
     drain_seconds: _Seconds = 30
 
     @property

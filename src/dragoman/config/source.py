@@ -1,4 +1,4 @@
-"""The file a configuration came from, kept so that a later complaint can say where."""
+"""The file a configuration came from, stored so that a later error message can name the line."""
 
 from __future__ import annotations
 

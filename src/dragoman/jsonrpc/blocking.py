@@ -28,7 +28,7 @@ class BlockingReader(asyncio.ReadTransport):
         # Up while the thread may read the next chunk.
         self._wanted = threading.Event()
         protocol.connection_made(self)
-        # A daemon: nobody can interrupt it while it waits for a person at the keyboard.
+        # A daemon: nothing can interrupt it while it waits for a person at the keyboard.
         self._thread = threading.Thread(target=self._run, name="dragoman-reader", daemon=True)
         self._thread.start()
         self._want()
@@ -66,7 +66,7 @@ class BlockingReader(asyncio.ReadTransport):
                     if not data:
                         return
         except RuntimeError:
-            # The loop is closed: nobody is there to be told.
+            # The loop is closed, and with it the connection.
             return
 
     def _take(self, data: bytes) -> None:

@@ -57,8 +57,8 @@ async def connect_stdio(receiver: Receiver, options: PeerOptions = DEFAULT_OPTIO
     """Over our own standard input and output, which nothing else in this process can reach from then on.
 
     What is printed by accident goes to standard error instead, and children inherit none of the protocol's streams. A
-    standard input that was closed before we began reads as ended; without a standard output there is nobody to talk
-    to, which is `ConnectionClosed`.
+    standard input that was closed before we began reads as ended. Without a standard output, raises
+    `ConnectionClosed`.
     """
     # What Python found at its start counts: since then a closed one's number may have been given to something else, the
     # event loop for one.

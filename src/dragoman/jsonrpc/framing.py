@@ -1,7 +1,7 @@
 """Bytes in any pieces, back into the lines they were.
 
-Line breaks are LF or CRLF; empty lines are nobody's message. A line longer than the limit is not kept: its bytes are
-counted and thrown away until it ends, and an `Oversized` stands in its place, so that the line after it is served.
+Line breaks are LF or CRLF; empty lines are ignored. A line longer than the limit is discarded: its bytes are counted
+until it ends, and an `Oversized` stands in its place, so that the line after it is served.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Reading takes the envelope apart and leaves `params` and `result` as they came, 
 knows their type, and most of what passes through is never looked into here. `Decoder` in `text` reads them.
 
 Forgiven: a missing `jsonrpc`, unknown fields, `params` that are null or missing (they read as an empty object), a null
-`error` beside a result, an error object with parts missing. Not forgiven, because nobody could say what was meant: a
+`error` beside a result, an error object with parts missing. Not forgiven, because the meaning is unclear: a
 line that is not a JSON object, an id that is neither a number without a fraction nor a string nor null, a method that
 is no string, another version, a batch. Those are `Malformed`, with the reason and the code to answer them with.
 """
@@ -88,7 +88,7 @@ class ErrorResponse(msgspec.Struct, frozen=True):
 
 
 class Malformed(msgspec.Struct, frozen=True):
-    """A line nobody can act on.
+    """A line that is no message.
 
     `request_id` is the id to answer it with, where it had one that can be read; `reply_id` is set instead when the
     line can only have been the answer to that request of ours. `method` is what the request was for, where all that is

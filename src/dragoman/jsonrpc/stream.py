@@ -4,7 +4,7 @@ Here are the splitting into lines, the joining of small writes, the flow control
 for how a stream ends. It knows nothing of JSON.
 
 **How it ends.** Once, with a reason, by whichever comes first: `close`, the end of what the other side sends, an error,
-or more unsent bytes than may be kept. From then on no line is handed out and nothing can be written; what was written
+or more unsent bytes than may be buffered. From then on no line is handed out and nothing can be written; what was written
 before still goes out, for a limited time. When only *writing* breaks, the stream has not ended yet: a process that
 has just exited leaves its last lines in the pipe, and they are read first.
 """
@@ -118,7 +118,7 @@ class Stream(asyncio.Protocol):
 
     @property
     def reading(self) -> bool:
-        """Whether lines may come: connected, and nobody has paused it."""
+        """Whether lines may come: connected, and not paused."""
         return self._reader is not None and not self._paused_by and self._ended is None
 
     # Writing.
@@ -244,7 +244,7 @@ class Stream(asyncio.Protocol):
         if self._writing_ended is None:
             self._flush()
             self._writing_ended = reason
-            # Whoever waits in `drain` wakes up and sees the reason.
+            # A task that waits in `drain` wakes up and sees the reason.
             self._writable.set()
 
     def _abandon_writing(self) -> None:

@@ -2,10 +2,10 @@
 
 A failure may come after half an answer. The next attempt starts from the beginning, and only one attempt is recorded,
 so no text and no call is ever recorded twice. What was already shown is not shown again either: as long as the new
-attempt says the same, it is followed silently; when it says something else, `Withdrawn` tells the watcher that what it
-has seen of this turn does not count. What is recorded in the end is what was shown in the end.
+attempt says the same, no event is emitted; when it says something else, `Withdrawn` retracts what the watcher has seen
+of this turn. What is recorded in the end is what was shown in the end.
 
-Activities, plans and usage are told at once, whatever attempt they belong to: each replaces the one before.
+Activities, plans and usage are emitted at once, whatever attempt they belong to: each replaces the one before.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ _Visible: TypeAlias = TextPart | ThinkingPart | DataPart
 
 
 class _Shown:
-    """What the watcher has seen of this turn and not been told to forget, and whose words it was."""
+    """What the watcher has seen of this turn and what was not withdrawn, with the attempt it came from."""
 
     def __init__(self, emit: Callable[[RunEvent], None]) -> None:
         self.emit = emit
@@ -227,7 +227,7 @@ class _Attempt(Response):
 
 
 def _visible(part: Part) -> _Visible | None:
-    """What a watcher is shown as it comes; calls are told when the answer is complete."""
+    """A part that a watcher sees as it comes; None for calls, which are emitted when the answer is complete."""
     match part:
         case TextPart(value=text) if text:
             return part

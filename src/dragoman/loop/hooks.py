@@ -17,7 +17,7 @@ __all__ = ["Hooks", "Suspend"]
 
 
 class Suspend(Exception):
-    """Raised from `Hooks.approve`: nobody can be asked now. The run ends as `suspended`, to be saved and continued."""
+    """Raised from `Hooks.approve` when no one can be asked now. The run ends as `suspended`, to be saved and continued."""
 
 
 class Hooks:

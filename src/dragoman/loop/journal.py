@@ -1,6 +1,6 @@
-"""The run's record: the one place where its state changes and where watchers are told.
+"""The run's record: the one place that changes its state and emits its events.
 
-Whatever a watcher raises, the run goes on. Once the end is told, nothing else is.
+Whatever a watcher raises, the run goes on. No event follows `Ended`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Journal:
 
     def emit(self, event: RunEvent) -> None:
         if self._has_ended:
-            # Of a tool or a model that was left behind.
+            # From a tool or a model that was abandoned.
             return
         try:
             self._hooks.on_event(event)
@@ -48,7 +48,7 @@ class Journal:
     def add_last(self, answer: Message) -> None:
         """An answer without calls, which ends the run in one way or another.
 
-        It goes into the history together with the end, so that nobody ever finds a run that has answered and goes on.
+        It goes into the history together with the end, so that no stored state has the answer without the end.
         """
         self._last_words = (answer,)
         self.emit(MessageAdded(answer))
@@ -67,7 +67,7 @@ class Journal:
     def close_round(self, end: EndReason | None, error: LanguageModelError | None = None) -> None:
         """Answer and results go into the history together, so that it is closed at every moment.
 
-        So does the end, if this is one: what somebody decided about these calls ends the run after a crash as well.
+        So does the end, if this is one: a decision that ends the run also ends it after a crash.
         """
         answer, round_ = self._open()
         results = round_.message()
@@ -100,7 +100,7 @@ class Journal:
         try:
             self._hooks.on_state(state)
         except Exception:
-            _log.exception("the state of a run could not be kept")
+            _log.exception("the state of a run could not be stored")
 
 
 def _failure(error: LanguageModelError | None) -> Failure | None:

@@ -37,12 +37,12 @@ __all__ = [
 DENIED = "Error: Tool execution was denied by user."
 DENIED_WITH_REASON = "Tool use rejected with user message: {reason}"
 SKIPPED = "Error: Tool execution was skipped due to previous tool denial."
-TIMED_OUT = "Error: Nobody decided about this tool call in time; it was not run."
+TIMED_OUT = "Error: No one decided about this tool call in time; it was not run."
 APPROVAL_FAILED = "Error: Tool execution was denied, because approval could not be asked for. {error}"
 
 CallStatus: TypeAlias = Literal["pending", "approved", "running", "done"]
 
-# What somebody's decision about one call means for those after it, and for the run. react: they are skipped, and the
+# What a decision about one call means for those after it, and for the run. react: they are skipped, and the
 # model gets to react. tool_denied: they are skipped, and the run ends. timed_out: so are they, and it ends.
 RoundVerdict: TypeAlias = Literal["react", "tool_denied", "timed_out"]
 
@@ -129,7 +129,7 @@ class Round(msgspec.Struct, frozen=True):
         )
 
     def left_undecided(self) -> Round:
-        """Nobody said anything in time."""
+        """The round after a question that got no decision in time."""
         return msgspec.structs.replace(self, verdict="timed_out")
 
     def skipped(self, call_id: str, result: ToolResult) -> Round:

@@ -102,7 +102,7 @@ class Settlement:
         return end
 
     async def _decide(self) -> None:
-        """Look at the calls in order; one question at a time; until somebody's decision covers the rest."""
+        """Decide about the calls in order, one question at a time, until a decision covers the rest."""
         for state in self._journal.round.pending:
             if self._journal.round.verdict is not None:
                 return
@@ -159,8 +159,8 @@ class Settlement:
         try:
             self._runtime.remember(prepared, approval)
         except Exception:
-            # The person has said yes to this call; that it cannot be kept for later is no reason to refuse it.
-            _log.exception("an approval could not be kept; it counts for this call only")
+            # The user has approved this call; a failure to store the approval is no reason to refuse it.
+            _log.exception("an approval could not be stored; it counts for this call only")
             return "approved once"
         return "approved once" if approval.level == "once" else f"approved: {approval.level}"
 
@@ -188,7 +188,7 @@ class Settlement:
                 lambda line: self._journal.emit(ToolProgressed(call_id, line)),
             )
             if self._journal.state.round is None:
-                # We were left behind; the call has its result, and nobody waits for this one.
+                # This task was abandoned: the call has a result already.
                 return
             await self._record(call_id, Round.erred if result.is_error else Round.finished, result)
         except CancellationError:
@@ -205,7 +205,7 @@ class Settlement:
         self._token.raise_if_cancelled()
 
     async def interrupt(self) -> None:
-        """End what is open: what has finished is kept, the rest is interrupted and says so. Takes a grace at most."""
+        """End the round: finished results are recorded, the rest is interrupted. Waits for the grace period at most."""
         try:
             if self._tasks:
                 await within(
@@ -217,7 +217,7 @@ class Settlement:
             self.abandon("cancelled")
 
     def abandon(self, end: EndReason, error: LanguageModelError | None = None) -> None:
-        """The same without waiting for anything, and without consulting anybody."""
+        """End the round at once: without waiting, and without calling hooks."""
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()

@@ -1,7 +1,7 @@
 """A run as a value: what was said, what is open, how it ended.
 
-A run can be written down at any moment and taken up in another process. What cannot survive that is told truthfully
-when it goes on: a call that was running is interrupted, one that was approved but had not begun is asked about again.
+A run can be stored at any moment and taken up in another process. What cannot survive that is reported when it goes
+on: a call that was running is interrupted, and one that was approved but had not begun needs a new approval.
 """
 
 from __future__ import annotations

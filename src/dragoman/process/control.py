@@ -1,4 +1,4 @@
-"""Our end of the control channel: what the supervisor tells, and how it is told to end."""
+"""Our end of the control channel: the supervisor's reports, and the order to end."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class Control(asyncio.Protocol):
         self.closed.set()
 
     def end(self, grace: float) -> None:
-        """Have everything ended, and go on listening."""
+        """Order the supervisor to end everything, and go on reading its reports."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(f"{grace}\n".encode())
             self._transport.write_eof()
 
     def abandon(self) -> None:
-        """Have everything ended, and listen no more."""
+        """Order the supervisor to end everything, and close the channel."""
         if self._transport is None:
             self.connection_lost(None)
         else:

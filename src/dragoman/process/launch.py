@@ -1,4 +1,4 @@
-"""Starting the supervisor, with pipes that reach nobody else."""
+"""Starting the supervisor, with pipes that no other process inherits."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import BinaryIO, NamedTuple, cast
 __all__ = ["Launched", "launch"]
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
-# Numbers below stand for something, also when whoever started us closed them: the supervisor's own streams would be put
+# Numbers below are the standard streams, also when our parent has closed them: the supervisor's own would be put
 # over them, and what a library prints would end up in one of our pipes.
 _FIRST_FREE_FD = 3
 
 
 class Launched(NamedTuple):
-    """Our ends of everything. Whoever gets this closes it."""
+    """Our ends of all pipes. The caller closes them."""
 
     supervisor: subprocess.Popen[bytes]
     control: socket.socket

@@ -1,7 +1,7 @@
 """What runs on our behalf, written down, so that the next start can end what a crash left behind.
 
 The supervisor ends a child with us even when we are killed. The ledger is for the day the supervisor is killed as well.
-Each process has a small file of its own in a folder that several of us may share: whoever wrote it, what was started and
+Each process has a small file of its own in a folder that several of us may share: its owner, what was started and
 when. `sweep` ends only processes whose owner is dead, and only the very processes that were written down, with what they
 have started: see `marks`.
 """
@@ -57,7 +57,7 @@ class Ledger:
         """Write down that we started `process`."""
         self._folder.mkdir(_PRIVATE_FOLDER, parents=True, exist_ok=True)
         path = self._path(process.pid)
-        # Under another name first, so that nobody reads half of it.
+        # Under another name first, so that no process reads half of it.
         partial = path.with_suffix(f".{self._owner.pid}")
         try:
             partial.touch(_PRIVATE_FILE)
@@ -143,5 +143,5 @@ async def _end_group(leader: ProcessIdentity) -> None:
         with contextlib.suppress(OSError):
             os.killpg(leader.pid, number)
         deadline = time.monotonic() + _GRACE_SECONDS
-        while leader.lives() and time.monotonic() < deadline:  # noqa: ASYNC110 - it is no child of ours that would tell
+        while leader.lives() and time.monotonic() < deadline:  # noqa: ASYNC110 - it is not our child, so there is no event
             await asyncio.sleep(_LOOK_SECONDS)

@@ -40,7 +40,7 @@ def new_mark() -> str:
 def marked(mark: str, proc: Path = Path("/proc")) -> list[ProcessIdentity]:
     """The processes of this user that have the mark."""
     if len(mark) != 2 * _MARK_BYTES:
-        # One that we did not make could stand in anybody's environment.
+        # One that we did not make could stand in the environment of any process.
         return []
     wanted = f"{MARK_VARIABLE}={mark}".encode()
     spared = _own_line()

@@ -1,7 +1,7 @@
 """A child process that ends with us, whatever happens to us.
 
 We start the supervisor (`supervisor.py`), and it starts the command. The command's standard input and output are pipes
-straight to us; its standard error is read all the time, and its end kept for error messages.
+straight to us; its standard error is read all the time, and its end is buffered for error messages.
 
 The end of the child and the end of everything are two things. `wait` returns when the child has ended. The supervisor
 then ends what the child left behind; when that is done, `stop` returns.
@@ -84,7 +84,7 @@ class SupervisedProcess:
     ) -> SupervisedProcess:
         """Start `command`, with the environment `env`, or with ours, and a mark, in the folder `cwd`, or in ours.
 
-        Raises `SpawnError`, whose `kind` tells apart what a person would do about it.
+        Raises `SpawnError`, whose `kind` says what the user can do about it.
         """
         environment = os.environ if env is None else env
         refuse_impossible(command, environment)
@@ -139,8 +139,8 @@ class SupervisedProcess:
     async def stop(self, grace: float = STOP_GRACE_SECONDS) -> Exit:
         """End it and everything it started, and wait until that is done.
 
-        The end of its input first; SIGTERM if it still runs after `grace` seconds; SIGKILL after as many again. Whoever is
-        cancelled in here does not wait any longer, but it ends all the same.
+        The end of its input first; SIGTERM if it still runs after `grace` seconds; SIGKILL after as many again. If
+        the waiting task is cancelled, the process ends all the same.
         """
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(grace), name=f"stop {self.command[0]}")
@@ -188,7 +188,7 @@ class SupervisedProcess:
                 )
         self._identity = ProcessIdentity.of(self._pid)
         if self._ledger is not None and self._identity is not None:
-            with _logged_failure("written down", self._pid):
+            with _logged_failure("written", self._pid):
                 self._ledger.record(self._identity, self.command, self._mark)
 
     # Ending.
@@ -240,7 +240,7 @@ class SupervisedProcess:
             await self._kill_group()
         self._tail.close()
         if self._ledger is not None and self._identity is not None:
-            with _logged_failure("crossed out", self._pid):
+            with _logged_failure("removed", self._pid):
                 self._ledger.forget(self._identity)
 
     async def _kill_group(self) -> None:
@@ -263,11 +263,11 @@ class SupervisedProcess:
 
 @contextmanager
 def _logged_failure(what: str, pid: int) -> Iterator[None]:
-    """A ledger that cannot be written is no reason to fail: only a double crash would miss the entry."""
+    """Log a failure to write the ledger, and go on: only a double crash would miss the entry."""
     try:
         yield
     except OSError as error:
-        _log.warning("process %d could not be %s: %s", pid, what, error)
+        _log.warning("the ledger entry of process %d could not be %s: %s", pid, what, error)
 
 
 async def _at_most(seconds: float, work: Awaitable[object]) -> None:

@@ -79,7 +79,7 @@ class Supervisor:
         signal.set_wakeup_fd(wake_end)
         signal.signal(signal.SIGCHLD, _noticed)
         signal.signal(signal.SIGTERM, _noticed)
-        # These mean the owner, which will tell us itself.
+        # These are meant for the owner, which sends us an order to end.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         self._poll = select.poll()
@@ -119,7 +119,7 @@ class Supervisor:
         return order
 
     def _send(self, line: str) -> None:
-        # That nobody listens any more is no reason to stop.
+        # An owner that is gone is no reason to stop.
         with suppress(OSError):
             os.write(self._control, line.encode() + b"\n")
 
@@ -147,7 +147,7 @@ class Supervisor:
     # The child.
 
     def _start(self, order: Order) -> str:
-        """Start the child. Returns the line to tell when that fails."""
+        """Start the child. Returns the line to send if that fails."""
         failed, failed_end = os.pipe()
         self._child = os.fork()
         if not self._child:
@@ -195,7 +195,7 @@ class Supervisor:
         return self._child_lives or _signalled(-self._child, 0) or any(map(_exists, self._strays))
 
     def _signal_everything(self, number: int) -> None:
-        # Looked at first: the orphans of whoever dies of the signal are nobody's any more.
+        # Listed first: the children of a process that dies of the signal get another parent.
         table = processes()
         # A pid that has been given to another process since has another group.
         strays = {

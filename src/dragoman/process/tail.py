@@ -1,6 +1,6 @@
 """The end of what a process writes to its standard error.
 
-Everything is read, so that the process never has to wait, and only the end is kept, for the message that says why the
+Everything is read, so that the process never has to wait, and only the end is buffered, for the message that says why the
 process failed.
 """
 
@@ -10,7 +10,7 @@ import asyncio
 
 __all__ = ["TAIL_BYTES", "TAIL_LINES", "Tail"]
 
-# As much as anybody reads in an error message, and a traceback or two in full.
+# As much as a user reads in an error message, and a traceback or two in full.
 TAIL_LINES = 50
 TAIL_BYTES = 16 * 1024
 
@@ -19,7 +19,7 @@ class Tail(asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.BaseTransport | None = None
         self._buffer = bytearray()
-        # Bytes in all, kept or not.
+        # The number of bytes in all, buffered or discarded.
         self.received = 0
         self.ended = asyncio.Event()
 

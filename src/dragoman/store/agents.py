@@ -13,7 +13,7 @@ __all__ = ["AgentStore"]
 
 # What was seen once may have been chance, or is mended by now: it is forgotten, and learnt anew.
 _MAX_AGE = timedelta(days=30)
-# Far more than anybody uses.
+# Far more than a user has.
 _MAX_AGENTS = 1_000
 
 
@@ -26,7 +26,7 @@ class AgentStore:
         self._database = database
 
     def read(self, name: str, version: str) -> bytes | None:
-        """What was kept lately: a newer version of the agent may call itself the same."""
+        """The stored facts, unless they are old: a newer version of the agent may have the same name."""
         query = "SELECT facts FROM agents_learnt WHERE name = ? AND version = ? AND seen_at > ?"
         found = self._database.rows(_Facts, query, name, version, (datetime.now(UTC) - _MAX_AGE).isoformat())
         return found[0].facts if found else None

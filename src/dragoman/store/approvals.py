@@ -73,7 +73,7 @@ class ApprovalStore:
             return database.execute("DELETE FROM approvals WHERE id = ?", number) > 0
 
     def clear(self) -> None:
-        """Removes all, and tells every process that holds approvals in memory."""
+        """Remove all approvals, and notify every process that holds some in memory."""
         with self._database.writing() as database:
             database.execute("DELETE FROM approvals")
             database.execute("UPDATE approval_resets SET count = count + 1")

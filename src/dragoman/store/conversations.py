@@ -32,7 +32,7 @@ class Holding(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredConversation(msgspec.Struct, frozen=True, array_like=True):
-    """A row. `owner` names a process, as whoever owns conversations sees fit; empty when nobody has it."""
+    """A row. `owner` identifies the process that holds the conversation, in a form of its choice; empty if none does."""
 
     id: str
     model: str
@@ -59,7 +59,7 @@ class ConversationStore:
         self._database = database
 
     def key(self) -> bytes:
-        """The key of this state folder. Made once, by whoever asks first; it never leaves the machine."""
+        """The key of this state folder. The first caller creates it; it never leaves the machine."""
         with self._database.writing() as database:
             database.execute(
                 "INSERT OR IGNORE INTO keys (name, key) VALUES ('tokens', ?)", secrets.token_bytes(_KEY_BYTES)
@@ -70,9 +70,9 @@ class ConversationStore:
     def save(
         self, conversation: StoredConversation, holder: str = "", revision: int | None = None
     ) -> int | None:
-        """Write what `holder` has, or nobody has since that revision. Returns the new revision.
+        """Write a conversation that `holder` holds, or that no process has changed since that revision.
 
-        None, with nothing written, when somebody else has it by now.
+        Returns the new revision; None, with nothing written, if another process holds it by now.
         """
         with self._database.writing() as database:
             _count(database)

@@ -1,8 +1,8 @@
 """Responses that clients may come back to by their id.
 
 Each row has what was new in its request, what was answered, and the response before it: a history is a chain of rows. They
-belong to a connection, and nobody else finds them. What nobody has used for long, and the oldest beyond a size, is
-forgotten.
+belong to a connection, and other connections do not find them. Responses that were not used for long, and the oldest
+beyond a size, are deleted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ResponseStore", "StoredResponse"]
 
 _log = logging.getLogger(__name__)
 
-# Of all that is kept. A history with pictures has megabytes; thousands without have fewer.
+# Of all stored responses. A history with pictures has megabytes; thousands without have fewer.
 _LIMIT_BYTES = 512 * 1024 * 1024
 
 
@@ -78,7 +78,7 @@ class ResponseStore:
                 database.execute("UPDATE responses SET used_at = ? WHERE id = ?", now.isoformat(), id_)
 
     def delete(self, id_: str, connection: str) -> bool:
-        """Delete a response. With the last of a conversation goes what is kept of that, unless somebody has it."""
+        """Delete a response. With its last response a conversation is deleted, unless a process holds it."""
         found = self.find(id_, connection)
         if found is None:
             return False

@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 class ToolGaveUp(Exception):
-    """A tool was cancelled, by nobody but itself."""
+    """A tool cancelled itself."""
 
 
 async def contained(work: Awaitable[_T], token: CancellationToken) -> _T:

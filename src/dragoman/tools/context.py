@@ -1,7 +1,7 @@
 """Context keys: what is true of the place where tools are offered.
 
-A front end sets them (`workspaceFolderCount`, `debugState`), and `when` clauses ask for them. Whoever has
-decided something by a clause subscribes with `on_change`, and decides again.
+A front end sets them (`workspaceFolderCount`, `debugState`), and `when` clauses ask for them. Code that
+has evaluated a clause subscribes with `on_change`, and evaluates it again.
 
 Values are taken over as they are at that moment: a list that its owner changes later does not change a key
 behind the back of those who subscribed. Everything here belongs to one event loop.
@@ -23,8 +23,8 @@ _Scalar: TypeAlias = bool | int | float | str
 ContextValue: TypeAlias = _Scalar | tuple[str, ...] | Mapping[str, _Scalar]
 _Subscriber: TypeAlias = Callable[[frozenset[str]], object]
 
-# A subscriber may set keys, which is told in another round. Keys that follow from keys settle in two or three;
-# what goes on for longer is two subscribers that undo each other's work.
+# A subscriber may set keys, which causes another round of notifications. Keys that depend on keys settle in two or
+# three rounds; more rounds mean two subscribers that undo each other's work.
 MAX_ROUNDS = 20
 
 
@@ -78,7 +78,7 @@ class ContextKeys(Mapping[str, ContextValue]):
     def _notify(self, changed: frozenset[str]) -> None:
         self._pending |= changed
         if self._is_notifying:
-            # A subscriber did this. The others hear of it when all have heard of the change before it.
+            # A subscriber did this. The others are notified when all have seen the change before it.
             return
         self._is_notifying = True
         try:
@@ -100,7 +100,7 @@ class ContextKeys(Mapping[str, ContextValue]):
                 try:
                     callback(changed)
                 except Exception:
-                    # One that fails must not keep the change from the others.
+                    # One that fails must not stop the notification of the others.
                     _log.exception("a subscriber to context keys failed")
 
 
@@ -150,5 +150,5 @@ def _same(one: ContextValue, other: ContextValue) -> bool:
         case Mapping(), Mapping():
             return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
         case _:
-            # To Python True is 1; a clause can tell them apart.
+            # To Python True is 1; to a clause they differ.
             return isinstance(one, bool) is isinstance(other, bool) and one == other

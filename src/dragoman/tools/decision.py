@@ -52,7 +52,7 @@ class ToolQuestion:
 
 
 class NobodyToAsk(Exception):
-    """There is no person who could decide: not here, or not any more. That is no denial, and not told as one."""
+    """No person can be asked, for example after the end of input. Not a denial, and not reported as one."""
 
 
 class Confirmer(Protocol):

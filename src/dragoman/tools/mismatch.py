@@ -62,7 +62,7 @@ def describe(error: ValidationError) -> Iterator[Mismatch]:
     keyword: object = error.validator
     match keyword:
         case "required" if isinstance(value, dict) and isinstance(rule, list):
-            # One error for each, none of which says which: so each tells all, and the reader drops what is double.
+            # One error for each, none of which says which: so each lists all, and the reader drops the duplicates.
             for name in rule:
                 if name not in value:
                     yield _at([*here, name], "required, but missing")

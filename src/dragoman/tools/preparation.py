@@ -1,4 +1,4 @@
-"""From a call to a question: what happens before anybody is asked, and before anything runs.
+"""From a call to a question: what happens before the user is asked, and before anything runs.
 
 A call that cannot be made ends here as a `ToolProblem`, whose message is for the model: arguments that are no JSON,
 arguments that do not fit the schema, a tool that fails to say what it is about to do.
@@ -47,7 +47,7 @@ class ToolProblem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
-    """A call that can be made, as soon as somebody agrees."""
+    """A valid call that waits for its approval."""
 
     # With the defaults in its input: what is shown, what runs and what is recorded are the same.
     call: ToolCallPart

@@ -4,11 +4,11 @@ A tool has two halves. Its *declaration* says what it is called, what it takes a
 *registered* under that name does the work. Only one that has both is seen:
 
     declared and registered     listed, while its `when` holds; offered, unless it was deselected
-    declared, not registered    private: its owner calls it by other means, and nobody can through here
+    declared, not registered    private: its owner calls it by other means; it cannot be called through here
     registered as private       never listed or offered; a program may invoke it by name
     registered, not declared    an error
 
-`on_change` tells when the visible list has changed, whatever changed it: a registration, the selection, a context key.
+`on_change` subscribers are notified when the visible list has changed, by a registration, the selection or a context key.
 Everything here belongs to one event loop.
 """
 
@@ -125,7 +125,7 @@ class ToolRegistry:
         self._notify()
 
         def unregister() -> None:
-            # Somebody else may have taken the name since.
+            # Another owner may have registered the name since.
             if self._registered.get(name) is registered:
                 del self._registered[name]
                 self._notify()
@@ -174,9 +174,7 @@ class ToolRegistry:
         registered = self._registered.get(name)
         if registered is None:
             if name in self._declared:
-                raise RegistryError(
-                    f"The tool {name!r} is private: it is declared, but nobody registered it."
-                )
+                raise RegistryError(f"The tool {name!r} is private: it is declared, but not registered.")
             visible = [tool.declaration.name for tool in self._available()]
             raise RegistryError(f"There is no tool {name!r}.{did_you_mean(name, visible)}")
         if not self._holds(registered):
@@ -252,5 +250,5 @@ class ToolRegistry:
             try:
                 callback()
             except Exception:
-                # One that fails must not keep the change from the others.
+                # One that fails must not stop the notification of the others.
                 _log.exception("a subscriber to the list of tools failed")

@@ -50,7 +50,7 @@ def _part(value: object) -> ContentPart:
 
 
 def failure_text(error: BaseException) -> str:
-    """An exception, told to the model."""
+    """The text of an exception for the model."""
     message = str(error)
     if len(message) > _MAX_FAILURE:
         message = f"{message[:_MAX_FAILURE]}…"

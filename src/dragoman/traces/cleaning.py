@@ -21,7 +21,7 @@ _SECRET_NAME = re.compile(
     r"(?:api.?key|access.?key|token|secret|password|authorization|credentials?)$", re.IGNORECASE
 )
 _SECRET_FORM = re.compile(
-    r"(?P<kept>\bBearer\s+)[\w.~+/=-]{6,}|\bsk-[\w-]{16,}|\bgh[a-z]_\w{20,}|\bgithub_pat_\w{20,}|\bxox[a-z]-[\w-]{10,}|\bAKIA[0-9A-Z]{16}\b",
+    r"(?P<scheme>\bBearer\s+)[\w.~+/=-]{6,}|\bsk-[\w-]{16,}|\bgh[a-z]_\w{20,}|\bgithub_pat_\w{20,}|\bxox[a-z]-[\w-]{10,}|\bAKIA[0-9A-Z]{16}\b",
     re.IGNORECASE,
 )
 # The part of an address that keeps others from finding it is long; `mcp` is not.
@@ -40,7 +40,7 @@ class Cleaning:
 
     def text(self, text: str) -> str:
         return _SECRET_FORM.sub(
-            lambda found: f"{found['kept'] or ''}{REDACTED}", self._redaction.redacted(text)
+            lambda found: f"{found['scheme'] or ''}{REDACTED}", self._redaction.redacted(text)
         )
 
     def message(self, message: JsonObject) -> JsonObject:

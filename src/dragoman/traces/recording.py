@@ -1,6 +1,6 @@
 """Writes down what goes over the wire, while a command runs: `--record FILE`.
 
-There is one recording in a process, as there is one log. Whoever connects to an agent asks for a `watch`, and gets None
+There is one recording in a process, as there is one log. Code that connects to an agent calls `watch`, and gets None
 when nothing is recorded; from then on a connection without one costs nothing.
 
 Every frame is written at once, by one call to the system: what a process that is killed has heard and said is in the file,
@@ -83,7 +83,7 @@ class Recording:
             if isinstance(message, dict):
                 return Frame(at, direction, self._cleaning.message(message), connection)
         except (msgspec.DecodeError, RecursionError):
-            # No JSON, or nested deeper than anybody means it.
+            # No JSON, or nested too deep.
             pass
         text = line.decode(errors="backslashreplace").rstrip("\r\n")
         return Frame(at, direction, None, connection, self._cleaning.text(text))
@@ -107,7 +107,7 @@ def recording_to(path: Path, redaction: Redaction) -> Iterator[None]:
 
 
 def watch(name: str, environment: Mapping[str, str]) -> Watch | None:
-    """What a new connection to an agent tells its lines to, if anything is recorded."""
+    """The function that receives the lines of a new connection to an agent; None if nothing is recorded."""
     return None if _recording is None else _recording.watch(name, environment)
 
 

@@ -1,7 +1,7 @@
 """From the events of a response to parts.
 
 Text, refusals and thinking pass as they arrive. A `.done` event, a finished part, a finished item and the response at the
-end each repeat what came before them; of each, only what its deltas did not bring is told. A call is told once, whole,
+end each repeat what came before them; of each, only what its deltas did not bring is emitted. A call is emitted once, whole,
 when its arguments are. Events and items of kinds that are not known here are passed over, as the specification asks.
 
 Servers do not agree on ids: one item may be announced twice under two of them, its last event may have a third, or a
@@ -25,7 +25,7 @@ __all__ = ["MAX_ANSWER_CHARACTERS", "ResponseReader"]
 
 _log = logging.getLogger(__name__)
 
-# A model that has said as much as this is in a loop; what is kept to compare with is bounded by it too.
+# A model that has said as much as this is in a loop. This also bounds the text that is stored for comparison.
 MAX_ANSWER_CHARACTERS = 64 * 1024 * 1024
 
 _Kind: TypeAlias = Literal["text", "refusal", "thought", "summary"]
@@ -108,7 +108,7 @@ class ResponseReader:
         self._places: dict[int, _Item] = {}
         self._made: set[str] = set()
         self._size = 0
-        # The text and the thought that were told last, to set the next ones apart.
+        # The text and the thought that were emitted last, to set the next ones apart.
         self._last: dict[bool, tuple[str, _Kind, int]] = {}
         self._reasoning: list[JsonObject] = []
         # By the id of a call, the reasoning that led to it, for servers that want it back.
@@ -211,7 +211,7 @@ class ResponseReader:
     # --- Items. ------------------------------------------------------------------------------------------------------
 
     def _found(self, event: JsonObject) -> _Item:
-        """The item that an event is about; a new one where nobody has announced it."""
+        """The item that an event is about; a new one if no earlier event announced it."""
         id_, place = event.get("item_id"), event.get("output_index")
         name = id_ if isinstance(id_, str) else ""
         item = self._known(name, place)
@@ -316,7 +316,7 @@ class ResponseReader:
             if isinstance(whole, str) and whole:
                 item.arguments = [whole]
             if item.name and item.call_id:
-                # Who it is of may only be told at the end of the item.
+                # The function's name may only come with the end of the item.
                 yield from self._make(item, whole)
 
     def _make(self, item: _Item, arguments: object) -> Iterator[Part]:
@@ -366,7 +366,7 @@ class ResponseReader:
             yield from self._finished(given, place)
 
     def _unfinished(self, item: _Item, *, cut: bool) -> Iterator[Part]:
-        """A call whose end nobody has told. In an answer that was cut it is cut too, and is not made."""
+        """A call whose `.done` event is missing. In an answer that was cut, the call is discarded."""
         if item.type != "function_call" or cut or (item.call_id or item.id) in self._made:
             return
         if not item.name:

@@ -1,6 +1,6 @@
-"""What an endpoint's errors mean to whoever asked.
+"""What an endpoint's errors mean to the caller.
 
-Endpoints tell of failures by a status, by an `error` event, nested or flat, or by a response that has failed. All of
+Endpoints report failures by a status, by an `error` event, nested or flat, or by a response that has failed. All of
 them have a message for people; some have a code, which is the better witness where there is one. Nothing here ever
 shows a key: endpoints like to repeat the one they refuse.
 """

@@ -127,7 +127,7 @@ class _History:
                 case TextPart() | DataPart():
                     parts.append(part)
                 case _:
-                    # Thinking that the server did not ask to have back is nobody's to hear again.
+                    # The server did not ask for this thinking back: it is not sent.
                     pass
         yield from self._message(message, parts)
         yield from self._interrupted(message)

@@ -1,6 +1,6 @@
 """An Open Responses endpoint as a language model.
 
-Nothing of a conversation is kept: every request carries all of it. The one thing remembered, for a while, is the reasoning
+No conversation is stored: every request carries all of it. The one thing cached, for a while, is the reasoning
 that led to a call, for consumers that do not bring their thinking back.
 """
 
@@ -49,9 +49,9 @@ _log = logging.getLogger(__name__)
 _REMEMBERED_BYTES = 8 * 1024 * 1024
 # After the end of an answer, for the end of its connection: one that is read to its end can be used again.
 _TAIL_SECONDS = 0.2
-# Somebody waits for a list of models, and not for this one alone.
+# A caller waits for a list of models, and not for this one alone.
 _LEARN_SECONDS = 3.0
-# A list that is longer helps nobody to find the right name.
+# A longer list does not help the user to find the right name.
 _NAMES_SHOWN = 12
 
 
@@ -242,7 +242,7 @@ async def _read_to_the_end(events: AsyncIterator[JsonObject]) -> None:
 
 
 def _with_listed(info: ModelInfo, listed: Listed) -> ModelInfo:
-    """With what is known of the model in the place of what was assumed."""
+    """The model's info with the endpoint's own figures in the place of our defaults."""
     can = info.capabilities
     return msgspec.structs.replace(
         info,

@@ -22,7 +22,7 @@ class EndpointSettings:
     # Neither is ever shown: not in a log, not in an error, not by `repr`.
     key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    # Where the key stands, in words for whoever must change it.
+    # Where the key is configured, in words for the user who must change it.
     key_place: str | None = None
     options: JsonObject = field(default_factory=dict)
     # Without a single byte for so long, an answer has failed.

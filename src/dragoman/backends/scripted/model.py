@@ -52,7 +52,7 @@ _WORD = re.compile(r"\S+\s*|\s+")
 
 
 class ScriptedModel:
-    """Plays a script. Nothing is kept between requests but how often a `times` failure has happened."""
+    """Plays a script. The only state between requests is how often a `times` failure has happened."""
 
     def __init__(
         self,

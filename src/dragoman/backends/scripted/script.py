@@ -128,7 +128,7 @@ class Image(_Written, frozen=True):
 
 
 class Wait(_Written, frozen=True):
-    """`forever` is until somebody cancels."""
+    """A pause. `forever` lasts until the request is cancelled."""
 
     wait: _Seconds | Literal["forever"]
 
@@ -151,7 +151,7 @@ class Act:
 
 ScriptStep: TypeAlias = Say | Think | Call | Data | Image | Wait | Fail | Act
 
-# The steps a file can have, by the key that tells them apart.
+# The steps a file can have, by the key that identifies them.
 STEPS: dict[str, type[_Written]] = {
     "say": Say,
     "think": Think,

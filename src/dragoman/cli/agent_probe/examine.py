@@ -1,6 +1,6 @@
-"""An examination: an agent is started in a scratch folder, asked to do a few small things, and watched.
+"""The examination of an agent: starts it in a scratch folder, sends a few short prompts, and watches what it does.
 
-It is spoken to directly, without the bridge in between, so that what is seen is the agent's own doing. Whatever it asks
+It talks to the agent directly, without the bridge in between, so that it sees the agent's own doing. Whatever it asks
 for is refused, but for the one tool that it is offered here. `_Examination.run` lists the sections in order; each reports
 its findings.
 """
@@ -61,7 +61,7 @@ _SHOWN = 60
 # An agent whose turn ends with a refusal needs one prompt for each of the four actions, and one more if the tool is refused.
 _MOST_PROMPTS = 5
 
-# What a person should know before it begins.
+# What the user should know before it begins.
 NOTICE = (
     "{name} is started in a scratch folder and sent two to seven short prompts; if its model costs money, this does too."
     " It is asked to call a tool, to run a command, to edit and delete a file, to fetch a page of this machine and,"
@@ -87,7 +87,7 @@ async def examine(
     report: Callable[[Finding], object],
     on_step: Callable[[str], object],
 ) -> None:
-    """Tells one finding after the other. The first that makes the rest impossible is the last."""
+    """Report one finding after the other. Stops at the first one that makes the rest impossible."""
     with tempfile.TemporaryDirectory(prefix="dragoman-doctor-") as folder:
         server = ToolServer()
         agent: RunningAgent | None = None
@@ -117,7 +117,9 @@ async def examine(
 
 def _introduction(settings: AgentSettings, said: Initialized, seconds: float) -> Finding:
     info = said.agent_info
-    version = f" {_shown(info.version)}" if info is not None and info.version else ", which tells no version,"
+    version = (
+        f" {_shown(info.version)}" if info is not None and info.version else ", which reports no version,"
+    )
     name = _shown(info.title or info.name) if info is not None else ""
     return Finding("ok", f"{name or settings.name}{version} starts in {seconds:.1f} s")
 
@@ -176,9 +178,9 @@ class _Examination:
         self._text = ""
         self._has_called = False
         self._spoke = asyncio.Event()
-        # What was said of each tool call.
+        # The last state of each tool call.
         self._activities: dict[str, ToolActivity] = {}
-        # It has asked about the tool that it is offered, in a form that is not known.
+        # It has sent a permission request about the offered tool, in an unknown form.
         self._has_asked_for_tool = False
 
     # As a listener.
@@ -225,7 +227,7 @@ class _Examination:
         self._endpoint.answer(call.key, ToolAnswer((TextPart("pong"),)))
 
     def _known(self, activity: ToolActivity) -> ToolActivity:
-        """What was said of that call before."""
+        """The last state of that call."""
         return self._activities.get(activity.tool_call_id, ToolActivity(activity.tool_call_id))
 
     def _is_ours(self, activity: ToolActivity) -> bool:
@@ -416,7 +418,7 @@ class _Examination:
         raise LanguageModelError(
             "timeout",
             f"It has not ended its turn in {_TURN_SECONDS:g} seconds.",
-            hint="See what it was told and what it said: run this again with --record trace.jsonl.",
+            hint="To see what was sent and what it answered, run this again with --record trace.jsonl.",
         )
 
     def _prompt(self, *blocks: ContentBlock) -> asyncio.Future[TurnEnd | None]:

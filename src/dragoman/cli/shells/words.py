@@ -66,7 +66,7 @@ class Typed:
 def typed() -> Iterator[Typed]:
     for command, parser in parsers():
         name = command.name if command else ""
-        actions = [action for action in parser._actions if action.help != SUPPRESS]  # noqa: SLF001 - nothing else tells
+        actions = [action for action in parser._actions if action.help != SUPPRESS]  # noqa: SLF001 - there is no public list
         yield Typed(
             name,
             command.summary if command else "",

@@ -9,7 +9,7 @@ well in this order:
     tools         its own two, and those of the consumer's tool servers (`dragoman.demo.mcp`)
     model         the script (`script.jsonl`), roles (`casting`) and acts (`acts`)
 
-Sessions are kept on disk and can be loaded, resumed and forked by another process. The mode `plan` keeps it from acting; the
+Sessions are stored on disk and can be loaded, resumed and forked by another process. The mode `plan` keeps it from acting; the
 option `pace` (natural, fast, instant) says how fast it talks.
 
 It reacts to plain words, which `script.jsonl` has: "two permissions", "use the tool NAME", "which tools do you have?".

@@ -1,7 +1,7 @@
 """A tool call as the client sees it: what it is called, what kind it is, and what a person needs in order to decide.
 
 Three things can be called. A command and a file are the agent's own doing, in the session's folder; everything else is a
-tool of the consumer's, and is named by its server, so that the client can tell it is one of its own.
+tool of the consumer's, and is named by its server, so that the client recognises it as one of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX_TITLE = 120
 @dataclass(frozen=True, slots=True)
 class DemoAction:
     activity: ToolActivity
-    # What "allow always" would be for, as the tool itself has it; None: nobody need be asked, because nothing can come of it.
+    # What "allow always" would be for, as the tool itself has it; None: no permission is needed, because nothing can happen.
     key: str | None = None
 
 

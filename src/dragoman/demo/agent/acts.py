@@ -39,7 +39,7 @@ __all__ = ["account", "excerpt", "reply_to", "words_of"]
 _FETCH_SECONDS = 10
 # Of what was said before, as much as answers the question: the last of it.
 _MAX_QUOTE = 2_000
-# Of what a tool returned, as much as shows that it arrived: nobody wants their own file back.
+# How much of a tool's result is quoted: enough to show that it arrived.
 _EXCERPT_LINES = 6
 _EXCERPT_CHARACTERS = 400
 
@@ -140,12 +140,12 @@ def _tools(cue: Cue) -> ScriptedReply:
 
 def _remember(cue: Cue) -> ScriptedReply:
     own = [message.text for message in cue.earlier if _is_users(message) and message.text]
-    told = [
+    transcripts = [
         message.text for message in cue.earlier if message.role == "system" and TRANSCRIPT in message.text
     ]
     lines = [f"- {code(_quoted(words))}" for words in own]
     pieces = [f"You said to me:\n\n{chr(10).join(lines)}\n"] if own else []
-    pieces += [f"Before I joined, I was told:\n\n{fence(text[-_MAX_QUOTE:])}\n" for text in told]
+    pieces += [f"Before I joined, I was told:\n\n{fence(text[-_MAX_QUOTE:])}\n" for text in transcripts]
     return reply(_said("\n".join(pieces) or "You have said nothing before.\n"))
 
 
@@ -176,7 +176,7 @@ def _one_call(line: str, cue: Cue) -> ScriptStep:
     except msgspec.DecodeError as error:
         raise ValueError(f"The arguments of {code(name)} are no JSON: {escape(str(error))}.") from error
     if not isinstance(arguments, dict):
-        raise ValueError(f"The arguments of {code(name)} are no object: they have names.")  # noqa: TRY004 - told to a person
+        raise ValueError(f"The arguments of {code(name)} are no object: they have names.")  # noqa: TRY004 - the message is shown to a person
     return call(tool.name, _as_it_stands(arguments))
 
 
@@ -206,7 +206,7 @@ def _commands(words: str) -> Iterator[tuple[int, str]]:
 
 
 def _in_turn(cue: Cue, wishes: Sequence[DemoAct]) -> ScriptedReply | None:
-    """One after the other: what came of the one is told, and the next begun. After a refusal no other is begun."""
+    """Perform the acts in order, with a report after each. After a refusal no other act begins."""
     begun = cue.scene.round
     if "denied" in cue.scene.outcomes and begun < len(wishes):
         return None
@@ -270,15 +270,15 @@ def excerpt(text: str) -> str:
 
 
 def account(request: Request) -> ScriptedReply:
-    """What was done and what was not, where somebody said no: each call by its own outcome."""
+    """What was done and what was not, after the user denied a call: each call by its own outcome."""
     scene = Scene.of(request)
     calls = next(message.calls for message in reversed(request.messages) if message.role == "assistant")
     outcomes = {result.call_id: result for message in request.messages[-1:] for result in message.results}
-    told = [_account_of(made, outcomes[made.call_id]) for made in calls if made.call_id in outcomes]
+    accounts = [_account_of(made, outcomes[made.call_id]) for made in calls if made.call_id in outcomes]
     said = f" You said: *{escape(scene.reason)}*" if scene.reason else ""
-    if len(told) == 1:
-        return reply(_said(f"You refused. {told[0]} I will not try it another way.{said}\n\n"))
-    lines = "\n".join(f"- {line}" for line in told)
+    if len(accounts) == 1:
+        return reply(_said(f"You refused. {accounts[0]} I will not try it another way.{said}\n\n"))
+    lines = "\n".join(f"- {line}" for line in accounts)
     return reply(_said(f"You refused, and I keep to that.{said}\n\n{lines}\n\n"))
 
 

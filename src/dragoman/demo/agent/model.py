@@ -90,7 +90,7 @@ class DemoModel:
         )
 
     def _refused(self, request: Request, shown: Request) -> ScriptedReply | None:
-        """A no is a no: unless the script reacts to it, it is told truly what was done and what was not."""
+        """The answer to a denial, unless the script has one: what was done and what was not."""
         scene = Scene.of(shown)
         if "denied" not in scene.outcomes:
             return None
@@ -160,6 +160,6 @@ class _Stage:
             arguments = arguments_for(tool, self._words, call.input)
             self._sink.report(ToolCallPart(call.call_id, tool.name, arguments))
         elif not self._has_reported_no_tools:
-            # However many calls there would have been.
+            # Once, however many calls there would have been.
             self._has_reported_no_tools = True
             self._sink.report(TextPart(_NO_TOOLS))

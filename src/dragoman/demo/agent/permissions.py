@@ -28,7 +28,7 @@ __all__ = ["OPTIONS", "DemoPermissions"]
 
 _log = logging.getLogger(__name__)
 
-# Clients choose by kind; the ids are nobody's business but ours.
+# Clients choose by kind; only we use the ids.
 OPTIONS = (
     Option("demo-once", "allow_once", "Allow"),
     Option("demo-always", "allow_always", "Allow for this session"),
@@ -91,7 +91,7 @@ class DemoPermissions:
         self._asked: dict[str, _Asked] = {}
 
     def ask_ahead(self, call: ToolCallPart, action: DemoAction) -> None:
-        """Ask about a call before the loop comes to it, if anybody will have to be asked."""
+        """Send the permission request for a call before the loop comes to it, if one is needed."""
         if action.key is not None and not self._toolbox.is_approved(call.name, action.key):
             self._ask(call.call_id, action)
 

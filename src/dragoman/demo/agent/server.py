@@ -1,7 +1,7 @@
-"""The agent's side of ACP: which request does what. https://agentclientprotocol.com/protocol/overview
+"""The agent's side of ACP: a handler for each request. https://agentclientprotocol.com/protocol/overview
 
-Nothing here waits but in a task of its own: a client may ask for one session while another answers. What belongs together
-stays in order, because a task writes its updates and then its answer to the one stream there is.
+Each request is handled in its own task: a client may use one session while another answers. The messages of one request
+stay in order, because its task writes the updates and then the response to the same stream.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _INITIALIZED = Initialized(
     ),
     AgentInfo("dragoman-demo-agent", "Dragoman demo agent", __version__),
 )
-# How long turns may take to end when the client is gone. A command is given a second, and another after that.
+# How long turns may take to end when the client is gone. A command gets a second, and another after that.
 _END_SECONDS = 5.0
 
 
@@ -105,7 +105,7 @@ class AgentServer:
         }
 
     async def close(self) -> None:
-        """End everything that was started for the client. Prompts that are being answered are cancelled."""
+        """End everything that was started for the client, and cancel running turns."""
         for session in self._sessions.values():
             session.cancel()
         if self._tasks:
@@ -149,7 +149,7 @@ class AgentServer:
     # Answering.
 
     def _answer(self, incoming: Incoming, work: Coroutine[object, object, object]) -> None:
-        """Answer with what `work` comes to, in a task."""
+        """Reply with the result of `work`, in a task."""
 
         async def answered() -> None:
             try:
@@ -167,7 +167,7 @@ class AgentServer:
         task.add_done_callback(self._tasks.discard)
 
     def _prompt(self, incoming: Incoming) -> None:
-        """A turn begins here and now: a cancel that is next in the stream must find it."""
+        """Begin a turn at once: a cancel that is next in the stream must find it."""
         try:
             request = read(incoming.params, Prompted)
             session = self._idle(request.session_id)
@@ -176,7 +176,7 @@ class AgentServer:
             incoming.fail(refused.code, refused.message, refused.data)
             return
         source = session.turn = CancellationSource()
-        # Whoever withdraws the request cancels the turn, and hears its stop reason.
+        # A client that withdraws the request cancels the turn, and gets its stop reason.
         incoming.token.on_cancel(source.cancel)
 
         async def turn() -> object:
@@ -258,7 +258,7 @@ class AgentServer:
         return saved
 
     async def _take_up(self, place: SessionPlace) -> Session:
-        """A session of before, with the tools that are offered now."""
+        """Open a stored session, with the tools that are offered now."""
         saved = self._saved(place.session_id)
         if saved.id in self._sessions:
             await self._sessions.pop(self._idle(saved.id).id).close()

@@ -43,7 +43,7 @@ class Session:
         self.saved = saved
         self.shared = shared
         self.toolbox = toolbox
-        # The turn that is under way, by what would cancel it.
+        # The cancellation source of the turn that is under way.
         self.turn: CancellationSource | None = None
         self.toolbox.offer_own(offered=saved.mode == DEFAULT_MODE)
 
@@ -60,7 +60,7 @@ class Session:
         return PACES[self.saved.pace].speed
 
     def created(self, *, named: bool = False) -> SessionCreated:
-        """What a client is told of a session that it has made or taken up."""
+        """The response to a client that has made a session or taken one up."""
         modes: JsonObject = {"currentModeId": self.saved.mode, "availableModes": _MODES}
         return SessionCreated(self.id if named else "", modes, self.options)
 
@@ -83,16 +83,16 @@ class Session:
         self._change(pace=value)
 
     def save(self, messages: tuple[Message, ...] | None = None) -> None:
-        """Write the session down, with these messages if any are given."""
+        """Store the session, with these messages if any are given."""
         self._change(messages=self.messages if messages is None else messages)
 
     def send(self, update: AgentUpdate) -> None:
-        # Whoever is gone is told nothing; that the connection has ended is seen elsewhere.
+        # `AgentServer.closed` handles the end of the connection.
         with suppress(ConnectionClosed):
             self.shared.peer.notify("session/update", {"sessionId": self.id, "update": update})
 
     def send_history(self) -> None:
-        """Everything that was said so far, as it was told then."""
+        """Send the whole history, as the updates that reported it at the time."""
         for update in replay(self.messages, lambda call: describe(call, self.toolbox).activity):
             self.send(update)
 

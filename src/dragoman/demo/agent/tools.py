@@ -67,7 +67,7 @@ class Toolbox:
     def __init__(self, session: str, workspace: tuple[Path, ...]) -> None:
         self.workspace = workspace
         self.approvals = Approvals()
-        # What could not be reached, in a sentence each, for whoever asks for the list of tools.
+        # What could not be reached, in a sentence each, for the answer to a question about tools.
         self.problems: tuple[str, ...] = ()
         self._unreachable: tuple[str, ...] = ()
         self._session = session
@@ -91,7 +91,7 @@ class Toolbox:
         )
 
     async def connect(self, addresses: Iterable[StdioServer]) -> None:
-        """Connect to all servers, and list their tools. One that cannot be reached is told of, and done without."""
+        """Connect to all servers, and list their tools. One that cannot be reached is logged and skipped."""
         connecting = [
             asyncio.create_task(connect(address, self.workspace[0], self._changed)) for address in addresses
         ]

@@ -51,7 +51,7 @@ _STOP_REASONS: dict[EndReason, str] = {
 async def take_turn(session: Session, prompt: UserPrompt, source: CancellationSource) -> PromptResponse:
     """Answer `prompt`, until `source` is cancelled at most. Raises `RequestRefused` when the model fails."""
     with suppress(CancellationError):
-        # A slow server does not keep anybody from cancelling: the loop below ends at once then.
+        # A slow server does not delay a cancel: the loop below ends at once then.
         await until_cancelled(session.toolbox.refresh(), source.token)
     peer, toolbox = session.shared.peer, session.toolbox
     permissions = DemoPermissions(peer, session.id, toolbox, source.cancel)

@@ -30,7 +30,7 @@ _VERSION = "2025-11-25"
 _VERSIONS = (_VERSION, "2025-06-18", "2025-03-26", "2024-11-05")
 # For everything but a call: a server that starts slowly is given this long. A call waits for people.
 _PATIENCE_SECONDS = 30.0
-# Far more than anybody offers; a server that goes on giving pages is broken.
+# Far more than a server offers; one that goes on giving pages is broken.
 MAX_TOOLS = 10_000
 
 
@@ -84,7 +84,7 @@ class ToolClient:
         return await self._in_time(self._all_pages())
 
     async def call(self, tool: str, arguments: JsonObject, progress: ToolProgress) -> ToolResult:
-        """Call a tool, and wait for as long as it takes. Whoever is cancelled in here withdraws the call."""
+        """Call a tool, and wait for as long as it takes. Cancelling the waiting task withdraws the call."""
         token = next(self._tokens)
         self._progress[token] = progress
         params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": token}}

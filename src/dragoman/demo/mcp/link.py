@@ -25,7 +25,7 @@ class Link(Protocol):
     async def request(self, method: str, params: object) -> bytes:
         """The result, as JSON. Raises `McpError`, or `RemoteError` when the server says no.
 
-        Whoever is cancelled in here withdraws the request.
+        Cancelling the waiting task withdraws the request.
         """
         ...
 

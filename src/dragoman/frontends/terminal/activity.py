@@ -36,15 +36,15 @@ _WORDS: dict[Outcome, str] = {
     "denied": "denied",
     "skipped": "skipped",
     "interrupted": "interrupted",
-    "timed_out": "nobody decided in time",
+    "timed_out": "no decision in time",
 }
 # These need no mention: the first is how it usually is, the others have just been said by the person.
 _USUAL_APPROVALS = ("read-only", "approved once", "approved:")
 # What comes before a person's reason in the result of a call.
 _REASON = DENIED_WITH_REASON.partition("{")[0]
-# How a result begins when nobody could be asked.
+# How a result begins when the user could not be asked.
 _NOT_ASKED = APPROVAL_FAILED.partition("{")[0]
-# What took less took no time that anybody noticed.
+# Shorter times are not shown.
 SHORTEST = 0.05
 
 
@@ -77,7 +77,7 @@ class Activity:
         return visible_line((message or self._name())[:_LINE])
 
     def is_already_known(self, result: ToolResultPart) -> bool:
-        """Whether the person knows all there is to say: they have just allowed it, and the agent will act."""
+        """Whether the user knows the result already: they have just allowed it, and the agent will act."""
         approved = self.started.approved if self.started is not None else ""
         return self.is_permission and result.outcome == "ok" and approved.startswith(_USUAL_APPROVALS)
 
@@ -93,7 +93,7 @@ class Activity:
     def finished(self, result: ToolResultPart, seconds: float) -> RenderableType:
         outcome = result.outcome or ("error" if result.is_error else "ok")
         mark, style = _MARKS[outcome]
-        # What became of it and why nobody was asked must be seen, however long the command is.
+        # The outcome, and why no approval was needed, must be seen, however long the command is.
         fixed = Text()
         if _WORDS[outcome]:
             fixed.append(f" · {_WORDS[outcome]}", style)
@@ -128,6 +128,6 @@ def _why(result: ToolResultPart, outcome: Outcome) -> str:
         case "denied" if result.text.startswith(_REASON):
             return result.text.removeprefix(_REASON)
         case "denied" if result.text.startswith(_NOT_ASKED):
-            return "nobody could be asked"
+            return "the user could not be asked"
         case _:
             return ""

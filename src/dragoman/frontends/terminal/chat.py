@@ -156,7 +156,7 @@ async def live(transcript: Transcript, screen: Screen, clock: Clock) -> AsyncIte
     finally:
         if drawing is not None:
             drawing.cancel()
-            # Not by awaiting it: that would not tell its end from our own, when we are cancelled meanwhile.
+            # Not by awaiting it: its cancellation and our own would look the same.
             await asyncio.wait({drawing})
             if not drawing.cancelled():
                 drawing.result()

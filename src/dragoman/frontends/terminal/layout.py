@@ -78,7 +78,7 @@ def column(body: RenderableType) -> RenderableType:
 def marked(
     mark: str, body: Text, style: Style = _PLAIN, *, fixed: Text = _NOTHING, rest: Text = _NOTHING
 ) -> RenderableType:
-    """A line of ours: a mark in the first column, then text that is cut so that what is `kept` fits behind it.
+    """A line of ours: a mark in the first column, then text that is cut so that the `fixed` text fits behind it.
 
     What is left of the line is for the `rest`.
     """

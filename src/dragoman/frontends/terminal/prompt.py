@@ -29,7 +29,7 @@ MARK = "❯ "
 REASON_MARK = "  Why not? (Enter for no reason) "
 _HISTORY_FILE = "prompts"
 _PRIVATE_FILE = 0o600
-# Some thousands of prompts: more than anybody scrolls back to.
+# Some thousands of prompts: more than a user scrolls back to.
 _HISTORY_BYTES = 1024 * 1024
 _MENU_ROWS = 6
 

@@ -68,7 +68,7 @@ class Screen:
 
     @contextmanager
     def lend(self) -> Iterator[None]:
-        """Leave the terminal to somebody else. What is printed meanwhile appears afterwards."""
+        """Leave the terminal to another program or prompt. What is printed meanwhile appears afterwards."""
         if self.is_live:
             self._write(self._erasure())
         self._lent = True

@@ -26,7 +26,7 @@ _PLANNED = {"pending": ("☐", _DIM), "in_progress": ("◐", _CYAN), "completed"
 # One line holds no more than this in any terminal.
 _LINE = 400
 _SMALLEST_COST = 0.01
-# Nobody waited for a step that took fewer seconds.
+# The time of a shorter step is not shown.
 _WORTH_SHOWING = 1.0
 
 

@@ -1,4 +1,4 @@
-"""What a run tells, as a person reads it: events in, lines on the screen out.
+"""The events of a run as a person reads them: events in, lines on the screen out.
 
 What is over is printed for good at once; what is under way (the unfinished block of an answer, the last words of a
 thought, the tools that run) is in the live lines, which `tick` draws again as time passes.
@@ -347,9 +347,9 @@ class Transcript:
             case "turn_limit":
                 self._note("⊘", "Stopped: that was as many turns as one prompt may take.", _NOTICE)
             case "timed_out":
-                self._note("⊘", "Stopped: nobody decided in time.", _NOTICE)
+                self._note("⊘", "Stopped: no decision in time.", _NOTICE)
             case "suspended":
-                self._note("⊘", "Put aside until somebody can be asked.", _NOTICE)
+                self._note("⊘", "Suspended until a person can be asked.", _NOTICE)
             case "failed":
                 self._note("✗", _sentences(event.error or "The model failed.", event.hint), _FAILURE)
         if self._allowed:
@@ -359,11 +359,11 @@ class Transcript:
         self._over.clear()
         self._last = ""
         if event.reason != "tool_denied":
-            # After a denial the agent is told of it with the next prompt.
+            # After a denial, the next prompt reports it to the agent.
             self._refused.clear()
 
     def _note_allowed(self, *, goes_on: bool) -> None:
-        """An agent hears what it may when it is asked to go on, and does it then: nothing else would say so."""
+        """Say what is allowed and not done: the agent gets the permission only when it is prompted again."""
         what = "; ".join(self._allowed)
         if goes_on:
             then = "With your next prompt the agent goes on and does it; /new takes it back."

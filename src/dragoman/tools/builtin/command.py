@@ -42,7 +42,7 @@ MAX_COMMAND_LENGTH = 10_000
 # A line of progress is short; a piece of output may be long and have no ends of lines.
 _PROGRESS_BYTES = 1_000
 
-# Programs that would ask for a key press, draw a screen or colour their output are told that nobody is there.
+# For programs that would ask for a key press, draw a screen or colour their output: there is no terminal.
 _NO_TERMINAL = {
     "TERM": "dumb",
     "NO_COLOR": "1",
@@ -135,7 +135,7 @@ async def _run(command: str, seconds: float, invocation: Invocation, clock: Cloc
         case Exit(signal=int(number)):
             end = f"[Ended by the signal {_signal_name(number)}.]"
         case _:
-            end = "[Ended, and nobody knows how.]"
+            end = "[Ended in an unknown way.]"
     said = output.text()
     separator = "" if not said or said.endswith("\n") else "\n"
     text = f"{said}{separator}{end}"

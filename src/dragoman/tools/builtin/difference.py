@@ -24,12 +24,12 @@ __all__ = [
     "difference",
 ]
 
-# More than anybody reads.
+# More than a user reads.
 MAX_DIFF_CHARACTERS = 30_000
 # Of a line that has to be shortened: enough to see what it is, and what was put at its end.
 LINE_HEAD = 1_500
 LINE_TAIL = 500
-# Data may be longer than what is shown. Beyond this, nobody can be said to have agreed to it beforehand.
+# Data may be longer than what is shown. Beyond this, an approval would cover too much that the user has not seen.
 MAX_HIDDEN = 100_000
 
 

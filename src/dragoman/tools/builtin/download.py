@@ -1,9 +1,9 @@
 """Getting an address over HTTP: one that was agreed to, and nothing else on the way.
 
 A redirection is followed when it leads to the same address over a safe line, or with or without a slash at its end. Any
-other is told and can be asked for, also one on the same host: what was agreed to may have been one address, or those of
-a pattern, and whoever is asked next time knows. An address may lead to this machine or the local network although its name does not say so. That is found when the connection stands
-and nothing has been sent yet.
+other is reported and can be fetched with another call, also one on the same host: the approval may have been for one
+address, or for those of a pattern, and the next question names the new one. An address may lead to this machine or the
+local network although its name does not say so. That is found when the connection stands and nothing has been sent yet.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ async def _get(url: Url, *, local_allowed: LocalAllowed) -> WebPage:
                 await response.aclose()
             if not _is_same_address(url, target):
                 raise NotFetched(
-                    f"{url} redirects to {target}, which nobody was asked about. To follow it, fetch that address."
+                    f"{url} redirects to {target}, which was not approved. To follow it, fetch that address."
                 )
             url = target
     raise NotFetched(f"{url} was the last of {MAX_REDIRECTIONS} redirections; there may be no end to them.")

@@ -64,14 +64,14 @@ def write_file() -> DefinedTool:
         seen = shown.take(invocation)
         if seen is None:
             return ToolResult.error(
-                f"{path} was not written: nobody was shown what would change. Call again."
+                f"{path} was not written: the user was not shown what would change. Call again."
             )
         token.raise_if_cancelled()
         writing = asyncio.ensure_future(asyncio.to_thread(_write, path, content, invocation, seen))
         try:
             return await asyncio.shield(writing)
         except asyncio.CancelledError:
-            # A write that has begun cannot be called back. Nobody is told that it is over before it is.
+            # A write that has begun cannot be undone. The call does not end before the write does.
             await asyncio.wait({writing})
             raise
 
@@ -81,7 +81,7 @@ def write_file() -> DefinedTool:
     ) -> PreparedInvocation:
         def work() -> tuple[FileSeen, PreparedInvocation]:
             if "\0" in content:
-                # Programs stop reading there, or take the file for no text: nobody could be shown what it does.
+                # Programs stop reading there, or take the file for no text: the change could not be shown.
                 raise WorkspaceError("The content has a NUL character. Only text can be written.")
             place = Workspace.of(invocation.workspace).place(path)
             try:

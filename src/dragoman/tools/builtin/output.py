@@ -28,7 +28,7 @@ class HeadAndTail:
         self._dropped += excess
 
     def text(self) -> str:
-        """What was kept, with a line where something is missing."""
+        """The buffered output, with a line where something is missing."""
         self._trim()
         if not self._dropped:
             return (self._head + self._tail).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Lines of progress, no more of them than anybody can read."""
+"""Lines of progress, no more of them than a user can read."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A path is taken by what it leads to: every symbolic link on the way is resolved, and where it ends must be inside one
 of the folders. The file is then opened step by step from that folder, refusing links at each step: the resolved path
-has none, so whoever puts one there in the meantime gets an error instead of a file outside.
+has none, so a link that is put there in the meantime causes an error instead of an access outside.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = [
 # As long as the system takes them.
 MAX_PATH_LENGTH = 4_096
 
-# A NUL near the beginning is how every tool tells a binary file from text.
+# A NUL near the beginning marks a binary file, as in other tools.
 _BINARY_PROBE = 8_192
 
 # The ends of a line, and half characters: what is left of a name that is not UTF-8, and cannot be sent.
 _NOT_OF_A_LINE = {0x0A: "␊", 0x0D: "␍"} | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# Not blocking: opening a named pipe would wait for somebody to write into it.
+# Not blocking: opening a named pipe would wait for a writer.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -62,7 +62,7 @@ class WorkspacePath:
 
     @property
     def label(self) -> str:
-        """How a model is told of it: as short as it can be without becoming ambiguous, and a path that can be used.
+        """The path that a model sees: as short as possible without becoming ambiguous, and usable as an argument.
 
         Only what is no part of a line is replaced; what may hide otherwise is made visible where a person looks.
         """

@@ -23,7 +23,7 @@ from dragoman.tools.when.regex import REGEX
 
 __all__ = ["MAX_CLAUSE_LENGTH", "MAX_NESTING", "WhenError", "parse"]
 
-# A clause is a line or two that somebody wrote; what is longer is not a clause.
+# A clause is a line or two of text; what is longer is not a clause.
 MAX_CLAUSE_LENGTH = 4096
 # Parentheses within parentheses. Parser and evaluation recurse, and must end long before Python's stack does.
 MAX_NESTING = 50
