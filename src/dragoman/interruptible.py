@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 def fast_loop() -> asyncio.AbstractEventLoop:
-    """For what serves: each message costs less than in Python's own loop, where the platform has this one."""
+    """The loop for servers: uvloop where the platform has it, which handles messages faster."""
     try:
         import uvloop  # noqa: PLC0415 - only for those who serve, and not on every platform
     except ImportError:

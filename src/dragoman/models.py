@@ -1,4 +1,4 @@
-"""From a configured model to one that can be asked.
+"""Builds language models from the configuration.
 
 A back end has one case in `_made`, and nothing else here knows of it. `Models` is what a front end holds: each model
 made when it is first asked for, and all of them ended together.
@@ -105,7 +105,7 @@ def find(config: Config, model_id: str) -> ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class SharedServices:
-    """What the models of one process have in common."""
+    """What the models of one process share."""
 
     permissions: Permissions | None = None
     store: ConversationStore | None = None
@@ -140,7 +140,7 @@ class ModelSource(Protocol):
 
 
 class Models:
-    """The models of a configuration, under way."""
+    """The running models of a configuration."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Models:
 
     @property
     def permissions(self) -> Permissions:
-        """Of all models: what is approved, and the requests that wait for a person."""
+        """The approvals and the pending permission requests of all models."""
         if self._permissions is None:
             self._permissions = permissions_of(self._config, self._state_dir, self._opened())
         return self._permissions
@@ -196,7 +196,7 @@ class Models:
         return tuple(found)
 
     def adopt(self, config: Config) -> bool:
-        """Offer what is new in a configuration, and no longer what is gone from it. Returns whether that is another list.
+        """Switch to another configuration. Returns whether the list of models changed.
 
         A model that is in use stays as it is, with its agents, until the next start.
         """
@@ -212,7 +212,7 @@ class Models:
         await asyncio.gather(*(model.learn() for model in self._learning))
 
     async def close(self) -> None:
-        """End what was started for any of them."""
+        """Close all models, and end their agents."""
         self._learning.clear()
         made, self._made = self._made, {}
         for model in made.values():
@@ -313,13 +313,13 @@ def cautions_of(config: Config, model_id: str) -> tuple[str, ...]:
 
 
 def log_cautions(config: Config, model_id: str) -> None:
-    """For a command that uses this model from here on."""
+    """Log the cautions of a model that a command is about to use."""
     for caution in cautions_of(config, model_id):
         _log.warning("%s: %s", model_id, caution)
 
 
 def build(config: Config, model_id: str) -> GuardedModel:
-    """The model of that name, behind the guard: what everybody should use."""
+    """The model of that name, behind the guard. The one to use, except in the checker."""
     style = find(config, model_id).style
     return GuardedModel(build_unguarded(config, model_id), style)
 

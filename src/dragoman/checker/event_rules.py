@@ -246,14 +246,14 @@ class EventWatch:
             self._argument(step)
 
     def end(self) -> None:
-        """No more will come."""
+        """Check what is due at the end of the stream."""
         self._event = {}
         self._expect("E4", self._end is not None, "the stream has no end")
         if self._was_done is not None:
             self._expect("E5", self._was_done, "the stream ended without it")
 
     def error(self, value: object) -> None:
-        """The body of a request that was refused."""
+        """Check the body of an error response."""
         self._event = {}
         self._error(value.get("error") if isinstance(value, dict) else None)
 
@@ -340,7 +340,7 @@ class EventWatch:
             self._expect("E11", given.get("arguments") == "".join(item.arguments), "has other arguments")
 
     def _item(self, id_: object) -> _Item | None:
-        """The open one that the event is about."""
+        """The open item that the event is about."""
         index = self._event.get("output_index")
         item = self._items.get(index) if isinstance(index, int) else None
         if not self._expect("E7", item is not None and item.whole is None, "has no open item"):

@@ -79,12 +79,12 @@ SIDE_BY_SIDE = (
 
 
 def all_probes(info: ModelInfo) -> tuple[Probe, ...]:
-    """Every one that is put to a model, in the order in which they begin."""
+    """All probes, in the order in which they begin."""
     return (PLAIN, *probes(info), AFTER_CANCEL, *SIDE_BY_SIDE, IMPOSSIBLE)
 
 
 def probes(info: ModelInfo) -> Iterator[Probe]:
-    """Those that are put one after the other, after the plain prompt."""
+    """The probes that run one after the other, after the plain prompt."""
     if info.capabilities.tool_calling:
         yield Probe("tool offered", _request(_QUESTION, tools=(_TOOL,)))
         if info.required_calls:

@@ -63,12 +63,12 @@ class VerdictRow:
 
 
 class CheckRecord:
-    """Everything that was seen, over all probes, held against `rules`."""
+    """The observations of all probes, and the verdict on each of the `rules`."""
 
     def __init__(
         self, rules: Mapping[str, Rule] = RULES, occasions: Mapping[str, tuple[str, str]] = _OCCASIONS
     ) -> None:
-        """`occasions` names what gives one to break each rule, and what to say where there was none."""
+        """`occasions` has for each rule when it can be broken, and what to say if it was not exercised."""
         self._rules = rules
         self._occasions = occasions
         self.findings: list[RuleFinding] = []
@@ -148,7 +148,7 @@ def _summary(report: CheckReport) -> str:
 
 
 def _grouped(unanswered: tuple[tuple[str, str], ...]) -> Iterator[str]:
-    """By what was wrong: mostly it is the same every time."""
+    """The findings, grouped by detail: most repeat each other."""
     probes: dict[str, list[str]] = {}
     for probe, why in unanswered:
         probes.setdefault(why, []).append(probe)

@@ -1,4 +1,4 @@
-"""`dragoman agents`: the catalogue, installing an agent, and getting rid of one."""
+"""`dragoman agents`: the catalogue, installing an agent, and removing one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class _Desk:
-    """What every action looks at."""
+    """What all actions share."""
 
     agents: InstalledAgents
     catalogue: Mapping[str, CatalogueEntry]
@@ -234,7 +234,7 @@ def _verified(planned: InstallPlan) -> str:
 
 
 def _write_table(file: Path, model_id: str, values: dict[str, str | bool]) -> None:
-    """From the file as it is now: installing has taken its time."""
+    """Add the model's table to the file as it is now: it may have changed during the installation."""
     try:
         text = read_regular(file, MAX_FILE_BYTES).decode("utf-8-sig") if file.exists() else ""
         write(file, with_model(file, text, model_id, values))
@@ -277,7 +277,7 @@ def _remove(desk: _Desk, id_: str, *, is_sure: bool) -> int:
 
 
 def _removed(desk: _Desk, id_: str) -> tuple[str, tuple[str, ...]]:
-    """What was meant: an agent with all its models, or one of several models that share an agent."""
+    """What an id removes: an agent with all its models, or one of several models that share an agent."""
     model = desk.config.models.get(id_)
     if (
         desk.agents.find(id_) is None

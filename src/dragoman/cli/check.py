@@ -1,4 +1,4 @@
-"""`dragoman check`: holds a model against the stream rules, and an endpoint against those for its events too."""
+"""`dragoman check`: checks a model against the stream rules, and an endpoint against those for its events too."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
 
 
 async def _checked(model: LanguageModel) -> tuple[CheckReport, ...]:
-    """What the model reports; and of an endpoint what it writes, of which a client mends what it can."""
+    """Check the model's parts; of an endpoint also its events, which our client partly corrects."""
     from dragoman.backends.responses.model import EndpointModel  # noqa: PLC0415
     from dragoman.checker.event_check import check_events, event_probes  # noqa: PLC0415 - takes a while
 
@@ -85,7 +85,7 @@ async def _endpoint(arguments: Namespace) -> LanguageModel:
 
 
 class _Progress:
-    """Which probe is being put, on standard error: an agent may take its time over each."""
+    """Shows the running probe on standard error: an agent may take long over each."""
 
     def __init__(self, count: int) -> None:
         self._count = count

@@ -52,7 +52,7 @@ async def follow(context: CommandContext, models: Models, changed: Callable[[], 
 
 
 def _state(place: Path) -> tuple[int, int, int] | None:
-    """What is different when a file was written, or another put in its place."""
+    """A value that differs after a file was written or replaced."""
     try:
         stat = place.stat()
     except OSError:

@@ -130,7 +130,7 @@ def _dependency(name: str, distributions: Mapping[str, list[str]]) -> Finding:
 
 
 def _modules(name: str, distributions: Mapping[str, list[str]]) -> list[str]:
-    """What a distribution is imported by: not always the name it is installed by."""
+    """The modules of a distribution, whose names may differ from its own."""
     found = [module for module, names in distributions.items() if name in names]
     return [module for module in found if module.isidentifier() and not module.startswith("_")] or [name]
 
@@ -166,7 +166,7 @@ def _own_file(config: Config) -> Finding:
 
 
 def _model(config: Config, model_id: str) -> Finding:
-    """A model is not started for this: whatever can be seen from outside."""
+    """Check a model's settings without starting it."""
     configured = config.models[model_id]
     what = f"model {model_id} (kind {configured.__struct_config__.tag})"
     steps: list[str] = []
@@ -185,7 +185,7 @@ def _model(config: Config, model_id: str) -> Finding:
 
 
 def _untrusted(model_id: str, model: ModelConfig) -> Finding:
-    """Nothing of it is read, looked for or started."""
+    """The finding for an untrusted model. Nothing of it is read, looked for or started."""
     what = f"model {model_id} (kind {model.__struct_config__.tag})"
     return Finding(
         "warn", what, "It is not trusted. To look at what it starts and to trust it: dragoman trust"

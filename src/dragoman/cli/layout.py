@@ -29,7 +29,7 @@ class Layout(HelpFormatter):
     def _format_usage(
         self, usage: str | None, actions: Iterable[Action], groups: object, prefix: str | None
     ) -> str:
-        """What the command takes. Its options are not named twice: they stand below, each with what it is for."""
+        """The usage line. It does not name the options: they stand below, each with what it is for."""
         del groups, prefix
         taken = [
             self._format_args(action, self._get_default_metavar_for_positional(action))
@@ -45,7 +45,7 @@ class Layout(HelpFormatter):
 
 
 def laid_out(text: str, width: int) -> str:
-    """Paragraphs are filled anew. Lines that are indented stay lines, and go on below where their text began."""
+    """Lay out a text: paragraphs are refilled; indented lines stay lines, and are continued below their text."""
     return "\n\n".join(_block(block, width) for block in text.strip("\n").split("\n\n"))
 
 
@@ -102,5 +102,5 @@ def _fitted(line: str, width: int) -> str:
 
 
 def width_of(output: TextIO) -> int:
-    """Of the terminal that it is; where it is none, as wide as it takes."""
+    """The width of the terminal behind a stream; without a terminal, no limit."""
     return shutil.get_terminal_size().columns if output.isatty() else sys.maxsize

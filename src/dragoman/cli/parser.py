@@ -61,7 +61,7 @@ def short_help() -> str:
 
 
 def parsers() -> Iterator[tuple[CliCommand | None, ArgumentParser]]:
-    """Every parser there is: of the line up to the command, and of each command."""
+    """All parsers: of the line up to the command, and of each command."""
     yield None, _top()
     for command in COMMANDS.values():
         yield command, _parser_of(command)
@@ -70,7 +70,7 @@ def parsers() -> Iterator[tuple[CliCommand | None, ArgumentParser]]:
 def parse(
     argv: Sequence[str], environ: Mapping[str, str] = os.environ
 ) -> tuple[CliCommand | None, Namespace]:
-    """The command, if one was given, and what was said with it. `UsageError` if there is no sense in it."""
+    """The command, if one was given, and its arguments. `UsageError` if the line is wrong."""
     top = _top()
     namespace = top.parse_line(argv)
     name: str | None = namespace.command

@@ -50,7 +50,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """What the global options say. A command asks for what it needs of it."""
+    """The values of the global options, and what follows from them."""
 
     # The file that `--config` names.
     option: Path | None
@@ -83,7 +83,7 @@ class CommandContext:
         return trusted(config) if is_trusted else config
 
     def _ready(self, config: Config) -> Config:
-        """With the commands of installed agents; from here on no secret of the configuration gets into the logs."""
+        """Add the commands of installed agents, and redact the configuration's secrets in the logs from here on."""
         self.redaction.add(secrets(config))
         return KnownAgents(self.state_dir).applied(config)
 
@@ -101,7 +101,7 @@ class CommandContext:
         return answer
 
     def offered(self, config: Config) -> Config:
-        """For a command that offers all models: those of the found file only with the user's yes."""
+        """The configuration for a command that offers all models: those of the found file only with the user's yes."""
         if not config.untrusted:
             return config
         answer = self._ask_for_trust(config) if can_ask() else None
@@ -200,7 +200,7 @@ def _is_of_output(error: OSError) -> bool:
 
 @contextmanager
 def _exported(state_dir: Path) -> Iterator[None]:
-    """Name the folder to every Dragoman that is started from here: the demo agent keeps its sessions there."""
+    """Pass the state folder to every Dragoman that is started from here: the demo agent stores its sessions there."""
     before = os.environ.get(STATE_VARIABLE)
     os.environ[STATE_VARIABLE] = str(state_dir)
     try:
@@ -226,7 +226,7 @@ def _report(text: str, status: int) -> int:
 
 
 def _report_unexpected(error: Exception, log_file: Path | None) -> int:
-    """A mistake of ours: one line for the user, and the rest where it was asked for."""
+    """Report a bug of ours: one line for the user, and the traceback in the log."""
     if log_file is None:
         _log.debug("unexpected", exc_info=error)
         more = "Run it again with --log-level debug to see where."

@@ -59,7 +59,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
 
 
 def _settings(serve: Serve, arguments: Namespace) -> Serve:
-    """The command line wins over the file."""
+    """The settings of the file, with those of the command line over them."""
     given = {
         name: value
         for name in ("host", "port", "reasoning_events")

@@ -33,7 +33,7 @@ class Agreed:
         self._mark(found).write_text(f"{_place(found.source)}\n", "utf-8", "surrogateescape")
 
     def remove(self, found: Found) -> bool:
-        """Whether there was an agreement to take back."""
+        """Remove the user's trust in a file. Returns whether there was any."""
         was_there = found in self
         self._mark(found).unlink(missing_ok=True)
         return was_there

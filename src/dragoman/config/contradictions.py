@@ -1,4 +1,4 @@
-"""What is wrong with a file whose every value is possible by itself: what one field cannot know of another."""
+"""Checks across the fields of a file whose values are each valid."""
 
 from __future__ import annotations
 

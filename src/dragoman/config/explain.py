@@ -1,4 +1,4 @@
-"""What is wrong with the values of a file, all of it, in words.
+"""Describes everything that is wrong with the values of a file.
 
 The types in `schema` decide; msgspec holds a file against them and stops at the first thing it does not like. When it
 does, `complaints` walks through the same types and names everything: keys that do not exist, with the one that was

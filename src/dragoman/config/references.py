@@ -1,4 +1,4 @@
-"""`"$NAME"`: values that stand in our environment and not in the file.
+"""`"$NAME"`: values that come from our environment and not from the file.
 
 They are looked up when the model that needs them is used, so that a key which is not set for one model does not
 break another.
@@ -85,7 +85,7 @@ def inherited(config: Config, environ: Mapping[str, str] = os.environ) -> dict[s
 
 
 def _unset(config: Config, within: KeyPath, environ: Mapping[str, str] = os.environ) -> tuple[Problem, ...]:
-    """The variables that this part of the configuration needs and does not find."""
+    """The variables that this part of the configuration needs and that are not set."""
     return tuple(
         Problem(
             config.at(keys),
@@ -99,7 +99,7 @@ def _unset(config: Config, within: KeyPath, environ: Mapping[str, str] = os.envi
 
 
 def secrets(config: Config, environ: Mapping[str, str] = os.environ) -> frozenset[str]:
-    """What must not be seen in a log: values of variables, and of whatever is called a key, a token or a secret."""
+    """The values to redact in logs: values of variables, and of whatever is called a key, a token or a secret."""
     found = set()
     for keys, value in _values(config):
         variable = _variable(value)

@@ -1,4 +1,4 @@
-"""What a configuration file may say, and what holds where it says nothing.
+"""The schema of the configuration file, with the defaults.
 
 Each table is a frozen type, each key a field with its default and its limits. Numbers have a range, because a
 duration of `inf` or a limit of -1 is a slip of the pen and not a wish. `explain` turns these types into words, so a
@@ -136,7 +136,7 @@ class ResponsesModel(_Model, frozen=True, kw_only=True, tag="responses"):
 
 
 class ScriptModel(_Model, frozen=True, kw_only=True, tag="script"):
-    """A script. Left out, the name and the limits are those that the script gives itself."""
+    """A script. By default, the name and the limits are those of the script."""
 
     path: Path
     max_input_tokens: _Tokens | None = None

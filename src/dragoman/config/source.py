@@ -20,7 +20,7 @@ class Source:
 
     @property
     def folder(self) -> Path:
-        """What paths in the file are relative to."""
+        """The folder to which paths in the file are relative."""
         return Path.cwd() if self.path is None else self.path.absolute().parent
 
     def at(self, keys: KeyPath) -> str:

@@ -1,4 +1,4 @@
-"""The demo in the terminal: the demo agent, a phrasebook to work on, and a tour for those who only want to watch.
+"""The demo in the terminal: the demo agent, a phrasebook to work on, and a tour to watch.
 
 The agent is a process of its own, and everything it says and does comes through the bridge, as with any other agent. The
 phrasebook is copied to a temporary folder and removed again; the agent's sessions and all approvals are stored beside it.

@@ -80,7 +80,7 @@ class Tourist:
         self._keys: deque[str] = deque()
 
     async def read(self) -> str | None:
-        """The next prompt, typed before our eyes."""
+        """The next prompt, typed on the screen."""
         if not self._scenes:
             return None
         number, self._scene = self._scenes.popleft()

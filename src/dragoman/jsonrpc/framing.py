@@ -1,4 +1,4 @@
-"""Bytes in any pieces, back into the lines they were.
+"""Splits a stream of bytes into lines.
 
 Line breaks are LF or CRLF; empty lines are ignored. A line longer than the limit is discarded: its bytes are counted
 until it ends, and an `Oversized` stands in its place, so that the line after it is served.
@@ -51,13 +51,13 @@ class LineSplitter:
         return lines
 
     def end(self) -> list[Line]:
-        """What is left when no more comes: a last line may lack its line break."""
+        """The last line, if it lacks its line break."""
         line = self._completed(b"")
         return [line] if line else []
 
     @property
     def buffered(self) -> int:
-        """Bytes held for a line that is not complete."""
+        """The number of bytes buffered for an incomplete line."""
         return len(self._begun)
 
     def _begin(self, piece: bytes) -> None:

@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 messages: what one line says, and how to say it.
+"""JSON-RPC 2.0 messages: parsing and encoding one line.
 
 Reading takes the envelope apart and leaves `params` and `result` as they came, as JSON in bytes: only the receiver
 knows their type, and most of what passes through is never looked into here. `Decoder` in `text` reads them.
@@ -124,7 +124,7 @@ _error_object = Decoder(ErrorObject)
 
 
 def parse(line: bytes) -> RpcMessage | Malformed:
-    """What one line says. Never raises."""
+    """Parse one line. Never raises."""
     if is_deeper(line):
         return _too_deep(line)
     try:
@@ -162,7 +162,7 @@ def _classified(envelope: _Envelope, line: bytes) -> RpcMessage | Malformed:
 
 
 def _read_error(error: bytes) -> ErrorObject:
-    """The error object, or what can be made of it: that a request failed is more than how it was put."""
+    """The error object, with defaults for parts that are missing or malformed."""
     try:
         read = _error_object.decode(error)
     except msgspec.DecodeError:
@@ -191,7 +191,7 @@ def _too_deep(line: bytes) -> Malformed:
 
 
 def _parse_tolerantly(line: bytes) -> RpcMessage | Malformed:
-    """A line the strict decoder refuses: either it has lone surrogates and is welcome, or this says what is wrong."""
+    """Parse a line that the strict decoder refuses: accept lone surrogates, or say what is wrong."""
     try:
         value = loads_tolerantly(line)
     except msgspec.DecodeError as error:

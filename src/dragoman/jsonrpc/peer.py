@@ -75,7 +75,7 @@ Watch: TypeAlias = Callable[[Literal["in", "out"], bytes], None]
 
 
 class Receiver(Protocol):
-    """Takes what comes in. Nothing here may wait; what takes time goes into a queue."""
+    """Handles incoming messages. Its methods must not block; what takes time goes into a queue."""
 
     def connected(self, peer: Peer) -> None:
         """The first call, before anything else comes in."""
@@ -95,7 +95,7 @@ class LineTaker(Protocol):
     """A receiver that knows the form of nearly all its lines, and reads those in one pass."""
 
     def take_line(self, line: bytes) -> bool:
-        """Whether it has taken this line; every other goes the usual way. Nothing here may wait."""
+        """Handle a line, and return True; or False to have it parsed as usual. Must not block."""
         ...
 
 
@@ -154,7 +154,7 @@ class Peer:
     # Requests and notifications.
 
     def call(self, method: str, params: object, on_reply: OnReply) -> RequestId:
-        """Send a request. Its reply, or the end of the connection, is handed to `on_reply` in the order of the wire.
+        """Send a request. `on_reply` gets its reply, or the end of the connection, in the order of the wire.
 
         Returns the request's id, for `withdraw`. Raises `ConnectionClosed` when it cannot be sent; `on_reply` is then
         never called. `params` is anything msgspec encodes; `msgspec.UNSET` for none.
@@ -195,7 +195,7 @@ class Peer:
                 raise ConnectionClosed(reason)
 
     def notify(self, method: str, params: object = UNSET) -> None:
-        """Raises `ConnectionClosed` when it cannot be sent."""
+        """Send a notification. Raises `ConnectionClosed` if it cannot be sent."""
         self._write(encode(OutgoingNotification(method, params)) + b"\n")
 
     def withdraw(self, identity: RequestId) -> None:
@@ -206,7 +206,7 @@ class Peer:
     # Flow and end.
 
     async def drain(self) -> None:
-        """Until the other side has taken enough of what was sent. Raises `ConnectionClosed`."""
+        """Wait until the other side has read enough of what was sent. Raises `ConnectionClosed`."""
         await self.stream.drain()
 
     def pause_reading(self, by: object) -> None:
@@ -217,19 +217,19 @@ class Peer:
 
     @property
     def closed(self) -> str | None:
-        """Why the connection ended, once it has."""
+        """Why the connection ended; None while it is open."""
         return self.stream.ended
 
     def close_writing(self) -> None:
-        """Send what there is and then the end; go on reading. For a process this is the end of its input."""
+        """Send what is buffered, then close our side, and go on reading. For a process this is the end of its input."""
         self.stream.close_writing()
 
     def close(self, reason: str = "we closed the connection") -> None:
-        """End the connection. What was sent before still goes out. More than once is the same as once."""
+        """Close the connection. What was sent before still goes out. May be called more than once."""
         self.stream.close(reason)
 
     async def wait_closed(self) -> None:
-        """Until the connection has ended and everything that could be sent has been."""
+        """Wait until the connection has ended and everything that could be sent has been."""
         await self.stream.wait_closed()
 
     # What comes in.
@@ -339,7 +339,7 @@ class Peer:
             self._guarded(self._receiver.closed, reason)
 
     def _guarded(self, callback: Callable[[_T], None], value: _T) -> bool:
-        """Whether the callback took it. What it raises is its own fault and must not stop the stream."""
+        """Call a callback, and log its exception, so that it does not stop the stream. Returns whether it succeeded."""
         try:
             callback(value)
         except Exception:

@@ -63,11 +63,11 @@ class ModelAttempts:
 
     @property
     def response(self) -> Response:
-        """What there is of it, at any moment: what was shown, and what came with it."""
+        """The answer so far: what was shown, and what came with it."""
         return self._attempt.standing
 
     async def ask(self, request: Request, token: CancellationToken) -> LanguageModelError | None:
-        """Until the answer is there, or the run is cancelled. Returns why it is not complete, if it failed."""
+        """Request the answer, with retries, until it is complete or the run is cancelled. Returns the error, if it failed."""
         retries = 0
         while True:
             error = await self._try(request, token)
@@ -100,12 +100,12 @@ class ModelAttempts:
 
 
 def _is_worth_waiting(error: LanguageModelError, settings: LoopSettings) -> bool:
-    """A server that wants a longer pause than we would make is not asked sooner: the user hears of it instead."""
+    """Whether to retry. If the server asks for a longer pause than our limit, the user gets its error instead."""
     return error.is_transient and (error.retry_after or 0) <= settings.backoff_most_seconds
 
 
 def _delay(retries: int, error: LanguageModelError, settings: LoopSettings) -> float:
-    """The server's own wish, else doubling with a little chance, so that many clients do not come back at once."""
+    """The delay before a retry: the server's `Retry-After`, else exponential backoff with jitter."""
     if error.retry_after is not None:
         return error.retry_after
     step = settings.backoff_seconds * 2.0 ** (retries - 1)
@@ -133,7 +133,7 @@ class _Shown:
         self.emit(Withdrawn())
 
     def runs(self) -> list[_Visible]:
-        """The same in as few parts as say it: how a text was cut into pieces is nothing a watcher sees."""
+        """The shown parts, with adjacent pieces of text joined."""
         runs: list[_Visible] = []
         for kind, parts in itertools.groupby(self._parts, type):
             if kind is TextPart:
@@ -170,7 +170,7 @@ class _Attempt(Response):
 
     @property
     def standing(self) -> Response:
-        """What there is if this attempt says no more: the words that were shown, which may be an earlier one's."""
+        """The answer if this attempt brings no more: the text that was shown, perhaps by an earlier attempt."""
         return self._shown.attempt if self._ahead else self
 
     def report(self, part: Part) -> None:
@@ -190,7 +190,7 @@ class _Attempt(Response):
                 self._shown.show(visible, self)
 
     def complete(self) -> None:
-        """It is the answer. If it fell short of what was shown before, that was not."""
+        """Make this attempt the answer, and withdraw text of an earlier attempt that it does not repeat."""
         if self._ahead:
             self._start_over()
 

@@ -1,4 +1,4 @@
-"""Where the host of a run has a say.
+"""The hooks by which the host takes part in a run.
 
 `Hooks` is a base to override; as it stands it watches nothing, changes nothing and approves nothing. What a hook
 raises never costs a call its result: the rules stand beside each method. One that takes longer than a person may
@@ -22,10 +22,10 @@ class Suspend(Exception):
 
 class Hooks:
     def on_event(self, event: RunEvent) -> None:
-        """See what happens. An exception is logged, and the run goes on."""
+        """Called for each event. An exception is logged, and the run goes on."""
 
     def on_state(self, state: RunState) -> None:
-        """The run as it stands, after every step: what to write down in order to survive. An exception is logged."""
+        """Called after every step with the state to store. An exception is logged."""
 
     async def on_tool_use(self, call: ToolCallPart) -> ToolCallPart:
         """Rewrite a call before it is checked and asked about. The result is still filed under the model's own id.

@@ -1,4 +1,4 @@
-"""The loop: ask the model, see to its calls, ask again, until it has nothing more to call.
+"""The loop: ask the model, run its calls, ask again, until it has nothing more to call.
 
 The rules it keeps, whatever hooks, tools, people and models do:
 
@@ -63,7 +63,7 @@ FEATURES = Features(
 
 
 class ToolLoop:
-    """A model, its tools and a host. Holds no run: several may be under way."""
+    """A model, its tools and a host. Has no state of a run: several may be under way."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What can be set about a run."""
+"""The settings of a run."""
 
 from __future__ import annotations
 

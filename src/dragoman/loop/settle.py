@@ -1,4 +1,4 @@
-"""Seeing to the calls of one answer: check, ask, run, record.
+"""Handles the calls of one answer: check, ask, run, record.
 
 What is decided about a call is in `round`, which is pure; here is what waits. `settle` sees to a round and leaves it
 closed, unless it is suspended. `interrupt` and `abandon` end at any moment what is still open.
@@ -53,7 +53,7 @@ _REST: dict[RoundVerdict, tuple[_Ending, str]] = {
 
 
 class Settlement:
-    """The calls of one run: those of one answer at a time."""
+    """Handles the calls of one run, those of one answer at a time."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Settlement:
         self._known: dict[str, tuple[_Ending, ToolResult]] = {}
 
     def recover(self) -> None:
-        """What ran in an earlier process runs no more, and an approval that was not used is asked for again."""
+        """Interrupt the calls that ran in an earlier process, and drop the approvals that were not used."""
         for state in self._journal.round.calls:
             call_id = state.call.call_id
             if state.status == "running":
@@ -196,7 +196,7 @@ class Settlement:
             return
 
     async def _all_done(self) -> None:
-        """Until every tool that runs has finished, or the run is cancelled."""
+        """Wait until every running tool has finished, or the run is cancelled."""
         if self._tasks:
             await until_cancelled(asyncio.wait(self._tasks.values()), self._token)
             for task in self._tasks.values():
@@ -217,7 +217,7 @@ class Settlement:
             self.abandon("cancelled")
 
     def abandon(self, end: EndReason, error: LanguageModelError | None = None) -> None:
-        """End the round at once: without waiting, and without calling hooks."""
+        """End the round at once, without waiting and without asking the host."""
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()
@@ -238,7 +238,7 @@ class Settlement:
         self._write(call_id, ending, result, approved=approved)
 
     def _write(self, call_id: str, ending: _Ending, result: ToolResult, *, approved: bool) -> None:
-        """The one place where a call gets its result."""
+        """Record the result of a call. The only place that does so."""
         self._journal.round = after = ending(self._journal.round, call_id, result)
         self._known.pop(call_id, None)
         began = self._began.pop(call_id, None)
@@ -247,7 +247,7 @@ class Settlement:
 
 
 class _Noted:
-    """A tool, with a note made at the very moment it begins: until then it has not run, from then on it may have."""
+    """A tool that notes the moment when it begins: before that it has not run, after that it may have had effects."""
 
     def __init__(self, tool: Tool, begin: Callable[[], None]) -> None:
         self._tool = tool

@@ -31,7 +31,7 @@ class Launched(NamedTuple):
 
 
 def launch() -> Launched:
-    """A supervisor that waits for its order. Raises `OSError` when the system has no room for one."""
+    """Start a supervisor, which waits for its order. Raises `OSError` if the system is out of resources."""
     with ExitStack() as theirs, ExitStack() as ours:
         stdin_end, stdin = _pipe()
         theirs.callback(os.close, stdin_end)
@@ -70,7 +70,7 @@ def _pipe() -> tuple[int, int]:
 
 
 def _moved_up(fd: int) -> int:
-    """The same file under a number that stands for nothing."""
+    """Duplicate a descriptor to a number above those of the standard streams."""
     if fd >= _FIRST_FREE_FD:
         return fd
     try:

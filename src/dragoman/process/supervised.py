@@ -112,19 +112,19 @@ class SupervisedProcess:
         return process
 
     async def connect(self, receiver: Receiver, options: PeerOptions) -> Peer:
-        """Talk JSON-RPC with it."""
+        """Connect to its standard input and output with JSON-RPC."""
         self._peer = await connect_files(receiver, self.stdout, self.stdin, options)
         self._close_input = self._peer.close_writing
         return self._peer
 
     @property
     def pid(self) -> int:
-        """Also the number of its process group."""
+        """The pid, which is also the number of its process group."""
         return self._pid
 
     @property
     def exit(self) -> Exit | None:
-        """How it ended, once it has."""
+        """How it ended; None while it runs."""
         return self._exited.result() if self._exited.done() else None
 
     @property
@@ -133,7 +133,7 @@ class SupervisedProcess:
         return self._tail.text
 
     async def wait(self) -> Exit:
-        """Until the child itself has ended."""
+        """Wait until the child itself has ended."""
         return await asyncio.shield(self._exited)
 
     async def stop(self, grace: float = STOP_GRACE_SECONDS) -> Exit:
@@ -211,7 +211,7 @@ class SupervisedProcess:
             await self._peer.wait_closed()
 
     async def _watch(self) -> None:
-        """From the launch until everything is gone."""
+        """Watch the supervisor from the launch until it has ended."""
         try:
             exit_ = await asyncio.shield(self._control.exit)
             await _at_most(_LAST_WORDS_SECONDS, self._tail.ended.wait())
@@ -226,7 +226,7 @@ class SupervisedProcess:
             self._exited.set_result(Exit())
 
     async def _bury(self) -> None:
-        """Also when the event loop ends before we were stopped: then the channel is closed here."""
+        """Clean up after the end, also if the event loop ends first: then close the channel."""
         self._control.abandon()
         patience = _SUPERVISOR_SECONDS
         while self._supervisor.poll() is None:
@@ -244,7 +244,7 @@ class SupervisedProcess:
                 self._ledger.forget(self._identity)
 
     async def _kill_group(self) -> None:
-        """The supervisor was killed and could not do it."""
+        """Kill the process group, after the supervisor was killed."""
         if self._pid:
             await self._kill_leader()
             # What had left the group.

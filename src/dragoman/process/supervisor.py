@@ -1,4 +1,4 @@
-"""The small program between us and a child: it sees to it that the child, and what the child started, end with us.
+"""The small program between us and a child: it ends the child, and what the child started, when we end.
 
 It runs as `python -I -S supervisor.py FD`, imports nothing but a few light modules of the standard library, and so starts
 in some tens of milliseconds. FD is its end of a socket to its owner, the *control* channel:
@@ -105,7 +105,7 @@ class Supervisor:
     # The channel.
 
     def _read_order(self) -> Order | None:
-        """None when the owner is gone before it has said what it wants."""
+        """Read the order; None if the owner is gone before it has sent one."""
         data = b""
         length = _LENGTH_BYTES
         while len(data) < length:
@@ -124,7 +124,7 @@ class Supervisor:
             os.write(self._control, line.encode() + b"\n")
 
     def _wait(self, seconds: float | None) -> None:
-        """Until something happens, or the time is over."""
+        """Wait for a signal or a message, or until the time is over."""
         ready = {fd for fd, _ in self._poll.poll(None if seconds is None else max(0.0, seconds) * 1000)}
         if self._wake in ready and signal.SIGTERM in os.read(self._wake, _CHUNK_BYTES):
             self._must_end = True
@@ -272,7 +272,7 @@ def _signalled(pid: int, number: int) -> bool:
 
 
 def _noticed(number: int, frame: object) -> None:
-    """A signal with a handler is written to the pipe; that is all we want of it."""
+    """Do nothing: a signal with a handler is written to the wake-up pipe."""
 
 
 def _become(order: Order, failed_end: int) -> None:
@@ -297,7 +297,7 @@ def _become(order: Order, failed_end: int) -> None:
 
 
 def _let_go() -> None:
-    """Of the child's streams, so that they end with it, and of the folder we were started in."""
+    """Close the child's streams, so that they end with it, and leave the folder we were started in."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)

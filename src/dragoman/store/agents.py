@@ -1,4 +1,4 @@
-"""What was learnt about agents, by their names and versions."""
+"""Facts learnt about agents, by their names and versions."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class Database:
 
     @classmethod
     def open(cls, folder: Path) -> Database:
-        """The database in `folder`. Both are made, private to this user, when they are not there."""
+        """Open the database in `folder`. Both are created, private to this user, if they are missing."""
         path = folder / FILE_NAME
         try:
             private_folder(folder)
@@ -172,7 +172,7 @@ class Database:
         return database
 
     def rows(self, row: type[_Row], sql: str, *parameters: Value) -> list[_Row]:
-        """What a query finds, each row as a `row`: a type that msgspec can make of a sequence of columns."""
+        """The rows of a query, each as a `row`: a type that msgspec can make of a sequence of columns."""
         with _mapped(self.path):
             found = self._connection.execute(sql, parameters).fetchall()
         try:
@@ -215,12 +215,12 @@ class Database:
             return self._connection.execute(sql, parameters).rowcount
 
     def purge(self) -> bool:
-        """Have nothing of what was deleted left in the write-ahead log. False while another process reads from it."""
+        """Remove deleted data from the write-ahead log. False while another process reads from it."""
         [(busy, _, _)] = self.rows(tuple[int, int, int], "PRAGMA wal_checkpoint(TRUNCATE)")
         return not busy
 
     def version_seen(self) -> int:
-        """Another number than before when others have written since. Our own writes do not count."""
+        """A number that changes when other processes have written. Our own writes do not count."""
         [(version,)] = self.rows(tuple[int], "PRAGMA data_version")
         return version
 
@@ -259,7 +259,7 @@ class Database:
 
 
 def private_folder(folder: Path) -> None:
-    """Makes `folder` for this user alone. One that is there and holds something is not ours to close to others."""
+    """Create `folder` for this user alone. The permissions of an existing folder that is not empty stay unchanged."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         folder.mkdir(_PRIVATE_FOLDER)
@@ -301,7 +301,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def _mapped(path: Path) -> Iterator[None]:
-    """SQLite's errors, as what a person can do about them."""
+    """Translate SQLite's errors into `StoreError`, which says what to do."""
     try:
         yield
     except sqlite3.Error as error:

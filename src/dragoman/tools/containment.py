@@ -1,4 +1,4 @@
-"""A tool's code, awaited in such a way that what it does to itself is not taken for what is done to us.
+"""Awaits a tool's code, and separates its own cancellation from ours.
 
 Two kinds of exception mean "stop" to everything around: asyncio's, and our own. A tool can raise either of its own
 accord, out of a task it cancelled or a library it uses. Then it has failed, and nothing else should stop.

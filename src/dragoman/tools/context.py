@@ -1,4 +1,4 @@
-"""Context keys: what is true of the place where tools are offered.
+"""Context keys: facts about the place where tools are offered.
 
 A front end sets them (`workspaceFolderCount`, `debugState`), and `when` clauses ask for them. Code that
 has evaluated a clause subscribes with `on_change`, and evaluates it again.
@@ -57,7 +57,7 @@ class ContextKeys(Mapping[str, ContextValue]):
         self._notify(changed)
 
     def remove(self, key: str) -> None:
-        """Forget a key; one that is not set stays so."""
+        """Remove a key, if it is set."""
         if key in self._values:
             del self._values[key]
             self._notify(frozenset({key}))

@@ -1,4 +1,4 @@
-"""What one session's model is offered, and what a call of it reaches.
+"""The tools that one session offers to its model, and the tool that a call reaches.
 
 The registry says which tools there are; `virtual` which of them fit. This module stores what happened: which tools the
 prompt names, and which groups were opened, the latest first. A group is opened by calling its virtual tool, or one of its
@@ -32,7 +32,7 @@ class Offering:
         self._last: virtual.GroupedTools | None = None
 
     def definitions(self, prompt: str, limit: int | None = None) -> tuple[ToolDefinition, ...]:
-        """What to offer with a prompt: what is selected, and what the prompt names by `#reference`.
+        """The tools to offer with a prompt: those selected, and those that the prompt names by `#reference`.
 
         `limit` is how many the model takes, if that is fewer than our own limit.
         """
@@ -111,7 +111,7 @@ class Offering:
 
 
 class _Activation:
-    """The tool that a virtual tool is."""
+    """The implementation of a virtual tool."""
 
     def __init__(self, activate: Callable[[], ToolResult]) -> None:
         self._activate = activate

@@ -38,7 +38,7 @@ _THE_SAME_TO_THE_TOOL = "every call that the tool counts as the same"
 
 
 class ToolProblem(Exception):
-    """A call that was not made, and why, in words for the model."""
+    """A call cannot be made. The message is for the model."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""The tools there are: declared, registered, and visible in this context.
+"""The registry of tools: declared, registered, and visible in this context.
 
 A tool has two halves. Its *declaration* says what it is called, what it takes and when it is offered; what is
 *registered* under that name does the work. Only one that has both is seen:
@@ -36,7 +36,7 @@ _REFERENCE = re.compile(r"(?<![\w#/&?=.-])#([\w-]+)", re.ASCII)
 
 
 class RegistryError(Exception):
-    """A tool that cannot be declared, registered or had, and why."""
+    """A tool cannot be declared, registered or found. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +152,17 @@ class ToolRegistry:
     # --- Looking. ----------------------------------------------------------------------------------------------------
 
     def available(self) -> tuple[ToolInfo, ...]:
-        """What could be offered here: registered, not private, `when` holds. In the order of registration."""
+        """The tools that could be offered: registered, not private, and `when` holds. In the order of registration."""
         return tuple(tool.info for tool in self._available())
 
     def tools(self) -> tuple[ToolInfo, ...]:
-        """What is offered here: what is available and not deselected."""
+        """The tools that are offered: available and not deselected."""
         return tuple(info for info in self.available() if info.name not in self._deselected)
 
     def filter(
         self, *, tags: Collection[str] | None = None, names: Collection[str] | None = None
     ) -> tuple[ToolInfo, ...]:
-        """Those of `tools` that have one of the tags, and one of the names."""
+        """The tools among `tools` that have one of the tags, and one of the names."""
         return tuple(
             info
             for info in self.tools()
@@ -220,7 +220,7 @@ class ToolRegistry:
         self._notify()
 
     def deselect(self, name: str) -> None:
-        """Offer a tool no longer, unless a prompt names it."""
+        """Stop offering a tool, unless a prompt names it."""
         self._check_known(name)
         self._deselected.add(name)
         self._notify()
@@ -229,10 +229,10 @@ class ToolRegistry:
         if name not in self._declared:
             raise RegistryError(f"There is no tool {name!r}.{did_you_mean(name, self._declared)}")
 
-    # --- Telling. ----------------------------------------------------------------------------------------------------
+    # --- Subscribers. ------------------------------------------------------------------------------------------------
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` whenever `tools()` has become another list, until the returned function is called."""
+        """Call `callback` whenever `tools()` has changed, until the returned function is called."""
         subscription = object()
         self._subscribers[subscription] = callback
 

@@ -1,4 +1,4 @@
-"""What a tool gives back, made into a result that everybody can carry.
+"""Converts what a tool returns into a bounded result.
 
 A tool may return text, parts or a whole `ToolResult`; the model gets a result of bounded size whose text is text. What
 does not fit is cut, and the result says so.

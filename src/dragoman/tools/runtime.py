@@ -71,7 +71,7 @@ class ToolRuntime:
         self._offering = Offering(registry, limit=limit, threshold=virtual_threshold)
 
     def definitions(self, prompt: str = "", *, limit: int | None = None) -> tuple[ToolDefinition, ...]:
-        """What a model is offered now: never more than our limit, and than its own; `ToolLimitError` if that cannot be."""
+        """The tools to offer to a model, within our limit and its own. `ToolLimitError` if they do not fit."""
         return self._offering.definitions(prompt, limit)
 
     async def prepare(self, call: ToolCallPart, token: CancellationToken) -> PreparedCall:
@@ -96,7 +96,7 @@ class ToolRuntime:
         return decision.why if isinstance(decision, Allowed) else None
 
     def remember(self, prepared: PreparedCall, approve: Approve) -> None:
-        """Keep an approval that reaches further than this call, if the question offered that."""
+        """Store an approval for more than this call, if the question offered that."""
         if approve.level != "once" and approve.level in prepared.question.levels:
             self._approvals.grant(self._session, prepared.call.name, prepared.approval_key, approve.level)
 

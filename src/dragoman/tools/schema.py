@@ -49,7 +49,7 @@ class SchemaProblem(Exception):
 
 
 class SchemaError(Exception):
-    """A schema that is none: `path` is where (`.properties.name`), and empty for the whole."""
+    """An invalid schema: `path` is where (`.properties.name`), and empty for the whole."""
 
     def __init__(self, problem: str, path: str = "") -> None:
         super().__init__(f"{path}: {problem}" if path else problem)

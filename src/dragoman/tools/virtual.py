@@ -1,4 +1,4 @@
-"""More tools than a model takes: the rest stand behind tools that bring them out.
+"""Virtual tools: groups for more tools than a model takes.
 
 Above a threshold, tools are grouped, and a group is offered as one virtual tool, `activate_<group>`, whose description
 names what it contains. Calling it expands the group: from the next request on, its tools stand in its place. When there

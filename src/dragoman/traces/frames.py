@@ -35,7 +35,7 @@ class Frame(
 
 
 def encode_frame(frame: Frame) -> bytes:
-    """Its line. Halves of characters stay what they are, as escapes: how an agent cuts its text is worth keeping."""
+    """Encode a frame as a line. Lone surrogates stay, as escapes: they show how an agent cuts its text."""
     try:
         line = msgspec.json.encode(frame)
     except UnicodeEncodeError:

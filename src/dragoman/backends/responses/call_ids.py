@@ -55,7 +55,7 @@ class CallIds:
         return call_id
 
     def original(self, call_id: str) -> str | None:
-        """What the endpoint calls it; None for an id that is not ours, or that is forgotten."""
+        """The endpoint's own id for a call; None for an id that is not ours, or is no longer cached."""
         found = _OURS.fullmatch(call_id)
         if found is None:
             return None

@@ -88,7 +88,7 @@ class _Item:
 
 
 class ResponseReader:
-    """One response as it is read. `feed` takes events in order; `end` is called when no more will come."""
+    """Reads one response. `feed` takes events in order; `end` is called when no more will come."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class ResponseReader:
             _add_source(item, annotation)
 
     def _rest(self, item: _Item, kind: _Kind, place: int, whole: object) -> Iterator[Part]:
-        """What is in the whole text and was not in its deltas."""
+        """The part of the whole text that its deltas did not bring."""
         if not isinstance(whole, str):
             return
         whole = mended(whole)
@@ -289,7 +289,7 @@ class ResponseReader:
         yield ThinkingPart("", item.id or None, {"model": self._model_id, "item": reasoning})
 
     def _sources(self, item: _Item) -> Iterator[Part]:
-        """The pages that a text rests on, unless the text names them itself."""
+        """The pages that a text cites, unless the text names them itself."""
         text = item.text
         lines = [
             f"- [{escape(title)}](<{url}>)" if title else f"- <{url}>"
@@ -348,7 +348,7 @@ class ResponseReader:
         self.is_complete = True
 
     def _text_of_failed(self, response: object) -> Iterator[Part]:
-        """What a response that has failed had said: all of it, where nothing was streamed."""
+        """The text of a failed response that was not streamed before."""
         output = response.get("output") if isinstance(response, dict) else None
         for place, item in enumerate(output if isinstance(output, list) else ()):
             # A call is for an answer that stands.
@@ -421,7 +421,7 @@ def _why_cut(response: JsonObject) -> Stopped:
 
 
 def _usage(usage: object) -> UsagePart | None:
-    """What the endpoint counted. Without both of the counts that it must have, nothing."""
+    """The endpoint's token counts; None if one of the two required counts is missing."""
     if not isinstance(usage, dict):
         return None
     read, written = _count(usage, "input_tokens"), _count(usage, "output_tokens")

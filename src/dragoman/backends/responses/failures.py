@@ -60,13 +60,13 @@ class EndpointComplaint:
 
     @property
     def text(self) -> str:
-        """What can be shown of it."""
+        """The message to show, cut to a limit."""
         text = self.message.strip() or self.code
         return text if len(text) <= _MESSAGE_SHOWN else f"{text[:_MESSAGE_SHOWN]}…"
 
 
 def complaint_of_event(event: JsonObject) -> EndpointComplaint:
-    """Of an `error` event (nested by the specification, flat by OpenAI), or of a response that has failed."""
+    """The complaint in an `error` event (nested by the specification, flat by OpenAI), or of a response that has failed."""
     match event:
         case {"error": dict() as error}:
             return _complaint(error)
@@ -79,7 +79,7 @@ def complaint_of_event(event: JsonObject) -> EndpointComplaint:
 
 
 def complaint_of_body(body: bytes) -> EndpointComplaint:
-    """Of an HTTP error: the specification's form, those of other frameworks, or whatever text there is."""
+    """The complaint in the body of an HTTP error: the specification's form, those of other frameworks, or whatever text there is."""
     try:
         value = decode(body)
     except msgspec.DecodeError:
@@ -154,7 +154,7 @@ _SERVER_ERROR = 500
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What an error must name so that one can mend it."""
+    """The settings that an error names, so that the user can correct them."""
 
     name: str
     url: str

@@ -1,4 +1,4 @@
-"""Talking to an endpoint over HTTP: requests out, events in, and every trouble by its name.
+"""Talking to an endpoint over HTTP: requests out, events in, and every failure as a `Troubled`.
 
 The client is imported when the first request is made, and honours the proxies of the environment. Redirections are not
 followed: they would carry the key elsewhere. When the reader of the events stops, the connection is closed at once.
@@ -56,7 +56,7 @@ _T = TypeVar("_T")
 
 
 class Troubled(Exception):
-    """Why there are no more events, and what stood in the way."""
+    """A request failed, or its stream of events broke off."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Upstream:
         self._client: httpx2.AsyncClient | None = None
 
     async def events(self, body: JsonObject) -> AsyncGenerator[JsonObject]:
-        """Ask, once. Raises `Troubled` where there is no answer, or no more of it."""
+        """Send one request and yield its events. Raises `Troubled` if it fails or breaks off."""
         async with self._response("POST", "/responses", encode(body)) as response:
             match _type_of(response):
                 case "application/json":
@@ -154,7 +154,7 @@ class Upstream:
         return value if "type" in value else {**value, "type": event.name}
 
     async def _unless_silent(self, work: Awaitable[_T]) -> _T:
-        """The result of `work`, which waits for the endpoint: that may take its time, but not for ever."""
+        """The result of `work`, which waits for the endpoint, under a timeout for silence."""
         source = CancellationSource()
 
         async def watch() -> None:

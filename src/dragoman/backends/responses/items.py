@@ -1,4 +1,4 @@
-"""From a request to what an endpoint is sent.
+"""From a request to the body that an endpoint gets.
 
 The whole history goes along each time, as items: an endpoint that keeps nothing (Ollama's) then knows as much as one that
 does. Plain texts are sent as strings, the one form that every server takes for every role. System messages become
@@ -217,7 +217,7 @@ class _History:
 
 
 def _shortest(content: list[JsonObject]) -> str | list[JsonObject]:
-    """A string, where there is only text."""
+    """The content as a string if it is only text."""
     texts = [part["text"] for part in content if part["type"] == "input_text"]
     return "".join(map(str, texts)) if len(texts) == len(content) else content
 

@@ -27,7 +27,7 @@ class Listed:
 
 
 def listed_models(value: object) -> tuple[Listed, ...]:
-    """The models of a list as an endpoint sends it; those that cannot be read are not there."""
+    """The models of a list as an endpoint sends it; those that cannot be read are left out."""
     return tuple(_listed(value))
 
 

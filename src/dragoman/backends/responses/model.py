@@ -65,7 +65,7 @@ class EndpointModel:
         clock: Clock | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """What is `configured` of the model holds, whatever the endpoint says of it."""
+        """Figures that are `configured` win over those that the endpoint lists."""
         self._configured = configured or Listed(settings.model)
         self._info = _with_listed(info, self._configured)
         self._has_learned = False
@@ -86,7 +86,7 @@ class EndpointModel:
         return estimate_tokens(text)
 
     async def models(self) -> tuple[Listed, ...]:
-        """What the endpoint has."""
+        """The endpoint's list of models."""
         return await self._upstream.models()
 
     def framed(self, request: Request) -> AsyncGenerator[ServerEvent]:
@@ -94,7 +94,7 @@ class EndpointModel:
         return self._upstream.framed(self._body(request))
 
     async def refused(self) -> bytes:
-        """What the endpoint says to a request that no endpoint can honour: it names no model."""
+        """The endpoint's error body for an invalid request: one that names no model."""
         try:
             async with aclosing(self._upstream.framed({"input": "Hello.", "stream": True})) as events:
                 async for _ in events:
@@ -207,7 +207,7 @@ class EndpointModel:
             sink.report(part)
 
     async def _explained(self, error: LanguageModelError) -> LanguageModelError:
-        """With the names that the endpoint does know, where it does not know ours."""
+        """The error, with the names of the endpoint's models if it does not know ours."""
         if error.kind != "not_found":
             return error
         try:
@@ -223,7 +223,7 @@ class EndpointModel:
 
 
 class _Exchange:
-    """One request to the endpoint, and what came of it."""
+    """One request to the endpoint, and its response."""
 
     def __init__(self, body: JsonObject, answer: ResponseReader) -> None:
         self.body = body

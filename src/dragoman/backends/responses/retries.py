@@ -1,4 +1,4 @@
-"""Whether to ask again, and when. Only ever before the first event: what was said once must not be said twice.
+"""Whether and when to retry a request. Only before the first event: no text may be emitted twice.
 
 A busy endpoint (429, 502, 503, 504, 529) and a connection that does not come about are tried three times more; an error of
 its own (500) once, because that is often the request's fault after all. An endpoint that says when to come back is

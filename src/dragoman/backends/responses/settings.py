@@ -1,4 +1,4 @@
-"""What is configured of one endpoint's model."""
+"""The settings of one endpoint's model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EndpointSettings:
         return self.base_url.rstrip("/").removesuffix("/responses")
 
     def redacted(self, text: str) -> str:
-        """What an endpoint says, without the key it may have repeated."""
+        """The endpoint's text, without the key that it may repeat."""
         for secret in filter(None, (self.key, *self.headers.values())):
             text = text.replace(secret, "[redacted]")
         return text

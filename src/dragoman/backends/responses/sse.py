@@ -63,7 +63,7 @@ class SseReader:
         self._extend(chunk[start:])
 
     def end(self) -> ServerEvent | None:
-        """What is left when the stream has ended: an event without the empty line that should have followed it."""
+        """The last event, if the stream ended without the empty line after it."""
         if self._line:
             self._end_line()
         return self._dispatch()

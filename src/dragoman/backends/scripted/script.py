@@ -1,4 +1,4 @@
-"""What a script is made of: replies, the conditions they have, and the steps they consist of.
+"""The types of a script: replies, their conditions, and their steps.
 
 A consumer sends its whole history with every request, so a script keeps no place of its own: the first reply whose
 conditions hold for a request answers it. In a file each reply is one line of JSON (`load`); in Python it is written
@@ -56,7 +56,7 @@ _Pace: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class _Written(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """Common to what stands in a script file."""
+    """Base of the types that stand in a script file."""
 
 
 class When(_Written, frozen=True):
@@ -205,7 +205,7 @@ class Script:
 
 
 def reply(*steps: ScriptStep | str, when: When | None = None) -> ScriptedReply:
-    """One answer. A string is said."""
+    """One answer. A string is a text step."""
     return ScriptedReply(tuple(Say(step) if isinstance(step, str) else step for step in steps), when)
 
 

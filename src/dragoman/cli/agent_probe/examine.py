@@ -298,7 +298,7 @@ class _Examination:
             raise
 
     async def _ask_again(self) -> None:
-        """For what it has not tried, if it has tried anything: a refusal may have ended its turn."""
+        """Ask again for the actions that it has not tried: a refusal may have ended its turn."""
         left = self._trials.untried
         if len(left) == len(self._trials.all) and not self._has_asked_for_tool:
             return
@@ -312,7 +312,7 @@ class _Examination:
             left = still[1:] if still == left else still
 
     async def _acting_turn(self, words: str) -> PromptResponse:
-        """What the agent did in it is looked for however it ends."""
+        """Run a turn, and look for what the agent did in it, however it ends."""
         try:
             return await self._turn(TextBlock(words))
         finally:
@@ -320,7 +320,7 @@ class _Examination:
             self._trials.claimed(said for said in self._activities.values() if not self._is_ours(said))
 
     def _judge(self) -> None:
-        """At the end, after one more look: an agent may go on acting when its turn has ended."""
+        """Report the trials, after one more look: an agent may go on acting after its turn."""
         self._trials.look()
         for trial in self._trials.all:
             self._report(trial.finding)
@@ -410,7 +410,7 @@ class _Examination:
         self._report(Finding("ok" if response.stop_reason == "cancelled" else "warn", text))
 
     async def _turn(self, *blocks: ContentBlock) -> PromptResponse:
-        """Until the turn has ended."""
+        """Send a prompt, and wait for the end of its turn."""
         ended = self._prompt(*blocks)
         await asyncio.wait({ended}, timeout=_TURN_SECONDS)
         if ended.done():
@@ -422,7 +422,7 @@ class _Examination:
         )
 
     def _prompt(self, *blocks: ContentBlock) -> asyncio.Future[TurnEnd | None]:
-        """How the turn ends; None if the agent is gone before."""
+        """Send a prompt. The future gives the end of the turn; None if the agent exits first."""
         self._text = ""
         ended: asyncio.Future[TurnEnd | None] = asyncio.get_running_loop().create_future()
 

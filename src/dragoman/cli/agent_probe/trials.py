@@ -107,7 +107,7 @@ class Trial:
 
 
 class Trials:
-    """All four, in a folder that is only for them."""
+    """The four trials, in a folder that is only for them."""
 
     def __init__(self, folder: Path, page: ProbePage) -> None:
         self._folder = folder
@@ -155,7 +155,7 @@ class Trials:
         self.unmatched: list[str] = []
 
     def prompt(self, *before: str, trials: Iterable[Trial] | None = None) -> str:
-        """A request for some of them, or for all, behind what comes first."""
+        """A prompt that asks for some of the actions, or for all, after the requests in `before`."""
         wanted = (*before, *(trial.request for trial in (self.all if trials is None else trials)))
         return "\n".join((OPENING, *(f"{number}. {each}" for number, each in enumerate(wanted, 1))))
 
@@ -193,7 +193,7 @@ class Trials:
                 trial.was_held = True
 
     def claimed(self, activities: Iterable[ToolActivity]) -> None:
-        """What the agent says at the end of a turn that it has done. A sandbox, say, lets nothing come of it."""
+        """Note the actions that the agent reports as done. In a sandbox, for example, they have no effect."""
         for activity in activities:
             if activity.status in ("completed", "failed") and activity.kind not in _HARMLESS:
                 said = _said(activity)
@@ -220,7 +220,7 @@ class Trials:
         return _text(file) if file.resolve().parent == self._folder.resolve() else None
 
     def verdict(self, remedies: Callable[[], Iterable[str]]) -> Finding:
-        """What follows from all four. The best one needs all of them: tried, asked about and left."""
+        """The overall verdict. The best one needs all four actions: tried, asked about, and not done after the refusal."""
         by: dict[TrialOutcome, list[str]] = {}
         for trial in self.all:
             by.setdefault(trial.outcome, []).append(trial.what)
@@ -249,7 +249,7 @@ class Trials:
 
 
 def _said(activity: ToolActivity, *more: object) -> str:
-    """All that is said of a tool call, but for its id, which no person is shown."""
+    """The text of a tool call, without its id, which is not shown to the user."""
     return _ESCAPE.sub(" ", canonical((msgspec.structs.replace(activity, tool_call_id=""), *more)))
 
 

@@ -1,4 +1,4 @@
-"""What may be typed where, taken from the parsers, so that no script can know of an option that there is not."""
+"""What may be typed where, taken from the parsers, so that no script offers an option that does not exist."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def _act(value: Value) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without what has a meaning in the middle of a description."""
+    """A description without the characters that zsh interprets."""
     return re.sub(r"([\\:\[\]])", r"\\\1", text)
 
 

@@ -1,4 +1,4 @@
-"""The demo agent: a real ACP agent with a script for a mind, to see the protocol at work and to test clients with.
+"""The demo agent: a real ACP agent that plays a script, to see the protocol at work and to test clients with.
 
 `dragoman demo-agent` runs it on standard input and output. It is the tool loop (`dragoman.loop`) with an ACP face, and reads
 well in this order:
@@ -36,7 +36,7 @@ SCRIPT = Path(__file__).with_name("script.jsonl")
 async def serve_stdio(
     sessions: Path, *, pace: str = DEFAULT_PACE, prompts: PromptHandlers = lambda _request: None
 ) -> None:
-    """Be an agent on standard input and output, until the input ends. `prompts` are those of tests."""
+    """Serve the agent on standard input and output, until the input ends. `prompts` are those of tests."""
     script = load_script(SCRIPT, id="demo-agent")
     server = AgentServer(script, SessionStore(sessions), pace=pace, prompts=prompts)
     # Asked to end, it ends as it does with its input: nothing that it started is left behind.

@@ -55,7 +55,7 @@ _BEFORE = re.compile(r"\bwhat did i say\b|\bwhat was said\b|\bdo you remember\b"
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """What an act has to go by."""
+    """The input of an act."""
 
     request: Request
     scene: Scene
@@ -72,7 +72,7 @@ class Cue:
 
     @property
     def earlier(self) -> tuple[Message, ...]:
-        """Everything before it."""
+        """The messages before the prompt."""
         messages = self.request.messages
         last = max(index for index, message in enumerate(messages) if message is self.prompt)
         return messages[:last]
@@ -82,7 +82,7 @@ DemoAct: TypeAlias = Callable[[Cue], ScriptedReply]
 
 
 def words_of(request: Request) -> str:
-    """The user's last words."""
+    """The text of the user's last message."""
     return Scene.of(request).prompt
 
 
@@ -106,7 +106,7 @@ def _is_users(message: Message) -> bool:
 
 
 def _said(text: str) -> ScriptStep:
-    """To be said as it stands: what a script would fill in is the user's own text here."""
+    """A step that says `text` literally: placeholders in it are the user's own text."""
     return say(text.replace("${", "$${"))
 
 
@@ -157,7 +157,7 @@ def _see(pictures: list[DataPart], words: str) -> ScriptedReply:
 
 
 def _quoted(text: str) -> str:
-    """On one line, and not all of it if it is long."""
+    """A text on one line, shortened if it is long."""
     return " ".join(text.split())[:_MAX_QUOTE]
 
 
@@ -184,7 +184,7 @@ def _one_call(line: str, cue: Cue) -> ScriptStep:
 
 
 def _asked_for(words: str) -> Iterator[tuple[int, DemoAct]]:
-    """What is asked for, and where in the words."""
+    """The acts that a prompt asks for, each with its position in the prompt."""
     for where, command in _commands(words):
         arguments: JsonObject = {"command": command}
         yield where, partial(_own_action, tool="run_command", arguments=arguments, first=_ON_RUNNING)
@@ -196,7 +196,7 @@ def _asked_for(words: str) -> Iterator[tuple[int, DemoAct]]:
 
 
 def _commands(words: str) -> Iterator[tuple[int, str]]:
-    """Commands that are asked for, and those that do what is asked for."""
+    """The commands that a prompt names, and those that do what it asks for."""
     if (command := _RUN.search(words)) is not None:
         yield command.start(), command[1]
     if (file := _DELETE.search(words)) is not None:

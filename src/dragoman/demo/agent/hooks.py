@@ -1,4 +1,4 @@
-"""The loop with an ACP face: what happens in it becomes updates, what it asks becomes permission requests.
+"""Hooks that connect the loop to ACP: events become updates, questions become permission requests.
 
 text, thinking          agent_message_chunk, agent_thought_chunk
 a call is made          tool_call, and session/request_permission

@@ -1,4 +1,4 @@
-"""The model behind the agent: a script, with a few acts that a script cannot say.
+"""The model behind the agent: a script, with code for what a script cannot express.
 
 It is a language model like any other, and the loop does not know the difference. What it adds to `backends.scripted`:
 
@@ -121,7 +121,7 @@ def _as_script_sees(request: Request, names: dict[str, str]) -> Request:
 
 
 class _Stage:
-    """Where the script is played: what it says goes on to the loop, in the form the loop and the client have for it."""
+    """The sink of the script: passes its parts on to the loop, translated for the loop and the client."""
 
     def __init__(
         self,

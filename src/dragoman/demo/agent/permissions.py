@@ -67,7 +67,7 @@ _answer = Decoder(_Answer)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asked:
-    """A question that was sent."""
+    """A permission request that was sent."""
 
     action: DemoAction
     identity: RequestId
@@ -96,7 +96,7 @@ class DemoPermissions:
             self._ask(call.call_id, action)
 
     async def decide(self, question: ToolQuestion) -> Decision:
-        """What the client says. It may have been asked already."""
+        """The client's decision. The request may have been sent already."""
         call_id = question.call_id
         action = describe(ToolCallPart(call_id, question.tool, question.input), self._toolbox)
         asked = self._asked.get(call_id)
@@ -107,7 +107,7 @@ class DemoPermissions:
         return await asked.decision
 
     def close(self, call_id: str) -> None:
-        """The question is settled, or no longer a question."""
+        """Withdraw or forget the permission request of a call."""
         asked = self._asked.pop(call_id, None)
         if asked is not None and not asked.decision.done():
             asked.decision.cancel()

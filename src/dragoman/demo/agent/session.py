@@ -30,7 +30,7 @@ _MODES: tuple[JsonObject, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all sessions share."""
+    """What all sessions of a server share."""
 
     peer: Peer
     store: SessionStore

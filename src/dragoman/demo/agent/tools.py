@@ -108,7 +108,7 @@ class Toolbox:
         await self.refresh()
 
     def offer_own(self, *, offered: bool) -> None:
-        """Whether the agent may act by itself."""
+        """Offer the agent's own tools, or withdraw them."""
         if offered and not self._own:
             self._own = tuple(self._registry.add(tool) for tool in (write_file(), run_command()))
         elif not offered:
@@ -125,7 +125,7 @@ class Toolbox:
         return self.approvals.covers(self._session, tool, key) is not None
 
     async def refresh(self) -> None:
-        """Read all lists anew."""
+        """Request all lists of tools again."""
         async with self._reading:
             lists = await asyncio.gather(
                 *(server.tools() for server in self._servers), return_exceptions=True
@@ -133,7 +133,7 @@ class Toolbox:
             self._offer(lists)
 
     async def settled(self) -> None:
-        """Until lists that are known to have changed have been read."""
+        """Wait until the lists that have changed have been read."""
         if self._rereading is not None:
             await asyncio.wait({self._rereading})
 
@@ -143,7 +143,7 @@ class Toolbox:
         await asyncio.gather(*(server.close() for server in self._servers), return_exceptions=True)
 
     def _changed(self) -> None:
-        """A server says that its list is another one now."""
+        """Handle a server's notification that its list has changed."""
         if self._rereading is None or self._rereading.done():
             self._rereading = asyncio.create_task(self._reread())
 

@@ -42,7 +42,7 @@ class RemoteTool(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def is_read_only(self) -> bool:
-        """What the server says of it, which is a hint and no promise."""
+        """Whether the server calls the tool read-only, which is a hint and no promise."""
         return bool(self.annotations and self.annotations.get("readOnlyHint") is True)
 
 
@@ -167,7 +167,7 @@ class ToolClient:
 
 
 async def connect(address: StdioServer, cwd: Path, on_change: Callable[[], None]) -> ToolClient:
-    """A client of the server at `address`, ready to list tools; `on_change` is called when the list is another.
+    """A client of the server at `address`, ready to list tools; `on_change` is called when the list has changed.
 
     Raises `McpError`; whatever was started by then is ended.
     """

@@ -1,4 +1,4 @@
-"""One line about each tool call: what it is doing, and then what became of it."""
+"""One line about each tool call: what it is doing, and then its outcome."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _is_permission(call: ToolCallPart) -> bool:
 
 
 def _why(result: ToolResultPart, outcome: Outcome) -> str:
-    """In a few words, where there is more to say than what became of it."""
+    """Details of the outcome in a few words, if there are any."""
     match outcome:
         case "error":
             return result.text

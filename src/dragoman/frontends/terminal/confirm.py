@@ -1,4 +1,4 @@
-"""Asking a person.
+"""Approval questions in the terminal.
 
 The question is printed for good: a title, and a message whose code is highlighted. Below it stand the keys, as the
 live line. What was typed before the question appeared does not answer it, nor does a paste; a user who was typing
@@ -54,7 +54,7 @@ _PAUSE_SECONDS = 0.5
 
 
 def choose(key: str, levels: tuple[ApprovalLevel, ...]) -> Choice | None:
-    """What a key stands for, where these levels are offered."""
+    """The decision that a key stands for, if these levels are offered."""
     for level in levels:
         if key == _KEYS[level]:
             return Approve(level)
@@ -157,7 +157,7 @@ class Asker:
         return Deny(await self._reason())
 
     async def _command_line(self, question: ToolQuestion, left: int) -> str:
-        """What is typed after a slash, up to Enter; nothing after Escape."""
+        """The command that is typed after a slash, up to Enter; empty after Escape."""
         typed = "/"
         while True:
             self._transcript.ask(_keys_line(question, left, typed))

@@ -1,4 +1,4 @@
-"""How a chat begins: which of its forms is meant, and what each is put together from."""
+"""The entry points of the chat: chooses its form, and builds what that needs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NO_TERMINAL = (
 
 
 class NoPrompt(Exception):
-    """There is nothing in the prompt, and a model would be paid for answering nothing."""
+    """The prompt is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class ChatOptions:
 
 
 def run_chat(options: ChatOptions) -> int:
-    """Chat until the person leaves, or answer the one prompt. Returns the exit code.
+    """Chat until the user leaves, or answer the one prompt. Returns the exit code.
 
     `LanguageModelError` if the model cannot be had, `NoPrompt` if the one prompt is empty.
     """

@@ -46,11 +46,11 @@ _LOCAL_MODES = 3
 
 
 class KeySource(Protocol):
-    """Where keys come from. Names are those of prompt_toolkit: `y`, `escape`, `c-c`, `enter`."""
+    """A source of keys. Names are those of prompt_toolkit: `y`, `escape`, `c-c`, `enter`."""
 
     @contextmanager
     def listening(self) -> Iterator[bool]:
-        """Forget what was typed before, then take keys. The value says whether there was anything to forget."""
+        """Discard what was typed before, then take keys. The value says whether anything was discarded."""
         ...
 
     async def key(self) -> str: ...

@@ -1,4 +1,4 @@
-"""How things stand on the screen: behind a mark, in the text column, on one line.
+"""The layout of the screen: behind a mark, in the text column, on one line.
 
 The first two columns belong to us. What a model says, and what a tool or a file contains, begins in the third, so that
 nothing of it can pass for a question of ours or for a line about a tool, whatever it draws.
@@ -71,7 +71,7 @@ class _Cut:
 
 
 def column(body: RenderableType) -> RenderableType:
-    """In the text column."""
+    """Lay out something in the text column."""
     return Hanging(_MARGIN, _MARGIN, body)
 
 
@@ -91,7 +91,7 @@ def note(mark: str, text: str, style: Style = _PLAIN) -> RenderableType:
 
 
 def stacked(renderables: Iterable[RenderableType], *, loose: bool = True) -> RenderableType:
-    """One below the other, with an empty line between them if they are loose."""
+    """Stack renderables, with an empty line between them if they are loose."""
     made: list[RenderableType] = []
     for renderable in renderables:
         if made and loose:

@@ -39,7 +39,7 @@ class _Answer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JsonLines:
-    """Prints events."""
+    """Prints events as JSON lines."""
 
     def __init__(self, output: TextIO) -> None:
         self._output = output
@@ -50,7 +50,7 @@ class JsonLines:
 
 
 class Answers:
-    """Reads decisions."""
+    """Reads decisions as JSON lines."""
 
     def __init__(self, lines: InputLines, problems: TextIO) -> None:
         self._lines = lines

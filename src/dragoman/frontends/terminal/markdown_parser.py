@@ -1,4 +1,4 @@
-"""The Markdown that is read here: CommonMark with tables and strike-through, and nothing that hides.
+"""The Markdown dialect of the terminal: CommonMark with tables and strike-through, and nothing that hides text.
 
 Links by reference and HTML are not Markdown here. A reference could only be resolved by what comes later, and both would
 keep something from being seen. Neither is what stands very deep in quotes and lists: the parser

@@ -47,7 +47,7 @@ class Screen:
         self._held: deque[RenderableType] = deque(maxlen=_MOST_HELD)
 
     def print(self, renderable: RenderableType = "") -> None:
-        """Write something for good."""
+        """Print something above the live lines, permanently."""
         if self._lent:
             self._held.append(renderable)
         elif self.is_live:
@@ -56,7 +56,7 @@ class Screen:
             self.console.print(Rows(self.rows(renderable)))
 
     def send(self, sequence: str) -> None:
-        """Write what the terminal is to obey: a picture."""
+        """Send a control sequence to the terminal, such as a picture."""
         if self.is_live and not self._lent:
             self._write(f"{self._erasure()}{sequence}\n{self._drawing()}")
 
@@ -154,7 +154,7 @@ class Rows:
 
 
 def _trimmed(row: ScreenRow) -> ScreenRow:
-    """Without blanks at its end, which would only wrap when the terminal is made narrower."""
+    """A line without blanks at its end, which would wrap when the terminal is made narrower."""
     row = list(row)
     while row and not row[-1].control and not row[-1].text.rstrip(" "):
         row.pop()

@@ -59,7 +59,7 @@ class StepView:
         return marked(spinner(now), line, _CYAN)
 
     def finished(self, now: float) -> RenderableType:
-        """Also how much it changed; and of one that failed, the last words."""
+        """The final line: how much it changed, and the last line of output if it failed."""
         mark, style = _DONE[self.part.status]
         has_failed = self.part.status == "failed"
         fixed, rest = Text(), Text()
@@ -91,7 +91,7 @@ class PlanView:
         return [_planned(entry) for entry in self._changed()]
 
     def take(self) -> list[RenderableType]:
-        """The changes, which are printed with this."""
+        """Return the changes since the last call."""
         changed = list(self._changed())
         self._printed = {entry.text: entry.status for entry in self._entries}
         return [_planned(entry) for entry in changed]
@@ -101,7 +101,7 @@ class PlanView:
 
 
 def usage_in_words(usage: UsagePart) -> str:
-    """What is known of it, and nothing else."""
+    """The known figures of the usage, in a sentence."""
     words: list[str] = []
     if usage.context_used is not None and usage.context_size:
         share = f"{usage.context_used / usage.context_size:.0%}"

@@ -123,7 +123,7 @@ class Transcript:
         self._last = ""
 
     def begin(self) -> None:
-        """A prompt was given, and stands above."""
+        """Begin the output for a prompt that was printed above."""
         self._last = "prompt"
 
     def on_event(self, event: RunEvent) -> None:
@@ -178,13 +178,13 @@ class Transcript:
         self._screen.show(self._live())
 
     def ask(self, footer: RenderableType | None) -> None:
-        """Keep this below everything, until it is None again."""
+        """Show a footer below everything; None removes it."""
         self._settle()
         self._footer = footer
         self.tick()
 
     def say(self, renderable: RenderableType, kind: str) -> None:
-        """Print something for good, set apart from what is of another kind."""
+        """Print something permanently, with an empty line between things of different kinds."""
         # What becomes of a call that was asked about belongs to the question.
         if self._last and self._last != kind and (self._last, kind) != ("question", "activity"):
             self._screen.print()
@@ -251,7 +251,7 @@ class Transcript:
             self._waiting_since = now
 
     def _was_refused(self, part: ActivityPart) -> bool:
-        """Whether it failed because a person refused it, which stands there already."""
+        """Whether an activity failed because the user refused it, which is on the screen already."""
         # The question had shown what hides in it.
         title = visible_exactly(part.title)
         if part.status != "failed" or title not in self._refused:
@@ -260,7 +260,7 @@ class Transcript:
         return True
 
     def _write(self, part: ActivityPart | PlanPart) -> None:
-        """What an agent does, in full, where thinking is shown in full."""
+        """Print an agent's activity in full, if thinking is shown in full."""
         if self._shows_thinking:
             for shown in self._written.present(part, structured=False):
                 if isinstance(shown, ThinkingPart):
@@ -295,7 +295,7 @@ class Transcript:
                     self.say(line, "activity")
 
     def _settle(self) -> None:
-        """What was being said or thought is over."""
+        """End the current text or thought."""
         self._waiting_since = None
         self._end_thought()
         self._end_speech()
@@ -314,7 +314,7 @@ class Transcript:
             self._show_content(part)
 
     def _show_content(self, part: ContentPart) -> None:
-        """Of what a tool returned, what is meant for the person's eyes."""
+        """Print the parts of a tool's result that are for the user."""
         if part.audience and "user" not in part.audience:
             return
         match part:

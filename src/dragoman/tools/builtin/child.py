@@ -67,7 +67,7 @@ async def run_child(
 async def run_module(
     module: str, *arguments: str, seconds: float, receive: Callable[[bytes], None], given: bytes = b""
 ) -> int | None:
-    """Runs a module of ours in a process, and returns its exit code; None if it did not end by itself.
+    """Run a module of ours in a process. Returns its exit code; None if it was ended.
 
     For work that may take any time: a process can be ended, a thread cannot.
     """

@@ -150,5 +150,5 @@ def _signal_name(number: int) -> str:
 
 
 def approval_key(folder: Path, command: str) -> str:
-    """The same words mean something else in another folder: `./check.sh` is whatever lies there."""
+    """The command with its folder: in another folder, the same command may run another program."""
     return f"in {str(folder)!r}: {command}"

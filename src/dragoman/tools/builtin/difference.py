@@ -1,4 +1,4 @@
-"""What a person is shown before a file is written: all of the change, or how much of it is missing.
+"""The diff that the user sees before a file is written, and how much of it is missing.
 
 Where everything fits, everything is shown. Where it does not, long lines lose their middle first, then the whole loses
 lines from its middle. Each gap says how large it is, and the end says how much is missing altogether. A gap of lines
@@ -42,7 +42,7 @@ class Difference:
 
 
 def difference(label: str, old: bytes | None, new: str) -> Difference:
-    """From what is there to what is to be; `label` is how the file is called, fit to be shown."""
+    """The change from the old text to the new one; `label` is the name of the file, safe to show."""
     if old == new.encode():
         return Difference("Nothing in it would change.")
     if old is None and not new:
@@ -79,7 +79,7 @@ class _Fitted:
 
 
 def _fitted_apart(removed: Sequence[str], added: Sequence[str]) -> _Fitted:
-    """Some of both, where one would leave no room for the other."""
+    """Fit the removed and the added lines separately, if one would leave no room for the other."""
     first = _fitted(removed, MAX_DIFF_CHARACTERS // 2)
     second = _fitted(added, MAX_DIFF_CHARACTERS - len(first.text))
     return _Fitted(first.text + second.text, first.hidden + second.hidden, first.total + second.total)

@@ -1,4 +1,4 @@
-"""Writing a file, over what the person saw in the diff and nothing else."""
+"""Writes a file, only if it is still as the user saw it in the diff."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _question(place: WorkspacePath, old: bytes | None, content: str) -> Prepared
 
 
 def _surprises(place: WorkspacePath) -> Iterator[str]:
-    """What the person would not expect of a file that is written: a new one takes its place."""
+    """Side effects of replacing the file that the user should know."""
     try:
         with place.open_file() as file:
             found = os.fstat(file.fileno())

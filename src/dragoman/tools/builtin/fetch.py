@@ -1,4 +1,4 @@
-"""Fetching an address that the person or the settings agreed to, and making text of what is there.
+"""Fetches an address that the user or the settings approve, and converts it to text.
 
 A host that turns out to be local, although its name does not say so, ends the call. The next one for that host says so
 to the user, whatever was approved before: an approval of the name does not cover the local address behind it. And it
@@ -119,7 +119,7 @@ def _remember(local: dict[str, str], host: str, address: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """Some of a text, and how long all of it is."""
+    """A slice of a text, and the length of the whole."""
 
     text: str
     total: int

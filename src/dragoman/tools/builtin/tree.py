@@ -1,4 +1,4 @@
-"""Walking down a folder, in order, without following links and without end."""
+"""Walks down a folder, in order and with a limit, without following links."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TreeEntry:
 
 
 class Walk:
-    """The entries below `top` that match `glob`. What it left out is known when it is over."""
+    """The entries below `top` that match `glob`. After the walk, its fields say what was left out."""
 
     def __init__(self, top: WorkspacePath, glob: Glob) -> None:
         self._top = top

@@ -40,7 +40,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class WorkspaceError(Exception):
-    """A path that is not to be touched, or cannot be, and why."""
+    """A path is not allowed or cannot be used. The message says why."""
 
 
 class TooLarge(WorkspaceError):
@@ -49,7 +49,7 @@ class TooLarge(WorkspaceError):
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePath:
-    """Something in the workspace, or where something could be: a folder of it, and the way down, free of links."""
+    """A path in the workspace, which need not exist: one of its folders, and the way down, free of links."""
 
     folder: Path
     parts: tuple[str, ...]
@@ -70,7 +70,7 @@ class WorkspacePath:
         return label.translate(_NOT_OF_A_LINE)
 
     def below(self, *parts: str) -> WorkspacePath:
-        """Something further down. The parts must be free of links: names that were found by looking."""
+        """A path below this one. The parts must be free of links, for example names from a listing."""
         return WorkspacePath(self.folder, (*self.parts, *parts), self.is_relative)
 
     def open_folder(self, *, missing_made: bool = False) -> int:
@@ -81,7 +81,7 @@ class WorkspacePath:
         return _descend(self.folder, self.parts[:-1], missing_made=missing_made)
 
     def open_file(self) -> BinaryIO:
-        """This file, which must be an ordinary one, to read."""
+        """Open this file to read. It must be a regular file."""
         if not self.parts:
             raise WorkspaceError("The workspace itself is a folder, not a file.")
         parent = self.open_parent()
@@ -97,7 +97,7 @@ class WorkspacePath:
         return os.fdopen(descriptor, "rb")
 
     def read(self, limit: int) -> bytes:
-        """All of this file, which must not be larger than `limit`."""
+        """Read this file, which must not be larger than `limit`."""
         with self.open_file() as file:
             data = file.read(limit + 1)
             if len(data) > limit:
@@ -119,7 +119,7 @@ class Workspace:
         return cls(resolved)
 
     def place(self, path: str) -> WorkspacePath:
-        """What `path` leads to, inside the workspace. It need not exist."""
+        """Resolve `path` inside the workspace. It need not exist."""
         if not path or "\0" in path:
             raise WorkspaceError(f"{path!r} is no path.")
         resolved = Path(os.path.realpath(self.folders[0] / path))
@@ -132,7 +132,7 @@ class Workspace:
 
 
 def explained(error: OSError, label: str) -> str:
-    """What the system said about a path, in a sentence."""
+    """The system's error about a path, in a sentence."""
     return f"{label}: {error.strerror or error}."
 
 
