@@ -256,7 +256,7 @@ def test_a_failed_attempt_is_told_honestly() -> None:
         ("tool_denied", "denied"),
         ("turn_limit", "as many turns"),
         ("timed_out", "no decision in time"),
-        ("suspended", "Put aside"),
+        ("suspended", "Suspended until"),
     ],
 )
 def test_how_it_ended_is_said(reason: EndReason, words: str) -> None:

@@ -104,13 +104,13 @@ async def refresh(folder: Path, source: str | None) -> str:
     if not read_registry(data, source):
         raise CatalogueError(f"{source} has no agent that could be read. The catalogue is unchanged.")
     try:
-        _keep(folder, data, source)
+        _store(folder, data, source)
     except OSError as error:
         raise CatalogueError(f"{folder} cannot be written: {error.strerror}.") from error
     return source
 
 
-def _keep(folder: Path, data: bytes, source: str) -> None:
+def _store(folder: Path, data: bytes, source: str) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(folder / REFRESHED, data)
     write_whole(folder / _SOURCE, f"{source}\n".encode())
@@ -155,7 +155,7 @@ def _merged(
     known_as = {alias: id_ for id_, entry in ours.items() for alias in (id_, *entry.facts.aliases)}
     for entry in theirs:
         id_ = known_as.get(entry.id, entry.id)
-        merged[id_] = _updated(merged[id_], entry) if id_ in merged else _asking(entry, ())
+        merged[id_] = _updated(merged[id_], entry) if id_ in merged else _as_fetched(entry, ())
     return merged
 
 
@@ -176,10 +176,10 @@ def _updated(ours: CatalogueEntry, theirs: CatalogueEntry) -> CatalogueEntry:
     updated = replace(theirs, id=ours.id, distribution=distribution).with_facts(facts)
     # A registry can add warnings, but cannot remove ours.
     warned = replace(facts, cautions=tuple(dict.fromkeys((*ours.facts.cautions, *facts.cautions))))
-    return _asking(updated.with_facts(warned), ours.facts.recognised_by)
+    return _as_fetched(updated.with_facts(warned), ours.facts.recognised_by)
 
 
-def _asking(entry: CatalogueEntry, recognised_by: tuple[dict[str, str], ...]) -> CatalogueEntry:
+def _as_fetched(entry: CatalogueEntry, recognised_by: tuple[dict[str, str], ...]) -> CatalogueEntry:
     return entry.with_facts(replace(entry.facts, recognised_by=recognised_by, built_in=False))
 
 

@@ -98,9 +98,9 @@ class Facts(_Read, frozen=True):
     scripts: bool = False
     # Of the package in the version that the entry names, as npm and pip write it: `sha512-…`, `sha256:…`.
     integrity: str | None = None
-    # Without which it decides by itself, or hides our tools.
+    # Without these it acts without asking, or hides our tools.
     env: dict[str, str] = {}
-    # With which it starts before the person has configured it. Only for the first start, that shows that it works.
+    # For a start before the user has configured it. Only for the first start, which shows that it works.
     trial_env: dict[str, str] = {}
     # How it can be offered tools. What it says in `initialize` wins.
     tool_transports: tuple[Literal["http", "stdio"], ...] = ("http", "stdio")
@@ -146,5 +146,5 @@ class AgentRegistry(_Read, frozen=True):
     """A whole file, as far as it is about agents."""
 
     version: str
-    # Each is read by itself: one that cannot be read does not spoil the others.
+    # Each is read separately: one that cannot be read does not affect the others.
     agents: tuple[msgspec.Raw, ...] = ()

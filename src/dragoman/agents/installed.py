@@ -73,7 +73,7 @@ class InstalledAgents:
         return ready(record, real)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Hold the lock that excludes other processes that install or remove."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

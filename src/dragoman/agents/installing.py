@@ -98,7 +98,7 @@ async def install(
     `env` is what the agent and scripts of its own get of our environment.
     """
     entry = planned.entry
-    with agents.alone():
+    with agents.locked():
         try:
             folder = agents.new_folder(entry.id, planned.version.replace("/", "-"))
         except OSError as error:

@@ -70,25 +70,25 @@ class _Checker:
         self._never_ended: str | None = None
 
     async def run(self) -> CheckReport:
-        answers = await self._put(PLAIN)
+        answers = await self._send(PLAIN)
         # One that does not even end would only take that much longer over all the others.
         if self._never_ended is None:
-            await self._put_the_others(answers=answers)
+            await self._send_others(answers=answers)
         inconclusive = f"the answer to the {self._never_ended} never ended" if self._never_ended else None
         if inconclusive is None and not answers:
             inconclusive = f"the {PLAIN.name} was not answered"
         return CheckReport(self._model.info, self._record.rows(), tuple(self._unanswered), inconclusive)
 
-    async def _put_the_others(self, *, answers: bool) -> None:
+    async def _send_others(self, *, answers: bool) -> None:
         for probe in probes(self._model.info):
-            await self._put(probe)
-        if not await self._put(AFTER_CANCEL) and answers:
+            await self._send(probe)
+        if not await self._send(AFTER_CANCEL) and answers:
             self._record.breaks("S6", "after a cancellation a prompt was not answered", AFTER_CANCEL.name)
-        await asyncio.gather(*map(self._put, SIDE_BY_SIDE))
-        await self._put(IMPOSSIBLE)
+        await asyncio.gather(*map(self._send, SIDE_BY_SIDE))
+        await self._send(IMPOSSIBLE)
         await self._clock.sleep(_LINGER_SECONDS)
 
-    async def _put(self, probe: Probe) -> bool:
+    async def _send(self, probe: Probe) -> bool:
         """Send one probe. Returns whether the model answered completely, without a cancel."""
         self._on_probe(probe)
         source = CancellationSource()

@@ -70,7 +70,7 @@ PLAIN = Probe("plain prompt", _request(user("Say hello in one short sentence."))
 AFTER_CANCEL = Probe(
     "prompt after a cancellation", _request(user("Say hello once more, in one short sentence."))
 )
-# No answer could honour it; that it is refused as it should be is what is looked at.
+# No answer can satisfy it: the probe checks how it is refused.
 IMPOSSIBLE = Probe("request without messages", _request())
 SIDE_BY_SIDE = (
     Probe("first of two at once", _request(user("Write the word amber three times.")), foreign="cobalt"),

@@ -270,7 +270,7 @@ def _remove(desk: _Desk, id_: str, *, is_sure: bool) -> int:
         except OSError as error:
             raise CommandError(f"{desk.file} cannot be written: {error.strerror}.") from error
     if found:
-        with desk.agents.alone():
+        with desk.agents.locked():
             desk.agents.remove(agent)
     say(f"{one_line(id_)} is removed.")
     return DONE

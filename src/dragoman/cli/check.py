@@ -25,7 +25,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
         config = context.agreed(config, arguments.target)
 
     async def work() -> tuple[CheckReport, ...]:
-        # Without the guard: it would mend what is to be seen.
+        # Without the guard, which would correct what is to be checked.
         model = await _endpoint(arguments) if is_address else build_unguarded(config, arguments.target)
         if not is_address:
             log_cautions(config, arguments.target)
@@ -49,7 +49,7 @@ async def _checked(model: LanguageModel) -> tuple[CheckReport, ...]:
     progress = _Progress(len(all_probes(model.info)) + len(event_probes(endpoint) if endpoint else ()))
     try:
         reports = [await check(model, on_probe=progress.begin)]
-        # One that gave no answer would only be asked in vain once more.
+        # Not for an endpoint that has not answered before.
         if endpoint is not None and reports[0].inconclusive is None:
             reports.append(await check_events(endpoint, on_probe=progress.begin))
         return tuple(reports)

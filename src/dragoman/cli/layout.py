@@ -23,7 +23,7 @@ _NARROWEST_COLUMN = 20
 class Layout(HelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog)
-        # The library leaves two columns free; what is laid out here should be as wide.
+        # The library leaves two columns free; this text should have the same width.
         self._width = min(self._width, _WIDEST - 2)
 
     def _format_usage(

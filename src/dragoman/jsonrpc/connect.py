@@ -36,7 +36,7 @@ async def connect_files(
     peer = Peer(receiver, options)
     loop = asyncio.get_running_loop()
     try:
-        # The writer first: what is read may want an answer at once.
+        # The writer first: an incoming request may be answered at once.
         if _can_be_watched(writer):
             await loop.connect_write_pipe(peer.stream.writing_side, writer)
         else:

@@ -13,7 +13,7 @@ import msgspec
 __all__ = ["MAX_MESSAGE_BYTES", "Line", "LineSplitter", "Oversized"]
 
 # Room for a long history with some screenshots, in base64. Beyond it something is wrong on the other side, and memory
-# for it would be taken from everybody else.
+# for it would be taken from the rest of the process.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 

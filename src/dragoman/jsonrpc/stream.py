@@ -183,9 +183,9 @@ class Stream(asyncio.Protocol):
         self._transport_lost()
 
     def _end_after_last_words(self, reason: str) -> None:
-        self._timer = self._loop.call_later(LAST_WORDS_SECONDS, self._last_words_said, reason)
+        self._timer = self._loop.call_later(LAST_WORDS_SECONDS, self._on_last_words_timeout, reason)
 
-    def _last_words_said(self, reason: str) -> None:
+    def _on_last_words_timeout(self, reason: str) -> None:
         if self._paused_by:
             # We are the slow ones: what is in the pipe has not been read yet.
             self._end_after_last_words(reason)

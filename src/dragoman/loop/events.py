@@ -43,7 +43,7 @@ __all__ = [
     "TurnStarted",
     "UsageReported",
     "Withdrawn",
-    "asked",
+    "question_asked",
     "to_json",
 ]
 
@@ -184,7 +184,7 @@ RunEvent: TypeAlias = (
 )
 
 
-def asked(question: ToolQuestion) -> QuestionAsked:
+def question_asked(question: ToolQuestion) -> QuestionAsked:
     return QuestionAsked(
         question.call_id,
         question.tool,

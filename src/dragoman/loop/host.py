@@ -92,7 +92,7 @@ class Host:
         """The result to record for a call: the host may replace it."""
         try:
             replaced = await self.wait(self._hooks.on_tool_result(call, result, approved=approved))
-            # As with a tool: text is enough, and what is no result at all raises.
+            # As with a tool: text is enough, and anything that is no result raises.
             return bounded(result_of(replaced))
         except Exception:
             self._token.raise_if_cancelled()

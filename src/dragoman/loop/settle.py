@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.lm import CancellationError, CancellationToken, LanguageModelError, until_cancelled
-from dragoman.loop.events import EndReason, ToolFinished, ToolProgressed, ToolStarted, asked
+from dragoman.loop.events import EndReason, ToolFinished, ToolProgressed, ToolStarted, question_asked
 from dragoman.loop.hooks import Hooks, Suspend
 from dragoman.loop.host import Host, NotAsked, Silence
 from dragoman.loop.journal import Journal
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 # A step of a round that gives a call its result.
 _Ending: TypeAlias = Callable[[Round, str, ToolResult], Round]
 
-# What becomes of the calls that a decision about an earlier one covers.
+# The outcome of calls that a decision about an earlier one covers.
 _REST: dict[RoundVerdict, tuple[_Ending, str]] = {
     "react": (Round.skipped, SKIPPED),
     "tool_denied": (Round.skipped, SKIPPED),
@@ -114,7 +114,7 @@ class Settlement:
             approved = self._runtime.standing_approval(prepared)
             if approved is None:
                 question = prepared.question
-                self._journal.emit(asked(question))
+                self._journal.emit(question_asked(question))
                 match await self._host.decide(question):
                     case Approve() as approval:
                         approved = self._remember(prepared, approval)

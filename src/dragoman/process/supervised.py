@@ -218,14 +218,14 @@ class SupervisedProcess:
             self._exited.set_result(exit_)
             await self._control.closed.wait()
         finally:
-            await self._bury()
+            await self._clean_up()
 
     def _settle_unwatched(self, _watching: asyncio.Task[None]) -> None:
         if not self._exited.done():
             self._control.abandon()
             self._exited.set_result(Exit())
 
-    async def _bury(self) -> None:
+    async def _clean_up(self) -> None:
         """Clean up after the end, also if the event loop ends first: then close the channel."""
         self._control.abandon()
         patience = _SUPERVISOR_SECONDS

@@ -11,7 +11,7 @@ from dragoman.store.database import Database
 
 __all__ = ["AgentStore"]
 
-# What was seen once may have been chance, or is mended by now: it is forgotten, and learnt anew.
+# A fact may have been chance, or is fixed by now: after this time it is deleted, and learnt anew.
 _MAX_AGE = timedelta(days=30)
 # Far more than a user has.
 _MAX_AGENTS = 1_000

@@ -26,7 +26,7 @@ class Holding(msgspec.Struct, frozen=True, array_like=True):
     """The lease of a conversation: its owner, its end, and the revision."""
 
     owner: str
-    # In seconds of the machine's clock that only goes forward, which is the same for everybody here.
+    # In seconds of the machine's monotonic clock, which all processes share.
     leased_until: float
     revision: int
 

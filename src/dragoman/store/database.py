@@ -92,7 +92,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             size INTEGER NOT NULL
         )
         """,
-        # With the size, so that what is too much is found without reading what it is.
+        # With the size, so that the rows beyond the limit are found without reading their content.
         "CREATE INDEX responses_by_use ON responses (used_at, size)",
     ),
     (

@@ -107,7 +107,7 @@ def _alternatives(error: ValidationError, here: list[str | int], value: object) 
     if not branches:
         yield _at(here, "fits more than one of the allowed forms, and must fit exactly one")
         return
-    # A branch for another type was never meant. With one branch left, what is wrong there is what is wrong.
+    # A branch for another type was not intended. With one branch left, its errors are the errors.
     meant = [inner for inner in branches.values() if not _is_other_type(inner[0])]
     if len(meant) == 1:
         for inner in meant[0]:

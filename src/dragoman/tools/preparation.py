@@ -56,7 +56,7 @@ class PreparedCall:
     question: ToolQuestion
     approval_key: str
     urls: tuple[str, ...] = ()
-    # Nothing but a person's word for this very call will do.
+    # Only the user's approval of this very call counts.
     always_ask: bool = False
 
 

@@ -278,7 +278,7 @@ class ResponseReader:
                 yield from self._part(item, part, index)
         if again or not isinstance(given.get("encrypted_content"), str):
             return
-        # By the specification, what is given back has no content of its own.
+        # By the specification, a reasoning item that is sent back has no `content`.
         reasoning: JsonObject = {
             "type": "reasoning",
             "id": given.get("id"),

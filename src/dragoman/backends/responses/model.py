@@ -237,7 +237,7 @@ async def _read_to_the_end(events: AsyncIterator[JsonObject]) -> None:
             async for _ in events:
                 pass
     except (TimeoutError, Troubled):
-        # The answer is complete, whatever becomes of its connection.
+        # The answer is complete, even if its connection fails now.
         return
 
 

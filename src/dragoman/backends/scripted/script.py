@@ -187,7 +187,7 @@ DEFAULT_INFO = ModelInfo(
 class Script:
     replies: tuple[ScriptedReply, ...]
     info: ModelInfo = DEFAULT_INFO
-    # For what is said and thought without a pace of its own. None: as fast as it is read.
+    # The pace of text and thinking without their own. None: as fast as it is read.
     pace: float | None = None
 
     @classmethod

@@ -173,7 +173,7 @@ class _Examination:
         self._endpoint.set_tools((_TOOL,))
         self._session = ""
         self._created = SessionCreated()
-        # The mode that it is in, as far as it says so.
+        # The mode that it is in, if it reports one.
         self._mode: object = None
         self._text = ""
         self._has_called = False
@@ -210,7 +210,7 @@ class _Examination:
         if _TOOL.name in said and OPENING not in said:
             self._has_asked_for_tool = True
         else:
-            self._trials.asked(request, known)
+            self._trials.note_request(request, known)
         answer_agent(request, incoming, Refused("This is only a check; nothing is to be done."))
 
     def on_file(self, request: FileRequest, incoming: Incoming) -> None:
@@ -264,7 +264,7 @@ class _Examination:
 
         self._created = await started(self._agent, opened(), settings, self._clock)
         self._session = self._created.session_id
-        # It may have said so in an update meanwhile.
+        # An update may have reported the mode meanwhile.
         self._mode = self._mode or settings.mode or self._created.mode
         seen, timing = self._observations.of(self._name), settings.timing
         for sentence in seen.sentences:
@@ -357,7 +357,7 @@ class _Examination:
         if not self._agent.link.info.agent_capabilities.prompt_capabilities.image:
             return
         self._on_step("showing it a picture")
-        stripes = Stripes.by_lot()
+        stripes = Stripes.random()
         picture = ImageBlock(base64.b64encode(stripes.png).decode(), "image/png")
         known = "\n".join(about_pictures(self._settings))
         try:

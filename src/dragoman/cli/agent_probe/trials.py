@@ -167,10 +167,10 @@ class Trials:
         for trial in self.all:
             trial.look()
 
-    def asked(self, request: PermissionRequest, known: ToolActivity) -> None:
+    def note_request(self, request: PermissionRequest, known: ToolActivity) -> None:
         """The agent asks for permission; `known` is what it has said of that tool call, this included."""
         self.look()
-        found = self._about(_said(known, request.extra), known.kind)
+        found = self._about(_searched_text(known, request.extra), known.kind)
         if known.kind in _HARMLESS and not known.diffs:
             # To read a file changes nothing; to read a page is to fetch it, whatever the agent calls that.
             found = [trial for trial in found if trial.kind == "fetch" and known.kind in _LOOKING]
@@ -196,7 +196,7 @@ class Trials:
         """Note the actions that the agent reports as done. In a sandbox, for example, they have no effect."""
         for activity in activities:
             if activity.status in ("completed", "failed") and activity.kind not in _HARMLESS:
-                said = _said(activity)
+                said = _searched_text(activity)
                 for trial in (each for each in self.all if each.is_shown(said, activity.kind)):
                     trial.was_tried = True
                     trial.was_claimed |= (trial.kind, "completed") == (activity.kind, activity.status)
@@ -205,7 +205,7 @@ class Trials:
         """The action that a request shows, if it shows one."""
         named = [trial for trial in self.all if trial.mark in said]
         if len(named) > 1 or OPENING in said:
-            # It quotes what it was asked for, or has a plan: which action is next, if any, is not to be seen.
+            # It quotes the whole prompt, or has a plan: which action is next is not visible.
             return []
         if not named:
             return self._of_kind(kind)
@@ -248,7 +248,7 @@ class Trials:
             yield "The agent may have no tool for it, or the model did not try: run this again, or with another model."
 
 
-def _said(activity: ToolActivity, *more: object) -> str:
+def _searched_text(activity: ToolActivity, *more: object) -> str:
     """The text of a tool call, without its id, which is not shown to the user."""
     return _ESCAPE.sub(" ", canonical((msgspec.structs.replace(activity, tool_call_id=""), *more)))
 

@@ -39,7 +39,7 @@ async def serve_stdio(
     """Serve the agent on standard input and output, until the input ends. `prompts` are those of tests."""
     script = load_script(SCRIPT, id="demo-agent")
     server = AgentServer(script, SessionStore(sessions), pace=pace, prompts=prompts)
-    # Asked to end, it ends as it does with its input: nothing that it started is left behind.
+    # A signal ends it in the same way as the end of its input: with everything that it started.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.ended.set)
     peer = await connect_stdio(server, PeerOptions(name="client", answers_malformed=True))
     try:

@@ -105,7 +105,7 @@ def _is_users(message: Message) -> bool:
     return message.role == "user" and not message.results
 
 
-def _said(text: str) -> ScriptStep:
+def _text_step(text: str) -> ScriptStep:
     """A step that says `text` literally: placeholders in it are the user's own text."""
     return say(text.replace("${", "$${"))
 
@@ -134,7 +134,7 @@ def _tools(cue: Cue) -> ScriptedReply:
     theirs = len(consumers(cue.offered))
     lines += [f"- {escape(problem)}" for problem in cue.problems]
     return reply(
-        _said("\n".join([f"I have {len(cue.offered)} tools, {theirs} of them yours:", "", *lines, ""]))
+        _text_step("\n".join([f"I have {len(cue.offered)} tools, {theirs} of them yours:", "", *lines, ""]))
     )
 
 
@@ -146,14 +146,14 @@ def _remember(cue: Cue) -> ScriptedReply:
     lines = [f"- {code(_quoted(words))}" for words in own]
     pieces = [f"You said to me:\n\n{chr(10).join(lines)}\n"] if own else []
     pieces += [f"Before I joined, I was told:\n\n{fence(text[-_MAX_QUOTE:])}\n" for text in transcripts]
-    return reply(_said("\n".join(pieces) or "You have said nothing before.\n"))
+    return reply(_text_step("\n".join(pieces) or "You have said nothing before.\n"))
 
 
 def _see(pictures: list[DataPart], words: str) -> ScriptedReply:
     if _COLOURS.search(words) and (seen := stripes(pictures[-1].data)):
-        return reply(_said(f"{', '.join(seen)}\n"))
+        return reply(_text_step(f"{', '.join(seen)}\n"))
     lines = [f"- {code(picture.mime_type)}, {len(picture.data):,} bytes" for picture in pictures]
-    return reply(_said("\n".join([f"You sent {len(pictures)}:", "", *lines, ""])))
+    return reply(_text_step("\n".join([f"You sent {len(pictures)}:", "", *lines, ""])))
 
 
 def _quoted(text: str) -> str:
@@ -223,11 +223,11 @@ def _call_by_name(cue: Cue, name: str) -> ScriptedReply:
         return reply()
     if cue.scene.round:
         said = excerpt("\n".join(cue.scene.results))
-        return reply(_said(f"{code(name)} says:\n\n{fence(said)}\n"))
+        return reply(_text_step(f"{code(name)} says:\n\n{fence(said)}\n"))
     try:
-        return reply(_said(f"I call {code(name)}.\n\n"), _one_call(name, cue))
+        return reply(_text_step(f"I call {code(name)}.\n\n"), _one_call(name, cue))
     except ValueError as error:
-        return reply(_said(f"{error}\n"))
+        return reply(_text_step(f"{error}\n"))
 
 
 # What the agent thinks and says first when it is asked in words.
@@ -245,9 +245,9 @@ def _own_action(
     cue: Cue, tool: str, arguments: JsonObject, first: tuple[ScriptStep, ...] = ()
 ) -> ScriptedReply:
     if cue.scene.round:
-        return reply(_said(_results(cue)))
+        return reply(_text_step(_results(cue)))
     if named(tool, cue.offered) is None:
-        return reply(_said("In this mode I do nothing by myself.\n"))
+        return reply(_text_step("In this mode I do nothing by myself.\n"))
     return reply(*first, call(tool, _as_it_stands(arguments)))
 
 
@@ -277,9 +277,9 @@ def account(request: Request) -> ScriptedReply:
     accounts = [_account_of(made, outcomes[made.call_id]) for made in calls if made.call_id in outcomes]
     said = f" You said: *{escape(scene.reason)}*" if scene.reason else ""
     if len(accounts) == 1:
-        return reply(_said(f"You refused. {accounts[0]} I will not try it another way.{said}\n\n"))
+        return reply(_text_step(f"You refused. {accounts[0]} I will not try it another way.{said}\n\n"))
     lines = "\n".join(f"- {line}" for line in accounts)
-    return reply(_said(f"You refused, and I keep to that.{said}\n\n{lines}\n\n"))
+    return reply(_text_step(f"You refused, and I keep to that.{said}\n\n{lines}\n\n"))
 
 
 def _account_of(made: ToolCallPart, result: ToolResultPart) -> str:

@@ -61,7 +61,7 @@ class Face(Hooks):
         self._saved: tuple[Message, ...] = ()
         # The calls that are under way, and what is shown of them beside what they return.
         self._shown: dict[str, tuple[object, ...]] = {}
-        # Behind a picture comes a line for those who cannot draw it. A client of ours can, or says so itself.
+        # After a picture comes a line for consumers that cannot draw it. A client of ours can, or has its own.
         self._skips_line = False
 
     def on_event(self, event: RunEvent) -> None:
@@ -86,7 +86,7 @@ class Face(Hooks):
                 self._permissions.close(result.call_id)
                 self._send(finished(result, self._shown.pop(result.call_id, ())))
             case _:
-                # Turns begin and end by themselves: a prompt and its response are what a client sees of them.
+                # A client sees a prompt and its response, and no events for turns.
                 pass
 
     def on_state(self, state: RunState) -> None:
@@ -104,7 +104,7 @@ class Face(Hooks):
         *,
         approved: bool,  # noqa: ARG002 - a hook
     ) -> ToolResult:
-        # Before the model goes on: what it is offered next should be what there is.
+        # Before the model goes on, so that it is offered the current tools.
         await self._toolbox.settled()
         return result
 

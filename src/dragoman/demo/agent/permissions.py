@@ -101,7 +101,7 @@ class DemoPermissions:
         action = describe(ToolCallPart(call_id, question.tool, question.input), self._toolbox)
         asked = self._asked.get(call_id)
         if asked is None or asked.action.activity.content != action.activity.content:
-            # Not asked yet; or about a file that is no longer what the person was shown.
+            # Not sent yet; or the file has changed since the user saw it.
             self.close(call_id)
             asked = self._ask(call_id, action)
         return await asked.decision
@@ -140,7 +140,7 @@ class DemoPermissions:
                     _log.warning("an answer about a permission cannot be read: %s", error)
                     return Deny()
                 if answer.outcome.outcome == "cancelled":
-                    # "If the client has cancelled the prompt turn […]": so it ends, also before we hear of that.
+                    # "If the client has cancelled the prompt turn […]": so it ends, also before the cancel arrives.
                     self._cancel()
                 return _APPROVALS.get(answer.outcome.option_id or "") or Deny(answer.meta.dragoman.reason)
             case ErrorResponse(error=error):

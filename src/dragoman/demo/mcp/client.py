@@ -76,7 +76,7 @@ class ToolClient:
 
     async def open(self, link: Link) -> None:
         self._link = link
-        await self._in_time(self._shake_hands())
+        await self._in_time(self._handshake())
 
     async def tools(self) -> tuple[RemoteTool, ...]:
         """The server's tools as they are now. Raises `McpError`."""
@@ -120,7 +120,7 @@ class ToolClient:
             share = f"{made.progress:g}" if made.total is None else f"{made.progress:g} of {made.total:g}"
             progress(made.message or share)
 
-    async def _shake_hands(self) -> None:
+    async def _handshake(self) -> None:
         params = {
             "protocolVersion": _VERSION,
             "capabilities": {},

@@ -38,7 +38,7 @@ _WORDS: dict[Outcome, str] = {
     "interrupted": "interrupted",
     "timed_out": "no decision in time",
 }
-# These need no mention: the first is how it usually is, the others have just been said by the person.
+# These need no mention: the first is the usual case, the others the user has just decided.
 _USUAL_APPROVALS = ("read-only", "approved once", "approved:")
 # What comes before a person's reason in the result of a call.
 _REASON = DENIED_WITH_REASON.partition("{")[0]

@@ -121,14 +121,14 @@ class Chat:
             with quiet(), self._turns.obeying_signals():
                 while (prompt := await self._prompts.read()) is not None:
                     if prompt.strip():
-                        await self._obey(prompt.strip())
+                        await self._handle(prompt.strip())
         except Leave:
             return DONE
         except PromptInterrupted:
             return INTERRUPTED
         return DONE
 
-    async def _obey(self, prompt: str) -> None:
+    async def _handle(self, prompt: str) -> None:
         if prompt.startswith("/"):
             self._screen.print(self._commands.run(prompt))
         else:

@@ -64,7 +64,7 @@ class TerminalHost(Hooks):
                 return FAILED
 
 
-def _asked(question: ToolQuestion) -> str:
+def _described(question: ToolQuestion) -> str:
     from dragoman.permissions.action import is_permission_tool  # noqa: PLC0415 - agents only
 
     # The name of the tool that carries an agent's request means nothing to a person.
@@ -88,7 +88,7 @@ class Nobody:
     async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision:
         del token
         print(
-            f"dragoman: not done: {visible_line(_asked(question))}. There is no terminal to ask at. {_how_to_allow(question)}",
+            f"dragoman: not done: {visible_line(_described(question))}. There is no terminal to ask at. {_how_to_allow(question)}",
             # As it is by now: a screen with live lines has put itself in its place.
             file=sys.stderr,
             flush=True,

@@ -200,7 +200,7 @@ def _history(state_dir: Path | None) -> History:
     try:
         private_folder(state_dir)
         _shorten(path)
-        # Prompts are private: the file is made before the library would make it for everybody.
+        # Prompts are private: the file is created before the library would create it readable for all users.
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, _PRIVATE_FILE))
         path.chmod(_PRIVATE_FILE)
     except OSError:

@@ -28,7 +28,7 @@ _ERASE_BELOW = "\x1b[J"
 _HIDE_CURSOR = "\x1b[?25l"
 _SHOW_CURSOR = "\x1b[?25h"
 
-# What comes in while a person types a line. The oldest goes first: it is the least news.
+# Output buffered while the user types a line. The oldest is dropped first.
 _MOST_HELD = 1_000
 
 ScreenRow: TypeAlias = list[Segment]

@@ -61,13 +61,13 @@ def context_keys(
 def _unknown(names: Iterable[str], known: Collection[str]) -> Iterator[str]:
     """A warning for each unknown tool name: a typo would go unnoticed until the intended tool runs without a question."""
     for name in names:
-        if name not in known and not _is_there_at_times(name):
+        if name not in known and not _is_sometimes_available(name):
             near = nearest(name, known)
             meant = f" Did you mean {quoted(near)}?" if near else ""
             yield f"{quoted(name)} under eligible in [tools] is no tool.{meant}"
 
 
-def _is_there_at_times(name: str) -> bool:
+def _is_sometimes_available(name: str) -> bool:
     """Whether a name is of the tools that open a group, or of those that an agent asks through."""
     from dragoman.permissions.action import is_permission_tool  # noqa: PLC0415 - agents only
 

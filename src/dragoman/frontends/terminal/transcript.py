@@ -109,15 +109,15 @@ class Transcript:
         self._speech: _Speech | None = None
         self._thought: _Thought | None = None
         self._activities: dict[str, Activity] = {}
-        # What an agent does itself: what it has begun, by its id, what is over and printed, and the plan.
+        # An agent's activities: those that run, by id, those that are printed, and the plan.
         self._steps: dict[str, StepView] = {}
         self._over: set[str] = set()
         self._plan = PlanView()
         # Where thinking is shown in full, so is what an agent does.
         self._written = Activities()
-        # What an agent wanted and may not: that it then fails needs no line of its own.
+        # Actions that the user refused: their failure needs no further line.
         self._refused: set[str] = set()
-        # What an agent wanted and may: it hears so when it is asked to go on.
+        # Actions that the user allowed: the agent gets the permission with its next prompt.
         self._allowed: list[str] = []
         # The kind of what was printed last: things of one kind stand together, an empty line sets others apart.
         self._last = ""
@@ -185,7 +185,7 @@ class Transcript:
 
     def say(self, renderable: RenderableType, kind: str) -> None:
         """Print something permanently, with an empty line between things of different kinds."""
-        # What becomes of a call that was asked about belongs to the question.
+        # The outcome of a call belongs to its question.
         if self._last and self._last != kind and (self._last, kind) != ("question", "activity"):
             self._screen.print()
         self._last = kind
@@ -202,7 +202,7 @@ class Transcript:
         lines += [
             line for activity in self._activities.values() if (line := activity.running(now)) is not None
         ]
-        # One that has not begun may be what the person is asked about.
+        # One that has not begun may be the subject of the question.
         lines += [
             step.running(now) for step in self._steps.values() if step.is_running or self._footer is None
         ]
@@ -247,7 +247,7 @@ class Transcript:
             if not self._shows_thinking and not self._was_refused(part):
                 self._settle()
                 self.say(step.finished(now), "activity")
-            # The agent goes on, and has not said with what.
+            # The agent goes on, and has not reported an activity yet.
             self._waiting_since = now
 
     def _was_refused(self, part: ActivityPart) -> bool:

@@ -18,7 +18,7 @@ from dragoman.process import Exit, SupervisedProcess
 
 __all__ = ["END_SECONDS", "LINGER_SECONDS", "run_child", "run_module"]
 
-# Before a program that is not wanted any more is asked to end, and again before it is made to: a cancelled turn waits
+# Before a cancelled program gets SIGTERM, and again before it gets SIGKILL: a cancelled turn waits
 # for both.
 END_SECONDS = 0.5
 # Time for output that is still in the pipe when all has ended. It is longer in use only where a process got away.
