@@ -77,7 +77,7 @@ class _HttpClient(ToolClient):
             return await super()._request(method, params)
         except SessionExpired:
             # "When a client receives HTTP 404 […], it MUST start a new session by sending a new InitializeRequest".
-            await self._shake_hands()
+            await self._handshake()
             return await super()._request(method, params)
 
 

@@ -1,4 +1,4 @@
-"""Time, handed in, so that a test can make it pass; and waits that end.
+"""A clock that callers pass in, so that a test can control time; and waits with a deadline.
 
 A wait here never takes longer than it says. Work that is late, or no longer wanted, is cancelled but not waited for:
 what ignores its deadline may ignore its cancellation too.
@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 class Clock(Protocol):
     def now(self) -> float:
-        """Seconds that only ever go forward."""
+        """Monotonic seconds."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
@@ -39,7 +39,7 @@ class DeadlinePassed(Exception):
 
 
 class WorkCancelled(Exception):
-    """The work cancelled itself. As `asyncio.CancelledError` it would cancel whoever waits for it as well."""
+    """The work cancelled itself. As `asyncio.CancelledError` it would cancel the waiting task as well."""
 
 
 async def within(
@@ -57,7 +57,7 @@ async def within(
 
 
 async def with_grace(work: Awaitable[_T], seconds: float, clock: Clock, token: CancellationToken) -> _T:
-    """The result of `work`, which may take as long as it likes; but once `token` is cancelled, so many seconds more.
+    """The result of `work`, without a deadline; once `token` is cancelled, `work` gets so many seconds more.
 
     For work that sees the token itself and knows best how to stop. `CancellationError` if it does not.
     """
@@ -79,7 +79,7 @@ async def _grace_is_over(seconds: float, clock: Clock, token: CancellationToken)
 
 
 async def _unless(task: asyncio.Future[_T], alarm: Awaitable[Exception]) -> _T:
-    """The result of `task`, unless the alarm goes off first: then what it says is raised."""
+    """The result of `task`, unless the alarm goes off first: then its exception is raised."""
     watch = asyncio.ensure_future(alarm)
     try:
         racing: tuple[asyncio.Future[_T] | asyncio.Future[Exception], ...] = (task, watch)
@@ -91,12 +91,12 @@ async def _unless(task: asyncio.Future[_T], alarm: Awaitable[Exception]) -> _T:
         raise watch.result()
     finally:
         watch.cancel()
-        # Also when it has just finished: whoever waited may have been cancelled in the same moment.
+        # Also when it has just finished: the waiting task may have been cancelled in the same moment.
         task.add_done_callback(_let_go)
         task.cancel()
 
 
 def _let_go(task: asyncio.Future[_T]) -> None:
-    """Nobody waits for this any more; that it failed is not news."""
+    """Retrieve the exception of an abandoned task, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

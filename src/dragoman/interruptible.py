@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 def fast_loop() -> asyncio.AbstractEventLoop:
-    """For what serves: each message costs less than in Python's own loop, where the platform has this one."""
+    """The loop for servers: uvloop where the platform has it, which handles messages faster."""
     try:
         import uvloop  # noqa: PLC0415 - only for those who serve, and not on every platform
     except ImportError:
@@ -51,5 +51,5 @@ def run_interruptible(
     finally:
         if handler is not None:
             signal.signal(signal.SIGINT, handler)
-        # Had the loop not come about, nobody would have let them through.
+        # Had the loop not started, the signals would still be blocked.
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

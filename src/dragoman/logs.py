@@ -66,7 +66,7 @@ class Redaction:
 
 @contextmanager
 def logging_to(file: Path | None, level: str) -> Iterator[Redaction]:
-    """Everything that is logged in here goes to `file`, or to standard error. OSError if it cannot be written."""
+    """Log to `file`, or to standard error, in this block. OSError if it cannot be written."""
     redaction = Redaction()
     handler = _ToStandardError() if file is None else _ToPrivateFile(file)
     handler.setFormatter(_OneLine(redaction, with_traceback=file is not None or level == "debug"))
@@ -112,7 +112,7 @@ class _OneLine(logging.Formatter):
 
 
 class _ToStandardError(logging.Handler):
-    """Whatever standard error is at the time: a prompt on the screen may have put itself in between."""
+    """A handler for the current `sys.stderr`, which a prompt on the screen may replace."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Hosts that are this machine itself: what is said to them is heard by nobody else."""
+"""Hosts that are this machine itself: what is sent to them stays on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a configured model to one that can be asked.
+"""Builds language models from the configuration.
 
 A back end has one case in `_made`, and nothing else here knows of it. `Models` is what a front end holds: each model
 made when it is first asked for, and all of them ended together.
@@ -84,7 +84,7 @@ def find(config: Config, model_id: str) -> ModelConfig:
             f"The model {quoted(model_id)} is defined by a dragoman.toml that came with the folder and is not trusted.",
             hint="Run `dragoman trust` in that folder. Or name the file: --config, in VS Code dragoman.configuration.",
         )
-    from dragoman.agents.catalogue import shipped  # noqa: PLC0415 - only for whoever has mistaken a name
+    from dragoman.agents.catalogue import shipped  # noqa: PLC0415 - only for an unknown name
 
     catalogue = shipped()
     if model_id in catalogue:
@@ -105,22 +105,22 @@ def find(config: Config, model_id: str) -> ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class SharedServices:
-    """What the models of one process have in common."""
+    """What the models of one process share."""
 
     permissions: Permissions | None = None
     store: ConversationStore | None = None
     ledger: Ledger | None = None
-    # What was learnt about agents, and where it is kept.
+    # The store of what was learnt about agents.
     learnt: AgentStore | None = None
     memory: MemoryLimit | None = None
 
 
 @runtime_checkable
 class Learning(Protocol):
-    """A model that somebody else knows more about. What it learns is in its `info`."""
+    """A model that can ask its server for its limits and features. What it learns is in its `info`."""
 
     async def learn(self) -> None:
-        """Ask, if nobody has. Never fails, and never takes long."""
+        """Ask the server once. Never fails, and never takes long."""
         ...
 
 
@@ -140,7 +140,7 @@ class ModelSource(Protocol):
 
 
 class Models:
-    """The models of a configuration, under way."""
+    """The running models of a configuration."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Models:
 
     @property
     def permissions(self) -> Permissions:
-        """Of all models: what is approved, and the requests that wait for a person."""
+        """The approvals and the pending permission requests of all models."""
         if self._permissions is None:
             self._permissions = permissions_of(self._config, self._state_dir, self._opened())
         return self._permissions
@@ -186,7 +186,7 @@ class Models:
         return self._made[model_id]
 
     def infos(self) -> tuple[ModelInfo, ...]:
-        """Of every model that can be used; why one cannot is in the log, and is told to whoever asks for it."""
+        """The info of every usable model. Why a model is unusable is in the log, and in the error of `get`."""
         found: list[ModelInfo] = []
         for model_id in self._config.models:
             try:
@@ -196,7 +196,7 @@ class Models:
         return tuple(found)
 
     def adopt(self, config: Config) -> bool:
-        """Offer what is new in a configuration, and no longer what is gone from it. Returns whether that is another list.
+        """Switch to another configuration. Returns whether the list of models changed.
 
         A model that is in use stays as it is, with its agents, until the next start.
         """
@@ -207,12 +207,12 @@ class Models:
         return list(config.models) != list(was.models)
 
     async def learn(self) -> None:
-        """Let every model find out what it can only be told, so that its `info` is right. Takes some seconds at most."""
+        """Let every model ask its server for its limits, so that its `info` is right. Takes some seconds at most."""
         self.infos()
         await asyncio.gather(*(model.learn() for model in self._learning))
 
     async def close(self) -> None:
-        """End what was started for any of them."""
+        """Close all models, and end their agents."""
         self._learning.clear()
         made, self._made = self._made, {}
         for model in made.values():
@@ -287,7 +287,7 @@ def permissions_of(config: Config, state_dir: Path | None, database: Database | 
 
 def auto_approval(config: Config) -> AutoApproval:
     """What the settings allow without a question, and what they never allow."""
-    from dragoman.permissions.autoapproval import AutoApproval  # noqa: PLC0415 - for whoever asks a person
+    from dragoman.permissions.autoapproval import AutoApproval  # noqa: PLC0415 - only for front ends that ask the user
 
     tools = config.tools
     return AutoApproval(tools.auto_approve, tools.eligible, tools.urls, config.refused_urls)
@@ -313,19 +313,19 @@ def cautions_of(config: Config, model_id: str) -> tuple[str, ...]:
 
 
 def log_cautions(config: Config, model_id: str) -> None:
-    """For a command that uses this model from here on."""
+    """Log the cautions of a model that a command is about to use."""
     for caution in cautions_of(config, model_id):
         _log.warning("%s: %s", model_id, caution)
 
 
 def build(config: Config, model_id: str) -> GuardedModel:
-    """The model of that name, behind the guard: what everybody should use."""
+    """The model of that name, behind the guard. The one to use, except in the checker."""
     style = find(config, model_id).style
     return GuardedModel(build_unguarded(config, model_id), style)
 
 
 def build_unguarded(config: Config, model_id: str, shared: SharedServices | None = None) -> LanguageModel:
-    """The model as its back end made it: for whoever wants to see which rules it breaks."""
+    """The model as its back end made it, without the guard, so that the checker sees which rules it breaks."""
     find(config, model_id)
     try:
         return _made(model_id, resolved(config, model_id), config, shared or SharedServices())
@@ -428,7 +428,9 @@ def _endpoint(model_id: str, model: ResponsesModel, config: Config) -> EndpointM
         model.options,
         model.silence_seconds,
     )
-    told = Listed(model.model, model.max_input_tokens, model.max_output_tokens, image_input=model.image_input)
+    configured = Listed(
+        model.model, model.max_input_tokens, model.max_output_tokens, image_input=model.image_input
+    )
     info = ModelInfo(
         id=model_id,
         name=model.name or model_id,
@@ -443,7 +445,7 @@ def _endpoint(model_id: str, model: ResponsesModel, config: Config) -> EndpointM
         is_byok=True,
         is_user_selectable=True,
     )
-    return EndpointModel(info, settings, told)
+    return EndpointModel(info, settings, configured)
 
 
 def _scripted(model_id: str, model: ScriptModel) -> ScriptedModel:

@@ -1,4 +1,4 @@
-"""Which name somebody may have meant."""
+"""Which known name is the nearest to a misspelt one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 __all__ = ["did_you_mean", "nearest"]
 
-# Comparing takes time in the product of both lengths, and nobody misspells a name that is longer than this.
+# Comparing takes time in the product of both lengths; a longer name is not a misspelt one.
 _COMPARED_LENGTH = 100
 # What the standard library calls a close match, 1 being the same.
 _NEAR = 0.6

@@ -1,7 +1,7 @@
 """Text from outside, made safe to print and to decide about.
 
 Models, tools and files can hold anything, and a terminal obeys what it is sent: it moves the cursor, rewrites its
-title, answers queries as if somebody had typed. So whatever is printed passes through here first. A line feed and a
+title, answers queries as if the user had typed. So whatever is printed passes through here first. A line feed and a
 tab remain what they are; every other character that acts instead of showing is replaced by one that shows it: control
 characters by their pictures (`␛`), the rest by their number (`<U+202E>`). Nothing is dropped.
 
@@ -73,7 +73,7 @@ def visible(text: str) -> str:
 
 
 def visible_exactly(text: str) -> str:
-    """The same for what a person decides about: nothing in it leaves no mark, nor does a carriage return."""
+    """The same for text that the user decides about: every character is visible, a carriage return too."""
     if text.isascii():
         return text.translate(_ACTING)
     pieces = _EMOJI.split(text)
@@ -109,7 +109,7 @@ def _shown(code: int) -> str:
 
 
 class _Hiding(dict[int, str]):
-    """What stands for each character where everything is shown, worked out when it is met."""
+    """The replacement for each character, computed on first use."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)

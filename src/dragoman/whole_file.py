@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whoever looks and whenever we are killed."""
+"""Files that are there whole or not at all, for every reader and whenever we are killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["write_whole"]
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """A link stays a link, and a file as private as it was; a new one is its owner's. `OSError` if it cannot be done."""
+    """Write a file. A link stays a link, permissions stay, and a new file is private. `OSError` if it cannot be written."""
     path = Path(os.path.realpath(path))
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:

@@ -180,7 +180,7 @@ def test_a_file_that_was_spoilt_is_not_used(tmp_path: Path, caplog: pytest.LogCa
     "source", ["ftp://example.invalid/r", "http://example.invalid/r", "file:///no/such/file"]
 )
 def test_addresses_that_are_not_fetched_from(source: str, tmp_path: Path) -> None:
-    with pytest.raises(CatalogueError, match="What was there is kept"):
+    with pytest.raises(CatalogueError, match="The catalogue is unchanged"):
         refresh(tmp_path / "agents", source)
     assert not (tmp_path / "agents").exists()
 

@@ -101,7 +101,7 @@ def test_what_does_not_exist_cannot_be_taken_back_but_the_rest_is(
 def test_everything_is_taken_back(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["approvals", "reset"]) == 0
     assert capsys.readouterr().out == (
-        "All approvals are taken back: 3 that were kept, and those of running sessions.\n"
+        "All approvals are taken back: 3 that were stored, and those of running sessions.\n"
     )
     assert _kept(state) == []
 

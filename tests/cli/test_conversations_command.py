@@ -110,7 +110,7 @@ def test_one_that_is_under_way_is_not_deleted(
 
 def test_without_any_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conversations"]) == 0
-    assert capsys.readouterr().out.startswith("No conversation is kept.")
+    assert capsys.readouterr().out.startswith("No conversation is stored.")
 
 
 @pytest.mark.parametrize(

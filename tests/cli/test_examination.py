@@ -33,7 +33,7 @@ def trials(tmp_path: Path, page: ProbePage) -> Trials:
 
 def _ask(trials: Trials, *, kind: str | None = None, title: str | None = None, **said: object) -> None:
     activity = ToolActivity("t", title=title, kind=kind, **said)  # type: ignore[arg-type]
-    trials.asked(PermissionRequest("s", activity, (Option("no", "reject_once"),)), activity)
+    trials.note_request(PermissionRequest("s", activity, (Option("no", "reject_once"),)), activity)
 
 
 def _outcomes(trials: Trials) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ async def test_a_request_that_shows_the_address_is_about_the_page(
 
 async def test_the_id_of_a_request_shows_nothing(trials: Trials) -> None:
     activity = ToolActivity("delete-1", title="dragoman-spare.txt", kind="other")
-    trials.asked(PermissionRequest("s", activity, (Option("no", "reject_once"),)), activity)
+    trials.note_request(PermissionRequest("s", activity, (Option("no", "reject_once"),)), activity)
     assert _outcomes(trials) == ("untried",) * 4
     assert trials.unmatched == ["dragoman-spare.txt"]
 
@@ -268,7 +268,7 @@ async def test_a_visitor_that_never_ends_its_request_does_not_keep_the_page_open
 
 def test_the_picture_is_one_that_another_program_reads() -> None:
     for _ in range(20):
-        stripes = Stripes.by_lot()
+        stripes = Stripes.random()
         assert eyes.stripes(stripes.png) == stripes.colours
         assert len(set(stripes.colours)) == 3
 

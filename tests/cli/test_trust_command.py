@@ -92,7 +92,7 @@ def test_without_a_terminal_nothing_is_started_until_somebody_has_agreed(
     assert capsys.readouterr().err == _UNTRUSTED
     assert main(["trust"]) == 2
     assert capsys.readouterr().err == (
-        f"{told}dragoman: There is nobody to ask. Say --yes if this is what you want.\n"
+        f"{told}dragoman: There is no terminal to ask at. Say --yes if this is what you want.\n"
     )
     assert main(["trust", "--yes"]) == 0
     assert capsys.readouterr() == ("dragoman.toml is trusted until it changes.\n", told)

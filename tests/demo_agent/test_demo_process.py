@@ -216,7 +216,7 @@ async def test_without_a_standard_output_there_is_nobody_to_talk_to(tmp_path: Pa
         stderr=asyncio.subprocess.PIPE,
     )
     _, error = await soon(process.communicate())
-    assert (process.returncode, b"nobody to talk to" in error) == (1, True)
+    assert (process.returncode, b"no client to talk to" in error) == (1, True)
 
 
 async def test_it_starts_without_what_takes_long_to_import() -> None:

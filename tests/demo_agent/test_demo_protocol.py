@@ -268,7 +268,7 @@ def test_sessions_that_cannot_be_kept_or_read_are_told_of(
     in_the_way = tmp_path / "file"
     in_the_way.write_text("")
     SessionStore(in_the_way).save(kept)
-    assert "cannot be kept" in caplog.text
+    assert "cannot be stored" in caplog.text
     (tmp_path / f"{kept.id}.json").write_text("no session")
     assert SessionStore(tmp_path).load(kept.id) is None
     assert "cannot be read" in caplog.text

@@ -358,7 +358,7 @@ async def test_a_file_is_deleted_and_a_page_fetched_by_commands_that_a_person_se
 
 async def test_the_colours_of_a_picture_are_seen(editor: Editor, folder: Path) -> None:
     session = await editor.start(folder)
-    stripes = Stripes.by_lot()
+    stripes = Stripes.random()
     picture = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(stripes.png).decode()}
     await editor.ask(
         "session/prompt", sessionId=session, prompt=[picture, {"type": "text", "text": "Which colours?"}]

@@ -126,4 +126,4 @@ def test_what_cannot_be_asked_is_not_done() -> None:
         check=False,
     )
     assert done.returncode == 1
-    assert _shown(7) == [line for line in done.stderr.splitlines() if "nobody could be asked" in line]
+    assert _shown(7) == [line for line in done.stderr.splitlines() if "the user could not be asked" in line]

@@ -28,7 +28,7 @@ from typing import TypeAlias
 from dragoman.backends.scripted import ScriptedReply, ScriptStep, act, call, fail, forever, reply, say, wait
 from dragoman.backends.scripted.scene import Scene
 from dragoman.demo.agent import serve_stdio
-from dragoman.demo.agent.acts import Cue, _one_call, _own_action, _quoted, _results, _said
+from dragoman.demo.agent.acts import Cue, _one_call, _own_action, _quoted, _results, _text_step
 from dragoman.interruptible import run_interruptible
 from dragoman.lm import Message, Request
 from dragoman.lm.gfm import code
@@ -61,7 +61,7 @@ def reply_to(request: Request) -> ScriptedReply | None:
 
 def _history(cue: Cue, _rest: str) -> ScriptedReply:
     lines = [f"- {message.role}: {code(_shown(message))}" for message in cue.earlier]
-    return reply(_said("\n".join([f"The history has {len(lines)} messages:", "", *lines, ""])))
+    return reply(_text_step("\n".join([f"The history has {len(lines)} messages:", "", *lines, ""])))
 
 
 def _shown(message: Message) -> str:
@@ -77,12 +77,12 @@ def _call(cue: Cue, rest: str) -> ScriptedReply:
     """`!call NAME JSON`, one a line, all at once; after a line `!then`, another round of them."""
     rounds = re.split(r"^!then\s*$", rest, flags=re.MULTILINE)
     if cue.scene.round >= len(rounds):
-        return reply(_said(_results(cue)))
+        return reply(_text_step(_results(cue)))
     lines = [line.removeprefix("!call").strip() for line in rounds[cue.scene.round].splitlines()]
     try:
         return reply(*(_one_call(line, cue) for line in lines if line))
     except ValueError as error:
-        return reply(_said(f"{error}\n"))
+        return reply(_text_step(f"{error}\n"))
 
 
 def _run(cue: Cue, rest: str) -> ScriptedReply:
@@ -96,7 +96,7 @@ def _write(cue: Cue, rest: str) -> ScriptedReply:
 
 def _flood(_cue: Cue, rest: str) -> ScriptedReply:
     wanted = int(rest) if rest.isdecimal() else _DEFAULT_FLOOD
-    return reply(_said(" ".join(map(str, range(1, min(wanted, _MAX_FLOOD) + 1)))))
+    return reply(_text_step(" ".join(map(str, range(1, min(wanted, _MAX_FLOOD) + 1)))))
 
 
 def _slow(_cue: Cue, rest: str) -> ScriptedReply:
@@ -113,7 +113,7 @@ def _dripping(words: int) -> Iterator[ScriptStep]:
 def _crash(_cue: Cue, rest: str) -> ScriptedReply:
     status = int(rest) if rest.isdecimal() else _CRASH_STATUS
     # What was said is on its way before the process goes: an agent that crashes has often said something.
-    return reply(_said("I crash now.\n"), wait(0), act(lambda: os._exit(status)))
+    return reply(_text_step("I crash now.\n"), wait(0), act(lambda: os._exit(status)))
 
 
 def _error(_cue: Cue, rest: str) -> ScriptedReply:

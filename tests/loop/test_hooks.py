@@ -245,7 +245,7 @@ async def test_watchers_that_raise_are_logged_and_change_nothing(
     assert outcomes(state) == ["ok"]
     assert {record.message for record in caplog.records} >= {
         "a watcher failed at ToolFinished",
-        "the state of a run could not be kept",
+        "the state of a run could not be stored",
     }
 
 

@@ -28,5 +28,5 @@ def test_nothing_is_told_after_the_end() -> None:
     person = Person()
     journal = Journal(begin([user("Go.")]), person)
     journal.end("cancelled")
-    journal.tell(TurnEnded(1))
+    journal.emit(TurnEnded(1))
     assert person.events == [Ended("cancelled")]

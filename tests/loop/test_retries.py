@@ -96,16 +96,16 @@ def thought(value: str) -> ThinkingPart:
 async def ask(
     model: Attempts, clock: VirtualClock, *, retries: int = 3, token: CancellationToken | None = None
 ) -> tuple[Response, LanguageModelError | None, list[RunEvent]]:
-    told: list[RunEvent] = []
-    answer = ModelAttempts(model, settings=LoopSettings(retries=retries), clock=clock, tell=told.append)
+    events: list[RunEvent] = []
+    answer = ModelAttempts(model, settings=LoopSettings(retries=retries), clock=clock, emit=events.append)
     error = await answer.ask(Request((user("Go."),)), token or CancellationSource().token)
-    return answer.response, error, told
+    return answer.response, error, events
 
 
-def seen(told: Sequence[RunEvent]) -> list[object]:
+def seen(events: Sequence[RunEvent]) -> list[object]:
     """What stands on the screen of a watcher in the end, in runs."""
     screen: list[object] = []
-    for event in told:
+    for event in events:
         match event:
             case TextReported(text=more) | ThinkingReported(text=more):
                 kind = type(event)
@@ -125,32 +125,32 @@ def seen(told: Sequence[RunEvent]) -> list[object]:
 
 def visible(response: Response) -> list[object]:
     """What a watcher must have seen of this response."""
-    told: list[RunEvent] = []
+    events: list[RunEvent] = []
     for part in response.parts:
         match part:
             case TextPart(value=value) if value:
-                told.append(TextReported(value))
+                events.append(TextReported(value))
             case ThinkingPart() if part.text:
-                told.append(ThinkingReported(part.text))
+                events.append(ThinkingReported(part.text))
             case DataPart() if not part.is_internal:
-                told.append(DataReported(part))
+                events.append(DataReported(part))
             case _:
                 pass
-    return seen(told)
+    return seen(events)
 
 
-def words(told: Sequence[RunEvent]) -> list[str]:
+def words(events: Sequence[RunEvent]) -> list[str]:
     """The events in short, but for `Retrying`."""
     short = {Withdrawn: "<withdrawn>", DataReported: "<data>"}
     return [
         event.text if isinstance(event, TextReported | ThinkingReported) else short[type(event)]
-        for event in told
+        for event in events
         if not isinstance(event, Retrying)
     ]
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "expected"),
     [
         pytest.param(
             [[text("Hel"), broken()], [text("Hello"), text(" you")]], ["Hel", "lo", " you"], id="further"
@@ -210,11 +210,11 @@ def words(told: Sequence[RunEvent]) -> list[str]:
     ],
 )
 async def test_p21_what_was_shown_is_not_shown_again(
-    clock: VirtualClock, written: list[list[Part | LanguageModelError]], told: list[str]
+    clock: VirtualClock, written: list[list[Part | LanguageModelError]], expected: list[str]
 ) -> None:
     response, error, events = await ask(Attempts(*written), clock)
     assert error is None
-    assert words(events) == told
+    assert words(events) == expected
     assert seen(events) == visible(response)
 
 
@@ -435,10 +435,10 @@ async def test_activities_plans_and_usage_are_told_at_once_whatever_attempt_they
         [text("One."), begun, plan, broken()],
         [begun, text("One."), ended, text(" Two."), usage],
     )
-    response, error, told = await ask(model, clock)
+    response, error, events = await ask(model, clock)
     assert error is None
     # No word was withdrawn for the sake of a step.
-    assert [event for event in told if not isinstance(event, Retrying)] == [
+    assert [event for event in events if not isinstance(event, Retrying)] == [
         TextReported("One."),
         ActivityReported(begun),
         PlanReported(plan),

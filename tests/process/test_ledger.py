@@ -168,7 +168,7 @@ def test_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch, sleeper: subpro
 def test_where_there_is_nothing_to_ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(OSError, match="does not tell when a process started"):
+    with pytest.raises(OSError, match="does not report when a process started"):
         ProcessIdentity.own()
 
 

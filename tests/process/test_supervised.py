@@ -281,7 +281,7 @@ async def test_how_it_ended(start: Start, script: str, expected: Exit, words: st
 
 
 def test_other_ends_have_words_too() -> None:
-    assert str(Exit()) == "ended, nobody knows how"
+    assert str(Exit()) == "ended in an unknown way"
     assert str(Exit(signal=99)) == "was ended by signal 99"
 
 
@@ -436,7 +436,7 @@ async def test_a_flood_on_standard_error_is_drained_and_its_end_kept(start: Star
     async with asyncio.timeout(DEADLINE_SECONDS):
         assert await process.wait() == Exit(code=1)
     assert process._tail.received == 20_000_000 + len(b"\n\xff bad bytes\nlast words\n")
-    assert len(process._tail._kept) <= 2 * TAIL_BYTES
+    assert len(process._tail._buffer) <= 2 * TAIL_BYTES
     assert process.stderr_tail.endswith("\ufffd bad bytes\nlast words")
 
 
@@ -512,7 +512,7 @@ async def test_a_ledger_that_cannot_be_written_stops_nobody(
     (tmp_path / "file").write_text("")
     process = await start("cat", ledger=Ledger(tmp_path / "file" / "processes"))
     assert await process.stop() == Exit(code=0)
-    assert "could not be written down" in caplog.text
+    assert "could not be written" in caplog.text
 
 
 # What happens to us.

@@ -59,7 +59,7 @@ def test_r7_a_stream_that_is_right_breaks_nothing_and_gives_every_rule_its_occas
     for frame in _framed(_lawful()):
         watch.frame(frame)
     watch.end()
-    assert watch.kept.keys() == EVENT_RULES.keys()
+    assert watch.passed.keys() == EVENT_RULES.keys()
 
 
 def _place(events: list[Json], kind: str) -> int:

@@ -38,7 +38,7 @@ def test_nobody_to_ask_is_no_persons_denial_and_says_how_to_allow(folder: Folder
     assert result.returncode == 1
     assert result.stdout == ""
     assert "not done: Make new.txt? (write_file)" in result.stderr
-    assert "⊘ Make new.txt · denied · nobody could be asked" in result.stderr
+    assert "⊘ Make new.txt · denied · the user could not be asked" in result.stderr
     assert "auto_approve = true" in result.stderr
     assert not (folder.path / "new.txt").exists()
 

@@ -170,7 +170,7 @@ def test_what_ran_and_did_not_end_well(outcome: Outcome, text: str, line: str) -
     [
         ("denied", "Error: Tool execution was denied by user.", "⊘ Change a.txt · denied"),
         ("denied", "Tool use rejected with user message: not now", "⊘ Change a.txt · denied · not now"),
-        ("timed_out", "…", "⊘ Change a.txt · nobody decided in time"),
+        ("timed_out", "…", "⊘ Change a.txt · no decision in time"),
     ],
 )
 def test_what_was_asked_about_and_did_not_run(outcome: Outcome, text: str, line: str) -> None:
@@ -255,8 +255,8 @@ def test_a_failed_attempt_is_told_honestly() -> None:
         ("cancelled", "Cancelled"),
         ("tool_denied", "denied"),
         ("turn_limit", "as many turns"),
-        ("timed_out", "nobody decided"),
-        ("suspended", "Put aside"),
+        ("timed_out", "no decision in time"),
+        ("suspended", "Suspended until"),
     ],
 )
 def test_how_it_ended_is_said(reason: EndReason, words: str) -> None:

@@ -227,7 +227,7 @@ class TestWriting:
 
     async def test_not_without_a_look_at_it(self, writing: Workbench, folder: Path) -> None:
         result = await writing.invoke(writing.invocation(path="a.txt", content="one"))
-        assert "nobody was shown what would change" in text(result)
+        assert "the user was not shown what would change" in text(result)
         assert result.is_error
         assert not (folder / "a.txt").exists()
 

@@ -285,9 +285,7 @@ class TestRedirections:
         auto = AutoApproval(urls={f"{server.origin}/open/*": True, f"{server.origin}/admin/*": False})
         person = _Person()
         result = await person.fetch(_runtime(auto), f"{server.origin}/open/x")
-        assert f"redirects to {server.origin}/admin/delete?all=1, which nobody was asked about" in text(
-            result
-        )
+        assert f"redirects to {server.origin}/admin/delete?all=1, which was not approved" in text(result)
         assert [path for path, _ in server.asked] == ["/open/x"]
         assert person.asked == []
 
@@ -311,7 +309,7 @@ class TestRedirections:
             status=302, headers={"Location": location.replace("{port}", str(server.port))}
         )
         complaint = await fetching.complaint(url=f"{server.origin}/a")
-        assert "which nobody was asked about. To follow it, fetch that address." in complaint
+        assert "which was not approved. To follow it, fetch that address." in complaint
         assert len(server.asked) == 1
 
     @pytest.mark.parametrize("location", ["file:///etc/passwd", "http://me@127.0.0.1/", "http://[x/"])
@@ -349,7 +347,7 @@ class TestRedirections:
                 b"moved", status=status, headers={"Location": target, "Set-Cookie": "a=b"}
             )
             said = await fetching.complaint(url=f"{server.origin}/a")
-            refusals = ("which nobody was asked about", "is no address to follow", "could not be fetched")
+            refusals = ("which was not approved", "is no address to follow", "could not be fetched")
             assert any(words in said for words in refusals)
             assert other.asked == []
             assert [path for path, _ in server.asked] == ["/a"]
@@ -373,7 +371,7 @@ class TestRedirections:
 
         monkeypatch.setattr(_ConnectionWatch, "_check", check)
         said = await fetching.complaint(url=f"{server.origin}/a")
-        assert "nobody was asked about that. Nothing was sent." in said
+        assert "which was not approved. Nothing was sent." in said
         assert [path for path, _ in server.asked] == ["/a"]
 
     async def test_what_one_fetch_was_given_does_not_go_along_with_the_next(
@@ -429,8 +427,8 @@ class TestLocalAddresses:
         unaware = await fetching.ask(url=url)
         assert unaware.urls == (url,)
         assert await fetching.complaint(url=url) == (
-            "public.example leads to 127.0.0.1, on this machine or the local network, and nobody was asked about that."
-            " Nothing was sent. Call again to have the person asked."
+            "public.example leads to 127.0.0.1, on this machine or the local network, which was not approved."
+            " Nothing was sent. Call again to have the user asked."
         )
         assert server.asked == []
 

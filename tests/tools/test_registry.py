@@ -88,9 +88,7 @@ class TestBothHalves:
         registry = ToolRegistry()
         registry.declare(declared("secret"))
         assert registry.tools() == ()
-        with pytest.raises(
-            RegistryError, match="'secret' is private: it is declared, but nobody registered it"
-        ):
+        with pytest.raises(RegistryError, match="'secret' is private: it is declared, but not registered"):
             registry.find("secret")
 
     def test_a_tool_that_is_registered_and_not_declared_is_an_error(self) -> None:

@@ -1,5 +1,5 @@
-"""Agents: what is known of them, and putting them on this machine.
+"""Agents: the catalogue, and installing them on this machine.
 
 The catalogue is a file in the format of the public ACP registry, with what we found out about each agent beside what
-its makers say. Agents are installed only when somebody asks for it, into a folder of our own.
+its makers say. Agents are installed only at the user's request, into a folder of our own.
 """

@@ -35,7 +35,7 @@ def target_of(entry: CatalogueEntry) -> BinaryTarget | None:
 async def install(
     entry: CatalogueEntry, target: BinaryTarget, folder: Path, on_bytes: Callable[[int, int | None], object]
 ) -> Installation:
-    """`on_bytes` is told how many have come, and of how many if that is known."""
+    """Download an archive and unpack it. `on_bytes` receives the bytes so far, and the total if it is known."""
     fetched = folder / "archive"
     try:
         digest = await _fetch(target.archive, fetched, on_bytes)
@@ -83,7 +83,7 @@ async def _fetch(address: str, to: Path, on_bytes: Callable[[int, int | None], o
 
 
 def _unpack(archive: Path, target: BinaryTarget, to: Path) -> Path:
-    """The program in it. Only regular files and folders are taken, and nothing outside of `to`."""
+    """Unpack an archive into `to`, and return its program. Takes only regular files and folders."""
     to.mkdir()
     try:
         if zipfile.is_zipfile(archive):

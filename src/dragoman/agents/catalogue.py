@@ -1,6 +1,6 @@
 """The catalogue of agents: what came with us, and on top of it what was fetched from a registry since.
 
-Nothing is fetched unless somebody asks for it, and then from where they say. What a registry says of an agent that we
+A registry is fetched only at the user's request, from the address they give. What a registry says of an agent that we
 know replaces where it is installed from; what we found out about it stays, unless the file has facts of that kind itself.
 How a call is recognised as one of ours spares a person a question, and only what came with us may say that.
 """
@@ -49,13 +49,13 @@ class CatalogueError(Exception):
 
 @cache
 def shipped() -> Mapping[str, CatalogueEntry]:
-    """What came with us, in the order of the file."""
+    """The agents that came with us, in the order of the file."""
     data = resources.files(__package__).joinpath("catalogue.json").read_bytes()
     return _by_id(read_registry(data, "the catalogue"))
 
 
 def catalogue(folder: Path) -> Mapping[str, CatalogueEntry]:
-    """What came with us and what was fetched since. `folder` is that of agents."""
+    """The agents that came with us and those of a fetched registry. `folder` is that of agents."""
     try:
         data = read_regular(folder / REFRESHED, MAX_BYTES)
     except FileNotFoundError:
@@ -95,22 +95,22 @@ async def refresh(folder: Path, source: str | None) -> str:
             source = (folder / _SOURCE).read_text("utf-8").strip()
         except OSError:
             raise CatalogueError(
-                "Nobody has said yet where the registry is. Name it once: --refresh ADDRESS, or --refresh FILE."
+                "No registry is configured yet. Name it once: --refresh ADDRESS, or --refresh FILE."
             ) from None
     if "://" not in source:
         # From wherever we are the next time.
         source = os.path.abspath(source)  # noqa: ASYNC240, PTH100 - it looks at nothing
     data = await _fetched(source)
     if not read_registry(data, source):
-        raise CatalogueError(f"{source} has no agent that could be read. What was there is kept.")
+        raise CatalogueError(f"{source} has no agent that could be read. The catalogue is unchanged.")
     try:
-        _keep(folder, data, source)
+        _store(folder, data, source)
     except OSError as error:
         raise CatalogueError(f"{folder} cannot be written: {error.strerror}.") from error
     return source
 
 
-def _keep(folder: Path, data: bytes, source: str) -> None:
+def _store(folder: Path, data: bytes, source: str) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(folder / REFRESHED, data)
     write_whole(folder / _SOURCE, f"{source}\n".encode())
@@ -125,7 +125,7 @@ async def _fetched(source: str) -> bytes:
     try:
         await download(source, chunks.append, limit=MAX_BYTES, seconds=_SECONDS)
     except DownloadError as error:
-        raise CatalogueError(f"{error} What was there is kept.") from error
+        raise CatalogueError(f"{error} The catalogue is unchanged.") from error
     return b"".join(chunks)
 
 
@@ -133,11 +133,13 @@ def _read(path: str) -> bytes:
     try:
         return read_regular(Path(path), MAX_BYTES)
     except OSError as error:
-        raise CatalogueError(f"{path} cannot be read: {error.strerror}. What was there is kept.") from error
+        raise CatalogueError(
+            f"{path} cannot be read: {error.strerror}. The catalogue is unchanged."
+        ) from error
 
 
 def asking_mode(id_: str) -> str | None:
-    """The mode in which an agent asks, where it does not do so as installed.
+    """The mode in which an agent asks for permission, if its default mode does not.
 
     It is written into the configuration. So it is taken from what came with Dragoman, and from no registry.
     """
@@ -153,7 +155,7 @@ def _merged(
     known_as = {alias: id_ for id_, entry in ours.items() for alias in (id_, *entry.facts.aliases)}
     for entry in theirs:
         id_ = known_as.get(entry.id, entry.id)
-        merged[id_] = _updated(merged[id_], entry) if id_ in merged else _asking(entry, ())
+        merged[id_] = _updated(merged[id_], entry) if id_ in merged else _as_fetched(entry, ())
     return merged
 
 
@@ -172,12 +174,12 @@ def _updated(ours: CatalogueEntry, theirs: CatalogueEntry) -> CatalogueEntry:
         binary=theirs.distribution.binary or ours.distribution.binary,
     )
     updated = replace(theirs, id=ours.id, distribution=distribution).with_facts(facts)
-    # Nobody takes a warning away.
+    # A registry can add warnings, but cannot remove ours.
     warned = replace(facts, cautions=tuple(dict.fromkeys((*ours.facts.cautions, *facts.cautions))))
-    return _asking(updated.with_facts(warned), ours.facts.recognised_by)
+    return _as_fetched(updated.with_facts(warned), ours.facts.recognised_by)
 
 
-def _asking(entry: CatalogueEntry, recognised_by: tuple[dict[str, str], ...]) -> CatalogueEntry:
+def _as_fetched(entry: CatalogueEntry, recognised_by: tuple[dict[str, str], ...]) -> CatalogueEntry:
     return entry.with_facts(replace(entry.facts, recognised_by=recognised_by, built_in=False))
 
 

@@ -27,7 +27,7 @@ async def download(
     seconds: float,
     on_size: Callable[[int | None], object] = lambda _size: None,
 ) -> None:
-    """Hand a file's bytes to `write`. `seconds` of silence are too many; `on_size` is told how much will come, if known.
+    """Pass a file's bytes to `write`. Fails after `seconds` of silence. `on_size` receives the size, if it is known.
 
     An address is https, or a file of this machine; plain http only to this machine itself.
     """

@@ -37,7 +37,7 @@ class _Read(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Package(_Read, frozen=True):
-    """Of npm or of PyPI, with its version: `name@1.2.3`, `name==1.2.3`."""
+    """A package of npm or PyPI, with its version: `name@1.2.3`, `name==1.2.3`."""
 
     package: _Text
     args: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Distribution(_Read, frozen=True):
 
 
 class Needs(_Read, frozen=True):
-    """What must be on the machine: the oldest that will do."""
+    """The oldest versions of programs that an agent needs on the machine."""
 
     node: int | None = None
     python: Annotated[str, msgspec.Meta(pattern=r"^3\.[0-9]+\Z")] | None = None
@@ -76,7 +76,7 @@ class ToolLimit(_Read, frozen=True):
 
 
 class Caution(_Read, frozen=True):
-    """Where an agent acts without asking anybody, and how it is started so that it does not."""
+    """Where an agent acts without a permission request, and how to start it so that it asks."""
 
     text: _Text
     unless_argument: str | None = None
@@ -87,7 +87,7 @@ class Caution(_Read, frozen=True):
 
 
 class Facts(_Read, frozen=True):
-    """What was found out. An entry that says nothing of what its agent does is one of an unknown agent."""
+    """What we found out about an agent. Without such facts, the agent is treated as unknown."""
 
     # It comes with us: there is nothing to install.
     built_in: bool = False
@@ -98,14 +98,14 @@ class Facts(_Read, frozen=True):
     scripts: bool = False
     # Of the package in the version that the entry names, as npm and pip write it: `sha512-…`, `sha256:…`.
     integrity: str | None = None
-    # Without which it decides by itself, or hides our tools.
+    # Without these it acts without asking, or hides our tools.
     env: dict[str, str] = {}
-    # With which it starts before the person has configured it. Only for the first start, that shows that it works.
+    # For a start before the user has configured it. Only for the first start, which shows that it works.
     trial_env: dict[str, str] = {}
     # How it can be offered tools. What it says in `initialize` wins.
     tool_transports: tuple[Literal["http", "stdio"], ...] = ("http", "stdio")
     tool_limit: ToolLimit | None = None
-    # Whether it lists tools again when told that they changed.
+    # Whether it lists tools again after a notification that they changed.
     lists_again: bool = True
     # Whether a session it had can be taken up. What it says in `initialize` wins, as far as it is true.
     resumes: bool = False
@@ -146,5 +146,5 @@ class AgentRegistry(_Read, frozen=True):
     """A whole file, as far as it is about agents."""
 
     version: str
-    # Each is read by itself: one that cannot be read does not spoil the others.
+    # Each is read separately: one that cannot be read does not affect the others.
     agents: tuple[msgspec.Raw, ...] = ()

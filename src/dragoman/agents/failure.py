@@ -8,7 +8,7 @@ __all__ = ["InstallError", "of_system"]
 
 
 class InstallError(Exception):
-    """What failed and what to do about it: all that a user sees. What was installed before is as it was."""
+    """What failed and what to do about it: all that a user sees. The previous installation is unchanged."""
 
 
 def of_system(error: OSError, what: str) -> InstallError:

@@ -5,7 +5,7 @@
 
 A version is made in a folder of its own, at its final place, because an environment of Python cannot be moved. Nothing
 looks there before `current` points to it, and that changes in one step: a version that could not be completed never was.
-The version before is kept until the next one, for agents that still run from it.
+The previous version stays until the next one is installed, for agents that still run from it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Installation(msgspec.Struct, frozen=True, rename="camel"):
     kind: DistributionKind
     command: tuple[str, ...]
     env: dict[str, str] = {}
-    # What the package was verified by; None where nobody said what it must be.
+    # The checksum that verified the package; None if none was published.
     integrity: str | None = None
 
 
@@ -73,8 +73,8 @@ class InstalledAgents:
         return ready(record, real)
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Nobody else changes anything meanwhile."""
+    def locked(self) -> Iterator[None]:
+        """Hold the lock that excludes other processes that install or remove."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = (self.folder / _LOCK).open("a+")
@@ -96,13 +96,13 @@ class InstalledAgents:
             yield
 
     def new_folder(self, agent: str, version: str) -> Path:
-        """Where a version is made. It counts when it is switched to."""
+        """A new folder to install a version into. `switch` puts it to use."""
         folder = self.folder / agent / f"{version}-{secrets.token_hex(3)}"
         folder.mkdir(mode=0o700, parents=True)
         return folder
 
     def switch(self, installation: Installation, folder: Path) -> None:
-        """From here on, this is the version in use."""
+        """Make this the version in use."""
         before = self._current(installation.id)
         (folder / _RECORD).write_bytes(msgspec.json.encode(installation))
         link = folder.parent / f".{_CURRENT}-{secrets.token_hex(3)}"
@@ -111,14 +111,14 @@ class InstalledAgents:
         self._sweep(installation.id, {folder.name, before})
 
     def discard(self, folder: Path) -> None:
-        """A version that came to nothing."""
+        """Delete the folder of a version that could not be installed."""
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):
             # If it was the first.
             folder.parent.rmdir()
 
     def remove(self, agent: str) -> bool:
-        """Whether there was anything."""
+        """Remove an agent. Returns whether it was installed."""
         folder = self.folder / agent
         if not folder.is_dir():
             return False
@@ -136,14 +136,14 @@ class InstalledAgents:
         except OSError:
             return None
 
-    def _sweep(self, agent: str, kept: set[str | None]) -> None:
+    def _sweep(self, agent: str, retained: set[str | None]) -> None:
         for path in (self.folder / agent).iterdir():
-            if path.name not in kept and not path.is_symlink():
+            if path.name not in retained and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
 
 
 def ready(installation: Installation, folder: Path) -> Installation:
-    """With a command that can be run from anywhere."""
+    """The installation with a command that can be run from any folder."""
     command = tuple(
         str(folder / word[2:]) if word.startswith("./") else word for word in installation.command
     )

@@ -26,7 +26,7 @@ _START_SECONDS = 120.0
 
 
 class InstallProgress(Protocol):
-    """Who is told how far it is."""
+    """Receives the progress of an installation."""
 
     def step(self, what: str) -> None: ...
 
@@ -41,7 +41,7 @@ class InstallPlan:
     kind: DistributionKind
     what: Package | BinaryTarget
     version: str
-    # What the package must be; None where nobody has said.
+    # The expected checksum of the package; None if none was published.
     integrity: str | None
 
     @property
@@ -93,12 +93,12 @@ async def plan(
 async def install(
     planned: InstallPlan, agents: InstalledAgents, env: Mapping[str, str], progress: InstallProgress
 ) -> Initialized:
-    """Returns what the agent said of itself when it was started. Whatever fails, what was there before is in use.
+    """Install an agent. Returns its `initialize` response. After a failure the previous version stays in use.
 
     `env` is what the agent and scripts of its own get of our environment.
     """
     entry = planned.entry
-    with agents.alone():
+    with agents.locked():
         try:
             folder = agents.new_folder(entry.id, planned.version.replace("/", "-"))
         except OSError as error:
@@ -181,7 +181,7 @@ def _verify(planned: InstallPlan, installation: Installation) -> None:
 async def _started(
     entry: CatalogueEntry, installation: Installation, folder: Path, env: Mapping[str, str]
 ) -> Initialized:
-    """That it starts and speaks ACP is what being installed means."""
+    """Start the agent once, and return its `initialize` response. An agent that does not speak ACP is not installed."""
     env = {**env, **entry.facts.env, **installation.env, **entry.facts.trial_env}
     try:
         async with asyncio.timeout(_START_SECONDS):
@@ -194,7 +194,7 @@ async def _started(
                 await agent.stop()
     except TimeoutError:
         raise InstallError(
-            f"{entry.name} was installed, and has not answered in {_START_SECONDS:g} seconds. What was there is kept."
+            f"{entry.name} was installed, and has not answered in {_START_SECONDS:g} seconds. The previous version stays."
         ) from None
     except LanguageModelError as error:
         raise InstallError(f"{entry.name} was installed, and does not start: {error.sentence}") from error

@@ -58,7 +58,7 @@ def with_version(package: str, version: str) -> str:
 
 
 async def missing(needs: Needs) -> str | None:
-    """What the machine lacks for it, in a sentence."""
+    """The program that the machine lacks for this package, in a sentence."""
     program = programs.node(needs.node)
     programs.npm()
     major, minor = await programs.version_of(program)
@@ -70,7 +70,7 @@ async def missing(needs: Needs) -> str | None:
 async def install(
     entry: CatalogueEntry, package: Package, folder: Path, env: Mapping[str, str]
 ) -> Installation:
-    """`env` is what a script of the package gets of our environment; npm itself gets all of it."""
+    """Install a package. Its scripts get the environment `env`; npm itself gets all of ours."""
     npm, node = programs.npm(), programs.node(entry.facts.needs.node)
     (folder / "package.json").write_text('{"private": true}\n')
     await programs.run(
@@ -92,7 +92,7 @@ async def install(
 
 
 def _found(folder: Path) -> _Installed:
-    """What npm has made of it: the one package that was asked for."""
+    """The package that npm has installed."""
     try:
         [name] = _read(folder / "package.json", _Manifest).dependencies
         place = folder / "node_modules" / name
@@ -116,7 +116,7 @@ def _program(found: _Installed, folder: Path) -> Path:
 
 
 def _named_program(found: _Installed) -> str:
-    """As npx chooses: the only one, else the one that is called like the package."""
+    """The package's program, as npx chooses it: the only one, else the one named like the package."""
     programs_ = found.manifest.bin
     if isinstance(programs_, str):
         return programs_

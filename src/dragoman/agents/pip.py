@@ -56,7 +56,7 @@ def with_version(package: str, version: str) -> str:
 
 
 async def missing(needs: Needs) -> str | None:
-    """What the machine lacks for it, in a sentence."""
+    """The program that the machine lacks for this package, in a sentence."""
     try:
         await programs.python(needs.python)
     except InstallError:
@@ -123,7 +123,7 @@ def _requested(report: Path) -> _Item:
 
 
 def _script(environment: Path, package: str) -> Path:
-    """As uvx chooses: the program that is called like the package."""
+    """The package's program, as uvx chooses it: the one named like the package."""
     programs_ = environment / "bin"
     for name in (package, package.replace("_", "-"), package.replace("-", "_")):
         if (programs_ / name).is_file():

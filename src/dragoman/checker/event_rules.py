@@ -1,8 +1,8 @@
 """The rules for the events of a streamed response, which no schema can say.
 
 `EVENT_RULES` is the list, by the sections of the Open Responses specification. `EventWatch` follows one stream and records
-what is kept and what is broken. What it knows of a response it learns from the events alone, and it takes whatever JSON
-comes: the stream may be anybody's. It does no I/O.
+which rules pass and which are broken. What it knows of a response it learns from the events alone, and it takes any JSON
+that comes: the stream is untrusted. It does no I/O.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ EVENT_RULES: dict[str, Rule] = {
         Rule(
             "E12",
             "the end repeats",
-            "The response at the end has the items as they were told.",
+            "The response at the end has the items as they were streamed.",
             _SOURCE,
         ),
         Rule(
@@ -163,13 +163,13 @@ _DONE = b"[DONE]"
 @dataclass(slots=True)
 class _Part:
     type: object
-    said: list[str] = field(default_factory=list)
-    is_said: bool = False
+    deltas: list[str] = field(default_factory=list)
+    is_text_done: bool = False
     is_done: bool = False
 
     @property
     def text(self) -> str:
-        return "".join(self.said)
+        return "".join(self.deltas)
 
 
 @dataclass(slots=True)
@@ -179,7 +179,7 @@ class _Item:
     parts: dict[_Family, list[_Part]] = field(default_factory=lambda: {"content": [], "summary": []})
     arguments: list[str] = field(default_factory=list)
     are_arguments_done: bool = False
-    # As its end tells it.
+    # The item as its `.done` event has it.
     whole: JsonObject | None = None
 
     @property
@@ -194,7 +194,7 @@ class EventWatch:
     def __init__(self) -> None:
         self.found: list[Violation] = []
         # How often each rule might have been broken and was not.
-        self.kept: Counter[str] = Counter()
+        self.passed: Counter[str] = Counter()
         self._event: JsonObject = {}
         self._count = 0
         self._begun: list[str] = []
@@ -257,20 +257,20 @@ class EventWatch:
             self._updated()
 
     def end(self) -> None:
-        """No more will come."""
+        """Check what is due at the end of the stream."""
         self._event = {}
         self._expect("E4", self._end is not None, "the stream has no end")
         if self._was_done is not None:
             self._expect("E5", self._was_done, "the stream ended without it")
 
     def error(self, value: object) -> None:
-        """The body of a request that was refused."""
+        """Check the body of an error response."""
         self._event = {}
         self._error(value.get("error") if isinstance(value, dict) else None)
 
     def _expect(self, rule: str, is_so: object, words: str) -> bool:
         if is_so:
-            self.kept[rule] += 1
+            self.passed[rule] += 1
             return True
         kind = self._event.get("type")
         detail = f"{kind}: {words}" if kind is not None else words
@@ -303,9 +303,9 @@ class EventWatch:
         )
         for index, item in self._items.items():
             self._expect("E7", item.whole is not None, f"leaves item {index} open")
-        told = [item.whole for item in self._items.values() if item.whole is not None]
-        self._expect("E12", response.get("output") == told, "repeats other items than were told")
-        cut = [item.get("status") == "incomplete" for item in told]
+        streamed = [item.whole for item in self._items.values() if item.whole is not None]
+        self._expect("E12", response.get("output") == streamed, "repeats other items than were streamed")
+        cut = [item.get("status") == "incomplete" for item in streamed]
         self._expect("E13", not any(cut[:-1]), "an incomplete item is not the last")
         self._expect("E13", not any(cut) or status != "completed", "is complete, and an item is not")
 
@@ -344,8 +344,8 @@ class EventWatch:
         self._expect("E7", given.get("status") != "in_progress", "is in progress")
         parts = [part for family in item.parts.values() for part in family]
         self._expect("E9", all(part.is_done for part in parts), "leaves a part open")
-        for family, told in item.parts.items():
-            wanted = [(part.type, part.text) for part in told]
+        for family, streamed in item.parts.items():
+            wanted = [(part.type, part.text) for part in streamed]
             self._expect("E10", list(_texts(given.get(family))) == wanted, f"has another {family}")
         if item.type == "function_call":
             self._expect("E11", item.are_arguments_done, "came before the end of its arguments")
@@ -363,7 +363,7 @@ class EventWatch:
             item.whole = given
 
     def _item(self, id_: object) -> _Item | None:
-        """The open one that the event is about."""
+        """The open item that the event is about."""
         index = self._event.get("output_index")
         item = self._items.get(index) if isinstance(index, int) else None
         if not self._expect("E7", item is not None and item.whole is None, "has no open item"):
@@ -391,7 +391,7 @@ class EventWatch:
             return
         part = parts[-1]
         part.is_done = True
-        self._expect("E9", part.is_said, "came before the end of its text")
+        self._expect("E9", part.is_text_done, "came before the end of its text")
         self._expect("E10", list(_texts([given])) == [(part.type, part.text)], "has another text")
 
     def _text(self, step: str, type_: str, name: str) -> None:
@@ -402,14 +402,14 @@ class EventWatch:
         parts = item.parts[family]
         is_there = parts and self._event.get(f"{family}_index") == len(parts) - 1
         if not self._expect(
-            "E9", is_there and not parts[-1].is_said and parts[-1].type == type_, "has no open part"
+            "E9", is_there and not parts[-1].is_text_done and parts[-1].type == type_, "has no open part"
         ):
             return
         part = parts[-1]
         if step == "delta":
-            part.said.append(str(self._event.get("delta")))
+            part.deltas.append(str(self._event.get("delta")))
             return
-        part.is_said = True
+        part.is_text_done = True
         self._expect("E10", self._event.get(name) == part.text, "has another text")
 
     def _argument(self, step: str) -> None:

@@ -70,7 +70,7 @@ PLAIN = Probe("plain prompt", _request(user("Say hello in one short sentence."))
 AFTER_CANCEL = Probe(
     "prompt after a cancellation", _request(user("Say hello once more, in one short sentence."))
 )
-# No answer could honour it; that it is refused as it should be is what is looked at.
+# No answer can satisfy it: the probe checks how it is refused.
 IMPOSSIBLE = Probe("request without messages", _request())
 SIDE_BY_SIDE = (
     Probe("first of two at once", _request(user("Write the word amber three times.")), foreign="cobalt"),
@@ -79,12 +79,12 @@ SIDE_BY_SIDE = (
 
 
 def all_probes(info: ModelInfo) -> tuple[Probe, ...]:
-    """Every one that is put to a model, in the order in which they begin."""
+    """All probes, in the order in which they begin."""
     return (PLAIN, *probes(info), AFTER_CANCEL, *SIDE_BY_SIDE, IMPOSSIBLE)
 
 
 def probes(info: ModelInfo) -> Iterator[Probe]:
-    """Those that are put one after the other, after the plain prompt."""
+    """The probes that run one after the other, after the plain prompt."""
     if info.capabilities.tool_calling:
         yield Probe("tool offered", _request(_QUESTION, tools=(_TOOL,)))
         if info.required_calls:

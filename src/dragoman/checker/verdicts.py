@@ -1,7 +1,7 @@
 """What was seen of a model's answers, and the verdict on each rule that follows from it.
 
 A rule that was broken once has failed. One that might have been broken and was not has passed. One that there was no
-occasion to break is *not exercised*, which is not the same as kept: a model that made no call shows nothing about the
+occasion to break is *not exercised*, which is not the same as passed: a model that made no call shows nothing about the
 ids of its calls.
 """
 
@@ -42,7 +42,7 @@ _OCCASIONS: dict[str, tuple[str, str]] = {
     "S16": ("usage part", "no usage was reported"),
     "T14": ("required call", "no call was required: the model decides for itself, or did not answer"),
 }
-# Enough to recognise a part by; the whole of an image helps nobody.
+# Enough to recognise a part by; a whole image would only fill the screen.
 _PART_SHOWN = 160
 
 
@@ -63,22 +63,22 @@ class VerdictRow:
 
 
 class CheckRecord:
-    """Everything that was seen, over all probes, held against `rules`."""
+    """The observations of all probes, and the verdict on each of the `rules`."""
 
     def __init__(
         self, rules: Mapping[str, Rule] = RULES, occasions: Mapping[str, tuple[str, str]] = _OCCASIONS
     ) -> None:
-        """`occasions` names what gives one to break each rule, and what to say where there was none."""
+        """`occasions` has for each rule when it can be broken, and what to say if it was not exercised."""
         self._rules = rules
         self._occasions = occasions
         self.findings: list[RuleFinding] = []
         # How often each rule might have been broken and was not.
-        self._kept: Counter[str] = Counter()
+        self._passed: Counter[str] = Counter()
         # Of all answers together: an id must not come again later either.
         self.call_ids: set[str] = set()
 
-    def keeps(self, *rules: str) -> None:
-        self._kept.update(rules)
+    def passed(self, *rules: str) -> None:
+        self._passed.update(rules)
 
     def breaks(self, rule: str, detail: str, probe: str, part: object = None) -> None:
         self.findings.append(RuleFinding(Violation(self._rules[rule], detail, part), probe))
@@ -89,7 +89,7 @@ class CheckRecord:
     def _row(self, rule: Rule) -> VerdictRow:
         findings = [finding for finding in self.findings if finding.violation.rule is rule]
         occasion, without = self._occasions[rule.id]
-        count = self._kept[rule.id]
+        count = self._passed[rule.id]
         if findings:
             more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
             return VerdictRow(rule, "fail", f"{findings[0].violation.detail}{more}", findings[0])
@@ -148,7 +148,7 @@ def _summary(report: CheckReport) -> str:
 
 
 def _grouped(unanswered: tuple[tuple[str, str], ...]) -> Iterator[str]:
-    """By what was wrong: mostly it is the same every time."""
+    """The findings, grouped by detail: most repeat each other."""
     probes: dict[str, list[str]] = {}
     for probe, why in unanswered:
         probes.setdefault(why, []).append(probe)

@@ -22,7 +22,7 @@ def entry() -> None:
     status = main(sys.argv[1:])
     import signal  # noqa: PLC0415 - takes longer to load than all that is above
 
-    # All is done and said: whoever is impatient now only ends what is ending, without a traceback from its middle.
+    # All output is written. An interrupt from here on ends the process without a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(status)
 
@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
-        # Of standard output: `run` tells of every other.
+        # Of standard output: `run` reports every other error.
         return _unwritten(error)
     return status
 
@@ -63,7 +63,7 @@ def _main(argv: Sequence[str]) -> int:
 
 
 def _open_closed() -> None:
-    """Whoever starts us may have closed some of the three, and what is opened later must not take their numbers."""
+    """Open the standard streams that our parent has closed, so that no later file takes their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - it stays open

@@ -13,7 +13,7 @@ __all__ = ["check_action"]
 def check_action(
     command: str, action: str, ids: Sequence[str], *, alone: tuple[str, ...], with_ids: tuple[str, ...]
 ) -> None:
-    """Refuse an action that there is not, ids where none belong, and none where some do."""
+    """Refuse unknown actions, ids for an action that takes none, and missing ids."""
     actions = (*alone, *with_ids)
     if action not in actions:
         meant = nearest(action, actions)

@@ -1,4 +1,4 @@
-"""`dragoman agents`: the catalogue, installing an agent, and getting rid of one."""
+"""`dragoman agents`: the catalogue, installing an agent, and removing one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class _Desk:
-    """What every action looks at."""
+    """What all actions share."""
 
     agents: InstalledAgents
     catalogue: Mapping[str, CatalogueEntry]
@@ -161,7 +161,7 @@ def _add(desk: _Desk, id_: str, arguments: Namespace) -> int:
     # Before anything is fetched: whether it could be written at all.
     if is_written:
         with_model(desk.file, desk.config.source.text, model_id, table_)
-    with _telling_interrupted(desk.agents, entry.id):
+    with _reporting_interrupt(desk.agents, entry.id):
         planned = run_interruptible(lambda: plan(entry, version, desk.catalogue))
         _announce(desk, planned, model_id if is_written else None)
         if not agreed_to("Install it?", is_sure=arguments.yes):
@@ -180,14 +180,14 @@ def _add(desk: _Desk, id_: str, arguments: Namespace) -> int:
 
 
 @contextmanager
-def _telling_interrupted(agents: InstalledAgents, id_: str) -> Iterator[None]:
-    """To whoever breaks off what takes long, and wonders what is left of it."""
+def _reporting_interrupt(agents: InstalledAgents, id_: str) -> Iterator[None]:
+    """Report, after an interrupt, that nothing has changed."""
     before = agents.find(id_)
     try:
         yield
     except KeyboardInterrupt:
         if agents.find(id_) == before:
-            say("Nothing was installed; what was there is kept.", sys.stderr)
+            say("Nothing was installed or removed.", sys.stderr)
         raise
 
 
@@ -234,7 +234,7 @@ def _verified(planned: InstallPlan) -> str:
 
 
 def _write_table(file: Path, model_id: str, values: dict[str, str | bool]) -> None:
-    """From the file as it is now: installing has taken its time."""
+    """Add the model's table to the file as it is now: it may have changed during the installation."""
     try:
         text = read_regular(file, MAX_FILE_BYTES).decode("utf-8-sig") if file.exists() else ""
         write(file, with_model(file, text, model_id, values))
@@ -270,14 +270,14 @@ def _remove(desk: _Desk, id_: str, *, is_sure: bool) -> int:
         except OSError as error:
             raise CommandError(f"{desk.file} cannot be written: {error.strerror}.") from error
     if found:
-        with desk.agents.alone():
+        with desk.agents.locked():
             desk.agents.remove(agent)
     say(f"{one_line(id_)} is removed.")
     return DONE
 
 
 def _removed(desk: _Desk, id_: str) -> tuple[str, tuple[str, ...]]:
-    """What was meant: an agent with all its models, or one of several models that share an agent."""
+    """What an id removes: an agent with all its models, or one of several models that share an agent."""
     model = desk.config.models.get(id_)
     if (
         desk.agents.find(id_) is None

@@ -80,7 +80,7 @@ def _revoke(approvals: Approvals, ids: Iterable[str]) -> int:
 def _reset(approvals: Approvals) -> int:
     count = len(approvals.list())
     approvals.reset()
-    say(f"All approvals are taken back: {count} that were kept, and those of running sessions.")
+    say(f"All approvals are taken back: {count} that were stored, and those of running sessions.")
     return DONE
 
 

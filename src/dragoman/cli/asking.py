@@ -1,4 +1,4 @@
-"""What is said to a person who is at the terminal, on standard error: standard output may be a file."""
+"""Questions and hints to the user at the terminal, on standard error: standard output may be a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["agreed", "agreed_to", "can_ask", "greet_person"]
 
 
 def greet_person(program: str) -> None:
-    """To somebody who has started by hand what only a program talks to, and would wait for ever."""
+    """Explain to a user who has started the command by hand that it waits for a program."""
     if can_ask():
         say(
             f"This is for {program}, which talks JSON-RPC to it.\n"
@@ -21,12 +21,12 @@ def greet_person(program: str) -> None:
 
 
 def can_ask() -> bool:
-    """Whether there is somebody who sees a question and can answer it."""
+    """Whether a user at a terminal can see a question and answer it."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def agreed(question: str) -> bool:
-    """Only a yes is a yes; whoever just presses Enter has not agreed."""
+    """Ask the user a yes-or-no question. Anything but a yes, such as Enter, is a no."""
     say(f"{question} [y/N]", sys.stderr, end=" ")
     answer = ""
     try:
@@ -39,7 +39,7 @@ def agreed(question: str) -> bool:
 
 
 def agreed_to(question: str, *, is_sure: bool) -> bool:
-    """The same for a command that has `--yes`, for whoever is sure, and for where nobody can be asked."""
+    """Ask the user, unless `--yes` was given. `UsageError` if there is no terminal to ask at."""
     if not is_sure and not can_ask():
-        raise UsageError("There is nobody to ask. Say --yes if this is what you want.")
+        raise UsageError("There is no terminal to ask at. Say --yes if this is what you want.")
     return is_sure or agreed(question)

@@ -1,4 +1,4 @@
-"""`dragoman check`: holds a model against the stream rules, and an endpoint against those for its events too."""
+"""`dragoman check`: checks a model against the stream rules, and an endpoint against those for its events too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
         config = context.agreed(config, arguments.target)
 
     async def work() -> tuple[CheckReport, ...]:
-        # Without the guard: it would mend what is to be seen.
+        # Without the guard, which would correct what is to be checked.
         model = await _endpoint(arguments) if is_address else build_unguarded(config, arguments.target)
         if not is_address:
             log_cautions(config, arguments.target)
@@ -41,7 +41,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
 
 
 async def _checked(model: LanguageModel) -> tuple[CheckReport, ...]:
-    """What the model reports; and of an endpoint what it writes, of which a client mends what it can."""
+    """Check the model's parts; of an endpoint also its events, which our client partly corrects."""
     from dragoman.backends.responses.model import EndpointModel  # noqa: PLC0415
     from dragoman.checker.event_check import check_events, event_probes  # noqa: PLC0415 - takes a while
 
@@ -49,7 +49,7 @@ async def _checked(model: LanguageModel) -> tuple[CheckReport, ...]:
     progress = _Progress(len(all_probes(model.info)) + len(event_probes(endpoint) if endpoint else ()))
     try:
         reports = [await check(model, on_probe=progress.begin)]
-        # One that gave no answer would only be asked in vain once more.
+        # Not for an endpoint that has not answered before.
         if endpoint is not None and reports[0].inconclusive is None:
             reports.append(await check_events(endpoint, on_probe=progress.begin))
         return tuple(reports)
@@ -85,12 +85,12 @@ async def _endpoint(arguments: Namespace) -> LanguageModel:
 
 
 class _Progress:
-    """Which probe is being put, on standard error: an agent may take its time over each."""
+    """Shows the running probe on standard error: an agent may take long over each."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._begun = 0
-        # One line that changes where somebody watches; nothing where the errors are collected.
+        # One line that changes on a terminal; nothing where standard error goes to a file.
         self._is_shown = sys.stderr.isatty()
 
     def begin(self, probe: Probe) -> None:

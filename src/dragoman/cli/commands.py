@@ -79,7 +79,7 @@ def _conversations(parser: ArgumentParser) -> None:
         nargs="?",
         default="list",
         metavar="list|show|delete",
-        help="list what is kept (the default), show what was said, or delete it",
+        help="list the stored conversations (the default), show what was said, or delete it",
     )
     parser.add_argument(
         "ids", nargs="*", metavar="ID", help="with show and delete: which, as list shows them"
@@ -149,7 +149,7 @@ def _demo_agent(parser: ArgumentParser) -> None:
         "--sessions",
         type=Path,
         metavar="DIR",
-        help="where its sessions are kept; without it, in the state folder",
+        help="where its sessions are stored; without it, in the state folder",
     )
     parser.add_argument(
         "--pace",
@@ -191,7 +191,7 @@ Ctrl-C stops the answer, twice in a row ends the chat. /help lists what else
 can be typed.
 
 With -p there is one prompt and one answer, and an exit status that says
-whether it worked. Where nobody can be asked, what needs an approval is not
+whether it worked. Without a terminal to ask at, what needs an approval is not
 done.
 
 A dragoman.toml that only lies in the folder you are in spares no question;
@@ -294,11 +294,11 @@ running. reset takes back everything, the approvals of running sessions too.""",
         ),
         CliCommand(
             "conversations",
-            "what is kept of conversations with agents, and getting rid of it",
+            "list, show and delete stored conversations with agents",
             """\
-Show what is kept of conversations with agents, so that they go on after a
-restart: what was said and called, never what a tool returned. What nobody has
-used for `keep_days` is forgotten by itself.""",
+List, show and delete stored conversations with agents. They are stored so that
+they go on after a restart: what was said and called, never what a tool returned.
+A conversation that was not used for `keep_days` is deleted.""",
             """\
   dragoman conversations
       the list, the latest first
@@ -332,8 +332,8 @@ Answers that are under way when it ends may finish, for `drain_seconds`.""",
             "the other end of the VS Code extension, on standard input and output",
             """\
 Serve the VS Code extension: JSON-RPC 2.0, one JSON value a line, on standard
-input and output. The extension starts it; by hand it is of use to whoever
-writes another editor's. Logs go to standard error or to --log-file.
+input and output. The extension starts it; by hand it is of use to authors of
+extensions for other editors. Logs go to standard error or to --log-file.
 
 It ends with its input, or after the request `shutdown`, and every agent it
 started ends with it, however it ends.""",
@@ -378,7 +378,7 @@ Exits with 1 when a rule is broken.""",
             """\
 Show which programs the dragoman.toml in this folder starts, where it sends what
 is said and which environment variables it gets, and trust the file with that.
-Such a file comes with the folder, and its author can be anybody. Before you
+Such a file comes with the folder, and its author is unknown. Before you
 trust it, none of its models is used. In a terminal, dragoman chat MODEL asks the
 same question. When the file changes, you are asked again.
 
@@ -388,7 +388,7 @@ the whole file, name it with --config.""",
   dragoman trust
       look at it, and agree or not
   dragoman trust --yes
-      agree where nobody can be asked
+      agree without a terminal to ask at
   dragoman trust --forget
       be asked again""",
             _trust,

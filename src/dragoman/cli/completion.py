@@ -50,16 +50,16 @@ def _agents(context: CommandContext) -> Iterable[str]:
 def _approvals(context: CommandContext) -> Iterable[str]:
     from dragoman.store import ApprovalStore  # noqa: PLC0415
 
-    return _kept(context, lambda database: [str(each.id) for each in ApprovalStore(database).list()])
+    return _stored_ids(context, lambda database: [str(each.id) for each in ApprovalStore(database).list()])
 
 
 def _conversations(context: CommandContext) -> Iterable[str]:
     from dragoman.store import ConversationStore  # noqa: PLC0415
 
-    return _kept(context, lambda database: [each.id for each in ConversationStore(database).all()])
+    return _stored_ids(context, lambda database: [each.id for each in ConversationStore(database).all()])
 
 
-def _kept(context: CommandContext, ids: Callable[[Database], Iterable[str]]) -> Iterable[str]:
+def _stored_ids(context: CommandContext, ids: Callable[[Database], Iterable[str]]) -> Iterable[str]:
     from dragoman.store.database import FILE_NAME, Database, StoreError  # noqa: PLC0415
 
     # A shell that completes a word leaves no files behind.

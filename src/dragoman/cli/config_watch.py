@@ -25,7 +25,7 @@ def followed_file(context: CommandContext) -> Path:
 
 
 async def follow(context: CommandContext, models: Models, changed: Callable[[], None]) -> None:
-    """Look at both layers again and again; tell when there are other models. Ends when it is cancelled.
+    """Poll both layers, and call `changed` when the models have changed. Runs until it is cancelled.
 
     A file that appears is read, too: the first agent that is added brings it. Models of a found file appear when the
     user trusts the file, and go when it changes.
@@ -52,7 +52,7 @@ async def follow(context: CommandContext, models: Models, changed: Callable[[], 
 
 
 def _state(place: Path) -> tuple[int, int, int] | None:
-    """What is different when a file was written, or another put in its place."""
+    """A value that differs after a file was written or replaced."""
     try:
         stat = place.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""`dragoman conversations`: what is kept of conversations with agents, and getting rid of it."""
+"""`dragoman conversations`: list, show and delete stored conversations with agents."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def run(arguments: Namespace, context: CommandContext) -> int:
 
 
 def _list(store: ConversationStore, *, as_json: bool) -> int:
-    kept = store.all()
+    stored = store.all()
     if as_json:
-        for conversation in kept:
+        for conversation in stored:
             print(encode_text(_as_json(conversation)))
-    elif kept:
-        print(table(_HEADINGS, map(_row, kept)))
+    elif stored:
+        print(table(_HEADINGS, map(_row, stored)))
     else:
         say(
-            "No conversation is kept."
-            " Conversations with agents are kept when they come from an editor or through `dragoman serve`."
+            "No conversation is stored."
+            " Conversations with agents are stored when they come from an editor or through `dragoman serve`."
         )
     return DONE
 
@@ -78,25 +78,25 @@ def _row(conversation: StoredConversation) -> tuple[str, ...]:
 def _show(store: ConversationStore, ids: Iterable[str]) -> int:
     status = DONE
     for id_ in ids:
-        kept = store.find(id_)
-        if kept is None:
+        stored = store.find(id_)
+        if stored is None:
             complain(_unknown(id_))
             status = FAILED
             continue
         # Without how it begins, which stands below.
-        print("  ".join(map(cell, _row(kept)[:-1])))
+        print("  ".join(map(cell, _row(stored)[:-1])))
         try:
-            for item in load_conversation(kept.content).record.items:
-                # What goes on below stands further in, so that nothing in it can pass for somebody else's words.
-                print("  " + "\n    ".join(_told(item)))
+            for item in load_conversation(stored.content).record.items:
+                # Continuation lines are indented, so that no line in them can pass for another speaker's.
+                print("  " + "\n    ".join(_shown_lines(item)))
         except SavedError as error:
             complain(f"Conversation {id_} cannot be read: {one_line(str(error))}")
             status = FAILED
     return status
 
 
-def _told(item: NormalItem) -> list[str]:
-    """In lines, as it is kept: what a tool returned is not."""
+def _shown_lines(item: NormalItem) -> list[str]:
+    """An item as lines. The results of tools are not stored, so they are not shown."""
     match item:
         case NormalPrompt(text=text):
             return _lines("user", text)

@@ -25,5 +25,5 @@ def run(arguments: Namespace, context: CommandContext) -> int:
     try:
         run_interruptible(lambda: serve_stdio(sessions, pace=pace))
     except ConnectionClosed as closed:
-        raise CommandError(f"there is nobody to talk to: {closed.reason}.") from closed
+        raise CommandError(f"there is no client to talk to: {closed.reason}.") from closed
     return DONE

@@ -52,41 +52,41 @@ _ANSWER_SHOWN = 60
 def run(arguments: Namespace, context: CommandContext) -> int:
     status = DONE
 
-    def tell(finding: Finding) -> None:
+    def report(finding: Finding) -> None:
         nonlocal status
         print(finding.laid_out(width_of(sys.stdout)), flush=True)
         if finding.level == "fail":
             status = FAILED
 
-    _look(arguments.model, context, tell)
+    _look(arguments.model, context, report)
     return status
 
 
-def _look(model: str | None, context: CommandContext, tell: Callable[[Finding], None]) -> None:
-    tell(Finding("ok", f"Dragoman {__version__}"))
-    tell(python(sys.version_info[:3]))
-    tell(system(sys.platform))
+def _look(model: str | None, context: CommandContext, report: Callable[[Finding], None]) -> None:
+    report(Finding("ok", f"Dragoman {__version__}"))
+    report(python(sys.version_info[:3]))
+    report(system(sys.platform))
     for finding in _dependencies():
-        tell(finding)
-    tell(_state(context.state_dir))
+        report(finding)
+    report(_state(context.state_dir))
     try:
         config = context.config()
     except ConfigError as error:
-        tell(Finding("fail", "the configuration cannot be used", str(error)))
+        report(Finding("fail", "the configuration cannot be used", str(error)))
         return
     for finding in _configuration(config):
-        tell(finding)
+        report(finding)
     if model is not None:
         config = context.agreed(config, model)
         # Before the others: a name that does not exist is a mistake in the command line.
         find(config, model)
     for model_id in config.models:
         if model in (None, model_id):
-            tell(_model(config, model_id))
+            report(_model(config, model_id))
     for model_id, untrusted in config.untrusted.items():
-        tell(_untrusted(model_id, untrusted))
+        report(_untrusted(model_id, untrusted))
     if model is not None:
-        _start(config, model, context.state_dir, tell)
+        _start(config, model, context.state_dir, report)
 
 
 def python(version: tuple[int, ...]) -> Finding:
@@ -130,7 +130,7 @@ def _dependency(name: str, distributions: Mapping[str, list[str]]) -> Finding:
 
 
 def _modules(name: str, distributions: Mapping[str, list[str]]) -> list[str]:
-    """What a distribution is imported by: not always the name it is installed by."""
+    """The modules of a distribution, whose names may differ from its own."""
     found = [module for module, names in distributions.items() if name in names]
     return [module for module in found if module.isidentifier() and not module.startswith("_")] or [name]
 
@@ -166,7 +166,7 @@ def _own_file(config: Config) -> Finding:
 
 
 def _model(config: Config, model_id: str) -> Finding:
-    """A model is not started for this: whatever can be seen from outside."""
+    """Check a model's settings without starting it."""
     configured = config.models[model_id]
     what = f"model {model_id} (kind {configured.__struct_config__.tag})"
     steps: list[str] = []
@@ -185,23 +185,23 @@ def _model(config: Config, model_id: str) -> Finding:
 
 
 def _untrusted(model_id: str, model: ModelConfig) -> Finding:
-    """Nothing of it is read, looked for or started."""
+    """The finding for an untrusted model. Nothing of it is read, looked for or started."""
     what = f"model {model_id} (kind {model.__struct_config__.tag})"
     return Finding(
         "warn", what, "It is not trusted. To look at what it starts and to trust it: dragoman trust"
     )
 
 
-def _start(config: Config, model_id: str, state_dir: Path, tell: Callable[[Finding], None]) -> None:
+def _start(config: Config, model_id: str, state_dir: Path, report: Callable[[Finding], None]) -> None:
     try:
         model = build_unguarded(config, model_id)
     except LanguageModelError as error:
-        tell(_silent(model_id, error))
+        report(_silent(model_id, error))
         return
     from dragoman.backends.agent.model import AgentModel  # noqa: PLC0415 - only agents need it
 
     if not isinstance(model, AgentModel):
-        tell(_answer(config, model_id))
+        report(_answer(config, model_id))
         return
     from dragoman.backends.agent.observations import Observations  # noqa: PLC0415 - as above
     from dragoman.cli.agent_probe.examine import NOTICE, examine  # noqa: PLC0415
@@ -212,11 +212,11 @@ def _start(config: Config, model_id: str, state_dir: Path, tell: Callable[[Findi
         try:
             memory = AgentStore(stack.enter_context(Database.open(state_dir)))
         except StoreError:
-            # That it cannot be used has been told.
+            # The unusable store has been reported.
             memory = None
         steps = stack.enter_context(Steps())
         experience = Observations(memory)
-        run_interruptible(lambda: examine(settings, experience, tell, steps.step))
+        run_interruptible(lambda: examine(settings, experience, report, steps.step))
 
 
 def _answer(config: Config, model_id: str) -> Finding:

@@ -1,4 +1,4 @@
-"""How a command ends when it does not end well."""
+"""Exit codes and errors of commands."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ INTERRUPTED = 130
 
 
 class CommandError(Exception):
-    """It did not work. The text says why and what to do, and is all that the user sees."""
+    """A command failed. The text says why and what to do, and is all that the user sees."""
 
     exit_code = FAILED
 
 
 class UsageError(CommandError):
-    """It was not asked for in a way that could work."""
+    """The command line is wrong."""
 
     exit_code = WRONG_USAGE
 
 
 def complain(text: str) -> None:
-    """Say what did not work, and leave it to the caller to go on."""
+    """Print an error to standard error."""
     from dragoman.cli.layout import say  # noqa: PLC0415 - an interrupt meanwhile has to be caught
 
     say(f"dragoman: {text}", sys.stderr)

@@ -1,4 +1,4 @@
-"""What `dragoman doctor` has found: a line, and what to do about it."""
+"""A finding of `dragoman doctor`: a line, and what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a state folder knows of agents, put into a configuration: how those that are installed are started."""
+"""Adds the commands of installed agents to a configuration."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class KnownAgents:
 
     @cached_property
     def ids(self) -> Collection[str]:
-        """Of the agents that a registry has told about. Those that came with us are known anyway."""
+        """The ids of the agents in a fetched registry. Those that came with us are known anyway."""
         folder = self._installed.folder
         return catalogue(folder).keys() if (folder / REFRESHED).exists() else ()
 
     def applied(self, config: Config) -> Config:
-        """With a command for every model that names an installed agent and none of its own."""
+        """The configuration with a command for every model that names an installed agent and no command."""
         models = {id_: self._started(model) for id_, model in config.models.items()}
         facts = (
             {id_: entry.facts for id_, entry in catalogue(self._installed.folder).items()} if self.ids else {}

@@ -23,13 +23,13 @@ _NARROWEST_COLUMN = 20
 class Layout(HelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog)
-        # The library leaves two columns free; what is laid out here should be as wide.
+        # The library leaves two columns free; this text should have the same width.
         self._width = min(self._width, _WIDEST - 2)
 
     def _format_usage(
         self, usage: str | None, actions: Iterable[Action], groups: object, prefix: str | None
     ) -> str:
-        """What the command takes. Its options are not named twice: they stand below, each with what it is for."""
+        """The usage line. It does not name the options: they stand below, each with what it is for."""
         del groups, prefix
         taken = [
             self._format_args(action, self._get_default_metavar_for_positional(action))
@@ -45,7 +45,7 @@ class Layout(HelpFormatter):
 
 
 def laid_out(text: str, width: int) -> str:
-    """Paragraphs are filled anew. Lines that are indented stay lines, and go on below where their text began."""
+    """Lay out a text: paragraphs are refilled; indented lines stay lines, and are continued below their text."""
     return "\n\n".join(_block(block, width) for block in text.strip("\n").split("\n\n"))
 
 
@@ -76,7 +76,7 @@ def _entry(line: str, width: int) -> list[str]:
 
 def filled(text: str, width: int, below: str = "", first: str = "") -> list[str]:
     """One paragraph as lines: `first` begins the first, `below` the others."""
-    # Options, paths and file names stay whole, or nobody can copy them.
+    # Options, paths and file names stay whole, so that the user can copy them.
     return textwrap.wrap(
         text,
         max(width, _NARROWEST_COLUMN - len(below)),
@@ -102,5 +102,5 @@ def _fitted(line: str, width: int) -> str:
 
 
 def width_of(output: TextIO) -> int:
-    """Of the terminal that it is; where it is none, as wide as it takes."""
+    """The width of the terminal behind a stream; without a terminal, no limit."""
     return shutil.get_terminal_size().columns if output.isatty() else sys.maxsize

@@ -45,7 +45,7 @@ class ManualPage:
 MANUAL: dict[str, ManualPage] = {
     "chat": ManualPage(
         "the person left, or the one prompt was answered",
-        "the one prompt was not answered: the model failed or stopped before it was done, or something was denied, or nobody could be asked",
+        "the one prompt was not answered: the model failed or stopped before it was done, or something was denied, or there was no terminal to ask at",
         (
             _CONFIG,
             (_DATABASE, "approvals for a workspace, or for always"),
@@ -91,7 +91,7 @@ MANUAL: dict[str, ManualPage] = {
         "it cannot listen: the port is taken, or may not be used",
         (
             _CONFIG,
-            (_DATABASE, "responses that a client wants kept, and conversations with agents"),
+            (_DATABASE, "responses that a client stores, and conversations with agents"),
             _RUNNING,
             _INSTALLED,
         ),
@@ -99,17 +99,17 @@ MANUAL: dict[str, ManualPage] = {
     ),
     "vscode": ManualPage(
         "the editor said `shutdown`, or closed our standard input",
-        "there is nobody to talk to",
+        "there is no editor to talk to",
         (_CONFIG, (_DATABASE, "conversations with agents"), _RUNNING, _INSTALLED),
         (_KEYS,),
     ),
     "demo-agent": ManualPage(
         "the client closed our standard input",
-        "there is nobody to talk to",
+        "there is no client to talk to",
         (("STATE/demo-agent/", "its sessions, unless --sessions names another folder"),),
     ),
     "check": ManualPage(
-        "every rule that could be seen is kept",
+        "every rule that was exercised has passed",
         "a rule is broken, or the model cannot be asked",
         (_CONFIG, _INSTALLED),
         (_KEYS, ("VARIABLE", "the key of an endpoint, where --key-variable names it")),
@@ -121,7 +121,7 @@ MANUAL: dict[str, ManualPage] = {
     ),
     "completion": ManualPage(
         "the script was printed, or the names that it asks for",
-        "what is kept cannot be read",
+        "the stored names cannot be read",
         (_CONFIG, _INSTALLED, (_DATABASE, "the ids of approvals and conversations")),
     ),
 }

@@ -56,12 +56,12 @@ More about a command: dragoman help COMMAND
 
 
 def short_help() -> str:
-    """For somebody who has only typed our name."""
+    """The help for a command line that has only our name."""
     return laid_out(_SHORT_HELP, shutil.get_terminal_size().columns) + "\n"
 
 
 def parsers() -> Iterator[tuple[CliCommand | None, ArgumentParser]]:
-    """Every parser there is: of the line up to the command, and of each command."""
+    """All parsers: of the line up to the command, and of each command."""
     yield None, _top()
     for command in COMMANDS.values():
         yield command, _parser_of(command)
@@ -70,7 +70,7 @@ def parsers() -> Iterator[tuple[CliCommand | None, ArgumentParser]]:
 def parse(
     argv: Sequence[str], environ: Mapping[str, str] = os.environ
 ) -> tuple[CliCommand | None, Namespace]:
-    """The command, if one was given, and what was said with it. `UsageError` if there is no sense in it."""
+    """The command, if one was given, and its arguments. `UsageError` if the line is wrong."""
     top = _top()
     namespace = top.parse_line(argv)
     name: str | None = namespace.command
@@ -171,7 +171,7 @@ def _add_global_options(parser: ArgumentParser) -> None:
         type=Path,
         default=SUPPRESS,
         metavar="FILE",
-        help="write all that agents say and are told to FILE, without secrets",
+        help="write all messages to and from agents to FILE, without secrets",
     )
 
 

@@ -1,4 +1,4 @@
-"""Runs a command inside everything it needs around it: logs, the configuration, and somebody who catches it."""
+"""Runs a command inside everything it needs: logs, the configuration, and a handler for its exceptions."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ __all__ = ["CommandContext", "run"]
 
 _log = logging.getLogger(__name__)
 
-# Nobody's mistake, whatever was being written.
+# The disk is full, whatever was being written.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """What the global options say. A command asks for what it needs of it."""
+    """The values of the global options, and what follows from them."""
 
     # The file that `--config` names.
     option: Path | None
@@ -83,7 +83,7 @@ class CommandContext:
         return trusted(config) if is_trusted else config
 
     def _ready(self, config: Config) -> Config:
-        """With the commands of installed agents; from here on no secret of the configuration gets into the logs."""
+        """Add the commands of installed agents, and redact the configuration's secrets in the logs from here on."""
         self.redaction.add(secrets(config))
         return KnownAgents(self.state_dir).applied(config)
 
@@ -94,17 +94,17 @@ class CommandContext:
         if not can_ask():
             # Says why it cannot be used, and what to do.
             find(config, model)
-        if (answer := self._asked(config)) is None:
+        if (answer := self._ask_for_trust(config)) is None:
             raise UsageError(
                 "Nothing was started. To trust the file later: dragoman trust. To use another file: --config FILE."
             )
         return answer
 
     def offered(self, config: Config) -> Config:
-        """For a command that offers all models: those of the found file only with the user's yes."""
+        """The configuration for a command that offers all models: those of the found file only with the user's yes."""
         if not config.untrusted:
             return config
-        answer = self._asked(config) if can_ask() else None
+        answer = self._ask_for_trust(config) if can_ask() else None
         if answer is None and config.found is not None:
             models = ", ".join(map(quoted, config.untrusted))
             say(
@@ -114,7 +114,7 @@ class CommandContext:
             )
         return answer or config
 
-    def _asked(self, config: Config) -> Config | None:
+    def _ask_for_trust(self, config: Config) -> Config | None:
         """The configuration with the found file trusted; None if the answer was no."""
         found = config.found
         if found is None:
@@ -139,11 +139,11 @@ def run(command: CliCommand, arguments: Namespace) -> int:
         try:
             redaction = stack.enter_context(logging_to(log_file, arguments.log_level))
         except OSError as error:
-            return _tell(f"the log file {log_file} cannot be written: {error.strerror}.", WRONG_USAGE)
+            return _report(f"the log file {log_file} cannot be written: {error.strerror}.", WRONG_USAGE)
         try:
             _record(arguments.record, redaction, stack)
         except OSError as error:
-            return _tell(
+            return _report(
                 f"the recording {arguments.record} cannot be written: {error.strerror}.", WRONG_USAGE
             )
         state_dir = state_folder(arguments.state_dir)
@@ -154,26 +154,26 @@ def run(command: CliCommand, arguments: Namespace) -> int:
             chosen = cast("_Run", import_module(command.module).run)
             return chosen(arguments, context)
         except CommandError as error:
-            return _tell(str(error), error.exit_code)
+            return _report(str(error), error.exit_code)
         except ConfigError as error:
             # Each of its lines begins with a file and a line already.
             say(redaction.redacted(str(error)), sys.stderr)
             return WRONG_USAGE
         except ModelNotUsable as error:
-            return _tell(error.sentence, WRONG_USAGE)
+            return _report(error.sentence, WRONG_USAGE)
         except LanguageModelError as error:
-            return _tell(error.sentence, FAILED)
+            return _report(error.sentence, FAILED)
         except OSError as error:
             if _is_of_output(error):
                 raise
             if error.errno in _NO_ROOM:
                 what = error.filename or "something"
-                return _tell(f"{what} could not be written: {error.strerror}. Make room for it.", FAILED)
+                return _report(f"{what} could not be written: {error.strerror}. Make room for it.", FAILED)
             if _is_folder_gone():
-                return _tell("the folder you are in is no longer there. Go to another one.", FAILED)
-            return _tell_unexpected(error, log_file)
+                return _report("the folder you are in is no longer there. Go to another one.", FAILED)
+            return _report_unexpected(error, log_file)
         except Exception as error:
-            return _tell_unexpected(error, log_file)
+            return _report_unexpected(error, log_file)
 
 
 def _record(file: Path | None, redaction: Redaction, stack: ExitStack) -> None:
@@ -184,7 +184,7 @@ def _record(file: Path | None, redaction: Redaction, stack: ExitStack) -> None:
 
 
 def _is_of_output(error: OSError) -> bool:
-    """Whether it was standard output that could not be written, as far as that can be told: Python does not say."""
+    """Whether standard output is what could not be written, as far as we can see: Python does not say."""
     if isinstance(error, BrokenPipeError):
         polled = select.poll()
         # Without asking for anything: that the other end is gone is always reported.
@@ -200,7 +200,7 @@ def _is_of_output(error: OSError) -> bool:
 
 @contextmanager
 def _exported(state_dir: Path) -> Iterator[None]:
-    """Name the folder to every Dragoman that is started from here: the demo agent keeps its sessions there."""
+    """Pass the state folder to every Dragoman that is started from here: the demo agent stores its sessions there."""
     before = os.environ.get(STATE_VARIABLE)
     os.environ[STATE_VARIABLE] = str(state_dir)
     try:
@@ -220,17 +220,17 @@ def _is_folder_gone() -> bool:
     return False
 
 
-def _tell(text: str, status: int) -> int:
+def _report(text: str, status: int) -> int:
     complain(text)
     return status
 
 
-def _tell_unexpected(error: Exception, log_file: Path | None) -> int:
-    """A mistake of ours: one line for the user, and the rest where it was asked for."""
+def _report_unexpected(error: Exception, log_file: Path | None) -> int:
+    """Report a bug of ours: one line for the user, and the traceback in the log."""
     if log_file is None:
         _log.debug("unexpected", exc_info=error)
         more = "Run it again with --log-level debug to see where."
     else:
         _log.error("unexpected", exc_info=error)
         more = f"The details are in {log_file}."
-    return _tell(f"this should not have happened: {type(error).__name__}: {error}. {more}", FAILED)
+    return _report(f"this should not have happened: {type(error).__name__}: {error}. {more}", FAILED)

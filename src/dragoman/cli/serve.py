@@ -47,9 +47,9 @@ def run(arguments: Namespace, context: CommandContext) -> int:
             service = HttpService(models, settings, store)
             listening = _bound(settings)
             host = f"[{settings.host}]" if ":" in settings.host else settings.host
-            # On standard error: whoever starts it from a program reads the port here when it was 0.
+            # On standard error: a program that starts it with port 0 reads the port here.
             say(f"dragoman: serving at http://{host}:{listening.getsockname()[1]}/v1", sys.stderr)
-            return await serve(service, gate, listening, lambda: _tell_drain(settings))
+            return await serve(service, gate, listening, lambda: _announce_drain(settings))
         finally:
             await models.close()
             if database is not None:
@@ -59,7 +59,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
 
 
 def _settings(serve: Serve, arguments: Namespace) -> Serve:
-    """The command line wins over the file."""
+    """The settings of the file, with those of the command line over them."""
     given = {
         name: value
         for name in ("host", "port", "reasoning_events")
@@ -68,7 +68,7 @@ def _settings(serve: Serve, arguments: Namespace) -> Serve:
     return msgspec.structs.replace(serve, **given)
 
 
-def _tell_drain(settings: Serve) -> None:
+def _announce_drain(settings: Serve) -> None:
     say(
         "dragoman: ending as soon as what is under way is done, after "
         f"{settings.drain_seconds:g} seconds at most. Ctrl-C again ends at once.",
@@ -90,7 +90,7 @@ def _database(state_dir: Path) -> Database | None:
     try:
         return Database.open(state_dir)
     except StoreError as error:
-        _log.warning("responses will not be kept: %s", error)
+        _log.warning("responses will not be stored: %s", error)
         return None
 
 
@@ -99,5 +99,5 @@ def _store(database: Database, config: Config) -> ResponseStore | None:
     try:
         store.forget_unused(datetime.now(UTC), timedelta(days=config.conversation.keep_days))
     except StoreError as error:
-        _log.warning("old responses are still kept: %s", error)
+        _log.warning("old responses could not be deleted: %s", error)
     return store

@@ -1,4 +1,4 @@
-"""How far something long is: a bar on standard error where somebody watches, and a line for each step where nobody does."""
+"""Progress of long work on standard error: a bar on a terminal, and a line for each step elsewhere."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Steps:
         self._current: TaskID | None = None
 
     def step(self, what: str) -> None:
-        """The step before is done; this one begins."""
+        """End the previous step, and begin this one."""
         what = one_line(what)
         if not self._console.is_terminal:
             self._console.print(f"{what} …", markup=False, soft_wrap=True)
@@ -68,7 +68,7 @@ class Steps:
 
 
 class _Bytes(DownloadColumn):
-    """Nothing where no bytes are counted."""
+    """The column of bytes, empty for a step that counts none."""
 
     def render(self, task: Task) -> Text:
         return super().render(task) if task.completed else Text("")

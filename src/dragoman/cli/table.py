@@ -22,7 +22,7 @@ _GAP = "  "
 
 
 def table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, width: int | None = None) -> str:
-    """Within `width`; without it, within what standard output has."""
+    """A table within `width`, by default that of standard output."""
     width = width or width_of(sys.stdout)
     whole = list(rows)
     lines = [tuple(map(cell, row)) for row in whole]

@@ -29,8 +29,8 @@ def run(_arguments: Namespace, context: CommandContext) -> int:
         models = Models(config, context.state_dir)
         server = VsCodeServer(models, followed_file(context))
         # As the end of input: nothing that was begun here is left to others.
-        for told in (signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(told, server.ended.set)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, server.ended.set)
         try:
             peer = await connect_stdio(server, _OPTIONS)
             with logging_to_editor(peer, context.redaction.redacted):
@@ -45,5 +45,5 @@ def run(_arguments: Namespace, context: CommandContext) -> int:
     try:
         run_interruptible(serve, fast_loop)
     except ConnectionClosed as closed:
-        raise CommandError(f"there is nobody to talk to: {closed.reason}.") from closed
+        raise CommandError(f"there is no editor to talk to: {closed.reason}.") from closed
     return DONE

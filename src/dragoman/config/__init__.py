@@ -1,4 +1,4 @@
-"""Configuration: what a file may say, reading it, and where it and the state folder are."""
+"""Configuration: the schema of the file, reading it, and the paths of the file and the state folder."""
 
 from dragoman.config.agreed import Agreed
 from dragoman.config.folders import config_file, found_file, state_folder, user_config_file

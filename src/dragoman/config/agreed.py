@@ -1,4 +1,4 @@
-"""Found files that the user trusts, kept in the state folder.
+"""Found files that the user trusts, stored in the state folder.
 
 An agreement is for a place, for the exact text of the file there, and for the models that the user was shown. A file
 that has changed needs a new agreement, and so does the same text in another folder. A model that the user's own file
@@ -27,13 +27,13 @@ class Agreed:
         return self._mark(found).exists()
 
     def add(self, found: Found) -> None:
-        """`OSError` if it cannot be kept."""
+        """Store the user's trust in a file. `OSError` if it cannot be written."""
         self.folder.mkdir(_PRIVATE_FOLDER, parents=True, exist_ok=True)
         # The name alone counts. The text helps a person who looks into the folder.
         self._mark(found).write_text(f"{_place(found.source)}\n", "utf-8", "surrogateescape")
 
     def remove(self, found: Found) -> bool:
-        """Whether there was an agreement to take back."""
+        """Remove the user's trust in a file. Returns whether there was any."""
         was_there = found in self
         self._mark(found).unlink(missing_ok=True)
         return was_there

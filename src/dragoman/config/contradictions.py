@@ -1,4 +1,4 @@
-"""What is wrong with a file whose every value is possible by itself: what one field cannot know of another."""
+"""Checks across the fields of a file whose values are each valid."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["contradictions"]
 
 
 def contradictions(tables: Tables, agents: Collection[str] = ()) -> Iterator[Complaint]:
-    """`agents` are those that somebody knows beyond the catalogue that came with us."""
+    """Settings that contradict each other. `agents` are the known ids beyond the catalogue that came with us."""
     for id_, model in tables.models.items():
         if isinstance(model, AcpModel) and model.agent is None and model.command is None:
             yield (

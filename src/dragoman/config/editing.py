@@ -1,4 +1,4 @@
-"""Changing a file that a person has written: one table more or less, and everything else as it was.
+"""Adds or removes one table of a file that a user has written, and leaves everything else unchanged.
 
 The change is made in the text, so that comments and order stay. Then both texts are read, and what they say must differ
 in exactly that table: whatever form the file has, it is changed rightly or not at all.
@@ -62,7 +62,7 @@ def without_model(path: Path, text: str, model_id: str) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """All of it or nothing. `OSError` if it cannot be done."""
+    """Write the file whole or not at all. `OSError` if it cannot be written."""
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, text.encode())

@@ -1,4 +1,4 @@
-"""What is wrong with the values of a file, all of it, in words.
+"""Describes everything that is wrong with the values of a file.
 
 The types in `schema` decide; msgspec holds a file against them and stops at the first thing it does not like. When it
 does, `complaints` walks through the same types and names everything: keys that do not exist, with the one that was
@@ -38,7 +38,7 @@ from dragoman.nearest import nearest
 
 __all__ = ["SECRET_KEYS", "complaints", "in_words"]
 
-# Keys whose values are not shown to anybody.
+# Keys whose values are never shown.
 SECRET_KEYS = frozenset({"api_key", "api_keys", "env", "headers"})
 
 # As much of a wrong value as one needs to find it by.

@@ -1,4 +1,4 @@
-"""Where things are kept: the configuration file and the state folder.
+"""Where files are stored: the configuration file and the state folder.
 
 Linux has the folders of the XDG base directory specification, macOS its own. Nothing here reads or creates anything
 but by looking whether a file is there.
@@ -52,7 +52,7 @@ def user_config_file(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def state_folder(option: Path | None, environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder for what outlives the process. Whoever writes there first makes it."""
+    """The folder for what outlives the process. The first writer creates it."""
     named = option or environ.get(STATE_VARIABLE)
     return Path(named).absolute() if named else _user_folder("XDG_STATE_HOME", ".local/state", environ)
 

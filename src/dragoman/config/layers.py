@@ -1,6 +1,6 @@
 """A configuration of two layers: the user's own file, and a `./dragoman.toml` that was only found.
 
-The found file came with its folder, for example with a cloned repository. Its author can be anybody. So it may add and
+The found file came with its folder, for example with a cloned repository. Its author is unknown. So it may add and
 tighten:
 
 - new models. They stay in `Config.found` and out of `Config.models` until the user trusts the file; code that lists,
@@ -30,7 +30,7 @@ from dragoman.logs import one_line
 
 __all__ = ["effects", "ignored", "layered", "trusted"]
 
-# Whoever reads the line looks into the file; a hostile file must not fill the screen.
+# For the rest, the user looks into the file; a hostile file must not fill the screen.
 _MAX_NAMED = 12
 
 

@@ -1,4 +1,4 @@
-"""From a file to a configuration that can be relied on, or to everything that is wrong with it."""
+"""Reads a file into a valid configuration, or lists everything that is wrong with it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Config(Tables, frozen=True, kw_only=True):
-    """What holds for this run.
+    """The configuration of this run.
 
     `models` has those that may be used: the user's first, in the order of the file, then those of a found file that is
     trusted, then the built-in ones.

@@ -1,4 +1,4 @@
-"""`"$NAME"`: values that stand in our environment and not in the file.
+"""`"$NAME"`: values that come from our environment and not from the file.
 
 They are looked up when the model that needs them is used, so that a key which is not set for one model does not
 break another.
@@ -67,7 +67,7 @@ def key_problems(config: Config, environ: Mapping[str, str] = os.environ) -> tup
 def _unusable_key(key: str) -> str | None:
     """Why no client can send this key as `Authorization: Bearer KEY`."""
     if not key.strip():
-        return "is empty or blank. Anybody could send that: set a key, for example the output of `openssl rand -hex 32`."
+        return "is empty or blank. Any client could send that: set a key, for example the output of `openssl rand -hex 32`."
     if key != key.strip():
         return "begins or ends with white space. HTTP removes that from a header, so no client can send this key."
     if not (key.isascii() and key.isprintable()):
@@ -79,13 +79,13 @@ def _unusable_key(key: str) -> str | None:
 
 
 def inherited(config: Config, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Our environment as an agent gets it: without the keys of `[serve]`, since whoever has one decides for the person."""
+    """Our environment as an agent gets it, without the keys of `[serve]`: a client with a key decides for the user."""
     keys = {_variable(key) for key in config.serve.api_keys}
     return {name: value for name, value in environ.items() if name not in keys}
 
 
 def _unset(config: Config, within: KeyPath, environ: Mapping[str, str] = os.environ) -> tuple[Problem, ...]:
-    """The variables that this part of the configuration needs and does not find."""
+    """The variables that this part of the configuration needs and that are not set."""
     return tuple(
         Problem(
             config.at(keys),
@@ -99,7 +99,7 @@ def _unset(config: Config, within: KeyPath, environ: Mapping[str, str] = os.envi
 
 
 def secrets(config: Config, environ: Mapping[str, str] = os.environ) -> frozenset[str]:
-    """What must not be seen in a log: values of variables, and of whatever is called a key, a token or a secret."""
+    """The values to redact in logs: values of variables, and of whatever is called a key, a token or a secret."""
     found = set()
     for keys, value in _values(config):
         variable = _variable(value)

@@ -1,4 +1,4 @@
-"""What a configuration file may say, and what holds where it says nothing.
+"""The schema of the configuration file, with the defaults.
 
 Each table is a frozen type, each key a field with its default and its limits. Numbers have a range, because a
 duration of `inf` or a limit of -1 is a slip of the pen and not a wish. `explain` turns these types into words, so a
@@ -131,12 +131,12 @@ class ResponsesModel(_Model, frozen=True, kw_only=True, tag="responses"):
     max_output_tokens: _Tokens | None = None
 
     def __repr__(self) -> str:
-        """Without the key and the headers, which are nobody's to see."""
+        """Without the key and the headers, which are secret."""
         return f"ResponsesModel(base_url={self.base_url!r}, model={self.model!r})"
 
 
 class ScriptModel(_Model, frozen=True, kw_only=True, tag="script"):
-    """A script. Left out, the name and the limits are those that the script gives itself."""
+    """A script. By default, the name and the limits are those of the script."""
 
     path: Path
     max_input_tokens: _Tokens | None = None
@@ -196,7 +196,7 @@ class Serve(_Table, frozen=True):
     max_responses: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 64
     # All agents together may take this much memory. Above it, idle ones are parked, and no further one starts.
     max_memory: _Memory | None = None
-    # How long answers that are under way may go on when the server is told to end.
+    # How long answers that are under way may go on after the server gets a signal to end.
     drain_seconds: _Seconds = 30
 
     @property

@@ -1,4 +1,4 @@
-"""The file a configuration came from, kept so that a later complaint can say where."""
+"""The file a configuration came from, stored so that a later error message can name the line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Source:
 
     @property
     def folder(self) -> Path:
-        """What paths in the file are relative to."""
+        """The folder to which paths in the file are relative."""
         return Path.cwd() if self.path is None else self.path.absolute().parent
 
     def at(self, keys: KeyPath) -> str:

@@ -1,1 +1,1 @@
-"""What can be tried without any account or network."""
+"""The demo, which needs no account and no network."""

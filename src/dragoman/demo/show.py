@@ -1,8 +1,8 @@
-"""The demo in the terminal: the demo agent, a phrasebook to work on, and a tour for those who only want to watch.
+"""The demo in the terminal: the demo agent, a phrasebook to work on, and a tour to watch.
 
 The agent is a process of its own, and everything it says and does comes through the bridge, as with any other agent. The
-phrasebook is copied to a temporary folder and removed again; the agent's sessions and all approvals are kept beside it.
-Nothing of the demo touches the files or the approvals of whoever tries it.
+phrasebook is copied to a temporary folder and removed again; the agent's sessions and all approvals are stored beside it.
+The demo does not touch the user's files or approvals.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from dragoman.tools.decision import Confirmer
 __all__ = ["play_tour", "run_demo"]
 
 _PHRASEBOOK = Path(__file__).parent / "phrasebook"
-# Whoever watches the tour wants to see it move, but not to wait; a file does not watch.
+# On a terminal the tour moves at a pace that can be followed; a file gets it at once.
 _PACE_ON_SCREEN = "fast"
 _PACE_TO_FILE = "instant"
 
@@ -89,10 +89,7 @@ async def play_tour(
 
 
 class _Witness(TerminalHost):
-    """A person sees that something failed, and may try again; whoever plays the tour is told by its exit code.
-
-    Nor does anybody type at a tour: who stops an answer has seen enough of all of it.
-    """
+    """Remembers failures for the exit code of the tour, and ends the tour when the user stops an answer."""
 
     def __init__(self, watcher: Watcher, confirmer: Confirmer, *, leave: Callable[[], object]) -> None:
         super().__init__(watcher, confirmer)
@@ -139,7 +136,7 @@ def _folder() -> Iterator[Path]:
 
 
 def _with_demo(config: Config, sessions: Path, pace: str) -> Config:
-    """The built-in model, whatever the configuration calls by its name, with nothing kept outside of this folder."""
+    """The built-in model, whatever the configuration calls by its name, with nothing stored outside of this folder."""
     demo = BUILTIN_MODELS[DEMO]
     if not isinstance(demo, AcpModel) or demo.command is None:
         raise AssertionError("the demo is an agent")

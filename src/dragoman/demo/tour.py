@@ -48,7 +48,7 @@ SCENES = (
         "What is in this folder?",
         title="Thinking, and a tool that only reads",
         about="An agent in a process of its own thinks, which is folded to one line, and calls a tool of the chat's. "
-        "Listing files changes nothing: nobody is asked.",
+        "Listing files changes nothing: you are not asked.",
     ),
     TourScene(
         "Which translations are missing?",
@@ -61,7 +61,7 @@ SCENES = (
         reason="Too familiar for a stranger: teşekkür ederim.",
         title="You decide",
         about="The agent asks before it acts by itself, and you see the difference first. One is denied with a reason, "
-        "and the agent does better. A command is allowed for the session: the second time nobody is asked.",
+        "and the agent does better. A command is allowed for the session: the second time you are not asked.",
     ),
 )
 
@@ -80,7 +80,7 @@ class Tourist:
         self._keys: deque[str] = deque()
 
     async def read(self) -> str | None:
-        """The next prompt, typed before our eyes."""
+        """The next prompt, typed on the screen."""
         if not self._scenes:
             return None
         number, self._scene = self._scenes.popleft()

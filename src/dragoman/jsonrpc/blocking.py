@@ -28,10 +28,10 @@ class BlockingReader(asyncio.ReadTransport):
         # Up while the thread may read the next chunk.
         self._wanted = threading.Event()
         protocol.connection_made(self)
-        # A daemon: nobody can interrupt it while it waits for a person at the keyboard.
+        # A daemon: nothing can interrupt it while it waits for a person at the keyboard.
         self._thread = threading.Thread(target=self._run, name="dragoman-reader", daemon=True)
         self._thread.start()
-        self._want()
+        self._request_read()
 
     def pause_reading(self) -> None:
         self._paused = True
@@ -39,12 +39,12 @@ class BlockingReader(asyncio.ReadTransport):
 
     def resume_reading(self) -> None:
         self._paused = False
-        self._want()
+        self._request_read()
 
     def close(self) -> None:
         self._lose(None)
 
-    def _want(self) -> None:
+    def _request_read(self) -> None:
         if not self._paused:
             self._wanted.set()
 
@@ -66,7 +66,7 @@ class BlockingReader(asyncio.ReadTransport):
                     if not data:
                         return
         except RuntimeError:
-            # The loop is closed: nobody is there to be told.
+            # The loop is closed, and with it the connection.
             return
 
     def _take(self, data: bytes) -> None:
@@ -74,7 +74,7 @@ class BlockingReader(asyncio.ReadTransport):
             return
         if data:
             self._protocol.data_received(data)
-            self._want()
+            self._request_read()
         else:
             self._protocol.eof_received()
             self._lose(None)

@@ -27,7 +27,7 @@ _FIRST_FREE_FD = 3
 async def connect_files(
     receiver: Receiver, reader: BinaryIO, writer: BinaryIO, options: PeerOptions = DEFAULT_OPTIONS
 ) -> Peer:
-    """Over two unbuffered files, one to read and one to write: pipes, sockets, terminals or regular files."""
+    """Connect over two unbuffered files, one to read and one to write: pipes, sockets, terminals or regular files."""
     if _same_socket(reader, writer):
         # Watched through two transports, what arrives would wake the one that writes, which takes it for the end.
         with reader, writer:
@@ -36,7 +36,7 @@ async def connect_files(
     peer = Peer(receiver, options)
     loop = asyncio.get_running_loop()
     try:
-        # The writer first: what is read may want an answer at once.
+        # The writer first: an incoming request may be answered at once.
         if _can_be_watched(writer):
             await loop.connect_write_pipe(peer.stream.writing_side, writer)
         else:
@@ -54,11 +54,11 @@ async def connect_files(
 
 
 async def connect_stdio(receiver: Receiver, options: PeerOptions = DEFAULT_OPTIONS) -> Peer:
-    """Over our own standard input and output, which nothing else in this process can reach from then on.
+    """Connect over our own standard input and output, which no other code in this process can reach from then on.
 
     What is printed by accident goes to standard error instead, and children inherit none of the protocol's streams. A
-    standard input that was closed before we began reads as ended; without a standard output there is nobody to talk
-    to, which is `ConnectionClosed`.
+    standard input that was closed before we began reads as ended. Without a standard output, raises
+    `ConnectionClosed`.
     """
     # What Python found at its start counts: since then a closed one's number may have been given to something else, the
     # event loop for one.
@@ -70,7 +70,7 @@ async def connect_stdio(receiver: Receiver, options: PeerOptions = DEFAULT_OPTIO
 async def connect_socket(
     receiver: Receiver, connection: socket.socket, options: PeerOptions = DEFAULT_OPTIONS
 ) -> Peer:
-    """Over a connected stream socket."""
+    """Connect over a connected stream socket."""
     peer = Peer(receiver, options)
     try:
         connection.settimeout(0)
@@ -109,6 +109,6 @@ def _nothing() -> BinaryIO:
 
 
 def _taken_over(fd: int, mode: str) -> BinaryIO:
-    """The same open file under a number of its own, away from those that stand for something."""
+    """Duplicate a file descriptor to a number above those of the standard streams."""
     copy = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE_FD)
     return cast("BinaryIO", os.fdopen(copy, mode, buffering=0))

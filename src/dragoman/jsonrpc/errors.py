@@ -1,4 +1,4 @@
-"""What can go wrong between two peers: the connection ended, or the other side says no."""
+"""Errors of a connection: it has ended, or the other side returned an error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["ConnectionClosed", "RemoteError"]
 
 
 class ConnectionClosed(Exception):
-    """Nothing more can be sent, and no reply will come. The reason is one to show to a person."""
+    """The connection has ended: nothing can be sent, and no reply will come. The reason can be shown to users."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -1,7 +1,7 @@
-"""Bytes in any pieces, back into the lines they were.
+"""Splits a stream of bytes into lines.
 
-Line breaks are LF or CRLF; empty lines are nobody's message. A line longer than the limit is not kept: its bytes are
-counted and thrown away until it ends, and an `Oversized` stands in its place, so that the line after it is served.
+Line breaks are LF or CRLF; empty lines are ignored. A line longer than the limit is discarded: its bytes are counted
+until it ends, and an `Oversized` stands in its place, so that the line after it is served.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 __all__ = ["MAX_MESSAGE_BYTES", "Line", "LineSplitter", "Oversized"]
 
 # Room for a long history with some screenshots, in base64. Beyond it something is wrong on the other side, and memory
-# for it would be taken from everybody else.
+# for it would be taken from the rest of the process.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 
@@ -51,13 +51,13 @@ class LineSplitter:
         return lines
 
     def end(self) -> list[Line]:
-        """What is left when no more comes: a last line may lack its line break."""
+        """The last line, if it lacks its line break."""
         line = self._completed(b"")
         return [line] if line else []
 
     @property
     def buffered(self) -> int:
-        """Bytes held for a line that is not complete."""
+        """The number of bytes buffered for an incomplete line."""
         return len(self._begun)
 
     def _begin(self, piece: bytes) -> None:

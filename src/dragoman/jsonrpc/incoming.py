@@ -1,4 +1,4 @@
-"""A request of the other side's that waits for our answer."""
+"""An incoming request that waits for our response."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class Incoming:
-    """Answered exactly once, with `reply` or `fail`, at any time later.
+    """An incoming request, to be answered exactly once, with `reply` or `fail`, at any time.
 
     `token` is cancelled when the other side withdraws the request, or is gone. Even then the request is answered: ACP
     has every cancelled request end with a result or with the error -32800.
@@ -36,7 +36,7 @@ class Incoming:
 
     @property
     def params(self) -> bytes:
-        """JSON, as it came; an empty object when there were none."""
+        """The parameters as JSON; an empty object if there were none."""
         return self._request.params
 
     @property
@@ -54,7 +54,7 @@ class Incoming:
         self._answer(encode_error(self.id, ErrorObject(code, message, data)))
 
     def cancel(self) -> None:
-        """What the peer does when the request is withdrawn."""
+        """Cancel the token. The peer calls this when the request is withdrawn."""
         self._source.cancel()
 
     def _answer(self, line: bytes) -> None:

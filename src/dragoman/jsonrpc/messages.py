@@ -1,10 +1,10 @@
-"""JSON-RPC 2.0 messages: what one line says, and how to say it.
+"""JSON-RPC 2.0 messages: parsing and encoding one line.
 
 Reading takes the envelope apart and leaves `params` and `result` as they came, as JSON in bytes: only the receiver
 knows their type, and most of what passes through is never looked into here. `Decoder` in `text` reads them.
 
 Forgiven: a missing `jsonrpc`, unknown fields, `params` that are null or missing (they read as an empty object), a null
-`error` beside a result, an error object with parts missing. Not forgiven, because nobody could say what was meant: a
+`error` beside a result, an error object with parts missing. Not forgiven, because the meaning is unclear: a
 line that is not a JSON object, an id that is neither a number without a fraction nor a string nor null, a method that
 is no string, another version, a batch. Those are `Malformed`, with the reason and the code to answer them with.
 """
@@ -88,7 +88,7 @@ class ErrorResponse(msgspec.Struct, frozen=True):
 
 
 class Malformed(msgspec.Struct, frozen=True):
-    """A line nobody can act on.
+    """A line that is no message.
 
     `request_id` is the id to answer it with, where it had one that can be read; `reply_id` is set instead when the
     line can only have been the answer to that request of ours. `method` is what the request was for, where all that is
@@ -124,7 +124,7 @@ _error_object = Decoder(ErrorObject)
 
 
 def parse(line: bytes) -> RpcMessage | Malformed:
-    """What one line says. Never raises."""
+    """Parse one line. Never raises."""
     if is_deeper(line):
         return _too_deep(line)
     try:
@@ -162,7 +162,7 @@ def _classified(envelope: _Envelope, line: bytes) -> RpcMessage | Malformed:
 
 
 def _read_error(error: bytes) -> ErrorObject:
-    """The error object, or what can be made of it: that a request failed is more than how it was put."""
+    """The error object, with defaults for parts that are missing or malformed."""
     try:
         read = _error_object.decode(error)
     except msgspec.DecodeError:
@@ -191,7 +191,7 @@ def _too_deep(line: bytes) -> Malformed:
 
 
 def _parse_tolerantly(line: bytes) -> RpcMessage | Malformed:
-    """A line the strict decoder refuses: either it has lone surrogates and is welcome, or this says what is wrong."""
+    """Parse a line that the strict decoder refuses: accept lone surrogates, or say what is wrong."""
     try:
         value = loads_tolerantly(line)
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""One end of a JSON-RPC 2.0 connection. Both ends are alike: either may ask, tell, answer and withdraw.
+"""One end of a JSON-RPC 2.0 connection. Both ends are alike: either sends requests, notifications, responses and cancellations.
 
 **Order.** Everything that comes in is handed out synchronously and in exactly the order of the wire: requests and
 notifications to the `Receiver`, each reply to the callback given to `call`. So an actor can put all of it into one
@@ -9,7 +9,7 @@ an awaiting task runs a moment later, when further messages may already have bee
 What a receiver raises is logged; if it was about a request that is still open, the request fails.
 
 **The end.** When the connection ends, however it does, every request that waits for a reply gets `ConnectionClosed`,
-the tokens of requests we have not answered are cancelled, and the receiver is told, in this order and once.
+the tokens of requests we have not answered are cancelled, and `Receiver.closed` is called, in this order and once.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ Watch: TypeAlias = Callable[[Literal["in", "out"], bytes], None]
 
 
 class Receiver(Protocol):
-    """Takes what comes in. Nothing here may wait; what takes time goes into a queue."""
+    """Handles incoming messages. Its methods must not block; what takes time goes into a queue."""
 
     def connected(self, peer: Peer) -> None:
         """The first call, before anything else comes in."""
@@ -95,7 +95,7 @@ class LineTaker(Protocol):
     """A receiver that knows the form of nearly all its lines, and reads those in one pass."""
 
     def take_line(self, line: bytes) -> bool:
-        """Whether it has taken this line; every other goes the usual way. Nothing here may wait."""
+        """Handle a line, and return True; or False to have it parsed as usual. Must not block."""
         ...
 
 
@@ -103,8 +103,8 @@ class LineTaker(Protocol):
 class PeerOptions:
     # Who is at the other end, for the log.
     name: str = "peer"
-    # A client of ours is told what is wrong with a line; an agent that prints to its standard output is not spoken to,
-    # except for a batch.
+    # Whether a malformed line gets an error response. A client of ours gets one; an agent, which may print to its
+    # standard output, gets one only for a batch.
     answers_malformed: bool = False
     # The notifications that withdraw a request; all have the form `{requestId}`. The first is the one we send.
     cancel_methods: tuple[str, ...] = (CANCEL_REQUEST,)
@@ -151,17 +151,17 @@ class Peer:
     def name(self) -> str:
         return self._options.name
 
-    # Asking and telling.
+    # Requests and notifications.
 
     def call(self, method: str, params: object, on_reply: OnReply) -> RequestId:
-        """Send a request. Its reply, or the end of the connection, is handed to `on_reply` in the order of the wire.
+        """Send a request. `on_reply` gets its reply, or the end of the connection, in the order of the wire.
 
         Returns the request's id, for `withdraw`. Raises `ConnectionClosed` when it cannot be sent; `on_reply` is then
         never called. `params` is anything msgspec encodes; `msgspec.UNSET` for none.
         """
         identity = next(self._ids)
         self._write(encode_request(identity, method, params))
-        # Only now: a write that ends the connection tells everybody who waits, and this one gets the exception.
+        # Only now: a write that ends the connection fails all pending requests, and this one gets the exception.
         self._pending[identity] = on_reply
         return identity
 
@@ -170,7 +170,7 @@ class Peer:
     ) -> bytes:
         """The result of a request, as JSON. Raises `RemoteError` or `ConnectionClosed`.
 
-        Whoever is cancelled in here does not wait any longer, but the other side is not told: see `withdraw`.
+        Cancelling the waiting task does not withdraw the request: see `withdraw`.
         `on_answer` is called when the answer comes, in the order of the wire; the caller goes on a moment later.
         """
         replied: asyncio.Future[RpcReply] = asyncio.get_running_loop().create_future()
@@ -195,7 +195,7 @@ class Peer:
                 raise ConnectionClosed(reason)
 
     def notify(self, method: str, params: object = UNSET) -> None:
-        """Raises `ConnectionClosed` when it cannot be sent."""
+        """Send a notification. Raises `ConnectionClosed` if it cannot be sent."""
         self._write(encode(OutgoingNotification(method, params)) + b"\n")
 
     def withdraw(self, identity: RequestId) -> None:
@@ -206,7 +206,7 @@ class Peer:
     # Flow and end.
 
     async def drain(self) -> None:
-        """Until the other side has taken enough of what was sent. Raises `ConnectionClosed`."""
+        """Wait until the other side has read enough of what was sent. Raises `ConnectionClosed`."""
         await self.stream.drain()
 
     def pause_reading(self, by: object) -> None:
@@ -217,19 +217,19 @@ class Peer:
 
     @property
     def closed(self) -> str | None:
-        """Why the connection ended, once it has."""
+        """Why the connection ended; None while it is open."""
         return self.stream.ended
 
     def close_writing(self) -> None:
-        """Send what there is and then the end; go on reading. For a process this is the end of its input."""
+        """Send what is buffered, then close our side, and go on reading. For a process this is the end of its input."""
         self.stream.close_writing()
 
     def close(self, reason: str = "we closed the connection") -> None:
-        """End the connection. What was sent before still goes out. More than once is the same as once."""
+        """Close the connection. What was sent before still goes out. May be called more than once."""
         self.stream.close(reason)
 
     async def wait_closed(self) -> None:
-        """Until the connection has ended and everything that could be sent has been."""
+        """Wait until the connection has ended and everything that could be sent has been."""
         await self.stream.wait_closed()
 
     # What comes in.
@@ -286,7 +286,7 @@ class Peer:
         elif isinstance(reply, ErrorResponse) and reply.id is None:
             _log.warning("%s could not make sense of a message of ours: %s", self.name, reply.error.message)
         else:
-            # Nobody waits any more, or never did.
+            # The request was withdrawn, or never sent.
             _log.debug("%s: a reply to %r, which is not open", self.name, reply.id)
 
     def _on_withdrawal(self, notification: Notification) -> None:
@@ -339,11 +339,11 @@ class Peer:
             self._guarded(self._receiver.closed, reason)
 
     def _guarded(self, callback: Callable[[_T], None], value: _T) -> bool:
-        """Whether the callback took it. What it raises is its own fault and must not stop the stream."""
+        """Call a callback, and log its exception, so that it does not stop the stream. Returns whether it succeeded."""
         try:
             callback(value)
         except Exception:
-            # By its name only: what is in it may be large, or nobody's business.
+            # By its name only: its content may be large, or secret.
             what = getattr(value, "method", type(value).__name__)
             _log.exception("%s: %s could not be handled", self.name, what)
             return False

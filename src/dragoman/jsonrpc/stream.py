@@ -4,7 +4,7 @@ Here are the splitting into lines, the joining of small writes, the flow control
 for how a stream ends. It knows nothing of JSON.
 
 **How it ends.** Once, with a reason, by whichever comes first: `close`, the end of what the other side sends, an error,
-or more unsent bytes than may be kept. From then on no line is handed out and nothing can be written; what was written
+or more unsent bytes than may be buffered. From then on no line is handed out and nothing can be written; what was written
 before still goes out, for a limited time. When only *writing* breaks, the stream has not ended yet: a process that
 has just exited leaves its last lines in the pipe, and they are read first.
 """
@@ -104,7 +104,7 @@ class Stream(asyncio.Protocol):
         self._transport_lost()
 
     def pause_reading(self, by: object) -> None:
-        """Read nothing more until `by`, and everybody else who paused, lets it go on."""
+        """Pause reading until `by`, and every other caller that paused, resumes it."""
         self._paused_by.add(by)
         if self._reader is not None and len(self._paused_by) == 1 and self._ended is None:
             self._reader.pause_reading()
@@ -118,7 +118,7 @@ class Stream(asyncio.Protocol):
 
     @property
     def reading(self) -> bool:
-        """Whether lines may come: connected, and nobody has paused it."""
+        """Whether lines may come: connected, and not paused."""
         return self._reader is not None and not self._paused_by and self._ended is None
 
     # Writing.
@@ -129,7 +129,7 @@ class Stream(asyncio.Protocol):
         return _WritingSide(self)
 
     def writing_made(self, transport: asyncio.WriteTransport) -> None:
-        """The transport that only writes is there."""
+        """The transport that only writes is connected."""
         self._transports += 1
         self._write_to(transport)
 
@@ -155,7 +155,7 @@ class Stream(asyncio.Protocol):
             self._loop.call_soon(self._flush)
 
     async def drain(self) -> None:
-        """Until the other side has read enough. Raises `ConnectionClosed` when it will not."""
+        """Wait until the other side has read enough. Raises `ConnectionClosed` if the stream ends."""
         if not self._writable.is_set():
             await self._writable.wait()
         if self._writing_ended is not None:
@@ -163,7 +163,7 @@ class Stream(asyncio.Protocol):
 
     @property
     def unsent(self) -> int:
-        """Bytes that were written and have not left us."""
+        """The number of buffered bytes that have not been sent."""
         buffered = self._writer.get_write_buffer_size() if self._writer is not None else 0
         return buffered + self._unsent_bytes
 
@@ -183,9 +183,9 @@ class Stream(asyncio.Protocol):
         self._transport_lost()
 
     def _end_after_last_words(self, reason: str) -> None:
-        self._timer = self._loop.call_later(LAST_WORDS_SECONDS, self._last_words_said, reason)
+        self._timer = self._loop.call_later(LAST_WORDS_SECONDS, self._on_last_words_timeout, reason)
 
-    def _last_words_said(self, reason: str) -> None:
+    def _on_last_words_timeout(self, reason: str) -> None:
         if self._paused_by:
             # We are the slow ones: what is in the pipe has not been read yet.
             self._end_after_last_words(reason)
@@ -204,11 +204,11 @@ class Stream(asyncio.Protocol):
 
     @property
     def ended(self) -> str | None:
-        """Why it ended, once it has."""
+        """Why the stream ended; None while it is open."""
         return self._ended
 
     def close_writing(self) -> None:
-        """Send what was written and then the end of it, but go on reading."""
+        """Send what is buffered, then close our side, and go on reading."""
         if self._writing_ended is not None:
             return
         self._end_writing("we closed our side of the connection")
@@ -217,11 +217,11 @@ class Stream(asyncio.Protocol):
             (self._writer.write_eof if self._duplex else self._writer.close)()
 
     def close(self, reason: str = "we closed the connection") -> None:
-        """End it from our side. What was written before still goes out. More than once is the same as once."""
+        """Close the stream. What was written before still goes out. May be called more than once."""
         self._end(reason)
 
     async def wait_closed(self) -> None:
-        """Until every transport is gone, at most about `CLOSE_SECONDS` after the end."""
+        """Wait until every transport is closed, at most about `CLOSE_SECONDS` after the end."""
         await self._all_lost.wait()
 
     def _end(self, reason: str) -> None:
@@ -244,7 +244,7 @@ class Stream(asyncio.Protocol):
         if self._writing_ended is None:
             self._flush()
             self._writing_ended = reason
-            # Whoever waits in `drain` wakes up and sees the reason.
+            # A task that waits in `drain` wakes up and sees the reason.
             self._writable.set()
 
     def _abandon_writing(self) -> None:

@@ -25,7 +25,7 @@ class Decoder(Generic[_T]):
     """Reads one type from JSON, lone surrogates included.
 
     Raises `msgspec.ValidationError` when the JSON is of another shape, `msgspec.DecodeError` when it is no JSON. Where
-    halves cannot be kept (in a field of type `Raw`, in a name), they become U+FFFD.
+    halves cannot be preserved (in a field of type `Raw`, in a name), they become U+FFFD.
     """
 
     def __init__(self, kind: type[_T]) -> None:

@@ -2,10 +2,10 @@
 
 A failure may come after half an answer. The next attempt starts from the beginning, and only one attempt is recorded,
 so no text and no call is ever recorded twice. What was already shown is not shown again either: as long as the new
-attempt says the same, it is followed silently; when it says something else, `Withdrawn` tells the watcher that what it
-has seen of this turn does not count. What is recorded in the end is what was shown in the end.
+attempt says the same, no event is emitted; when it says something else, `Withdrawn` retracts what the watcher has seen
+of this turn. What is recorded in the end is what was shown in the end.
 
-Activities, plans and usage are told at once, whatever attempt they belong to: each replaces the one before.
+Activities, plans and usage are emitted at once, whatever attempt they belong to: each replaces the one before.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ class ModelAttempts:
     """One answer under way."""
 
     def __init__(
-        self, model: LanguageModel, *, settings: LoopSettings, clock: Clock, tell: Callable[[RunEvent], None]
+        self, model: LanguageModel, *, settings: LoopSettings, clock: Clock, emit: Callable[[RunEvent], None]
     ) -> None:
         self._model = model
         self._settings = settings
         self._clock = clock
-        self._tell = tell
-        self._shown = _Shown(tell)
+        self._emit = emit
+        self._shown = _Shown(emit)
         self._attempt = _Attempt(self._shown)
 
     @property
     def response(self) -> Response:
-        """What there is of it, at any moment: what was shown, and what came with it."""
+        """The answer so far: what was shown, and what came with it."""
         return self._attempt.standing
 
     async def ask(self, request: Request, token: CancellationToken) -> LanguageModelError | None:
-        """Until the answer is there, or the run is cancelled. Returns why it is not complete, if it failed."""
+        """Request the answer, with retries, until it is complete or the run is cancelled. Returns the error, if it failed."""
         retries = 0
         while True:
             error = await self._try(request, token)
@@ -77,7 +77,7 @@ class ModelAttempts:
                 return error
             retries += 1
             delay = _delay(retries, error, self._settings)
-            self._tell(Retrying(retries, delay, error.sentence))
+            self._emit(Retrying(retries, delay, error.sentence))
             try:
                 await until_cancelled(self._clock.sleep(delay), token)
             except CancellationError:
@@ -100,12 +100,12 @@ class ModelAttempts:
 
 
 def _is_worth_waiting(error: LanguageModelError, settings: LoopSettings) -> bool:
-    """A server that wants a longer pause than we would make is not asked sooner: the user hears of it instead."""
+    """Whether to retry. If the server asks for a longer pause than our limit, the user gets its error instead."""
     return error.is_transient and (error.retry_after or 0) <= settings.backoff_most_seconds
 
 
 def _delay(retries: int, error: LanguageModelError, settings: LoopSettings) -> float:
-    """The server's own wish, else doubling with a little chance, so that many clients do not come back at once."""
+    """The delay before a retry: the server's `Retry-After`, else exponential backoff with jitter."""
     if error.retry_after is not None:
         return error.retry_after
     step = settings.backoff_seconds * 2.0 ** (retries - 1)
@@ -116,24 +116,24 @@ _Visible: TypeAlias = TextPart | ThinkingPart | DataPart
 
 
 class _Shown:
-    """What the watcher has seen of this turn and not been told to forget, and whose words it was."""
+    """What the watcher has seen of this turn and what was not withdrawn, with the attempt it came from."""
 
-    def __init__(self, tell: Callable[[RunEvent], None]) -> None:
-        self.tell = tell
+    def __init__(self, emit: Callable[[RunEvent], None]) -> None:
+        self.emit = emit
         self._parts: list[_Visible] = []
         self.attempt = Response()
 
     def show(self, part: _Visible, attempt: Response) -> None:
         self.attempt = attempt
         self._parts.append(part)
-        self.tell(_told(part))
+        self.emit(_event_of(part))
 
     def withdraw(self) -> None:
         self._parts.clear()
-        self.tell(Withdrawn())
+        self.emit(Withdrawn())
 
     def runs(self) -> list[_Visible]:
-        """The same in as few parts as say it: how a text was cut into pieces is nothing a watcher sees."""
+        """The shown parts, with adjacent pieces of text joined."""
         runs: list[_Visible] = []
         for kind, parts in itertools.groupby(self._parts, type):
             if kind is TextPart:
@@ -147,7 +147,7 @@ class _Shown:
         return runs
 
 
-def _told(part: _Visible) -> RunEvent:
+def _event_of(part: _Visible) -> RunEvent:
     match part:
         case TextPart(value=text):
             return TextReported(text)
@@ -170,18 +170,18 @@ class _Attempt(Response):
 
     @property
     def standing(self) -> Response:
-        """What there is if this attempt says no more: the words that were shown, which may be an earlier one's."""
+        """The answer if this attempt brings no more: the text that was shown, perhaps by an earlier attempt."""
         return self._shown.attempt if self._ahead else self
 
     def report(self, part: Part) -> None:
         super().report(part)
         match part:
             case ActivityPart():
-                self._shown.tell(ActivityReported(part))
+                self._shown.emit(ActivityReported(part))
             case PlanPart():
-                self._shown.tell(PlanReported(part))
+                self._shown.emit(PlanReported(part))
             case UsagePart():
-                self._shown.tell(UsageReported(part))
+                self._shown.emit(UsageReported(part))
             case _ if (visible := _visible(part)) is None:
                 pass
             case _ if self._ahead:
@@ -190,7 +190,7 @@ class _Attempt(Response):
                 self._shown.show(visible, self)
 
     def complete(self) -> None:
-        """It is the answer. If it fell short of what was shown before, that was not."""
+        """Make this attempt the answer, and withdraw text of an earlier attempt that it does not repeat."""
         if self._ahead:
             self._start_over()
 
@@ -227,7 +227,7 @@ class _Attempt(Response):
 
 
 def _visible(part: Part) -> _Visible | None:
-    """What a watcher is shown as it comes; calls are told when the answer is complete."""
+    """A part that a watcher sees as it comes; None for calls, which are emitted when the answer is complete."""
     match part:
         case TextPart(value=text) if text:
             return part

@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it, in the order it happens.
+"""The events that a run emits to its watcher, in the order in which things happen.
 
 Events are for looking; the questions that need an answer are in `hooks`. `to_json` is the form that
 `dragoman chat --json` prints, one object a line.
@@ -43,12 +43,12 @@ __all__ = [
     "TurnStarted",
     "UsageReported",
     "Withdrawn",
-    "asked",
+    "question_asked",
     "to_json",
 ]
 
 # completed: the model had nothing more to call. tool_denied: a person said no and gave no reason. cancelled: stopped.
-# turn_limit: as many turns as allowed. timed_out: nobody decided. failed: the model failed. suspended: saved for later.
+# turn_limit: as many turns as allowed. timed_out: no decision in time. failed: the model failed. suspended: saved for later.
 EndReason: TypeAlias = Literal[
     "completed", "tool_denied", "cancelled", "turn_limit", "timed_out", "failed", "suspended"
 ]
@@ -184,7 +184,7 @@ RunEvent: TypeAlias = (
 )
 
 
-def asked(question: ToolQuestion) -> QuestionAsked:
+def question_asked(question: ToolQuestion) -> QuestionAsked:
     return QuestionAsked(
         question.call_id,
         question.tool,

@@ -1,8 +1,8 @@
 """A history is closed when every tool call in it has exactly one result, in the message after it, in call order.
 
 Models refuse a history that is not, or answer it badly; so none goes to a model before it is closed. Histories that
-come from outside may be open: a program was killed, a person edited. `close` gives the calls nobody answered a result
-that says so, leaves out what is about nothing, and invents nothing else.
+come from outside may be open: a program was killed, a person edited. `close` gives the calls without a result
+one that says so, and drops results without a call. It adds nothing else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOST = "Error: Tool execution was interrupted, and its result was lost; it may 
 
 
 def gaps(messages: Sequence[Message]) -> list[str]:
-    """What keeps this history from being closed, in words; nothing if it is."""
+    """Why this history is not closed, in words; empty if it is closed."""
     found: list[str] = []
     expected: list[str] = []
     for index, message in enumerate(messages):
@@ -44,13 +44,15 @@ def close(messages: Iterable[Message]) -> tuple[Message, ...]:
 
     What is closed already stays as it is, message by message.
     """
-    told = tuple(messages)
+    history = tuple(messages)
     # A result may stand further down than where it belongs; the first one for a call is the one that came of it.
     results: dict[str, ToolResultPart] = {}
-    for result in (result for message in told if message.role != "assistant" for result in message.results):
+    for result in (
+        result for message in history if message.role != "assistant" for result in message.results
+    ):
         results.setdefault(result.call_id, result)
     closed: list[Message] = []
-    for exchange in _exchanges(told):
+    for exchange in _exchanges(history):
         closed.extend(_closed(exchange, results) if gaps(exchange) else exchange)
     return tuple(closed)
 
@@ -91,7 +93,7 @@ def _closed(exchange: Sequence[Message], results: Mapping[str, ToolResultPart]) 
 
 
 def lost_result(call: ToolCallPart) -> ToolResultPart:
-    """For a call of which nobody knows any more whether it ran."""
+    """The result for a call that may or may not have run."""
     return ToolResultPart(
         call.call_id,
         (TextPart(_LOST),),

@@ -1,4 +1,4 @@
-"""Where the host of a run has a say.
+"""The hooks by which the host takes part in a run.
 
 `Hooks` is a base to override; as it stands it watches nothing, changes nothing and approves nothing. What a hook
 raises never costs a call its result: the rules stand beside each method. One that takes longer than a person may
@@ -17,15 +17,15 @@ __all__ = ["Hooks", "Suspend"]
 
 
 class Suspend(Exception):
-    """Raised from `Hooks.approve`: nobody can be asked now. The run ends as `suspended`, to be saved and continued."""
+    """Raised from `Hooks.approve` when no one can be asked now. The run ends as `suspended`, to be saved and continued."""
 
 
 class Hooks:
     def on_event(self, event: RunEvent) -> None:
-        """See what happens. An exception is logged, and the run goes on."""
+        """Called for each event. An exception is logged, and the run goes on."""
 
     def on_state(self, state: RunState) -> None:
-        """The run as it stands, after every step: what to write down in order to survive. An exception is logged."""
+        """Called after every step with the state to store. An exception is logged."""
 
     async def on_tool_use(self, call: ToolCallPart) -> ToolCallPart:
         """Rewrite a call before it is checked and asked about. The result is still filed under the model's own id.

@@ -1,7 +1,7 @@
-"""The host as the loop can rely on it: its hooks asked under a limit, their answers checked.
+"""Calls the host's hooks under a time limit, and checks what they return.
 
-A hook may raise, answer nonsense, hang, or be cancelled for reasons of its own. What comes out here is an answer, a
-failure that is told, or `CancellationError` because the run itself was cancelled; nothing else.
+A hook may raise, answer nonsense, hang, or be cancelled for reasons of its own. The caller gets an answer,
+a failure that it can report, or `CancellationError` because the run itself was cancelled; nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dragoman.loop.settings import LoopSettings
 from dragoman.tools.decision import Approve, Decision, Deny, NobodyToAsk, ToolQuestion
 from dragoman.tools.result import bounded, failure_text, result_of
 
-__all__ = ["Heard", "Host", "NotAsked", "Silence"]
+__all__ = ["Host", "HostAnswer", "NotAsked", "Silence"]
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -29,17 +29,17 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class NotAsked:
-    """Approval could not be asked for, or what came back is no decision: not an approval, in any case."""
+    """The hook failed, or returned something that is no decision. The call is not approved."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Nobody decided in time."""
+    """No decision came in time."""
 
 
-Heard: TypeAlias = Decision | NotAsked | Silence
+HostAnswer: TypeAlias = Decision | NotAsked | Silence
 
 
 class Host:
@@ -50,7 +50,7 @@ class Host:
         self._token = token
 
     async def wait(self, work: Awaitable[_T]) -> _T:
-        """The result of `work` that a person may be part of; it is left behind when the run is cancelled."""
+        """The result of a hook that may wait for a person. The hook is abandoned when the run is cancelled."""
         return await within(work, self._seconds, self._clock, self._token)
 
     async def rewrite(self, call: ToolCallPart) -> ToolCallPart:
@@ -62,8 +62,8 @@ class Host:
         checked: ToolCallPart = msgspec.convert(msgspec.to_builtins(rewritten), ToolCallPart)
         return msgspec.structs.replace(checked, call_id=call.call_id)
 
-    async def decide(self, question: ToolQuestion) -> Heard:
-        """What a person says; never an approval unless it is one."""
+    async def decide(self, question: ToolQuestion) -> HostAnswer:
+        """The decision about `question`. An approval only if the hook returned a valid one."""
         try:
             decision: object = await self.wait(self._hooks.approve(question, self._token))
         except Suspend:
@@ -75,10 +75,10 @@ class Host:
             return NotAsked(str(error))
         except Exception as error:
             self._token.raise_if_cancelled()
-            # Told in the result, and by whoever asks; where it came from is for whoever debugs.
+            # The result reports the failure; the traceback is only for debugging.
             _log.info("approval of %s could not be asked for", question.tool, exc_info=True)
             return NotAsked(failure_text(error))
-        # Whoever approves after the end approves nothing.
+        # An approval after the end of the run does not count.
         self._token.raise_if_cancelled()
         match decision:
             case Deny(reason=None | str()):
@@ -89,10 +89,10 @@ class Host:
                 return NotAsked(f"{decision!r} is no decision that was offered")
 
     async def review(self, call: ToolCallPart, result: ToolResult, *, approved: bool) -> ToolResult:
-        """What is recorded for a call: the host may replace it."""
+        """The result to record for a call: the host may replace it."""
         try:
             replaced = await self.wait(self._hooks.on_tool_result(call, result, approved=approved))
-            # As with a tool: text is enough, and what is no result at all raises.
+            # As with a tool: text is enough, and anything that is no result raises.
             return bounded(result_of(replaced))
         except Exception:
             self._token.raise_if_cancelled()

@@ -1,6 +1,6 @@
-"""The run's record: the one place where its state changes and where watchers are told.
+"""The run's record: the one place that changes its state and emits its events.
 
-Whatever a watcher raises, the run goes on. Once the end is told, nothing else is.
+Whatever a watcher raises, the run goes on. No event follows `Ended`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Journal:
         self.state = state
         self._hooks = hooks
         self._last_words: tuple[Message, ...] = ()
-        self._end_is_told = False
+        self._has_ended = False
 
-    def tell(self, event: RunEvent) -> None:
-        if self._end_is_told:
-            # Of a tool or a model that was left behind.
+    def emit(self, event: RunEvent) -> None:
+        if self._has_ended:
+            # From a tool or a model that was abandoned.
             return
         try:
             self._hooks.on_event(event)
@@ -48,10 +48,10 @@ class Journal:
     def add_last(self, answer: Message) -> None:
         """An answer without calls, which ends the run in one way or another.
 
-        It goes into the history together with the end, so that nobody ever finds a run that has answered and goes on.
+        It goes into the history together with the end, so that no stored state has the answer without the end.
         """
         self._last_words = (answer,)
-        self.tell(MessageAdded(answer))
+        self.emit(MessageAdded(answer))
 
     def open_round(self, answer: Message) -> None:
         self._set(msgspec.structs.replace(self.state, answer=answer, round=Round.of(answer.calls)))
@@ -67,7 +67,7 @@ class Journal:
     def close_round(self, end: EndReason | None, error: LanguageModelError | None = None) -> None:
         """Answer and results go into the history together, so that it is closed at every moment.
 
-        So does the end, if this is one: what somebody decided about these calls ends the run after a crash as well.
+        So does the end, if this is one: a decision that ends the run also ends it after a crash.
         """
         answer, round_ = self._open()
         results = round_.message()
@@ -77,8 +77,8 @@ class Journal:
                 self.state, messages=messages, answer=None, round=None, ended=end, error=_failure(error)
             )
         )
-        self.tell(MessageAdded(answer))
-        self.tell(MessageAdded(results))
+        self.emit(MessageAdded(answer))
+        self.emit(MessageAdded(results))
 
     def end(self, reason: EndReason, error: LanguageModelError | None = None) -> None:
         failure = _failure(error)
@@ -86,8 +86,8 @@ class Journal:
         ended = msgspec.structs.replace(self.state, messages=messages, ended=reason, error=failure)
         if ended != self.state:
             self._set(ended)
-        self.tell(Ended(reason) if failure is None else Ended(reason, failure.message, failure.hint))
-        self._end_is_told = True
+        self.emit(Ended(reason) if failure is None else Ended(reason, failure.message, failure.hint))
+        self._has_ended = True
 
     def _open(self) -> tuple[Message, Round]:
         answer, round_ = self.state.answer, self.state.round
@@ -100,7 +100,7 @@ class Journal:
         try:
             self._hooks.on_state(state)
         except Exception:
-            _log.exception("the state of a run could not be kept")
+            _log.exception("the state of a run could not be stored")
 
 
 def _failure(error: LanguageModelError | None) -> Failure | None:

@@ -1,4 +1,4 @@
-"""One round: the calls of one answer, and what becomes of each.
+"""One round: the calls of one answer, and the state of each.
 
 A round is a value. Each call goes from `pending` over `approved` and `running` to `done`; only a call that is done
 has a result, and it has exactly one. Every function here takes a round and returns the next, or raises
@@ -37,18 +37,18 @@ __all__ = [
 DENIED = "Error: Tool execution was denied by user."
 DENIED_WITH_REASON = "Tool use rejected with user message: {reason}"
 SKIPPED = "Error: Tool execution was skipped due to previous tool denial."
-TIMED_OUT = "Error: Nobody decided about this tool call in time; it was not run."
+TIMED_OUT = "Error: No one decided about this tool call in time; it was not run."
 APPROVAL_FAILED = "Error: Tool execution was denied, because approval could not be asked for. {error}"
 
 CallStatus: TypeAlias = Literal["pending", "approved", "running", "done"]
 
-# What somebody's decision about one call means for those after it, and for the run. react: they are skipped, and the
+# What a decision about one call means for those after it, and for the run. react: they are skipped, and the
 # model gets to react. tool_denied: they are skipped, and the run ends. timed_out: so are they, and it ends.
 RoundVerdict: TypeAlias = Literal["react", "tool_denied", "timed_out"]
 
 
 class IllegalStep(Exception):
-    """A call cannot go there from where it is. A fault of ours."""
+    """An illegal change of a call's state. A bug of ours."""
 
 
 class CallState(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ class Round(msgspec.Struct, frozen=True):
         return Message("user", results)
 
     def rewritten(self, call_id: str, executed: ToolCallPart) -> Round:
-        """Something else runs than the model asked for."""
+        """The round with a call that the host has rewritten."""
 
         def rewrite(state: CallState) -> CallState:
             return msgspec.structs.replace(state, executed=executed)
@@ -108,19 +108,19 @@ class Round(msgspec.Struct, frozen=True):
         return self._step(call_id, ("approved",), _to("running"))
 
     def unapproved(self, call_id: str) -> Round:
-        """The approval was not used while it held; it is asked for again."""
+        """The round with a call whose approval was not used and is needed again."""
         return self._step(call_id, ("approved",), _to("pending"))
 
     def finished(self, call_id: str, result: ToolResult) -> Round:
-        """It ran, and did what it should."""
+        """The round with a call that ran and succeeded."""
         return self._end(call_id, ("running",), "ok", result)
 
     def erred(self, call_id: str, result: ToolResult) -> Round:
-        """It ran, and failed. That stays true whatever words are recorded for it."""
+        """The round with a call that ran and failed. The host may replace the text, but not the outcome."""
         return self._end(call_id, ("running",), "error", result)
 
     def failed(self, call_id: str, result: ToolResult) -> Round:
-        """It could not be made at all: unknown tool, arguments that do not fit."""
+        """The round with a call that could not be made: an unknown tool, or invalid arguments."""
         return self._end(call_id, ("pending",), "error", result)
 
     def denied(self, call_id: str, result: ToolResult, *, verdict: RoundVerdict | None = None) -> Round:
@@ -129,7 +129,7 @@ class Round(msgspec.Struct, frozen=True):
         )
 
     def left_undecided(self) -> Round:
-        """Nobody said anything in time."""
+        """The round after a question that got no decision in time."""
         return msgspec.structs.replace(self, verdict="timed_out")
 
     def skipped(self, call_id: str, result: ToolResult) -> Round:
@@ -144,7 +144,7 @@ class Round(msgspec.Struct, frozen=True):
     def _end(
         self, call_id: str, allowed: tuple[CallStatus, ...], outcome: Outcome, result: ToolResult
     ) -> Round:
-        """The outcome is what is true of the call; words and error flag are whatever is recorded for it."""
+        """Record a result. `outcome` says what happened; the host may have replaced the text and the error flag."""
 
         def end(state: CallState) -> CallState:
             made = _made(state)
@@ -177,7 +177,7 @@ class Round(msgspec.Struct, frozen=True):
 
 
 def interruption(state: CallState) -> str:
-    """What is true of a call that is cut off now."""
+    """The error text for a call that is interrupted now."""
     return INTERRUPTED_DURING if state.status == "running" else INTERRUPTED_BEFORE
 
 

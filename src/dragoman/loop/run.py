@@ -1,4 +1,4 @@
-"""The loop: ask the model, see to its calls, ask again, until it has nothing more to call.
+"""The loop: ask the model, run its calls, ask again, until it has nothing more to call.
 
 The rules it keeps, whatever hooks, tools, people and models do:
 
@@ -8,7 +8,7 @@ The rules it keeps, whatever hooks, tools, people and models do:
 - a denial without a reason ends the run; with a reason the model gets to react; in both cases the calls after it are
   skipped. Where the settings say to ask for each, a denial concerns its own call only, and the model gets to react.
   Calls that already run are awaited, never cut;
-- a cancel ends the run at once: finished results are kept, everything else is interrupted, nothing starts any more;
+- a cancel ends the run at once: finished results are recorded, everything else is interrupted, nothing starts any more;
 - no history goes to a model before it is closed;
 - whatever moment a process dies at, what was written down until then goes on to the same end.
 
@@ -51,7 +51,7 @@ __all__ = ["FEATURES", "ToolLoop"]
 
 _log = logging.getLogger(__name__)
 
-# The loop takes everything, keeps what a failed answer said, and answers a call that cannot be made with an error.
+# The loop takes everything, records what a failed answer said, and answers a call that cannot be made with an error.
 FEATURES = Features(
     thinking=True,
     data=True,
@@ -63,7 +63,7 @@ FEATURES = Features(
 
 
 class ToolLoop:
-    """A model, its tools and a host. Holds no run: several may be under way."""
+    """A model, its tools and a host. Has no state of a run: several may be under way."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class ToolLoop:
         self._clock = clock or SystemClock()
 
     async def run(self, state: RunState, token: CancellationToken) -> RunState:
-        """Go on from `state` until the run ends. How it ended, a failing model included, is in what is returned."""
+        """Run from `state` until the run ends. The returned state says how it ended, a failing model included."""
         journal = Journal(state, self._hooks)
         settlement = Settlement(journal, self._runtime, self._hooks, self._settings, self._clock, token)
         try:
@@ -94,7 +94,7 @@ class ToolLoop:
             finally:
                 journal.end("cancelled")
         except asyncio.CancelledError:
-            # The task we run in was cancelled from outside: nothing may wait any more, but what is true is kept.
+            # The task we run in was cancelled from outside: nothing may wait any more, but finished results are recorded.
             settlement.abandon("cancelled")
             journal.end("cancelled")
             raise
@@ -114,23 +114,23 @@ class ToolLoop:
             token.raise_if_cancelled()
             error = await self._turn(journal, token) if journal.state.round is None else None
             if error is not None:
-                # Its calls may not be all it would have made: none of them is.
+                # The answer is incomplete: none of its calls is made.
                 settlement.abandon("failed", error)
                 journal.end("failed", error)
             elif journal.state.round is not None:
                 end = await settlement.settle()
                 if end != "suspended":
-                    journal.tell(TurnEnded(journal.state.turn))
+                    journal.emit(TurnEnded(journal.state.turn))
                 if end is not None:
                     journal.end(end)
 
     def _offer(self, messages: tuple[Message, ...]) -> tuple[ToolDefinition, ...]:
-        """What the model is offered: what there is, and no more than it takes."""
+        """The tools to offer to the model, no more than it takes."""
         takes = _takes(self._model)
         return () if takes == 0 else self._runtime.definitions(_prompt(messages), limit=takes)
 
     async def _turn(self, journal: Journal, token: CancellationToken) -> LanguageModelError | None:
-        """One answer of the model into the history, or, where it has calls, on the way there."""
+        """Get one answer of the model. Without calls it goes into the history; with calls it opens a round."""
         messages = journal.state.messages
         if journal.state.turn >= self._settings.turns:
             journal.end("turn_limit")
@@ -138,27 +138,27 @@ class ToolLoop:
         if found := gaps(messages):
             raise AssertionError(f"an open history was about to go to a model: {found}")
         turn = journal.begin_turn()
-        journal.tell(TurnStarted(turn))
+        journal.emit(TurnStarted(turn))
         try:
             tools = self._offer(messages)
         except LanguageModelError as too_many:
             return too_many
         request = Request(messages, RequestOptions(tools=tools), self._consumer)
-        answer = ModelAttempts(self._model, settings=self._settings, clock=self._clock, tell=journal.tell)
+        answer = ModelAttempts(self._model, settings=self._settings, clock=self._clock, emit=journal.emit)
         try:
             error = await answer.ask(request, token)
         finally:
-            # Whatever ends it, a cancel of our own task included: what was said was said.
+            # Whatever ends it, a cancel of our own task included: what the model said is recorded.
             message = answer.response.message()
             if message.calls:
                 journal.open_round(message)
                 for call in message.calls:
-                    journal.tell(ToolUsed(call))
+                    journal.emit(ToolUsed(call))
             elif message.content:
                 journal.add_last(message)
         token.raise_if_cancelled()
         if error is None and not message.calls:
-            journal.tell(TurnEnded(turn))
+            journal.emit(TurnEnded(turn))
             journal.end("completed")
         return error
 
@@ -170,7 +170,7 @@ def _takes(model: LanguageModel) -> int | None:
 
 
 def _prompt(messages: tuple[Message, ...]) -> str:
-    """The person's last words: what may name a tool."""
+    """The user's last message, which may name a tool."""
     return next(
         (message.text for message in reversed(messages) if message.role == "user" and message.text), ""
     )

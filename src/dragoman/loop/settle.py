@@ -1,4 +1,4 @@
-"""Seeing to the calls of one answer: check, ask, run, record.
+"""Handles the calls of one answer: check, ask, run, record.
 
 What is decided about a call is in `round`, which is pure; here is what waits. `settle` sees to a round and leaves it
 closed, unless it is suspended. `interrupt` and `abandon` end at any moment what is still open.
@@ -16,7 +16,7 @@ from typing import TypeAlias
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.lm import CancellationError, CancellationToken, LanguageModelError, until_cancelled
 from dragoman.lm.parts import ToolResult
-from dragoman.loop.events import EndReason, ToolFinished, ToolProgressed, ToolStarted, asked
+from dragoman.loop.events import EndReason, ToolFinished, ToolProgressed, ToolStarted, question_asked
 from dragoman.loop.hooks import Hooks, Suspend
 from dragoman.loop.host import Host, NotAsked, Silence
 from dragoman.loop.journal import Journal
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 # A step of a round that gives a call its result.
 _Ending: TypeAlias = Callable[[Round, str, ToolResult], Round]
 
-# What becomes of the calls that a decision about an earlier one covers.
+# The outcome of calls that a decision about an earlier one covers.
 _REST: dict[RoundVerdict, tuple[_Ending, str]] = {
     "react": (Round.skipped, SKIPPED),
     "tool_denied": (Round.skipped, SKIPPED),
@@ -54,7 +54,7 @@ _REST: dict[RoundVerdict, tuple[_Ending, str]] = {
 
 
 class Settlement:
-    """The calls of one run: those of one answer at a time."""
+    """Handles the calls of one run, those of one answer at a time."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Settlement:
         self._known: dict[str, tuple[_Ending, ToolResult]] = {}
 
     def recover(self) -> None:
-        """What ran in an earlier process runs no more, and an approval that was not used is asked for again."""
+        """Interrupt the calls that ran in an earlier process, and drop the approvals that were not used."""
         for state in self._journal.round.calls:
             call_id = state.call.call_id
             if state.status == "running":
@@ -103,7 +103,7 @@ class Settlement:
         return end
 
     async def _decide(self) -> None:
-        """Look at the calls in order; one question at a time; until somebody's decision covers the rest."""
+        """Decide about the calls in order, one question at a time, until a decision covers the rest."""
         for state in self._journal.round.pending:
             if self._journal.round.verdict is not None:
                 return
@@ -115,7 +115,7 @@ class Settlement:
             approved = self._runtime.standing_approval(prepared)
             if approved is None:
                 question = prepared.question
-                self._journal.tell(asked(question))
+                self._journal.emit(question_asked(question))
                 match await self._host.decide(question):
                     case Approve() as approval:
                         approved = self._remember(prepared, approval)
@@ -160,8 +160,8 @@ class Settlement:
         try:
             self._runtime.remember(prepared, approval)
         except Exception:
-            # The person has said yes to this call; that it cannot be kept for later is no reason to refuse it.
-            _log.exception("an approval could not be kept; it counts for this call only")
+            # The user has approved this call; a failure to store the approval is no reason to refuse it.
+            _log.exception("an approval could not be stored; it counts for this call only")
             return "approved once"
         return "approved once" if approval.level == "once" else f"approved: {approval.level}"
 
@@ -177,7 +177,7 @@ class Settlement:
         def begin() -> None:
             self._began[call_id] = self._clock.now()
             self._journal.round = self._journal.round.running(call_id)
-            self._journal.tell(
+            self._journal.emit(
                 ToolStarted(call_id, prepared.call.name, prepared.invocation_message, approved)
             )
 
@@ -186,10 +186,10 @@ class Settlement:
             result = await self._runtime.run(
                 dataclasses.replace(prepared, tool=tool),
                 self._token,
-                lambda line: self._journal.tell(ToolProgressed(call_id, line)),
+                lambda line: self._journal.emit(ToolProgressed(call_id, line)),
             )
             if self._journal.state.round is None:
-                # We were left behind; the call has its result, and nobody waits for this one.
+                # This task was abandoned: the call has a result already.
                 return
             await self._record(call_id, Round.erred if result.is_error else Round.finished, result)
         except CancellationError:
@@ -197,7 +197,7 @@ class Settlement:
             return
 
     async def _all_done(self) -> None:
-        """Until every tool that runs has finished, or the run is cancelled."""
+        """Wait until every running tool has finished, or the run is cancelled."""
         if self._tasks:
             await until_cancelled(asyncio.wait(self._tasks.values()), self._token)
             for task in self._tasks.values():
@@ -206,7 +206,7 @@ class Settlement:
         self._token.raise_if_cancelled()
 
     async def interrupt(self) -> None:
-        """End what is open: what has finished is kept, the rest is interrupted and says so. Takes a grace at most."""
+        """End the round: finished results are recorded, the rest is interrupted. Waits for the grace period at most."""
         try:
             if self._tasks:
                 await within(
@@ -218,7 +218,7 @@ class Settlement:
             self.abandon("cancelled")
 
     def abandon(self, end: EndReason, error: LanguageModelError | None = None) -> None:
-        """The same without waiting for anything, and without consulting anybody."""
+        """End the round at once, without waiting and without asking the host."""
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()
@@ -239,16 +239,16 @@ class Settlement:
         self._write(call_id, ending, result, approved=approved)
 
     def _write(self, call_id: str, ending: _Ending, result: ToolResult, *, approved: bool) -> None:
-        """The one place where a call gets its result."""
+        """Record the result of a call. The only place that does so."""
         self._journal.round = after = ending(self._journal.round, call_id, result)
         self._known.pop(call_id, None)
         began = self._began.pop(call_id, None)
         seconds = 0.0 if began is None else self._clock.now() - began
-        self._journal.tell(ToolFinished(after.result(call_id), approved=approved, seconds=seconds))
+        self._journal.emit(ToolFinished(after.result(call_id), approved=approved, seconds=seconds))
 
 
 class _Noted:
-    """A tool, with a note made at the very moment it begins: until then it has not run, from then on it may have."""
+    """A tool that notes the moment when it begins: before that it has not run, after that it may have had effects."""
 
     def __init__(self, tool: Tool, begin: Callable[[], None]) -> None:
         self._tool = tool

@@ -1,7 +1,7 @@
-"""A run as a value: what was said, what is open, how it ended.
+"""A run as a value: its messages, its open calls, and how it ended.
 
-A run can be written down at any moment and taken up in another process. What cannot survive that is told truthfully
-when it goes on: a call that was running is interrupted, one that was approved but had not begun is asked about again.
+A run can be stored at any moment and taken up in another process. What cannot survive that is reported when it goes
+on: a call that was running is interrupted, and one that was approved but had not begun needs a new approval.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VERSION = 1
 
 
 class StateError(Exception):
-    """What was saved cannot be read."""
+    """The stored state cannot be read."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ def dump(state: RunState) -> bytes:
 
 
 def load(data: bytes) -> RunState:
-    """A run that was saved, to go on with. `StateError` for anything else."""
+    """Read a stored run. `StateError` if it is not one."""
     try:
         state = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -74,7 +74,7 @@ def load(data: bytes) -> RunState:
 
 
 def _damage(state: RunState) -> str | None:
-    """What no run of ours could have written: going on from there could run a call twice, or lose one."""
+    """Why a state is inconsistent, or None. Going on from such a state could run a call twice, or lose one."""
     if found := gaps(state.messages):
         return f"its history is not closed ({found[0]})"
     if state.round is None and state.answer is None:

@@ -1,4 +1,4 @@
-"""Child processes that end with us: supervised, in groups of their own, written down.
+"""Child processes that end with us: supervised, each in its own process group, recorded in a ledger.
 
 Everything needed from outside is importable from here.
 """

@@ -1,4 +1,4 @@
-"""Our end of the control channel: what the supervisor tells, and how it is told to end."""
+"""Our end of the control channel: the supervisor's reports, and the order to end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 class Control(asyncio.Protocol):
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
-        self._heard = b""
+        self._buffer = b""
         self._transport: asyncio.Transport | None = None
         # The first line: how starting went; empty when the supervisor went without a word.
         self.start: asyncio.Future[str] = loop.create_future()
@@ -32,7 +32,7 @@ class Control(asyncio.Protocol):
             self._transport.write(data)
 
     def data_received(self, data: bytes) -> None:
-        *lines, self._heard = (self._heard + data).split(b"\n")
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
             match line.decode().split():
                 case ["exited", code]:
@@ -48,13 +48,13 @@ class Control(asyncio.Protocol):
         self.closed.set()
 
     def end(self, grace: float) -> None:
-        """Have everything ended, and go on listening."""
+        """Order the supervisor to end everything, and go on reading its reports."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(f"{grace}\n".encode())
             self._transport.write_eof()
 
     def abandon(self) -> None:
-        """Have everything ended, and listen no more."""
+        """Order the supervisor to end everything, and close the channel."""
         if self._transport is None:
             self.connection_lost(None)
         else:

@@ -10,7 +10,7 @@ __all__ = ["Exit"]
 
 
 class Exit(msgspec.Struct, frozen=True):
-    """By a code of its own, or by a signal. Neither is known when the supervisor was killed before it could tell."""
+    """How a process ended: by an exit code or a signal. Neither is known if the supervisor was killed first."""
 
     code: int | None = None
     signal: int | None = None
@@ -23,7 +23,7 @@ class Exit(msgspec.Struct, frozen=True):
         if self.code is not None:
             return f"exited with code {self.code}"
         if self.signal is None:
-            return "ended, nobody knows how"
+            return "ended in an unknown way"
         try:
             name = signals.Signals(self.signal).name
         except ValueError:

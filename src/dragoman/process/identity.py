@@ -1,6 +1,6 @@
 """Which process this is: a pid together with the time it started.
 
-Pids are used again. A pid that was written down yesterday may today be somebody's editor; together with the start time
+Pids are used again. A pid that was recorded yesterday may today be the user's editor; together with the start time
 it can only be the process that was meant.
 """
 
@@ -35,7 +35,7 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
     def own(cls) -> ProcessIdentity:
         identity = cls.of(os.getpid())
         if identity is None:
-            raise OSError("this system does not tell when a process started")
+            raise OSError("this system does not report when a process started")
         return identity
 
     def lives(self) -> bool:

@@ -1,4 +1,4 @@
-"""Starting the supervisor, with pipes that reach nobody else."""
+"""Starting the supervisor, with pipes that no other process inherits."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import BinaryIO, NamedTuple, cast
 __all__ = ["Launched", "launch"]
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
-# Numbers below stand for something, also when whoever started us closed them: the supervisor's own streams would be put
+# Numbers below are the standard streams, also when our parent has closed them: the supervisor's own would be put
 # over them, and what a library prints would end up in one of our pipes.
 _FIRST_FREE_FD = 3
 
 
 class Launched(NamedTuple):
-    """Our ends of everything. Whoever gets this closes it."""
+    """Our ends of all pipes. The caller closes them."""
 
     supervisor: subprocess.Popen[bytes]
     control: socket.socket
@@ -31,7 +31,7 @@ class Launched(NamedTuple):
 
 
 def launch() -> Launched:
-    """A supervisor that waits for its order. Raises `OSError` when the system has no room for one."""
+    """Start a supervisor, which waits for its order. Raises `OSError` if the system is out of resources."""
     with ExitStack() as theirs, ExitStack() as ours:
         stdin_end, stdin = _pipe()
         theirs.callback(os.close, stdin_end)
@@ -70,7 +70,7 @@ def _pipe() -> tuple[int, int]:
 
 
 def _moved_up(fd: int) -> int:
-    """The same file under a number that stands for nothing."""
+    """Duplicate a descriptor to a number above those of the standard streams."""
     if fd >= _FIRST_FREE_FD:
         return fd
     try:

@@ -1,7 +1,7 @@
-"""What runs on our behalf, written down, so that the next start can end what a crash left behind.
+"""A record of our child processes, so that the next start can end what a crash left behind.
 
 The supervisor ends a child with us even when we are killed. The ledger is for the day the supervisor is killed as well.
-Each process has a small file of its own in a folder that several of us may share: whoever wrote it, what was started and
+Each process has a small file of its own in a folder that several of us may share: its owner, what was started and
 when. `sweep` ends only processes whose owner is dead, and only the very processes that were written down, with what they
 have started: see `marks`.
 """
@@ -54,10 +54,10 @@ class Ledger:
         self._ended: set[ProcessIdentity] = set()
 
     def record(self, process: ProcessIdentity, command: Sequence[str], mark: str = "") -> None:
-        """Write down that we started `process`."""
+        """Record that we started `process`."""
         self._folder.mkdir(_PRIVATE_FOLDER, parents=True, exist_ok=True)
         path = self._path(process.pid)
-        # Under another name first, so that nobody reads half of it.
+        # Under another name first, so that no process reads half of it.
         partial = path.with_suffix(f".{self._owner.pid}")
         try:
             partial.touch(_PRIVATE_FILE)
@@ -70,7 +70,7 @@ class Ledger:
             raise
 
     def forget(self, process: ProcessIdentity) -> None:
-        """It has ended. An entry that cannot be looked at now, for want of files, is when the next one ends."""
+        """Remove the entry of a process that has ended. An entry that cannot be read now is removed later."""
         self._ended.add(process)
         for each in tuple(self._ended):
             path = self._path(each.pid)
@@ -90,7 +90,7 @@ class Ledger:
         return [entry for path in self._paths() if (entry := _read(path)) is not None]
 
     async def sweep(self) -> list[LedgerEntry]:
-        """End what dead owners left behind. Returns what was ended."""
+        """End the processes that dead owners left behind. Returns them."""
         ended = []
         for path in self._paths():
             try:
@@ -143,5 +143,5 @@ async def _end_group(leader: ProcessIdentity) -> None:
         with contextlib.suppress(OSError):
             os.killpg(leader.pid, number)
         deadline = time.monotonic() + _GRACE_SECONDS
-        while leader.lives() and time.monotonic() < deadline:  # noqa: ASYNC110 - it is no child of ours that would tell
+        while leader.lives() and time.monotonic() < deadline:  # noqa: ASYNC110 - it is not our child, so there is no event
             await asyncio.sleep(_LOOK_SECONDS)

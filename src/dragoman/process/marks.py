@@ -1,4 +1,4 @@
-"""A mark in the environment of everything that a supervised process starts, by which it is found again.
+"""A mark in the environment of a supervised process, by which its descendants are found.
 
 The supervisor adopts orphans, so nothing gets away from it. When the supervisor itself is killed, a process that has left
 its group and lost its parent is below no process of ours. It still has the environment it was started with, and in that a
@@ -40,7 +40,7 @@ def new_mark() -> str:
 def marked(mark: str, proc: Path = Path("/proc")) -> list[ProcessIdentity]:
     """The processes of this user that have the mark."""
     if len(mark) != 2 * _MARK_BYTES:
-        # One that we did not make could stand in anybody's environment.
+        # One that we did not make could stand in the environment of any process.
         return []
     wanted = f"{MARK_VARIABLE}={mark}".encode()
     spared = _own_line()
@@ -62,7 +62,7 @@ def marked(mark: str, proc: Path = Path("/proc")) -> list[ProcessIdentity]:
 
 
 async def end_marked(mark: str) -> list[ProcessIdentity]:
-    """End every process that has the mark. Returns which there were."""
+    """End every process that has the mark. Returns them."""
     ended: dict[ProcessIdentity, None] = {}
     for round_ in range(_MOST_ROUNDS):
         found = marked(mark)
@@ -80,7 +80,7 @@ async def end_marked(mark: str) -> list[ProcessIdentity]:
 
 
 def _own_line() -> set[int]:
-    """This process and those above it."""
+    """The pids of this process and its ancestors."""
     table = processes()
     line = {os.getpid()}
     parent = os.getppid()

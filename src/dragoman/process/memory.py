@@ -42,7 +42,7 @@ def measure_tree(pid: int) -> tuple[int, ...]:
 
 
 def _resident(pid: int) -> int | None:
-    """None: it has ended, or the system does not say."""
+    """The resident memory of a process; None if it has ended, or the system does not say."""
     if not sys.platform.startswith("linux"):
         with os.popen(f"ps -o rss= -p {pid}") as listing:  # noqa: S605 - a number, and the system's own command
             return int(listing.read().strip() or 0) * 1024 or None

@@ -27,7 +27,7 @@ class SpawnError(Exception):
 
 
 def refuse_impossible(command: Sequence[str], env: Mapping[str, str]) -> None:
-    """What no system call would take."""
+    """Raise `SpawnError` for a command that no system call accepts."""
     if not command or not command[0]:
         raise SpawnError("failed", "The command is empty.", "Name a program to start.")
     if any("\0" in word for word in (*command, *env, *env.values())):

@@ -1,7 +1,7 @@
 """A child process that ends with us, whatever happens to us.
 
 We start the supervisor (`supervisor.py`), and it starts the command. The command's standard input and output are pipes
-straight to us; its standard error is read all the time, and its end kept for error messages.
+straight to us; its standard error is read all the time, and its end is buffered for error messages.
 
 The end of the child and the end of everything are two things. `wait` returns when the child has ended. The supervisor
 then ends what the child left behind; when that is done, `stop` returns.
@@ -84,7 +84,7 @@ class SupervisedProcess:
     ) -> SupervisedProcess:
         """Start `command`, with the environment `env`, or with ours, and a mark, in the folder `cwd`, or in ours.
 
-        Raises `SpawnError`, whose `kind` tells apart what a person would do about it.
+        Raises `SpawnError`, whose `kind` says what the user can do about it.
         """
         environment = os.environ if env is None else env
         refuse_impossible(command, environment)
@@ -112,19 +112,19 @@ class SupervisedProcess:
         return process
 
     async def connect(self, receiver: Receiver, options: PeerOptions) -> Peer:
-        """Talk JSON-RPC with it."""
+        """Connect to its standard input and output with JSON-RPC."""
         self._peer = await connect_files(receiver, self.stdout, self.stdin, options)
         self._close_input = self._peer.close_writing
         return self._peer
 
     @property
     def pid(self) -> int:
-        """Also the number of its process group."""
+        """The pid, which is also the number of its process group."""
         return self._pid
 
     @property
     def exit(self) -> Exit | None:
-        """How it ended, once it has."""
+        """How it ended; None while it runs."""
         return self._exited.result() if self._exited.done() else None
 
     @property
@@ -133,14 +133,14 @@ class SupervisedProcess:
         return self._tail.text
 
     async def wait(self) -> Exit:
-        """Until the child itself has ended."""
+        """Wait until the child itself has ended."""
         return await asyncio.shield(self._exited)
 
     async def stop(self, grace: float = STOP_GRACE_SECONDS) -> Exit:
         """End it and everything it started, and wait until that is done.
 
-        The end of its input first; SIGTERM if it still runs after `grace` seconds; SIGKILL after as many again. Whoever is
-        cancelled in here does not wait any longer, but it ends all the same.
+        The end of its input first; SIGTERM if it still runs after `grace` seconds; SIGKILL after as many again. If
+        the waiting task is cancelled, the process ends all the same.
         """
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(grace), name=f"stop {self.command[0]}")
@@ -188,7 +188,7 @@ class SupervisedProcess:
                 )
         self._identity = ProcessIdentity.of(self._pid)
         if self._ledger is not None and self._identity is not None:
-            with _told("written down", self._pid):
+            with _logged_failure("written", self._pid):
                 self._ledger.record(self._identity, self.command, self._mark)
 
     # Ending.
@@ -211,22 +211,22 @@ class SupervisedProcess:
             await self._peer.wait_closed()
 
     async def _watch(self) -> None:
-        """From the launch until everything is gone."""
+        """Watch the supervisor from the launch until it has ended."""
         try:
             exit_ = await asyncio.shield(self._control.exit)
             await _at_most(_LAST_WORDS_SECONDS, self._tail.ended.wait())
             self._exited.set_result(exit_)
             await self._control.closed.wait()
         finally:
-            await self._bury()
+            await self._clean_up()
 
     def _settle_unwatched(self, _watching: asyncio.Task[None]) -> None:
         if not self._exited.done():
             self._control.abandon()
             self._exited.set_result(Exit())
 
-    async def _bury(self) -> None:
-        """Also when the event loop ends before we were stopped: then the channel is closed here."""
+    async def _clean_up(self) -> None:
+        """Clean up after the end, also if the event loop ends first: then close the channel."""
         self._control.abandon()
         patience = _SUPERVISOR_SECONDS
         while self._supervisor.poll() is None:
@@ -240,11 +240,11 @@ class SupervisedProcess:
             await self._kill_group()
         self._tail.close()
         if self._ledger is not None and self._identity is not None:
-            with _told("crossed out", self._pid):
+            with _logged_failure("removed", self._pid):
                 self._ledger.forget(self._identity)
 
     async def _kill_group(self) -> None:
-        """The supervisor was killed and could not do it."""
+        """Kill the process group, after the supervisor was killed."""
         if self._pid:
             await self._kill_leader()
             # What had left the group.
@@ -262,12 +262,12 @@ class SupervisedProcess:
 
 
 @contextmanager
-def _told(what: str, pid: int) -> Iterator[None]:
-    """A ledger that cannot be written is no reason to fail: only a double crash would miss the entry."""
+def _logged_failure(what: str, pid: int) -> Iterator[None]:
+    """Log a failure to write the ledger, and go on: only a double crash would miss the entry."""
     try:
         yield
     except OSError as error:
-        _log.warning("process %d could not be %s: %s", pid, what, error)
+        _log.warning("the ledger entry of process %d could not be %s: %s", pid, what, error)
 
 
 async def _at_most(seconds: float, work: Awaitable[object]) -> None:

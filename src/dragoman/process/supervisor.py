@@ -1,4 +1,4 @@
-"""The small program between us and a child: it sees to it that the child, and what the child started, end with us.
+"""The small program between us and a child: it ends the child, and what the child started, when we end.
 
 It runs as `python -I -S supervisor.py FD`, imports nothing but a few light modules of the standard library, and so starts
 in some tens of milliseconds. FD is its end of a socket to its owner, the *control* channel:
@@ -64,11 +64,11 @@ class Supervisor:
     def __init__(self, control: int) -> None:
         self._control = control
         os.set_inheritable(control, False)  # noqa: FBT003 - it takes no name
-        self._heard = b""
+        self._buffer = b""
         self._grace = 0.0
         self._child = 0
         self._child_lives = True
-        self._told_to_end = False
+        self._must_end = False
         self._adopting = False
         self._has_children = True
         # Descendants that left the group: their pids, with the groups they were in.
@@ -79,7 +79,7 @@ class Supervisor:
         signal.set_wakeup_fd(wake_end)
         signal.signal(signal.SIGCHLD, _noticed)
         signal.signal(signal.SIGTERM, _noticed)
-        # These mean the owner, which will tell us itself.
+        # These are meant for the owner, which sends us an order to end.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         self._poll = select.poll()
@@ -94,18 +94,18 @@ class Supervisor:
         self._adopting = adopt_orphans()
         failure = self._start(order)
         if failure:
-            self._tell(failure)
+            self._send(failure)
             return
-        self._tell(f"started {self._child}")
+        self._send(f"started {self._child}")
         _let_go()
-        while self._child_lives and not self._told_to_end:
+        while self._child_lives and not self._must_end:
             self._wait(None)
         self._end_everything()
 
     # The channel.
 
     def _read_order(self) -> Order | None:
-        """None when the owner is gone before it has said what it wants."""
+        """Read the order; None if the owner is gone before it has sent one."""
         data = b""
         length = _LENGTH_BYTES
         while len(data) < length:
@@ -118,36 +118,36 @@ class Supervisor:
         order: Order = marshal.loads(data[_LENGTH_BYTES:])  # noqa: S302 - from our owner, on the same interpreter
         return order
 
-    def _tell(self, line: str) -> None:
-        # That nobody listens any more is no reason to stop.
+    def _send(self, line: str) -> None:
+        # An owner that is gone is no reason to stop.
         with suppress(OSError):
             os.write(self._control, line.encode() + b"\n")
 
     def _wait(self, seconds: float | None) -> None:
-        """Until something happens, or the time is over."""
+        """Wait for a signal or a message, or until the time is over."""
         ready = {fd for fd, _ in self._poll.poll(None if seconds is None else max(0.0, seconds) * 1000)}
         if self._wake in ready and signal.SIGTERM in os.read(self._wake, _CHUNK_BYTES):
-            self._told_to_end = True
+            self._must_end = True
         if self._control in ready:
-            self._hear()
+            self._receive()
         self._reap()
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
             chunk = os.read(self._control, _CHUNK_BYTES)
         except OSError:
             chunk = b""
         if not chunk:
             self._poll.unregister(self._control)
-            self._told_to_end = True
-        *lines, self._heard = (self._heard + chunk).split(b"\n")
+            self._must_end = True
+        *lines, self._buffer = (self._buffer + chunk).split(b"\n")
         for line in lines:
             self._grace = float(line)
 
     # The child.
 
     def _start(self, order: Order) -> str:
-        """Start the child. Returns the line to tell when that fails."""
+        """Start the child. Returns the line to send if that fails."""
         failed, failed_end = os.pipe()
         self._child = os.fork()
         if not self._child:
@@ -171,7 +171,7 @@ class Supervisor:
             if pid == self._child:
                 self._child_lives = False
                 code = os.waitstatus_to_exitcode(status)
-                self._tell(f"exited {code}" if code >= 0 else f"signalled {-code}")
+                self._send(f"exited {code}" if code >= 0 else f"signalled {-code}")
 
     # The end.
 
@@ -195,7 +195,7 @@ class Supervisor:
         return self._child_lives or _signalled(-self._child, 0) or any(map(_exists, self._strays))
 
     def _signal_everything(self, number: int) -> None:
-        # Looked at first: the orphans of whoever dies of the signal are nobody's any more.
+        # Listed first: the children of a process that dies of the signal get another parent.
         table = processes()
         # A pid that has been given to another process since has another group.
         strays = {
@@ -272,7 +272,7 @@ def _signalled(pid: int, number: int) -> bool:
 
 
 def _noticed(number: int, frame: object) -> None:
-    """A signal with a handler is written to the pipe; that is all we want of it."""
+    """Do nothing: a signal with a handler is written to the wake-up pipe."""
 
 
 def _become(order: Order, failed_end: int) -> None:
@@ -297,7 +297,7 @@ def _become(order: Order, failed_end: int) -> None:
 
 
 def _let_go() -> None:
-    """Of the child's streams, so that they end with it, and of the folder we were started in."""
+    """Close the child's streams, so that they end with it, and leave the folder we were started in."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nothing, stream)

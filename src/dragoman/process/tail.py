@@ -1,6 +1,6 @@
 """The end of what a process writes to its standard error.
 
-Everything is read, so that the process never has to wait, and only the end is kept, for the message that says why the
+Everything is read, so that the process never has to wait, and only the end is buffered, for the message that says why the
 process failed.
 """
 
@@ -10,7 +10,7 @@ import asyncio
 
 __all__ = ["TAIL_BYTES", "TAIL_LINES", "Tail"]
 
-# As much as anybody reads in an error message, and a traceback or two in full.
+# As much as a user reads in an error message, and a traceback or two in full.
 TAIL_LINES = 50
 TAIL_BYTES = 16 * 1024
 
@@ -18,8 +18,8 @@ TAIL_BYTES = 16 * 1024
 class Tail(asyncio.Protocol):
     def __init__(self) -> None:
         self._transport: asyncio.BaseTransport | None = None
-        self._kept = bytearray()
-        # Bytes in all, kept or not.
+        self._buffer = bytearray()
+        # The number of bytes in all, buffered or discarded.
         self.received = 0
         self.ended = asyncio.Event()
 
@@ -28,10 +28,10 @@ class Tail(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.received += len(data)
-        self._kept += data
+        self._buffer += data
         # Not before it is twice the size, so that it is not moved for every few bytes.
-        if len(self._kept) > 2 * TAIL_BYTES:
-            del self._kept[:-TAIL_BYTES]
+        if len(self._buffer) > 2 * TAIL_BYTES:
+            del self._buffer[:-TAIL_BYTES]
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's form
         self.ended.set()
@@ -43,9 +43,9 @@ class Tail(asyncio.Protocol):
     @property
     def text(self) -> str:
         """The last lines, whatever the bytes were."""
-        kept = bytes(self._kept[-TAIL_BYTES:])
-        lines = kept.decode(errors="replace").splitlines()
-        if self.received > len(kept) and len(lines) > 1:
+        buffered = bytes(self._buffer[-TAIL_BYTES:])
+        lines = buffered.decode(errors="replace").splitlines()
+        if self.received > len(buffered) and len(lines) > 1:
             # Its beginning is missing.
             del lines[0]
         return "\n".join(lines[-TAIL_LINES:])

@@ -1,4 +1,4 @@
-"""What outlives the process, in one SQLite file."""
+"""Persistent state, in one SQLite file."""
 
 from dragoman.store.agents import AgentStore
 from dragoman.store.approvals import ApprovalStore, StoredApproval

@@ -1,4 +1,4 @@
-"""What was learnt about agents, by their names and versions."""
+"""Facts learnt about agents, by their names and versions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dragoman.store.database import Database
 
 __all__ = ["AgentStore"]
 
-# What was seen once may have been chance, or is mended by now: it is forgotten, and learnt anew.
-_KEPT = timedelta(days=30)
-# Far more than anybody uses.
+# A fact may have been chance, or is fixed by now: after this time it is deleted, and learnt anew.
+_MAX_AGE = timedelta(days=30)
+# Far more than a user has.
 _MAX_AGENTS = 1_000
 
 
@@ -26,9 +26,9 @@ class AgentStore:
         self._database = database
 
     def read(self, name: str, version: str) -> bytes | None:
-        """What was kept lately: a newer version of the agent may call itself the same."""
+        """The stored facts, unless they are old: a newer version of the agent may have the same name."""
         query = "SELECT facts FROM agents_learnt WHERE name = ? AND version = ? AND seen_at > ?"
-        found = self._database.rows(_Facts, query, name, version, (datetime.now(UTC) - _KEPT).isoformat())
+        found = self._database.rows(_Facts, query, name, version, (datetime.now(UTC) - _MAX_AGE).isoformat())
         return found[0].facts if found else None
 
     def update(self, name: str, version: str, change: Callable[[bytes | None], bytes]) -> None:

@@ -26,13 +26,13 @@ _SUBJECT = "tool = ? AND key = ? AND workspace IS ?"
 
 
 class ApprovalStore:
-    """Reads through: what another process grants or takes back holds here from the next question on."""
+    """Approvals on disk, without a cache: a change by another process counts from the next question on."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def find(self, tool: str, key: str, workspace: str | None) -> StoredApproval | None:
-        """The approval for exactly this, in this workspace or everywhere."""
+        """The approval for exactly this key, in this workspace or everywhere."""
         found = self._database.rows(
             StoredApproval,
             f"SELECT {_COLUMNS} FROM approvals WHERE tool = ? AND key = ?"  # noqa: S608 - our own words
@@ -44,7 +44,7 @@ class ApprovalStore:
         return found[0] if found else None
 
     def add(self, tool: str, key: str, workspace: str | None, granted_at: datetime) -> StoredApproval:
-        """Keeps an approval. One that is there already stays as it was."""
+        """Store an approval. One that is there already stays as it was."""
         with self._database.writing() as database:
             database.execute(
                 "INSERT OR IGNORE INTO approvals (tool, key, workspace, granted_at) VALUES (?, ?, ?, ?)",
@@ -53,17 +53,17 @@ class ApprovalStore:
                 workspace,
                 granted_at.isoformat(),
             )
-            [kept] = database.rows(
+            [stored] = database.rows(
                 StoredApproval,
                 f"SELECT {_COLUMNS} FROM approvals WHERE {_SUBJECT}",  # noqa: S608 - our own words
                 tool,
                 key,
                 workspace,
             )
-            return kept
+            return stored
 
     def list(self) -> tuple[StoredApproval, ...]:
-        """All of them, oldest first."""
+        """All approvals, oldest first."""
         return tuple(
             self._database.rows(StoredApproval, f"SELECT {_COLUMNS} FROM approvals ORDER BY id")  # noqa: S608 - our own words
         )
@@ -73,12 +73,12 @@ class ApprovalStore:
             return database.execute("DELETE FROM approvals WHERE id = ?", number) > 0
 
     def clear(self) -> None:
-        """Removes all, and tells every process that holds approvals in memory."""
+        """Remove all approvals, and notify every process that holds some in memory."""
         with self._database.writing() as database:
             database.execute("DELETE FROM approvals")
             database.execute("UPDATE approval_resets SET count = count + 1")
 
     def resets(self) -> int:
-        """How often all was removed."""
+        """How often `clear` was called."""
         [(count,)] = self._database.rows(tuple[int], "SELECT max(count) FROM approval_resets")
         return count

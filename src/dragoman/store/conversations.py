@@ -23,16 +23,16 @@ _KEY_BYTES = 32
 
 
 class Holding(msgspec.Struct, frozen=True, array_like=True):
-    """Who has a conversation, until when, and since which change of it."""
+    """The lease of a conversation: its owner, its end, and the revision."""
 
     owner: str
-    # In seconds of the machine's clock that only goes forward, which is the same for everybody here.
+    # In seconds of the machine's monotonic clock, which all processes share.
     leased_until: float
     revision: int
 
 
 class StoredConversation(msgspec.Struct, frozen=True, array_like=True):
-    """A row. `owner` names a process, as whoever owns conversations sees fit; empty when nobody has it."""
+    """A row. `owner` identifies the process that holds the conversation, in a form of its choice; empty if none does."""
 
     id: str
     model: str
@@ -59,7 +59,7 @@ class ConversationStore:
         self._database = database
 
     def key(self) -> bytes:
-        """The key of this state folder. Made once, by whoever asks first; it never leaves the machine."""
+        """The key of this state folder. The first caller creates it; it never leaves the machine."""
         with self._database.writing() as database:
             database.execute(
                 "INSERT OR IGNORE INTO keys (name, key) VALUES ('tokens', ?)", secrets.token_bytes(_KEY_BYTES)
@@ -70,9 +70,9 @@ class ConversationStore:
     def save(
         self, conversation: StoredConversation, holder: str = "", revision: int | None = None
     ) -> int | None:
-        """Write what `holder` has, or nobody has since that revision. Returns the new revision.
+        """Write a conversation that `holder` holds, or that is free and unchanged since `revision`.
 
-        None, with nothing written, when somebody else has it by now.
+        Returns the new revision; None, with nothing written, if another process holds or has changed it.
         """
         with self._database.writing() as database:
             _count(database)
@@ -103,7 +103,7 @@ class ConversationStore:
         return found[0] if found else None
 
     def claim(self, id_: str, owner: str, until: float, instead_of: Holding) -> int | None:
-        """Become the owner, if it is still held as one thinks. Returns the revision; None when it is not."""
+        """Become the owner, if the lease has not changed since the caller read it. Returns the revision; None if it has."""
         with self._database.writing() as database:
             _count(database)
             changed = database.execute(
@@ -119,16 +119,16 @@ class ConversationStore:
         return held.revision if changed and held is not None else None
 
     def renew(self, owner: str, until: float) -> None:
-        """All that this owner has is its own for longer."""
+        """Extend all leases of this owner."""
         with self._database.writing() as database:
             database.execute("UPDATE conversations SET leased_until = ? WHERE owner = ?", until, owner)
 
     def version_seen(self) -> int:
-        """Another number than before when others have written since."""
+        """A number that changes when other processes have written."""
         return self._database.version_seen()
 
     def changed_since(self, revision: int, model: str) -> list[tuple[str, int]]:
-        """Which conversations of a model, and what their revisions are now. The oldest change first."""
+        """The conversations of a model that have changed, with their revisions. The oldest change first."""
         return self._database.rows(
             tuple[str, int],
             "SELECT id, revision FROM conversations WHERE revision > ? AND model = ? ORDER BY revision",
@@ -137,12 +137,12 @@ class ConversationStore:
         )
 
     def owners(self) -> list[str]:
-        """Everybody who has a conversation."""
+        """The owners of all conversations."""
         found = self._database.rows(tuple[str], "SELECT DISTINCT owner FROM conversations WHERE owner != ''")
         return [owner for (owner,) in found]
 
     def release(self, owner: str, model: str | None = None) -> None:
-        """Nothing of this model, or of any, belongs to this owner any more."""
+        """End the leases of this owner, for one model or for all."""
         with self._database.writing() as database:
             database.execute(
                 "UPDATE conversations SET owner = '', leased_until = 0 WHERE owner = ? AND model = ifnull(?, model)",
@@ -159,7 +159,7 @@ class ConversationStore:
         return found[0] if found else None
 
     def all(self) -> list[StoredConversation]:
-        """The latest first."""
+        """All conversations, the latest first."""
         return self._database.rows(
             StoredConversation,
             f"SELECT {_COLUMNS} FROM conversations ORDER BY used_at DESC, id",  # noqa: S608 - our own words

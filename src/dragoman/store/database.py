@@ -28,7 +28,7 @@ __all__ = ["BUSY_SECONDS", "FILE_NAME", "MIGRATIONS", "Database", "StoreError", 
 FILE_NAME = "dragoman.db"
 
 # How long to wait for another process's write. Ours take milliseconds; one that takes longer than this is stuck, and
-# whoever waits here answers nobody meanwhile.
+# meanwhile this process answers no request.
 BUSY_SECONDS = 2.0
 # Between two attempts at what SQLite does not wait for by itself.
 _RETRY_SECONDS = 0.01
@@ -72,7 +72,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE keys (name TEXT PRIMARY KEY, key BLOB NOT NULL)",
     ),
     (
-        # An owner's claim ends at a time, so that nobody waits for one that hangs.
+        # An owner's lease ends at a time, so that no process waits for one that hangs.
         "ALTER TABLE conversations ADD COLUMN leased_until REAL NOT NULL DEFAULT 0",
         # Grows with every change of any conversation: what another process has changed is what has grown since.
         "ALTER TABLE conversations ADD COLUMN revision INTEGER NOT NULL DEFAULT 0",
@@ -92,7 +92,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             size INTEGER NOT NULL
         )
         """,
-        # With the size, so that what is too much is found without reading what it is.
+        # With the size, so that the rows beyond the limit are found without reading their content.
         "CREATE INDEX responses_by_use ON responses (used_at, size)",
     ),
     (
@@ -129,17 +129,17 @@ class StoreError(Exception):
 
 
 class Database:
-    """An open file. Belongs to the thread that opened it, and is closed by whoever opened it."""
+    """An open database file. Belongs to the thread that opened it; the caller of `open` closes it."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
         self.path = path
-        # Whether others are waited for. One that was, in vain, is stuck: until it is done, nobody waits for it again.
+        # Whether to wait for other processes. After one wait in vain, we do not wait again until it is done.
         self._waits = True
 
     @classmethod
     def open(cls, folder: Path) -> Database:
-        """The database in `folder`. Both are made, private to this user, when they are not there."""
+        """Open the database in `folder`. Both are created, private to this user, if they are missing."""
         path = folder / FILE_NAME
         try:
             private_folder(folder)
@@ -161,7 +161,7 @@ class Database:
                 connection.execute("PRAGMA foreign_keys = ON")
                 _use_wal(connection)
                 # With write-ahead logging a commit survives us in any case. Only when the machine itself goes down may
-                # the last ones be missing, and then nobody has seen what they were for.
+                # the last ones be missing, and then no process has acted on them.
                 connection.execute("PRAGMA synchronous = NORMAL")
                 # What is deleted or replaced is overwritten, and not only unlinked.
                 connection.execute("PRAGMA secure_delete = ON")
@@ -172,7 +172,7 @@ class Database:
         return database
 
     def rows(self, row: type[_Row], sql: str, *parameters: Value) -> list[_Row]:
-        """What a query finds, each row as a `row`: a type that msgspec can make of a sequence of columns."""
+        """The rows of a query, each as a `row`: a type that msgspec can make of a sequence of columns."""
         with _mapped(self.path):
             found = self._connection.execute(sql, parameters).fetchall()
         try:
@@ -215,12 +215,12 @@ class Database:
             return self._connection.execute(sql, parameters).rowcount
 
     def purge(self) -> bool:
-        """Have nothing of what was deleted left in the write-ahead log. False while another process reads from it."""
+        """Remove deleted data from the write-ahead log. False while another process reads from it."""
         [(busy, _, _)] = self.rows(tuple[int, int, int], "PRAGMA wal_checkpoint(TRUNCATE)")
         return not busy
 
     def version_seen(self) -> int:
-        """Another number than before when others have written since. Our own writes do not count."""
+        """A number that changes when other processes have written. Our own writes do not count."""
         [(version,)] = self.rows(tuple[int], "PRAGMA data_version")
         return version
 
@@ -259,7 +259,7 @@ class Database:
 
 
 def private_folder(folder: Path) -> None:
-    """Makes `folder` for this user alone. One that is there and holds something is not ours to close to others."""
+    """Create `folder` for this user alone. The permissions of an existing folder that is not empty stay unchanged."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         folder.mkdir(_PRIVATE_FOLDER)
@@ -290,7 +290,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            # When two processes change the mode of a new file at once, SQLite tells one of them to come back
+            # When two processes change the mode of a new file at once, SQLite fails one of them at once,
             # without waiting.
             if _primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
@@ -301,7 +301,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def _mapped(path: Path) -> Iterator[None]:
-    """SQLite's errors, as what a person can do about them."""
+    """Translate SQLite's errors into `StoreError`, which says what to do."""
     try:
         yield
     except sqlite3.Error as error:
@@ -334,7 +334,7 @@ def _explained(path: Path, error: sqlite3.Error) -> StoreError:
 
 def _damaged(path: Path, detail: str) -> StoreError:
     return StoreError(
-        path, f"It is damaged ({detail}).", "Move it away and start again; what was kept in it is lost."
+        path, f"It is damaged ({detail}).", "Move it away and start again; what was stored in it is lost."
     )
 
 

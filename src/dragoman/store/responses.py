@@ -1,8 +1,8 @@
-"""Responses that clients may come back to by their id.
+"""Stored responses, which clients refer to by their id.
 
 Each row has what was new in its request, what was answered, and the response before it: a history is a chain of rows. They
-belong to a connection, and nobody else finds them. What nobody has used for long, and the oldest beyond a size, is
-forgotten.
+belong to a connection, and other connections do not find them. Responses that were not used for long, and the oldest
+beyond a size, are deleted.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["ResponseStore", "StoredResponse"]
 
 _log = logging.getLogger(__name__)
 
-# Of all that is kept. A history with pictures has megabytes; thousands without have fewer.
+# Of all stored responses. A history with pictures has megabytes; thousands without have fewer.
 _LIMIT_BYTES = 512 * 1024 * 1024
 
 
 class StoredResponse(msgspec.Struct, frozen=True, array_like=True):
-    """A row. What is in `content` is the front end's affair."""
+    """A row. The front end defines the format of `content`."""
 
     id: str
     connection: str
@@ -44,7 +44,7 @@ class ResponseStore:
         self._limit = limit
 
     def save(self, response: StoredResponse) -> None:
-        """Keep it. The longest unused go when there is no room."""
+        """Store a response. Deletes the least recently used ones if there is no room."""
         with self._database.writing() as database:
             database.execute(
                 f"INSERT INTO responses ({_COLUMNS}, size) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own words
@@ -72,13 +72,13 @@ class ResponseStore:
         return found[0] if found else None
 
     def touch(self, ids: Iterable[str], now: datetime) -> None:
-        """They were used: a chain is forgotten as a whole."""
+        """Mark the responses of a chain as used, so that it is deleted as a whole."""
         with self._database.writing() as database:
             for id_ in ids:
                 database.execute("UPDATE responses SET used_at = ? WHERE id = ?", now.isoformat(), id_)
 
     def delete(self, id_: str, connection: str) -> bool:
-        """Delete a response. With the last of a conversation goes what is kept of that, unless somebody has it."""
+        """Delete a response. With its last response a conversation is deleted, unless a process holds it."""
         found = self.find(id_, connection)
         if found is None:
             return False

@@ -1,7 +1,7 @@
-"""The consumer's side of tools: what there is, what is offered, who agrees, what comes of it.
+"""The consumer's side of tools: the registry, what is offered, approvals, and results.
 
 Everything a front end or a loop needs is importable from here. The tools that the terminal brings along are in
-`dragoman.tools.builtin`, which is imported by whoever offers them.
+`dragoman.tools.builtin`, which only the front ends that offer them import.
 """
 
 from dragoman.lm.parts import ToolResult

@@ -1,4 +1,4 @@
-"""A tool's code, awaited in such a way that what it does to itself is not taken for what is done to us.
+"""Awaits a tool's code, and separates its own cancellation from ours.
 
 Two kinds of exception mean "stop" to everything around: asyncio's, and our own. A tool can raise either of its own
 accord, out of a task it cancelled or a library it uses. Then it has failed, and nothing else should stop.
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 class ToolGaveUp(Exception):
-    """A tool was cancelled, by nobody but itself."""
+    """A tool cancelled itself."""
 
 
 async def contained(work: Awaitable[_T], token: CancellationToken) -> _T:

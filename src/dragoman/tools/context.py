@@ -1,7 +1,7 @@
-"""Context keys: what is true of the place where tools are offered.
+"""Context keys: facts about the place where tools are offered.
 
-A front end sets them (`workspaceFolderCount`, `debugState`), and `when` clauses ask for them. Whoever has
-decided something by a clause subscribes with `on_change`, and decides again.
+A front end sets them (`workspaceFolderCount`, `debugState`), and `when` clauses ask for them. Code that
+has evaluated a clause subscribes with `on_change`, and evaluates it again.
 
 Values are taken over as they are at that moment: a list that its owner changes later does not change a key
 behind the back of those who subscribed. Everything here belongs to one event loop.
@@ -23,8 +23,8 @@ _Scalar: TypeAlias = bool | int | float | str
 ContextValue: TypeAlias = _Scalar | tuple[str, ...] | Mapping[str, _Scalar]
 _Subscriber: TypeAlias = Callable[[frozenset[str]], object]
 
-# A subscriber may set keys, which is told in another round. Keys that follow from keys settle in two or three;
-# what goes on for longer is two subscribers that undo each other's work.
+# A subscriber may set keys, which causes another round of notifications. Keys that depend on keys settle in two or
+# three rounds; more rounds mean two subscribers that undo each other's work.
 MAX_ROUNDS = 20
 
 
@@ -34,8 +34,8 @@ class ContextKeys(Mapping[str, ContextValue]):
     def __init__(self) -> None:
         self._values: dict[str, ContextValue] = {}
         self._subscribers: dict[object, _Subscriber] = {}
-        self._untold: frozenset[str] = frozenset()
-        self._telling = False
+        self._pending: frozenset[str] = frozenset()
+        self._is_notifying = False
 
     def __getitem__(self, key: str) -> ContextValue:
         return self._values[key]
@@ -54,13 +54,13 @@ class ContextKeys(Mapping[str, ContextValue]):
         taken = {_checked_key(key): _taken_over(key, value) for key, value in values.items()}
         changed = frozenset(key for key, value in taken.items() if not self._has(key, value))
         self._values.update(taken)
-        self._tell(changed)
+        self._notify(changed)
 
     def remove(self, key: str) -> None:
-        """Forget a key; one that is not set stays so."""
+        """Remove a key, if it is set."""
         if key in self._values:
             del self._values[key]
-            self._tell(frozenset({key}))
+            self._notify(frozenset({key}))
 
     def on_change(self, callback: _Subscriber) -> Callable[[], None]:
         """Call `callback` with the keys that have changed, after each change, until the returned function is called."""
@@ -75,32 +75,32 @@ class ContextKeys(Mapping[str, ContextValue]):
     def _has(self, key: str, value: ContextValue) -> bool:
         return key in self._values and _same(self._values[key], value)
 
-    def _tell(self, changed: frozenset[str]) -> None:
-        self._untold |= changed
-        if self._telling:
-            # A subscriber did this. The others hear of it when all have heard of the change before it.
+    def _notify(self, changed: frozenset[str]) -> None:
+        self._pending |= changed
+        if self._is_notifying:
+            # A subscriber did this. The others are notified when all have seen the change before it.
             return
-        self._telling = True
+        self._is_notifying = True
         try:
             for _ in range(MAX_ROUNDS):
-                if not self._untold:
+                if not self._pending:
                     return
-                told, self._untold = self._untold, frozenset()
-                self._tell_once(told)
-            if self._untold:
-                _log.error("subscribers keep changing context keys: %s", ", ".join(sorted(self._untold)))
+                batch, self._pending = self._pending, frozenset()
+                self._notify_subscribers(batch)
+            if self._pending:
+                _log.error("subscribers keep changing context keys: %s", ", ".join(sorted(self._pending)))
         finally:
-            self._telling = False
-            self._untold = frozenset()
+            self._is_notifying = False
+            self._pending = frozenset()
 
-    def _tell_once(self, changed: frozenset[str]) -> None:
+    def _notify_subscribers(self, changed: frozenset[str]) -> None:
         for subscription, callback in tuple(self._subscribers.items()):
             # It may have been taken back by one that was called before it.
             if subscription in self._subscribers:
                 try:
                     callback(changed)
                 except Exception:
-                    # One that fails must not keep the change from the others.
+                    # One that fails must not stop the notification of the others.
                     _log.exception("a subscriber to context keys failed")
 
 
@@ -150,5 +150,5 @@ def _same(one: ContextValue, other: ContextValue) -> bool:
         case Mapping(), Mapping():
             return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
         case _:
-            # To Python True is 1; a clause can tell them apart.
+            # To Python True is 1; to a clause they differ.
             return isinstance(one, bool) is isinstance(other, bool) and one == other

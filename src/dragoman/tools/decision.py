@@ -1,4 +1,4 @@
-"""A person is asked, and decides."""
+"""Approval questions, and the user's decisions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Approve:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """No. With a reason the model hears it and may react; without one the person wants it to stop."""
+    """A denial. With a reason, the model gets it and may react; without one, the run ends."""
 
     reason: str | None = None
 
@@ -38,7 +38,7 @@ Decision: TypeAlias = Approve | Deny
 
 @dataclass(frozen=True, slots=True)
 class ToolQuestion:
-    """Everything a person needs in order to decide."""
+    """Everything the user needs in order to decide."""
 
     call_id: str
     tool: str
@@ -52,11 +52,11 @@ class ToolQuestion:
 
 
 class NobodyToAsk(Exception):
-    """There is no person who could decide: not here, or not any more. That is no denial, and not told as one."""
+    """No person can be asked, for example after the end of input. Not a denial, and not reported as one."""
 
 
 class Confirmer(Protocol):
-    """Asks a person. May take as long as people take; ends with `CancellationError` when the token does.
+    """Asks the user, without a time limit. Raises `CancellationError` when the token is cancelled.
 
     Raises `NobodyToAsk`, with the reason in a sentence.
     """

@@ -1,7 +1,7 @@
 """Tools as they are declared: the form is that of VS Code's `languageModelTools` contribution.
 
 A `Declaration` that exists is a legal one. `load_declarations` reads them from a file, which may be a whole
-`package.json`; what is wrong with it is told with the file, the entry, the field and what to write instead.
+`package.json`; an error names the file, the entry, the field and what to write instead.
 
 Two fields are ours: `readOnly` (such a tool runs without asking) and `parallel` (whether several calls of it may run
 at once; without it, those that only read may). Fields that we do not know are left alone, because VS Code has more than
@@ -249,7 +249,7 @@ _TYPES = {
 
 
 def _in_our_words(message: str) -> DeclarationError:
-    """What msgspec says of a wrong type, as somebody would who does not know Python."""
+    """Translate msgspec's message about a wrong type into words for a user who does not know Python."""
     if missing := _REQUIRED.fullmatch(message):
         field = ".".join(filter(None, (missing["path"], missing["field"])))
         return DeclarationError("is missing, and every tool needs it", field=field)

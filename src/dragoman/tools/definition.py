@@ -92,7 +92,7 @@ class DefinedTool:
         self._prepare: tuple[_Function, _Parameters] | None = None
 
     def prepare(self, function: _F) -> _F:
-        """Attach what says beforehand what an invocation is about to do: it returns a `PreparedInvocation`."""
+        """Attach the function that describes an invocation beforehand: it returns a `PreparedInvocation`."""
         parameters = _Parameters(function)
         unknown = parameters.fields.keys() - self._parameters.fields.keys()
         if unknown:
@@ -125,7 +125,7 @@ class DefinedTool:
 
 
 class _Parameters:
-    """What a function takes: fields of the input, and what is handed in beside them."""
+    """The parameters of a function: fields of the input, and arguments that the runtime passes."""
 
     def __init__(self, function: _Function) -> None:
         try:

@@ -22,11 +22,11 @@ class InvocationToken:
         self._refused = False
 
     def end(self) -> None:
-        """No invocation of this request goes on or begins after this."""
+        """End the request: cancel its running invocations, and let none begin."""
         self._ended.cancel()
 
     def refuse(self) -> None:
-        """A person refused one: the rest is skipped, if that is the rule."""
+        """Note that the user refused a call: the rest is skipped, if that is the rule."""
         self._refused = self._skip_rest
 
     def check(self) -> None:

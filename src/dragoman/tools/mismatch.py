@@ -62,7 +62,7 @@ def describe(error: ValidationError) -> Iterator[Mismatch]:
     keyword: object = error.validator
     match keyword:
         case "required" if isinstance(value, dict) and isinstance(rule, list):
-            # One error for each, none of which says which: so each tells all, and the reader drops what is double.
+            # One error for each, none of which says which: so each lists all, and the reader drops the duplicates.
             for name in rule:
                 if name not in value:
                     yield _at([*here, name], "required, but missing")
@@ -107,7 +107,7 @@ def _alternatives(error: ValidationError, here: list[str | int], value: object) 
     if not branches:
         yield _at(here, "fits more than one of the allowed forms, and must fit exactly one")
         return
-    # A branch for another type was never meant. With one branch left, what is wrong there is what is wrong.
+    # A branch for another type was not intended. With one branch left, its errors are the errors.
     meant = [inner for inner in branches.values() if not _is_other_type(inner[0])]
     if len(meant) == 1:
         for inner in meant[0]:

@@ -1,6 +1,6 @@
-"""What one session's model is offered, and what a call of it reaches.
+"""The tools that one session offers to its model, and the tool that a call reaches.
 
-The registry says which tools there are; `virtual` which of them fit. What is kept here is what happened: which tools the
+The registry says which tools there are; `virtual` which of them fit. This module stores what happened: which tools the
 prompt names, and which groups were opened, the latest first. A group is opened by calling its virtual tool, or one of its
 tools: a model may know a name from earlier in the conversation.
 """
@@ -18,7 +18,7 @@ from dragoman.tools.tool import Invocation
 
 __all__ = ["Offering"]
 
-# A model that called a tool that is not there is told some that are.
+# A model that called an unknown tool gets the names of some that exist.
 _MAX_NAMED = 20
 
 
@@ -33,9 +33,9 @@ class Offering:
         self._last: virtual.GroupedTools | None = None
 
     def definitions(self, prompt: str, limit: int | None = None) -> tuple[ToolDefinition, ...]:
-        """What to offer with a prompt: what is selected, and what the prompt names by `#reference`.
+        """The tools to offer with a prompt: those selected, and those that the prompt names by `#reference`.
 
-        `limit` is how many the model takes, where that is fewer than we would offer anybody.
+        `limit` is how many the model takes, if that is fewer than our own limit.
         """
         self._referenced = frozenset(self._registry.referenced(prompt))
         self._most = self._limit if limit is None else min(limit, self._limit)
@@ -112,7 +112,7 @@ class Offering:
 
 
 class _Activation:
-    """The tool that a virtual tool is."""
+    """The implementation of a virtual tool."""
 
     def __init__(self, activate: Callable[[], ToolResult]) -> None:
         self._activate = activate

@@ -1,4 +1,4 @@
-"""From a call to a question: what happens before anybody is asked, and before anything runs.
+"""From a call to a question: what happens before the user is asked, and before anything runs.
 
 A call that cannot be made ends here as a `ToolProblem`, whose message is for the model: arguments that are no JSON,
 arguments that do not fit the schema, a tool that fails to say what it is about to do.
@@ -38,7 +38,7 @@ _THE_SAME_TO_THE_TOOL = "every call that the tool counts as the same"
 
 
 class ToolProblem(Exception):
-    """A call that was not made, and why, in words for the model."""
+    """A call cannot be made. The message is for the model."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class ToolProblem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
-    """A call that can be made, as soon as somebody agrees."""
+    """A valid call that waits for its approval."""
 
     # With the defaults in its input: what is shown, what runs and what is recorded are the same.
     call: ToolCallPart
@@ -56,7 +56,7 @@ class PreparedCall:
     question: ToolQuestion
     approval_key: str
     urls: tuple[str, ...] = ()
-    # Nothing but a person's word for this very call will do.
+    # Only the user's approval of this very call counts.
     always_ask: bool = False
 
 

@@ -1,14 +1,14 @@
-"""The tools there are: declared, registered, and visible in this context.
+"""The registry of tools: declared, registered, and visible in this context.
 
 A tool has two halves. Its *declaration* says what it is called, what it takes and when it is offered; what is
 *registered* under that name does the work. Only one that has both is seen:
 
     declared and registered     listed, while its `when` holds; offered, unless it was deselected
-    declared, not registered    private: its owner calls it by other means, and nobody can through here
+    declared, not registered    private: its owner calls it by other means; it cannot be called through here
     registered as private       never listed or offered; a program may invoke it by name
     registered, not declared    an error
 
-`on_change` tells when the visible list has changed, whatever changed it: a registration, the selection, a context key.
+`on_change` subscribers are notified when the visible list has changed, by a registration, the selection or a context key.
 Everything here belongs to one event loop.
 """
 
@@ -36,7 +36,7 @@ _REFERENCE = re.compile(r"(?<![\w#/&?=.-])#([\w-]+)", re.ASCII)
 
 
 class RegistryError(Exception):
-    """A tool that cannot be declared, registered or had, and why."""
+    """A tool cannot be declared, registered or found. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class ToolRegistry:
         self._registered: dict[str, RegisteredTool] = {}
         self._deselected: set[str] = set()
         self._subscribers: dict[object, Callable[[], object]] = {}
-        self._told: tuple[ToolInfo, ...] = ()
-        self.context.on_change(lambda _keys: self._tell())
+        self._announced: tuple[ToolInfo, ...] = ()
+        self.context.on_change(lambda _keys: self._notify())
 
     # --- Declaring and registering. ----------------------------------------------------------------------------------
 
@@ -122,13 +122,13 @@ class ToolRegistry:
             )
         registered = RegisteredTool(declaration, tool, private)
         self._registered[name] = registered
-        self._tell()
+        self._notify()
 
         def unregister() -> None:
-            # Somebody else may have taken the name since.
+            # Another owner may have registered the name since.
             if self._registered.get(name) is registered:
                 del self._registered[name]
-                self._tell()
+                self._notify()
 
         return unregister
 
@@ -152,17 +152,17 @@ class ToolRegistry:
     # --- Looking. ----------------------------------------------------------------------------------------------------
 
     def available(self) -> tuple[ToolInfo, ...]:
-        """What could be offered here: registered, not private, `when` holds. In the order of registration."""
+        """The tools that could be offered: registered, not private, and `when` holds. In the order of registration."""
         return tuple(tool.info for tool in self._available())
 
     def tools(self) -> tuple[ToolInfo, ...]:
-        """What is offered here: what is available and not deselected."""
+        """The tools that are offered: available and not deselected."""
         return tuple(info for info in self.available() if info.name not in self._deselected)
 
     def filter(
         self, *, tags: Collection[str] | None = None, names: Collection[str] | None = None
     ) -> tuple[ToolInfo, ...]:
-        """Those of `tools` that have one of the tags, and one of the names."""
+        """The tools among `tools` that have one of the tags, and one of the names."""
         return tuple(
             info
             for info in self.tools()
@@ -174,9 +174,7 @@ class ToolRegistry:
         registered = self._registered.get(name)
         if registered is None:
             if name in self._declared:
-                raise RegistryError(
-                    f"The tool {name!r} is private: it is declared, but nobody registered it."
-                )
+                raise RegistryError(f"The tool {name!r} is private: it is declared, but not registered.")
             visible = [tool.declaration.name for tool in self._available()]
             raise RegistryError(f"There is no tool {name!r}.{did_you_mean(name, visible)}")
         if not self._holds(registered):
@@ -219,22 +217,22 @@ class ToolRegistry:
     def select(self, name: str) -> None:
         self._check_known(name)
         self._deselected.discard(name)
-        self._tell()
+        self._notify()
 
     def deselect(self, name: str) -> None:
-        """Offer a tool no longer, unless a prompt names it."""
+        """Stop offering a tool, unless a prompt names it."""
         self._check_known(name)
         self._deselected.add(name)
-        self._tell()
+        self._notify()
 
     def _check_known(self, name: str) -> None:
         if name not in self._declared:
             raise RegistryError(f"There is no tool {name!r}.{did_you_mean(name, self._declared)}")
 
-    # --- Telling. ----------------------------------------------------------------------------------------------------
+    # --- Subscribers. ------------------------------------------------------------------------------------------------
 
     def on_change(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` whenever `tools()` has become another list, until the returned function is called."""
+        """Call `callback` whenever `tools()` has changed, until the returned function is called."""
         subscription = object()
         self._subscribers[subscription] = callback
 
@@ -243,14 +241,14 @@ class ToolRegistry:
 
         return unsubscribe
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         visible = self.tools()
-        if visible == self._told:
+        if visible == self._announced:
             return
-        self._told = visible
+        self._announced = visible
         for callback in tuple(self._subscribers.values()):
             try:
                 callback()
             except Exception:
-                # One that fails must not keep the change from the others.
+                # One that fails must not stop the notification of the others.
                 _log.exception("a subscriber to the list of tools failed")

@@ -1,4 +1,4 @@
-"""What a tool gives back, made into a result that everybody can carry.
+"""Converts what a tool returns into a bounded result.
 
 A tool may return text, parts or a whole `ToolResult`; the model gets a result of bounded size whose text is text. What
 does not fit is cut, and the result says so.
@@ -50,7 +50,7 @@ def _part(value: object) -> ContentPart:
 
 
 def failure_text(error: BaseException) -> str:
-    """An exception, told to the model."""
+    """The text of an exception for the model."""
     message = str(error)
     if len(message) > _MAX_FAILURE:
         message = f"{message[:_MAX_FAILURE]}…"
@@ -63,7 +63,7 @@ def bounded(result: ToolResult) -> ToolResult:
     total = sum(map(_size, result.content))
     if total <= MAX_RESULT_BYTES and len(result.content) <= MAX_RESULT_PARTS:
         return result
-    kept: list[ContentPart] = []
+    parts: list[ContentPart] = []
     left = MAX_RESULT_BYTES
     for part in result.content[: MAX_RESULT_PARTS - 1]:
         size = _size(part)
@@ -71,15 +71,15 @@ def bounded(result: ToolResult) -> ToolResult:
             if isinstance(part, TextPart):
                 # Half an image is none, but half a text is worth having. A cut character is dropped.
                 text = part.value.encode()[:left].decode(errors="ignore")
-                kept.append(TextPart(text, part.audience))
+                parts.append(TextPart(text, part.audience))
             break
-        kept.append(part)
+        parts.append(part)
         left -= size
     notice = (
         f"\n\n[This result was cut: it has {total:,} bytes in {len(result.content):,} parts; the limit is "
         f"{MAX_RESULT_BYTES:,} bytes in {MAX_RESULT_PARTS:,} parts. Ask for less at a time.]"
     )
-    return ToolResult((*kept, TextPart(notice)), is_error=result.is_error)
+    return ToolResult((*parts, TextPart(notice)), is_error=result.is_error)
 
 
 def _size(part: ContentPart) -> int:

@@ -3,8 +3,8 @@
 A call goes through four steps, which a loop takes one by one and `invoke` takes all at once:
 
     prepare             the input completed and checked, the tool asked what it is about to do
-    standing_approval   why nobody need be asked; otherwise a person is
-    remember            what the person said, as far as it reaches
+    standing_approval   why no question is needed; None if the user must be asked
+    remember            store the user's approval for the level that it has
     run                 the tool itself, with progress and cancellation
 
 Every invocation is asked about, unless its tool is read-only, or an approval or the settings cover it. A tool that is
@@ -72,7 +72,7 @@ class ToolRuntime:
         self._offering = Offering(registry, limit=limit, threshold=virtual_threshold)
 
     def definitions(self, prompt: str = "", *, limit: int | None = None) -> tuple[ToolDefinition, ...]:
-        """What a model is offered now: never more than our limit, and than its own; `ToolLimitError` if that cannot be."""
+        """The tools to offer to a model, within our limit and its own. `ToolLimitError` if they do not fit."""
         return self._offering.definitions(prompt, limit)
 
     async def prepare(self, call: ToolCallPart, token: CancellationToken) -> PreparedCall:
@@ -84,7 +84,7 @@ class ToolRuntime:
         return await self._prepare(tool, call, token)
 
     def standing_approval(self, prepared: PreparedCall) -> str | None:
-        """Why nobody need be asked, in a few words; None if somebody must be."""
+        """Why no question is needed, in a few words; None if the user must be asked."""
         name = prepared.call.name
         decision = decide(
             name,
@@ -97,7 +97,7 @@ class ToolRuntime:
         return decision.why if isinstance(decision, Allowed) else None
 
     def remember(self, prepared: PreparedCall, approve: Approve) -> None:
-        """Keep an approval that reaches further than this call, if the question offered that."""
+        """Store an approval for more than this call, if the question offered that."""
         if approve.level != "once" and approve.level in prepared.question.levels:
             self._approvals.grant(self._session, prepared.call.name, prepared.approval_key, approve.level)
 
@@ -132,7 +132,7 @@ class ToolRuntime:
     ) -> ToolResult:
         """All four steps, for a program: alone, or as part of a request.
 
-        `ToolProblem` if the call cannot be made, `CancellationError` if somebody did not want it: its scope is
+        `ToolProblem` if the call cannot be made, `CancellationError` if it was refused or cancelled: its scope is
         "rejected" when this call was refused, "skipped" when an earlier one of the request was, "request" when all is
         over. Private tools that are registered are reached by this, and by nothing else.
         """
@@ -161,7 +161,7 @@ class ToolRuntime:
         self, prepared: PreparedCall, confirmer: Confirmer, token: CancellationToken, request: InvocationToken
     ) -> None:
         decision = await until_cancelled(confirmer.confirm(prepared.question, token), token)
-        # Whoever approves after the end approves nothing.
+        # An approval after the end does not count.
         token.raise_if_cancelled()
         if isinstance(decision, Deny):
             request.refuse()

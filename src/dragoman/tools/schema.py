@@ -36,12 +36,12 @@ _log = logging.getLogger(__name__)
 MAX_DEPTH = INPUT_LEVELS
 # Values in an input or a schema, all levels together. The content of a file is one value.
 MAX_VALUES = 10_000
-# A model repairs some mistakes at a time; the rest are told when it tries again.
+# A model repairs some mistakes at a time; the rest are reported when it tries again.
 MAX_PROBLEMS = 8
 
 
 class SchemaProblem(Exception):
-    """An input that does not fit, told to whoever wrote it. A model can act on every line."""
+    """An input that does not fit its schema. The message is for the model that wrote it: it can act on every line."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
@@ -49,7 +49,7 @@ class SchemaProblem(Exception):
 
 
 class SchemaError(Exception):
-    """A schema that is none: `path` is where (`.properties.name`), and empty for the whole."""
+    """An invalid schema: `path` is where (`.properties.name`), and empty for the whole."""
 
     def __init__(self, problem: str, path: str = "") -> None:
         super().__init__(f"{path}: {problem}" if path else problem)
@@ -79,7 +79,7 @@ def complete(schema: JsonObject | None, value: object) -> JsonObject:
     except (validation.TooMuchWork, RecursionError):
         raise SchemaProblem("input: takes too long to check; use a smaller or simpler one") from None
     except Exception as error:
-        # A schema that nobody checked can fail in any way inside the library.
+        # An unchecked schema can fail in any way inside the library.
         _log.warning("an input schema is broken: %s", error)
         raise SchemaProblem(
             f"input: cannot be checked, because the schema of this tool is broken: {mismatch.cut(str(error))}"

@@ -1,4 +1,4 @@
-"""What a tool is: something that can be invoked, and that may say beforehand what it is about to do."""
+"""The interface of a tool: it can be invoked, and may describe an invocation beforehand."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What a person is asked: a title of plain text, and a message in Markdown that is safe to render."""
+    """A question to the user: a title of plain text, and a message in Markdown that is safe to render."""
 
     title: str
     message: str = ""

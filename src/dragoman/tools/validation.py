@@ -41,7 +41,7 @@ MAX_PATTERN_TEXT = 10_000
 
 
 class TooMuchWork(Exception):
-    """The steps allowed for one input are used up."""
+    """The validation of an input exceeds its limit of steps."""
 
 
 _steps_left: ContextVar[int] = ContextVar("_steps_left")
@@ -121,11 +121,11 @@ def problems(schema: JsonObject, value: JsonObject) -> Iterator[str]:
     """What is wrong with `value`, a line each, none twice."""
     dialect, resource, _ = _opened(schema)
     validator = _counting(dialect)(resource.contents, registry=EMPTY_REGISTRY)
-    told: set[str] = set()
+    seen: set[str] = set()
     for error in validator.iter_errors(value):  # type: ignore[arg-type]  # any value of JSON
         for line in map(str, mismatch.describe(error)):
-            if line not in told:
-                told.add(line)
+            if line not in seen:
+                seen.add(line)
                 yield line
 
 
@@ -168,7 +168,7 @@ def _on_short_text(check: _Check) -> _Check:
 
 
 def fault(schema: JsonObject) -> tuple[str, str] | None:
-    """What is wrong with a schema, and where; None if nothing is."""
+    """The first error in a schema, and where; None if it is valid."""
     dialect, resource, resolver = _opened(schema)
     try:
         dialect.check_schema(dict(schema))
@@ -182,7 +182,7 @@ def fault(schema: JsonObject) -> tuple[str, str] | None:
 
 
 def _astray(resource: SchemaResource, resolver: SchemaResolver) -> Iterator[str]:
-    """The references in `resource` that lead nowhere."""
+    """The references in `resource` that cannot be resolved."""
     if isinstance(resource.contents, dict):
         for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
             reference = resource.contents.get(keyword)

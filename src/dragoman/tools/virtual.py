@@ -1,4 +1,4 @@
-"""More tools than a model takes: the rest stand behind tools that bring them out.
+"""Virtual tools: groups for more tools than a model takes.
 
 Above a threshold, tools are grouped, and a group is offered as one virtual tool, `activate_<group>`, whose description
 names what it contains. Calling it expands the group: from the next request on, its tools stand in its place. When there
@@ -9,7 +9,7 @@ tool belongs to one group: that of its first tag, else that of its name up to th
 of one goes to `other`. No group is larger than half the limit, so there is always room for at least one to expand;
 larger ones are divided and numbered.
 
-This is a calculation, without state: `offer` is told which groups are expanded, the latest first.
+This is a calculation, without state: `offer` takes the expanded groups, the latest first.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _legal(text: str) -> str:
 
 
 def _free(name: str, taken: AbstractSet[str]) -> str:
-    """`name`, or with a number behind it that nobody has."""
+    """`name`, or `name` with the first free number behind it."""
     if name not in taken:
         return name
     number = 2

@@ -1,4 +1,4 @@
-"""What must not stand in a trace, taken out of a message before it is written.
+"""Removes secrets from a message before it is written to a trace.
 
 By what it is: a value that the configuration or the environment calls secret. By where it stands: the headers and the
 environment of a tool server, the address of ours, whatever is called a key, a token or a password. By its form: bearer
@@ -21,7 +21,7 @@ _SECRET_NAME = re.compile(
     r"(?:api.?key|access.?key|token|secret|password|authorization|credentials?)$", re.IGNORECASE
 )
 _SECRET_FORM = re.compile(
-    r"(?P<kept>\bBearer\s+)[\w.~+/=-]{6,}|\bsk-[\w-]{16,}|\bgh[a-z]_\w{20,}|\bgithub_pat_\w{20,}|\bxox[a-z]-[\w-]{10,}|\bAKIA[0-9A-Z]{16}\b",
+    r"(?P<scheme>\bBearer\s+)[\w.~+/=-]{6,}|\bsk-[\w-]{16,}|\bgh[a-z]_\w{20,}|\bgithub_pat_\w{20,}|\bxox[a-z]-[\w-]{10,}|\bAKIA[0-9A-Z]{16}\b",
     re.IGNORECASE,
 )
 # The part of an address that keeps others from finding it is long; `mcp` is not.
@@ -31,16 +31,16 @@ _SEPARATOR = re.compile("[/?#]")
 
 class Cleaning:
     def __init__(self, redaction: Redaction) -> None:
-        """What `redaction` learns later counts from then on."""
+        """`redaction` is shared: secrets that are added to it later count from then on."""
         self._redaction = redaction
 
     def add_environment(self, environment: Mapping[str, str]) -> None:
-        """Values of variables whose names say that they are secret."""
+        """Add the values of variables whose names say that they are secret."""
         self._redaction.add(value for name, value in environment.items() if _SECRET_NAME.search(name))
 
     def text(self, text: str) -> str:
         return _SECRET_FORM.sub(
-            lambda found: f"{found['kept'] or ''}{REDACTED}", self._redaction.redacted(text)
+            lambda found: f"{found['scheme'] or ''}{REDACTED}", self._redaction.redacted(text)
         )
 
     def message(self, message: JsonObject) -> JsonObject:
@@ -67,7 +67,7 @@ class Cleaning:
 
 
 def _tickets(message: JsonObject) -> Iterator[str]:
-    """What a client gives an agent to come in with at its tool servers."""
+    """The credentials that a client gives an agent for its tool servers."""
     params = message.get("params")
     servers = params.get("mcpServers") if isinstance(params, dict) else None
     for server in servers if isinstance(servers, list) else ():

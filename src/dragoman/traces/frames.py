@@ -2,8 +2,8 @@
 
     {"t": 0.301, "dir": "c2a", "msg": {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {…}}, "conn": "claude 7.1"}
 
-`t` is in seconds since the recording began. `dir` is `c2a`, from the client to the agent, or `a2c`. `conn` tells the
-connections of one file apart; a trace of a single one may leave it out. A line of the wire that is no JSON object has
+`t` is in seconds since the recording began. `dir` is `c2a`, from the client to the agent, or `a2c`. `conn` identifies
+the connection within the file; a trace of a single one may leave it out. A line of the wire that is no JSON object has
 `text` instead of `msg`. Fields that are not known are ignored.
 """
 
@@ -35,7 +35,7 @@ class Frame(
 
 
 def encode_frame(frame: Frame) -> bytes:
-    """Its line. Halves of characters stay what they are, as escapes: how an agent cuts its text is worth keeping."""
+    """Encode a frame as a line. Lone surrogates stay, as escapes: they show how an agent cuts its text."""
     try:
         line = msgspec.json.encode(frame)
     except UnicodeEncodeError:

@@ -1,6 +1,6 @@
-"""Writes down what goes over the wire, while a command runs: `--record FILE`.
+"""Records the messages to and from agents while a command runs: `--record FILE`.
 
-There is one recording in a process, as there is one log. Whoever connects to an agent asks for a `watch`, and gets None
+There is one recording in a process, as there is one log. Code that connects to an agent calls `watch`, and gets None
 when nothing is recorded; from then on a connection without one costs nothing.
 
 Every frame is written at once, by one call to the system: what a process that is killed has heard and said is in the file,
@@ -38,7 +38,7 @@ _recording: Recording | None = None
 
 
 class Recording:
-    """`write` takes a line, whole; what it raises as `OSError` ends the recording."""
+    """A recording. `write` takes a whole line; an `OSError` from it ends the recording."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Recording:
         self._numbers = count(1)
 
     def watch(self, name: str, environment: Mapping[str, str]) -> Watch:
-        """For one connection to an agent, which has this environment."""
+        """The watch for one connection to an agent, which has this environment."""
         self._cleaning.add_environment(environment)
         # The process is in it, because runs follow each other in a file.
         connection = f"{name} {os.getpid()}.{next(self._numbers)}"
@@ -83,7 +83,7 @@ class Recording:
             if isinstance(message, dict):
                 return Frame(at, direction, self._cleaning.message(message), connection)
         except (msgspec.DecodeError, RecursionError):
-            # No JSON, or nested deeper than anybody means it.
+            # No JSON, or nested too deep.
             pass
         text = line.decode(errors="backslashreplace").rstrip("\r\n")
         return Frame(at, direction, None, connection, self._cleaning.text(text))
@@ -95,7 +95,7 @@ class Recording:
 
 @contextmanager
 def recording_to(path: Path, redaction: Redaction) -> Iterator[None]:
-    """Record in here. What the file had before stays in front. OSError if it cannot be opened."""
+    """Record in this block, appending to the file. OSError if it cannot be opened."""
     global _recording  # noqa: PLW0603 - one for the process, like its log
     descriptor = open_private(path)
     before, _recording = _recording, Recording(lambda line: _write_all(descriptor, line), redaction)
@@ -107,7 +107,7 @@ def recording_to(path: Path, redaction: Redaction) -> Iterator[None]:
 
 
 def watch(name: str, environment: Mapping[str, str]) -> Watch | None:
-    """What a new connection to an agent tells its lines to, if anything is recorded."""
+    """The function that receives the lines of a new connection to an agent; None if nothing is recorded."""
     return None if _recording is None else _recording.watch(name, environment)
 
 

@@ -2,7 +2,7 @@
 
 An endpoint's ids may be of any form, and some count from zero in every response. Ours are legal and never occur twice
 (stream rule S4), so each is a tag of our own with the endpoint's id behind it: the original is read out of the id when
-it comes back, whoever remembers what. Only an id that does not fit into sixty-four legal characters is remembered here,
+it comes back, without any stored state. Only an id that does not fit into sixty-four legal characters is remembered here,
 because some gateways keep state of their own in them; should it be forgotten, ours is sent in its place, which is as
 good to a server that sees the call and its result together.
 """
@@ -55,7 +55,7 @@ class CallIds:
         return call_id
 
     def original(self, call_id: str) -> str | None:
-        """What the endpoint calls it; None for an id that is not ours, or that is forgotten."""
+        """The endpoint's own id for a call; None for an id that is not ours, or is no longer cached."""
         found = _OURS.fullmatch(call_id)
         if found is None:
             return None

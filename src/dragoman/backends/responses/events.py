@@ -1,7 +1,7 @@
 """From the events of a response to parts.
 
 Text, refusals and thinking pass as they arrive. A `.done` event, a finished part, a finished item and the response at the
-end each repeat what came before them; of each, only what its deltas did not bring is told. A call is told once, whole,
+end each repeat what came before them; of each, only what its deltas did not bring is emitted. A call is emitted once, whole,
 when its arguments are. Events and items of kinds that are not known here are passed over, as the specification asks.
 
 Servers do not agree on ids: one item may be announced twice under two of them, its last event may have a third, or a
@@ -25,7 +25,7 @@ __all__ = ["MAX_ANSWER_CHARACTERS", "ResponseReader"]
 
 _log = logging.getLogger(__name__)
 
-# A model that has said as much as this is in a loop; what is kept to compare with is bounded by it too.
+# A model that has said as much as this is in a loop. This also bounds the text that is stored for comparison.
 MAX_ANSWER_CHARACTERS = 64 * 1024 * 1024
 
 _Kind: TypeAlias = Literal["text", "refusal", "thought", "summary"]
@@ -88,7 +88,7 @@ class _Item:
 
 
 class ResponseReader:
-    """One response as it is read. `feed` takes events in order; `end` is called when no more will come."""
+    """Reads one response. `feed` takes events in order; `end` is called when no more will come."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class ResponseReader:
         self._places: dict[int, _Item] = {}
         self._made: set[str] = set()
         self._size = 0
-        # The text and the thought that were told last, to set the next ones apart.
+        # The text and the thought that were emitted last, to set the next ones apart.
         self._last: dict[bool, tuple[str, _Kind, int]] = {}
         self._reasoning: list[JsonObject] = []
         # By the id of a call, the reasoning that led to it, for servers that want it back.
@@ -135,7 +135,7 @@ class ResponseReader:
         elif kind in ("response.completed", "response.incomplete"):
             yield from self._ended(event.get("response"), cut=step == "incomplete")
         elif kind in ("error", "response.failed", "response.cancelled"):
-            yield from self._said_before(event.get("response"))
+            yield from self._text_of_failed(event.get("response"))
             complaint = complaint_of_event(event)
             raise failure(replace(complaint, message=self._redacted(complaint.message)), self._name)
         else:
@@ -161,7 +161,7 @@ class ResponseReader:
             delta = event.get("delta")
             if isinstance(delta, str):
                 stream = item.streams.setdefault((kind, place), _Stream())
-                yield from self._tell(item, kind, place, stream.halves.feed(delta))
+                yield from self._emit(item, kind, place, stream.halves.feed(delta))
         else:
             whole = event.get("refusal" if kind == "refusal" else "text")
             yield from self._rest(item, kind, place, whole)
@@ -176,7 +176,7 @@ class ResponseReader:
             _add_source(item, annotation)
 
     def _rest(self, item: _Item, kind: _Kind, place: int, whole: object) -> Iterator[Part]:
-        """What is in the whole text and was not in its deltas."""
+        """The part of the whole text that its deltas did not bring."""
         if not isinstance(whole, str):
             return
         whole = mended(whole)
@@ -185,11 +185,11 @@ class ResponseReader:
         if whole.startswith(said):
             # Half a character that was held back is in it, whole.
             stream.halves = SurrogateJoiner()
-            yield from self._tell(item, kind, place, whole[len(said) :])
+            yield from self._emit(item, kind, place, whole[len(said) :])
         else:
             _log.debug("the end of %s repeats another text than it was", item.id)
 
-    def _tell(self, item: _Item, kind: _Kind, place: int, text: str) -> Iterator[Part]:
+    def _emit(self, item: _Item, kind: _Kind, place: int, text: str) -> Iterator[Part]:
         if not text:
             return
         self._grow(len(text))
@@ -211,7 +211,7 @@ class ResponseReader:
     # --- Items. ------------------------------------------------------------------------------------------------------
 
     def _found(self, event: JsonObject) -> _Item:
-        """The item that an event is about; a new one where nobody has announced it."""
+        """The item that an event is about; a new one if no earlier event announced it."""
         id_, place = event.get("item_id"), event.get("output_index")
         name = id_ if isinstance(id_, str) else ""
         item = self._known(name, place)
@@ -261,7 +261,7 @@ class ResponseReader:
             case {"type": "message", "content": list(content)}:
                 for index, part in enumerate(content):
                     yield from self._part(item, part, index)
-                yield from self._told_sources(item)
+                yield from self._sources(item)
             case {"type": "reasoning"}:
                 yield from self._thought(item, given, again=was_finished)
             case {"type": "function_call"}:
@@ -278,18 +278,18 @@ class ResponseReader:
                 yield from self._part(item, part, index)
         if again or not isinstance(given.get("encrypted_content"), str):
             return
-        # By the specification, what is given back has no content of its own.
-        kept: JsonObject = {
+        # By the specification, a reasoning item that is sent back has no `content`.
+        reasoning: JsonObject = {
             "type": "reasoning",
             "id": given.get("id"),
             "summary": given.get("summary") or [],
             "encrypted_content": given["encrypted_content"],
         }
-        self._reasoning.append(kept)
-        yield ThinkingPart("", item.id or None, {"model": self._model_id, "item": kept})
+        self._reasoning.append(reasoning)
+        yield ThinkingPart("", item.id or None, {"model": self._model_id, "item": reasoning})
 
-    def _told_sources(self, item: _Item) -> Iterator[Part]:
-        """The pages that a text rests on, unless the text names them itself."""
+    def _sources(self, item: _Item) -> Iterator[Part]:
+        """The pages that a text cites, unless the text names them itself."""
         text = item.text
         lines = [
             f"- [{escape(title)}](<{url}>)" if title else f"- <{url}>"
@@ -316,7 +316,7 @@ class ResponseReader:
             if isinstance(whole, str) and whole:
                 item.arguments = [whole]
             if item.name and item.call_id:
-                # Who it is of may only be told at the end of the item.
+                # The function's name may only come with the end of the item.
                 yield from self._make(item, whole)
 
     def _make(self, item: _Item, arguments: object) -> Iterator[Part]:
@@ -339,7 +339,7 @@ class ResponseReader:
         for place, item in enumerate(output if isinstance(output, list) else ()):
             yield from self._finished_again(item, place)
         for item in list(self._items.values()):
-            yield from self._told_sources(item)
+            yield from self._sources(item)
             yield from self._unfinished(item, cut=cut)
         if cut or given.get("status") == "incomplete":
             yield _why_cut(given).part
@@ -347,8 +347,8 @@ class ResponseReader:
             yield usage
         self.is_complete = True
 
-    def _said_before(self, response: object) -> Iterator[Part]:
-        """What a response that has failed had said: all of it, where nothing was streamed."""
+    def _text_of_failed(self, response: object) -> Iterator[Part]:
+        """The text of a failed response that was not streamed before."""
         output = response.get("output") if isinstance(response, dict) else None
         for place, item in enumerate(output if isinstance(output, list) else ()):
             # A call is for an answer that stands.
@@ -366,7 +366,7 @@ class ResponseReader:
             yield from self._finished(given, place)
 
     def _unfinished(self, item: _Item, *, cut: bool) -> Iterator[Part]:
-        """A call whose end nobody has told. In an answer that was cut it is cut too, and is not made."""
+        """A call whose `.done` event is missing. In an answer that was cut, the call is discarded."""
         if item.type != "function_call" or cut or (item.call_id or item.id) in self._made:
             return
         if not item.name:
@@ -421,7 +421,7 @@ def _why_cut(response: JsonObject) -> Stopped:
 
 
 def _usage(usage: object) -> UsagePart | None:
-    """What the endpoint counted. Without both of the counts that it must have, nothing."""
+    """The endpoint's token counts; None if one of the two required counts is missing."""
     if not isinstance(usage, dict):
         return None
     read, written = _count(usage, "input_tokens"), _count(usage, "output_tokens")

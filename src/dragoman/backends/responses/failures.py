@@ -1,6 +1,6 @@
-"""What an endpoint's errors mean to whoever asked.
+"""What an endpoint's errors mean to the caller.
 
-Endpoints tell of failures by a status, by an `error` event, nested or flat, or by a response that has failed. All of
+Endpoints report failures by a status, by an `error` event, nested or flat, or by a response that has failed. All of
 them have a message for people; some have a code, which is the better witness where there is one. Nothing here ever
 shows a key: endpoints like to repeat the one they refuse.
 """
@@ -59,14 +59,14 @@ class EndpointComplaint:
     param: str = ""
 
     @property
-    def said(self) -> str:
-        """What can be shown of it."""
-        said = self.message.strip() or self.code
-        return said if len(said) <= _MESSAGE_SHOWN else f"{said[:_MESSAGE_SHOWN]}…"
+    def text(self) -> str:
+        """The message to show, cut to a limit."""
+        text = self.message.strip() or self.code
+        return text if len(text) <= _MESSAGE_SHOWN else f"{text[:_MESSAGE_SHOWN]}…"
 
 
 def complaint_of_event(event: JsonObject) -> EndpointComplaint:
-    """Of an `error` event (nested by the specification, flat by OpenAI), or of a response that has failed."""
+    """The complaint in an `error` event (nested by the specification, flat by OpenAI), or of a response that has failed."""
     match event:
         case {"error": dict() as error}:
             return _complaint(error)
@@ -79,7 +79,7 @@ def complaint_of_event(event: JsonObject) -> EndpointComplaint:
 
 
 def complaint_of_body(body: bytes) -> EndpointComplaint:
-    """Of an HTTP error: the specification's form, those of other frameworks, or whatever text there is."""
+    """The complaint in the body of an HTTP error: the specification's form, those of other frameworks, or whatever text there is."""
     try:
         value = decode(body)
     except msgspec.DecodeError:
@@ -112,8 +112,8 @@ def failure(complaint: EndpointComplaint, name: str) -> LanguageModelError:
     kind, hint = _by_code(complaint) or ("unavailable", None)
     if hint is None and kind == "unavailable":
         hint = "Try again in a moment."
-    said = complaint.said or "it gives no reason"
-    return LanguageModelError(kind, f"{name} failed: {said}", hint=hint)
+    text = complaint.text or "it gives no reason"
+    return LanguageModelError(kind, f"{name} failed: {text}", hint=hint)
 
 
 def _by_code(complaint: EndpointComplaint) -> tuple[ErrorKind, str | None] | None:
@@ -154,7 +154,7 @@ _SERVER_ERROR = 500
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What an error must name so that one can mend it."""
+    """The settings that an error names, so that the user can correct them."""
 
     name: str
     url: str
@@ -173,8 +173,8 @@ def http_failure(
     by_code = _by_code(complaint) if is_vague else None
     kind, hint = by_code or (otherwise, None)
     message = f"{address.name} answered with status {status}"
-    if complaint.said:
-        message += f": {complaint.said}"
+    if complaint.text:
+        message += f": {complaint.text}"
     return LanguageModelError(
         kind, message, hint=hint or _what_next(status, kind, complaint, address), retry_after=retry_after
     )

@@ -1,7 +1,7 @@
-"""Talking to an endpoint over HTTP: requests out, events in, and every trouble by its name.
+"""Talking to an endpoint over HTTP: requests out, events in, and every failure as a `Troubled`.
 
 The client is imported when the first request is made, and honours the proxies of the environment. Redirections are not
-followed: they would carry the key elsewhere. When whoever reads the events stops, the connection is closed at once.
+followed: they would carry the key elsewhere. When the reader of the events stops, the connection is closed at once.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _T = TypeVar("_T")
 
 
 class Troubled(Exception):
-    """Why there are no more events, and what stood in the way."""
+    """A request failed, or its stream of events broke off."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Upstream:
         self._client: httpx2.AsyncClient | None = None
 
     async def events(self, body: JsonObject) -> AsyncGenerator[JsonObject]:
-        """Ask, once. Raises `Troubled` where there is no answer, or no more of it."""
+        """Send one request and yield its events. Raises `Troubled` if it fails or breaks off."""
         async with self._response("POST", "/responses", encode(body)) as response:
             match _type_of(response):
                 case "application/json":
@@ -95,7 +95,7 @@ class Upstream:
                         yield event
 
     async def framed(self, body: JsonObject) -> AsyncGenerator[ServerEvent]:
-        """Ask, once, for events as they are written: for whoever wants to see what is wrong with them."""
+        """Send one request and yield the events unparsed, for a check of the endpoint."""
         async with self._response("POST", "/responses", encode(body)) as response:
             if (kind := _type_of(response)) != "text/event-stream":
                 raise Troubled(_OK, self._no_endpoint(f"{kind or 'no type'} instead of a stream of events"))
@@ -103,7 +103,7 @@ class Upstream:
                 yield event
 
     async def models(self) -> tuple[Listed, ...]:
-        """The endpoint's models. LanguageModelError if it does not tell."""
+        """The endpoint's models. LanguageModelError if it does not list them."""
         try:
             async with asyncio.timeout(_LIST_SECONDS), self._response("GET", "/models") as response:
                 return listed_models(decode(await self._read(response, _MAX_BODY_BYTES)))
@@ -154,7 +154,7 @@ class Upstream:
         return value if "type" in value else {**value, "type": event.name}
 
     async def _unless_silent(self, work: Awaitable[_T]) -> _T:
-        """The result of `work`, which waits for the endpoint: that may take its time, but not for ever."""
+        """The result of `work`, which waits for the endpoint, under a timeout for silence."""
         source = CancellationSource()
 
         async def watch() -> None:

@@ -1,4 +1,4 @@
-"""From a request to what an endpoint is sent.
+"""From a request to the body that an endpoint gets.
 
 The whole history goes along each time, as items: an endpoint that keeps nothing (Ollama's) then knows as much as one that
 does. Plain texts are sent as strings, the one form that every server takes for every role. System messages become
@@ -103,38 +103,38 @@ class _History:
         )
         self._answered = {part.call_id for part in parts if isinstance(part, ToolResultPart)}
         self._called: set[str] = set()
-        self._told: set[str] = set()
+        self._results_sent: set[str] = set()
         self._reasoned: set[object] = set()
 
     def items(self) -> list[JsonObject]:
         return [item for message in self._messages for item in self._of_message(message)]
 
     def _of_message(self, message: Message) -> Iterator[JsonObject]:
-        said: list[Part] = []
+        parts: list[Part] = []
         for part in message.content:
             match part:
                 case ToolCallPart():
-                    yield from self._message(message, said)
+                    yield from self._message(message, parts)
                     yield from self._call(part)
                 case ToolResultPart():
-                    yield from self._message(message, said)
+                    yield from self._message(message, parts)
                     yield from self._result(part)
                 case ThinkingPart(metadata={"model": self._model_id, "item": dict() as item}):
-                    yield from self._message(message, said)
+                    yield from self._message(message, parts)
                     yield from self._reasoning(item)
                 case DataPart(mime_type=mime_type) if mime_type == STOPPED:
-                    said.append(TextPart(("\n\n" if said else "") + Stopped.of(part).words))
+                    parts.append(TextPart(("\n\n" if parts else "") + Stopped.of(part).words))
                 case TextPart() | DataPart():
-                    said.append(part)
+                    parts.append(part)
                 case _:
-                    # Thinking that the server did not ask to have back is nobody's to hear again.
+                    # The server did not ask for this thinking back: it is not sent.
                     pass
-        yield from self._message(message, said)
+        yield from self._message(message, parts)
         yield from self._interrupted(message)
 
-    def _message(self, message: Message, said: list[Part]) -> Iterator[JsonObject]:
-        content = self._content(said)
-        said.clear()
+    def _message(self, message: Message, parts: list[Part]) -> Iterator[JsonObject]:
+        content = self._content(parts)
+        parts.clear()
         if message.role == "assistant":
             # An answer has text and nothing else; what else there is was for the consumer to see.
             content = [part for part in content if part["type"] == "input_text"]
@@ -188,9 +188,9 @@ class _History:
         }
 
     def _result(self, result: ToolResultPart) -> Iterator[JsonObject]:
-        if result.call_id in self._told:
+        if result.call_id in self._results_sent:
             return
-        self._told.add(result.call_id)
+        self._results_sent.add(result.call_id)
         content = self._content([part for part in result.content if is_for_model(part)])
         if result.is_error:
             content.insert(0, {"type": "input_text", "text": "The call failed. "})
@@ -217,7 +217,7 @@ class _History:
 
 
 def _shortest(content: list[JsonObject]) -> str | list[JsonObject]:
-    """A string, where there is only text."""
+    """The content as a string if it is only text."""
     texts = [part["text"] for part in content if part["type"] == "input_text"]
     return "".join(map(str, texts)) if len(texts) == len(content) else content
 

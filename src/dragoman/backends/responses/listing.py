@@ -1,7 +1,7 @@
 """What an endpoint says of its models (`GET /models`).
 
 OpenAI and Ollama give ids and little else. vLLM adds how much a model takes; gateways (OpenRouter, Vercel) add limits,
-what goes in, and whether tools can be called, each in words of its own. What is not told stays unknown.
+what goes in, and whether tools can be called, each in words of its own. What an endpoint does not report stays unknown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Listed:
 
 
 def listed_models(value: object) -> tuple[Listed, ...]:
-    """The models of a list as an endpoint sends it; those that cannot be read are not there."""
+    """The models of a list as an endpoint sends it; those that cannot be read are left out."""
     return tuple(_listed(value))
 
 

@@ -1,6 +1,6 @@
 """An Open Responses endpoint as a language model.
 
-Nothing of a conversation is kept: every request carries all of it. The one thing remembered, for a while, is the reasoning
+No conversation is stored: every request carries all of it. The one thing cached, for a while, is the reasoning
 that led to a call, for consumers that do not bring their thinking back.
 """
 
@@ -49,9 +49,9 @@ _log = logging.getLogger(__name__)
 _REMEMBERED_BYTES = 8 * 1024 * 1024
 # After the end of an answer, for the end of its connection: one that is read to its end can be used again.
 _TAIL_SECONDS = 0.2
-# Somebody waits for a list of models, and not for this one alone.
+# A caller waits for a list of models, and not for this one alone.
 _LEARN_SECONDS = 3.0
-# A list that is longer helps nobody to find the right name.
+# A longer list does not help the user to find the right name.
 _NAMES_SHOWN = 12
 
 
@@ -65,9 +65,9 @@ class EndpointModel:
         clock: Clock | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """What is `configured` of the model holds, whatever the endpoint says of it."""
+        """Figures that are `configured` win over those that the endpoint lists."""
         self._configured = configured or Listed(settings.model)
-        self._info = _told(info, self._configured)
+        self._info = _with_listed(info, self._configured)
         self._has_learned = False
         self._settings = settings
         self._clock = clock or SystemClock()
@@ -86,7 +86,7 @@ class EndpointModel:
         return estimate_tokens(text)
 
     async def models(self) -> tuple[Listed, ...]:
-        """What the endpoint has."""
+        """The endpoint's list of models."""
         return await self._upstream.models()
 
     def framed(self, request: Request) -> AsyncGenerator[ServerEvent]:
@@ -94,7 +94,7 @@ class EndpointModel:
         return self._upstream.framed(self._body(request))
 
     async def refused(self) -> bytes:
-        """What the endpoint says to a request that no endpoint can honour: it names no model."""
+        """The endpoint's error body for an invalid request: one that names no model."""
         try:
             async with aclosing(self._upstream.framed({"input": "Hello.", "stream": True})) as events:
                 async for _ in events:
@@ -116,7 +116,7 @@ class EndpointModel:
         self._has_learned = True
         for each in listed:
             if each.id == self._settings.model:
-                self._info = _told(_told(self._info, each), self._configured)
+                self._info = _with_listed(_with_listed(self._info, each), self._configured)
 
     async def close(self) -> None:
         await self._upstream.close()
@@ -152,7 +152,7 @@ class EndpointModel:
                 _log.info("trying again in %.1f s: %s", pause, troubled.error.message)
             await self._clock.sleep(pause)
         for call_id, items in exchange.answer.reasoning_of.items():
-            self._reasoning.keep((request.consumer.connection, call_id), items)
+            self._reasoning.add((request.consumer.connection, call_id), items)
 
     def _answer(self, request: Request) -> ResponseReader:
         tools = FunctionTools(request)
@@ -207,7 +207,7 @@ class EndpointModel:
             sink.report(part)
 
     async def _explained(self, error: LanguageModelError) -> LanguageModelError:
-        """With the names that the endpoint does know, where it does not know ours."""
+        """The error, with the names of the endpoint's models if it does not know ours."""
         if error.kind != "not_found":
             return error
         try:
@@ -223,7 +223,7 @@ class EndpointModel:
 
 
 class _Exchange:
-    """One request to the endpoint, and what came of it."""
+    """One request to the endpoint, and its response."""
 
     def __init__(self, body: JsonObject, answer: ResponseReader) -> None:
         self.body = body
@@ -237,12 +237,12 @@ async def _read_to_the_end(events: AsyncIterator[JsonObject]) -> None:
             async for _ in events:
                 pass
     except (TimeoutError, Troubled):
-        # The answer is complete, whatever becomes of its connection.
+        # The answer is complete, even if its connection fails now.
         return
 
 
-def _told(info: ModelInfo, listed: Listed) -> ModelInfo:
-    """With what is known of the model in the place of what was assumed."""
+def _with_listed(info: ModelInfo, listed: Listed) -> ModelInfo:
+    """The model's info with the endpoint's own figures in the place of our defaults."""
     can = info.capabilities
     return msgspec.structs.replace(
         info,
@@ -257,8 +257,8 @@ def _told(info: ModelInfo, listed: Listed) -> ModelInfo:
 
 def _is_about_reasoning(troubled: Troubled) -> bool:
     complaint = troubled.complaint
-    said = f"{complaint.param} {complaint.code} {complaint.message}".lower()
-    return troubled.trouble in (400, 422) and ("encrypted" in said or complaint.param.startswith("include"))
+    text = f"{complaint.param} {complaint.code} {complaint.message}".lower()
+    return troubled.trouble in (400, 422) and ("encrypted" in text or complaint.param.startswith("include"))
 
 
 class _Reasoning:
@@ -267,17 +267,17 @@ class _Reasoning:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._size = 0
-        self._kept: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        self._encoded: OrderedDict[tuple[str, str], bytes] = OrderedDict()
 
-    def keep(self, key: tuple[str, str], items: Sequence[JsonObject]) -> None:
+    def add(self, key: tuple[str, str], items: Sequence[JsonObject]) -> None:
         if not items:
             return
-        self._kept[key] = kept = encode(list(items))
-        self._size += len(kept)
+        self._encoded[key] = encoded = encode(list(items))
+        self._size += len(encoded)
         while self._size > self._limit:
-            _, forgotten = self._kept.popitem(last=False)
+            _, forgotten = self._encoded.popitem(last=False)
             self._size -= len(forgotten)
 
     def of(self, key: tuple[str, str]) -> Sequence[JsonObject]:
-        kept = self._kept.get(key)
-        return msgspec.json.decode(kept, type=list[JsonObject]) if kept is not None else ()
+        encoded = self._encoded.get(key)
+        return msgspec.json.decode(encoded, type=list[JsonObject]) if encoded is not None else ()

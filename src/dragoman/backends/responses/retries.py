@@ -1,8 +1,8 @@
-"""Whether to ask again, and when. Only ever before the first event: what was said once must not be said twice.
+"""Whether and when to retry a request. Only before the first event: no text may be emitted twice.
 
 A busy endpoint (429, 502, 503, 504, 529) and a connection that does not come about are tried three times more; an error of
 its own (500) once, because that is often the request's fault after all. An endpoint that says when to come back is
-believed, unless that is longer than anybody waits.
+obeyed, unless that is longer than a user waits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Trouble: TypeAlias = int | Literal["connection"]
 _TRIES: dict[Trouble, int] = {"connection": 4, 429: 4, 502: 4, 503: 4, 504: 4, 529: 4, 500: 2, 408: 2}
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 16.0
-# Whoever asked still sits there.
+# The user still waits for the answer.
 _LONGEST_OBEYED = 60.0
 
 

@@ -1,4 +1,4 @@
-"""What is configured of one endpoint's model."""
+"""The settings of one endpoint's model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class EndpointSettings:
     # Neither is ever shown: not in a log, not in an error, not by `repr`.
     key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    # Where the key stands, in words for whoever must change it.
+    # Where the key is configured, in words for the user who must change it.
     key_place: str | None = None
     options: JsonObject = field(default_factory=dict)
     # Without a single byte for so long, an answer has failed.
@@ -33,7 +33,7 @@ class EndpointSettings:
         return self.base_url.rstrip("/").removesuffix("/responses")
 
     def redacted(self, text: str) -> str:
-        """What an endpoint says, without the key it may have repeated."""
+        """The endpoint's text, without the key that it may repeat."""
         for secret in filter(None, (self.key, *self.headers.values())):
             text = text.replace(secret, "[redacted]")
         return text

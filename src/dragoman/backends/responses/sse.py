@@ -1,7 +1,7 @@
 """Server-sent events, from bytes. https://html.spec.whatwg.org/multipage/server-sent-events.html
 
 The network cuts a stream wherever it likes: in a line break, in a character, in a name. So lines are found in bytes, and
-only whole ones are looked at. The data stays bytes: it is JSON, and whoever reads that says whether it is valid.
+only whole ones are looked at. The data stays bytes: it is JSON, and the caller that decodes it says whether it is valid.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class ServerEvent:
     data: bytes
     # The `event` field; empty where there was none.
     name: str = ""
-    # Nobody here goes on from one: it is only known so that one can be complained of.
+    # We never resume a stream from an id; it is stored only so that the checker can report it.
     id: str | None = None
 
 
 class SseReader:
-    """Reads one stream. Fields that nobody here needs (`retry`, unknown ones) and comments are passed over."""
+    """Reads one stream. Ignores comments and unused fields (`retry`, unknown ones)."""
 
     def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self._limit = limit
@@ -63,7 +63,7 @@ class SseReader:
         self._extend(chunk[start:])
 
     def end(self) -> ServerEvent | None:
-        """What is left when the stream has ended: an event without the empty line that should have followed it."""
+        """The last event, if the stream ended without the empty line after it."""
         if self._line:
             self._end_line()
         return self._dispatch()

@@ -24,7 +24,7 @@ _SHOWN = 200
 
 
 class FunctionTools:
-    """Those of one request, and of the calls in its history."""
+    """The functions of one request, and of the calls in its history."""
 
     def __init__(self, request: Request) -> None:
         tools = request.options.tools
@@ -51,14 +51,14 @@ class FunctionTools:
         return self._wire_names[name]
 
     def arguments(self, call: ToolCallPart) -> str:
-        """As they are sent: valid JSON, because servers put them into a template as what they are."""
+        """The arguments to send: valid JSON, because servers put them into a template unchanged."""
         if call.unparsed is not None:
             return encode_text({"unparsed": call.unparsed})
         _, is_wrapped = self._schemas.get(call.name, ({}, False))
         return encode_text({"input": call.input} if is_wrapped else call.input)
 
     def call(self, call_id: str, wire_name: str, arguments: str) -> ToolCallPart:
-        """A call that the model has made, complete. An error that names it, if it cannot be made."""
+        """The part for a complete call of the model. An error that names the call if it is invalid."""
         name = self._names.get(wire_name, wire_name)
         if name not in self._schemas and not self._features.unknown_calls:
             offered = ", ".join(self._schemas) or "none"

@@ -46,13 +46,13 @@ __all__ = ["ScriptedModel", "Sleep"]
 Sleep = Callable[[float], Awaitable[object]]
 
 # Enough to look back over any conversation a script holds, and not a leak in a server that plays one all day.
-_REQUESTS_KEPT = 256
+_MAX_REQUESTS = 256
 _PROMPT_SHOWN = 60
 _WORD = re.compile(r"\S+\s*|\s+")
 
 
 class ScriptedModel:
-    """Plays a script. Nothing is kept between requests but how often a `times` failure has happened."""
+    """Plays a script. The only state between requests is how often a `times` failure has happened."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ScriptedModel:
         self._sleep = sleep
         self._tag = tag
         self._failures: Counter[int] = Counter()
-        self.requests: deque[Request] = deque(maxlen=_REQUESTS_KEPT)
+        self.requests: deque[Request] = deque(maxlen=_MAX_REQUESTS)
 
     @classmethod
     def of(

@@ -1,4 +1,4 @@
-"""What a script is made of: replies, the conditions they have, and the steps they consist of.
+"""The types of a script: replies, their conditions, and their steps.
 
 A consumer sends its whole history with every request, so a script keeps no place of its own: the first reply whose
 conditions hold for a request answers it. In a file each reply is one line of JSON (`load`); in Python it is written
@@ -56,7 +56,7 @@ _Pace: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class _Written(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
-    """Common to what stands in a script file."""
+    """Base of the types that stand in a script file."""
 
 
 class When(_Written, frozen=True):
@@ -128,7 +128,7 @@ class Image(_Written, frozen=True):
 
 
 class Wait(_Written, frozen=True):
-    """`forever` is until somebody cancels."""
+    """A pause. `forever` lasts until the request is cancelled."""
 
     wait: _Seconds | Literal["forever"]
 
@@ -151,7 +151,7 @@ class Act:
 
 ScriptStep: TypeAlias = Say | Think | Call | Data | Image | Wait | Fail | Act
 
-# The steps a file can have, by the key that tells them apart.
+# The steps a file can have, by the key that identifies them.
 STEPS: dict[str, type[_Written]] = {
     "say": Say,
     "think": Think,
@@ -187,7 +187,7 @@ DEFAULT_INFO = ModelInfo(
 class Script:
     replies: tuple[ScriptedReply, ...]
     info: ModelInfo = DEFAULT_INFO
-    # For what is said and thought without a pace of its own. None: as fast as it is read.
+    # The pace of text and thinking without their own. None: as fast as it is read.
     pace: float | None = None
 
     @classmethod
@@ -205,7 +205,7 @@ class Script:
 
 
 def reply(*steps: ScriptStep | str, when: When | None = None) -> ScriptedReply:
-    """One answer. A string is said."""
+    """One answer. A string is a text step."""
     return ScriptedReply(tuple(Say(step) if isinstance(step, str) else step for step in steps), when)
 
 

@@ -1,1 +1,1 @@
-"""Looks an agent over for `dragoman doctor MODEL`: starts it in a scratch folder, asks it to act, and watches."""
+"""Examines an agent for `dragoman doctor MODEL`: starts it in a scratch folder, asks it to act, and watches."""

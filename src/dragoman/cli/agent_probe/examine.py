@@ -1,6 +1,6 @@
-"""An examination: an agent is started in a scratch folder, asked to do a few small things, and watched.
+"""The examination of an agent: starts it in a scratch folder, sends a few short prompts, and watches what it does.
 
-It is spoken to directly, without the bridge in between, so that what is seen is the agent's own doing. Whatever it asks
+It talks to the agent directly, without the bridge in between, so that it sees the agent's own doing. Whatever it asks
 for is refused, but for the one tool that it is offered here. `_Examination.run` lists the sections in order; each reports
 its findings.
 """
@@ -62,7 +62,7 @@ _SHOWN = 60
 # An agent whose turn ends with a refusal needs one prompt for each of the four actions, and one more if the tool is refused.
 _MOST_PROMPTS = 5
 
-# What a person should know before it begins.
+# What the user should know before it begins.
 NOTICE = (
     "{name} is started in a scratch folder and sent two to seven short prompts; if its model costs money, this does too."
     " It is asked to call a tool, to run a command, to edit and delete a file, to fetch a page of this machine and,"
@@ -85,10 +85,10 @@ _PICTURES_ADVICE = (
 async def examine(
     settings: AgentSettings,
     observations: Observations,
-    tell: Callable[[Finding], object],
+    report: Callable[[Finding], object],
     on_step: Callable[[str], object],
 ) -> None:
-    """Tells one finding after the other. The first that makes the rest impossible is the last."""
+    """Report one finding after the other. Stops at the first one that makes the rest impossible."""
     with tempfile.TemporaryDirectory(prefix="dragoman-doctor-") as folder:
         server = ToolServer()
         agent: RunningAgent | None = None
@@ -101,13 +101,15 @@ async def examine(
             )
             clock = SystemClock()
             said = await started(agent, agent.link.initialize(files=settings.fs), settings, clock)
-            tell(_introduction(settings, said, time.monotonic() - begun))
-            tell(_capabilities(said))
+            report(_introduction(settings, said, time.monotonic() - begun))
+            report(_capabilities(said))
             async with ProbePage() as page:
                 trials = Trials(Path(folder), page)
-                await _Examination(settings, observations, agent, server, trials, folder, tell, on_step).run()
+                await _Examination(
+                    settings, observations, agent, server, trials, folder, report, on_step
+                ).run()
         except LanguageModelError as error:
-            tell(Finding("fail", error.message, error.hint or ""))
+            report(Finding("fail", error.message, error.hint or ""))
         finally:
             if agent is not None:
                 await agent.stop()
@@ -116,7 +118,9 @@ async def examine(
 
 def _introduction(settings: AgentSettings, said: Initialized, seconds: float) -> Finding:
     info = said.agent_info
-    version = f" {_shown(info.version)}" if info is not None and info.version else ", which tells no version,"
+    version = (
+        f" {_shown(info.version)}" if info is not None and info.version else ", which reports no version,"
+    )
     name = _shown(info.title or info.name) if info is not None else ""
     return Finding("ok", f"{name or settings.name}{version} starts in {seconds:.1f} s")
 
@@ -150,7 +154,7 @@ class _Examination:
         server: ToolServer,
         trials: Trials,
         folder: str,
-        tell: Callable[[Finding], object],
+        report: Callable[[Finding], object],
         on_step: Callable[[str], object],
     ) -> None:
         self._settings = settings
@@ -159,7 +163,7 @@ class _Examination:
         self._agent = agent
         self._trials = trials
         self._folder = folder
-        self._tell = tell
+        self._report = report
         self._on_step = on_step
         self._clock = SystemClock()
         self._endpoint: Endpoint = server.endpoint(
@@ -170,14 +174,14 @@ class _Examination:
         self._endpoint.set_tools((_TOOL,))
         self._session = ""
         self._created = SessionCreated()
-        # The mode that it is in, as far as it says so.
+        # The mode that it is in, if it reports one.
         self._mode: object = None
         self._text = ""
         self._has_called = False
         self._spoke = asyncio.Event()
-        # What was said of each tool call.
+        # The last state of each tool call.
         self._activities: dict[str, ToolActivity] = {}
-        # It has asked about the tool that it is offered, in a form that is not known.
+        # It has sent a permission request about the offered tool, in an unknown form.
         self._has_asked_for_tool = False
 
     # As a listener.
@@ -207,7 +211,7 @@ class _Examination:
         if _TOOL.name in said and OPENING not in said:
             self._has_asked_for_tool = True
         else:
-            self._trials.asked(request, known)
+            self._trials.note_request(request, known)
         answer_agent(request, incoming, Refused("This is only a check; nothing is to be done."))
 
     def on_file(self, request: FileRequest, incoming: Incoming) -> None:
@@ -224,7 +228,7 @@ class _Examination:
         self._endpoint.answer(call.key, ToolResult((TextPart("pong"),)))
 
     def _known(self, activity: ToolActivity) -> ToolActivity:
-        """What was said of that call before."""
+        """The last state of that call."""
         return self._activities.get(activity.tool_call_id, ToolActivity(activity.tool_call_id))
 
     def _is_ours(self, activity: ToolActivity) -> bool:
@@ -245,7 +249,7 @@ class _Examination:
             self._judge()
         # It may have looked later.
         self._observations.note(self._name, lists=self._endpoint.listings > 0)
-        self._tell(_memory(self._agent.pid))
+        self._report(_memory(self._agent.pid))
 
     async def _open(self) -> None:
         self._on_step("opening a session")
@@ -261,16 +265,16 @@ class _Examination:
 
         self._created = await started(self._agent, opened(), settings, self._clock)
         self._session = self._created.session_id
-        # It may have said so in an update meanwhile.
+        # An update may have reported the mode meanwhile.
         self._mode = self._mode or settings.mode or self._created.mode
         seen, timing = self._observations.of(self._name), settings.timing
         for sentence in seen.sentences:
-            self._tell(Finding("ok", f"seen before: {sentence}"))
+            self._report(Finding("ok", f"seen before: {sentence}"))
         seconds = timing.list_tools_unsure if seen.lists is False else timing.list_tools
         if await wait_listed(self._endpoint, seconds, settings, self._clock):
-            self._tell(Finding("ok", "it has looked at the tools that it was offered"))
+            self._report(Finding("ok", "it has looked at the tools that it was offered"))
         else:
-            self._tell(
+            self._report(
                 Finding(
                     "warn",
                     f"it has not looked at the tools that it was offered, in {seconds:g} s",
@@ -285,17 +289,17 @@ class _Examination:
         try:
             begun = time.monotonic()
             end = await self._acting_turn(trials.prompt(*FIRST))
-            self._tell(self._answer(end, time.monotonic() - begun))
-            self._tell(self._calling())
+            self._report(self._answer(end, time.monotonic() - begun))
+            self._report(self._calling())
             await self._ask_again()
         except LanguageModelError:
             for trial in trials.all:
                 if trial.outcome != "untried":
-                    self._tell(trial.finding)
+                    self._report(trial.finding)
             raise
 
     async def _ask_again(self) -> None:
-        """For what it has not tried, if it has tried anything: a refusal may have ended its turn."""
+        """Ask again for the actions that it has not tried: a refusal may have ended its turn."""
         left = self._trials.untried
         if len(left) == len(self._trials.all) and not self._has_asked_for_tool:
             return
@@ -309,7 +313,7 @@ class _Examination:
             left = still[1:] if still == left else still
 
     async def _acting_turn(self, words: str) -> PromptResponse:
-        """What the agent did in it is looked for however it ends."""
+        """Run a turn, and look for what the agent did in it, however it ends."""
         try:
             return await self._turn(TextBlock(words))
         finally:
@@ -317,11 +321,11 @@ class _Examination:
             self._trials.claimed(said for said in self._activities.values() if not self._is_ours(said))
 
     def _judge(self) -> None:
-        """At the end, after one more look: an agent may go on acting when its turn has ended."""
+        """Report the trials, after one more look: an agent may go on acting after its turn."""
         self._trials.look()
         for trial in self._trials.all:
-            self._tell(trial.finding)
-        self._tell(self._trials.verdict(self._remedies))
+            self._report(trial.finding)
+        self._report(self._trials.verdict(self._remedies))
 
     def _answer(self, end: PromptResponse, seconds: float) -> Finding:
         if text := _shown(self._text):
@@ -354,7 +358,7 @@ class _Examination:
         if not self._agent.link.info.agent_capabilities.prompt_capabilities.image:
             return
         self._on_step("showing it a picture")
-        stripes = Stripes.by_lot()
+        stripes = Stripes.random()
         picture = ImageBlock(base64.b64encode(stripes.png).decode(), "image/png")
         known = "\n".join(about_pictures(self._settings))
         try:
@@ -362,19 +366,19 @@ class _Examination:
         except LanguageModelError as error:
             if error.kind == "timeout" or self._agent.gone.cancelled():
                 raise
-            told = f"it says that it takes pictures, and failed when it was sent one: {error.message}"
-            self._tell(Finding("warn", told, known or _PICTURES_ADVICE))
+            text = f"it says that it takes pictures, and failed when it was sent one: {error.message}"
+            self._report(Finding("warn", text, known or _PICTURES_ADVICE))
             return
         said = _shown(self._text) or "nothing"
         match stripes.seen(self._text):
             case "yes":
-                self._tell(Finding("ok", "it takes pictures, and the model sees them"))
+                self._report(Finding("ok", "it takes pictures, and the model sees them"))
             case "no":
-                told = "it says that it takes pictures, but the picture did not reach the model; it answered"
-                self._tell(Finding("warn", f"{told}: {said}", known or _PICTURES_ADVICE))
+                text = "it says that it takes pictures, but the picture did not reach the model; it answered"
+                self._report(Finding("warn", f"{text}: {said}", known or _PICTURES_ADVICE))
             case "unknown":
-                told = "whether a picture reaches the model could not be seen from its answer"
-                self._tell(Finding("warn", f"{told}: {said}", known))
+                text = "whether a picture reaches the model could not be seen from its answer"
+                self._report(Finding("warn", f"{text}: {said}", known))
 
     async def _stop(self) -> None:
         self._on_step("stopping it while it talks")
@@ -387,13 +391,13 @@ class _Examination:
                 await self._spoke.wait()
         if ended.done():
             await self._checked(ended.result())
-            self._tell(Finding("ok", "it was done before it could be stopped"))
+            self._report(Finding("ok", "it was done before it could be stopped"))
             return
         begun = time.monotonic()
         link.cancel(self._session)
         await asyncio.wait({ended}, timeout=grace)
         if not ended.done():
-            self._tell(
+            self._report(
                 Finding(
                     "fail",
                     f"it has not stopped within {grace:g} s of being asked to",
@@ -403,11 +407,11 @@ class _Examination:
             return
         response = await self._checked(ended.result())
         seconds = time.monotonic() - begun
-        told = f"it stops {seconds:.2f} s after it is asked to ({response.stop_reason})"
-        self._tell(Finding("ok" if response.stop_reason == "cancelled" else "warn", told))
+        text = f"it stops {seconds:.2f} s after it is asked to ({response.stop_reason})"
+        self._report(Finding("ok" if response.stop_reason == "cancelled" else "warn", text))
 
     async def _turn(self, *blocks: ContentBlock) -> PromptResponse:
-        """Until the turn has ended."""
+        """Send a prompt, and wait for the end of its turn."""
         ended = self._prompt(*blocks)
         await asyncio.wait({ended}, timeout=_TURN_SECONDS)
         if ended.done():
@@ -415,11 +419,11 @@ class _Examination:
         raise LanguageModelError(
             "timeout",
             f"It has not ended its turn in {_TURN_SECONDS:g} seconds.",
-            hint="See what it was told and what it said: run this again with --record trace.jsonl.",
+            hint="To see what was sent and what it answered, run this again with --record trace.jsonl.",
         )
 
     def _prompt(self, *blocks: ContentBlock) -> asyncio.Future[TurnEnd | None]:
-        """How the turn ends; None if the agent is gone before."""
+        """Send a prompt. The future gives the end of the turn; None if the agent exits first."""
         self._text = ""
         ended: asyncio.Future[TurnEnd | None] = asyncio.get_running_loop().create_future()
 

@@ -37,7 +37,7 @@ class _Choice:
 
     @property
     def asks(self) -> bool:
-        """By its own description. One that has none and is called `default` is what most agents ask in."""
+        """Whether the description says that the agent asks. A mode `default` without one counts too."""
         if not self.about:
             return self.id == "default"
         return bool(_ASKS.search(self.about)) and not _DOES_NOT_ASK.search(f"{self.id} {self.about}")
@@ -49,7 +49,7 @@ class _Choice:
 def remedies(
     settings: AgentSettings, created: SessionCreated, mode: object, *, edits: bool = False
 ) -> Iterator[str]:
-    """What to try, a line each, for an agent that acts unasked in `mode`. `edits`: files are what it changed so."""
+    """What to try, a line each, for an agent that acts without asking in `mode`. `edits`: it edited a file so."""
     where = f"[models.{settings.model_id}]"
     modes = _choices((created.modes or {}).get("availableModes"), "id")
     if modes:
@@ -72,7 +72,7 @@ def remedies(
 
 
 def about_pictures(settings: AgentSettings) -> Iterator[str]:
-    """What the catalogue knows of pictures with this agent."""
+    """What the catalogue says about pictures with this agent."""
     yield from (f"Known of it: {quirk}" for quirk in settings.traits.quirks if _OF_PICTURES.search(quirk))
 
 

@@ -40,7 +40,7 @@ class Stripes:
     colours: tuple[str, ...]
 
     @classmethod
-    def by_lot(cls) -> Self:
+    def random(cls) -> Self:
         return cls(tuple(secrets.SystemRandom().sample(tuple(_COLOURS), _COUNT)))
 
     @property

@@ -1,4 +1,4 @@
-"""What may be typed where, taken from the parsers, so that no script can know of an option that there is not."""
+"""What may be typed where, taken from the parsers, so that no script offers an option that does not exist."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Typed:
 def typed() -> Iterator[Typed]:
     for command, parser in parsers():
         name = command.name if command else ""
-        actions = [action for action in parser._actions if action.help != SUPPRESS]  # noqa: SLF001 - nothing else tells
+        actions = [action for action in parser._actions if action.help != SUPPRESS]  # noqa: SLF001 - there is no public list
         yield Typed(
             name,
             command.summary if command else "",

@@ -13,7 +13,7 @@ _SCRIPT = """\
 #compdef dragoman
 # Completion of dragoman for zsh. Made by: dragoman completion zsh
 _dragoman_names() {{
-    # What to ask for comes last; before it, what _arguments wants compadd to be told.
+    # What to ask for comes last; before it, the options that _arguments passes to compadd.
     local -a names
     names=(${{(f)"$(${{dragoman:-dragoman}} completion $@[-1] 2>/dev/null)"}})
     compadd "${{@[1,-2]}}" -a names
@@ -74,7 +74,7 @@ def _specs(typed: Typed) -> Iterator[str]:
 
 
 def _option(option: CompletionOption) -> str:
-    """All names in one: whoever has given one is not offered the others."""
+    """All names of an option in one: after one of them, zsh does not offer the others."""
     value = "" if option.value is None else f":value:{_act(option.value)}"
     rest = _quoted(f"[{_plain(option.help)}]{value}")
     if len(option.names) == 1:
@@ -104,7 +104,7 @@ def _act(value: Value) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without what has a meaning in the middle of a description."""
+    """A description without the characters that zsh interprets."""
     return re.sub(r"([\\:\[\]])", r"\\\1", text)
 
 

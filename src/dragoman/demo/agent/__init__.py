@@ -1,4 +1,4 @@
-"""The demo agent: a real ACP agent with a script for a mind, to see the protocol at work and to test clients with.
+"""The demo agent: a real ACP agent that plays a script, to see the protocol at work and to test clients with.
 
 `dragoman demo-agent` runs it on standard input and output. It is the tool loop (`dragoman.loop`) with an ACP face, and reads
 well in this order:
@@ -9,7 +9,7 @@ well in this order:
     tools         its own two, and those of the consumer's tool servers (`dragoman.demo.mcp`)
     model         the script (`script.jsonl`), roles (`casting`) and acts (`acts`)
 
-Sessions are kept on disk and can be loaded, resumed and forked by another process. The mode `plan` keeps it from acting; the
+Sessions are stored on disk and can be loaded, resumed and forked by another process. The mode `plan` keeps it from acting; the
 option `pace` (natural, fast, instant) says how fast it talks.
 
 It reacts to plain words, which `script.jsonl` has: "two permissions", "use the tool NAME", "which tools do you have?".
@@ -36,10 +36,10 @@ SCRIPT = Path(__file__).with_name("script.jsonl")
 async def serve_stdio(
     sessions: Path, *, pace: str = DEFAULT_PACE, prompts: PromptHandlers = lambda _request: None
 ) -> None:
-    """Be an agent on standard input and output, until the input ends. `prompts` are those of tests."""
+    """Serve the agent on standard input and output, until the input ends. `prompts` are those of tests."""
     script = load_script(SCRIPT, id="demo-agent")
     server = AgentServer(script, SessionStore(sessions), pace=pace, prompts=prompts)
-    # Asked to end, it ends as it does with its input: nothing that it started is left behind.
+    # A signal ends it in the same way as the end of its input: with everything that it started.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.ended.set)
     peer = await connect_stdio(server, PeerOptions(name="client", answers_malformed=True))
     try:

@@ -1,7 +1,7 @@
-"""A tool call as the client sees it: what it is called, what kind it is, and what a person needs in order to decide.
+"""A tool call as the client sees it: its title, its kind, and what the user needs in order to decide.
 
 Three things can be called. A command and a file are the agent's own doing, in the session's folder; everything else is a
-tool of the consumer's, and is named by its server, so that the client can tell it is one of its own.
+tool of the consumer's, and is named by its server, so that the client recognises it as one of its own.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _MAX_TITLE = 120
 @dataclass(frozen=True, slots=True)
 class DemoAction:
     activity: ToolActivity
-    # What "allow always" would be for, as the tool itself has it; None: nobody need be asked, because nothing can come of it.
+    # What "allow always" would be for, as the tool itself has it; None: no permission is needed, because nothing can happen.
     key: str | None = None
 
 
 def describe(call: ToolCallPart, toolbox: Toolbox) -> DemoAction:
-    """What `call` would do, as things are now."""
+    """Describe what `call` would do now."""
     consumer_tool = toolbox.consumer_tool(call.name)
     if consumer_tool is not None:
         return _consumers(call, consumer_tool)
@@ -90,7 +90,7 @@ def _writing(call: ToolCallPart, path: str, content: str, workspace: tuple[Path,
 
 
 def _text(place: WorkspacePath) -> str | None:
-    """What is in a file; None if there is none."""
+    """The text of a file; None if there is none."""
     try:
         data = place.read(MAX_FILE_BYTES)
     except FileNotFoundError:

@@ -39,7 +39,7 @@ __all__ = ["account", "excerpt", "reply_to", "words_of"]
 _FETCH_SECONDS = 10
 # Of what was said before, as much as answers the question: the last of it.
 _MAX_QUOTE = 2_000
-# Of what a tool returned, as much as shows that it arrived: nobody wants their own file back.
+# How much of a tool's result is quoted: enough to show that it arrived.
 _EXCERPT_LINES = 6
 _EXCERPT_CHARACTERS = 400
 
@@ -55,7 +55,7 @@ _BEFORE = re.compile(r"\bwhat did i say\b|\bwhat was said\b|\bdo you remember\b"
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """What an act has to go by."""
+    """The input of an act."""
 
     request: Request
     scene: Scene
@@ -72,7 +72,7 @@ class Cue:
 
     @property
     def earlier(self) -> tuple[Message, ...]:
-        """Everything before it."""
+        """The messages before the prompt."""
         messages = self.request.messages
         last = max(index for index, message in enumerate(messages) if message is self.prompt)
         return messages[:last]
@@ -82,7 +82,7 @@ DemoAct: TypeAlias = Callable[[Cue], ScriptedReply]
 
 
 def words_of(request: Request) -> str:
-    """The user's last words."""
+    """The text of the user's last message."""
     return Scene.of(request).prompt
 
 
@@ -105,8 +105,8 @@ def _is_users(message: Message) -> bool:
     return message.role == "user" and not message.results
 
 
-def _said(text: str) -> ScriptStep:
-    """To be said as it stands: what a script would fill in is the user's own text here."""
+def _text_step(text: str) -> ScriptStep:
+    """A step that says `text` literally: placeholders in it are the user's own text."""
     return say(text.replace("${", "$${"))
 
 
@@ -134,30 +134,30 @@ def _tools(cue: Cue) -> ScriptedReply:
     theirs = len(consumers(cue.offered))
     lines += [f"- {escape(problem)}" for problem in cue.problems]
     return reply(
-        _said("\n".join([f"I have {len(cue.offered)} tools, {theirs} of them yours:", "", *lines, ""]))
+        _text_step("\n".join([f"I have {len(cue.offered)} tools, {theirs} of them yours:", "", *lines, ""]))
     )
 
 
 def _remember(cue: Cue) -> ScriptedReply:
     own = [message.text for message in cue.earlier if _is_users(message) and message.text]
-    told = [
+    transcripts = [
         message.text for message in cue.earlier if message.role == "system" and TRANSCRIPT in message.text
     ]
     lines = [f"- {code(_quoted(words))}" for words in own]
     pieces = [f"You said to me:\n\n{chr(10).join(lines)}\n"] if own else []
-    pieces += [f"Before I joined, I was told:\n\n{fence(text[-_MAX_QUOTE:])}\n" for text in told]
-    return reply(_said("\n".join(pieces) or "You have said nothing before.\n"))
+    pieces += [f"Before I joined, I was told:\n\n{fence(text[-_MAX_QUOTE:])}\n" for text in transcripts]
+    return reply(_text_step("\n".join(pieces) or "You have said nothing before.\n"))
 
 
 def _see(pictures: list[DataPart], words: str) -> ScriptedReply:
     if _COLOURS.search(words) and (seen := stripes(pictures[-1].data)):
-        return reply(_said(f"{', '.join(seen)}\n"))
+        return reply(_text_step(f"{', '.join(seen)}\n"))
     lines = [f"- {code(picture.mime_type)}, {len(picture.data):,} bytes" for picture in pictures]
-    return reply(_said("\n".join([f"You sent {len(pictures)}:", "", *lines, ""])))
+    return reply(_text_step("\n".join([f"You sent {len(pictures)}:", "", *lines, ""])))
 
 
 def _quoted(text: str) -> str:
-    """On one line, and not all of it if it is long."""
+    """A text on one line, shortened if it is long."""
     return " ".join(text.split())[:_MAX_QUOTE]
 
 
@@ -176,7 +176,7 @@ def _one_call(line: str, cue: Cue) -> ScriptStep:
     except msgspec.DecodeError as error:
         raise ValueError(f"The arguments of {code(name)} are no JSON: {escape(str(error))}.") from error
     if not isinstance(arguments, dict):
-        raise ValueError(f"The arguments of {code(name)} are no object: they have names.")  # noqa: TRY004 - told to a person
+        raise ValueError(f"The arguments of {code(name)} are no object: they have names.")  # noqa: TRY004 - the message is shown to a person
     return call(tool.name, _as_it_stands(arguments))
 
 
@@ -184,7 +184,7 @@ def _one_call(line: str, cue: Cue) -> ScriptStep:
 
 
 def _asked_for(words: str) -> Iterator[tuple[int, DemoAct]]:
-    """What is asked for, and where in the words."""
+    """The acts that a prompt asks for, each with its position in the prompt."""
     for where, command in _commands(words):
         arguments: JsonObject = {"command": command}
         yield where, partial(_own_action, tool="run_command", arguments=arguments, first=_ON_RUNNING)
@@ -196,7 +196,7 @@ def _asked_for(words: str) -> Iterator[tuple[int, DemoAct]]:
 
 
 def _commands(words: str) -> Iterator[tuple[int, str]]:
-    """Commands that are asked for, and those that do what is asked for."""
+    """The commands that a prompt names, and those that do what it asks for."""
     if (command := _RUN.search(words)) is not None:
         yield command.start(), command[1]
     if (file := _DELETE.search(words)) is not None:
@@ -206,7 +206,7 @@ def _commands(words: str) -> Iterator[tuple[int, str]]:
 
 
 def _in_turn(cue: Cue, wishes: Sequence[DemoAct]) -> ScriptedReply | None:
-    """One after the other: what came of the one is told, and the next begun. After a refusal no other is begun."""
+    """Perform the acts in order, with a report after each. After a refusal no other act begins."""
     begun = cue.scene.round
     if "denied" in cue.scene.outcomes and begun < len(wishes):
         return None
@@ -223,11 +223,11 @@ def _call_by_name(cue: Cue, name: str) -> ScriptedReply:
         return reply()
     if cue.scene.round:
         said = excerpt("\n".join(cue.scene.results))
-        return reply(_said(f"{code(name)} says:\n\n{fence(said)}\n"))
+        return reply(_text_step(f"{code(name)} says:\n\n{fence(said)}\n"))
     try:
-        return reply(_said(f"I call {code(name)}.\n\n"), _one_call(name, cue))
+        return reply(_text_step(f"I call {code(name)}.\n\n"), _one_call(name, cue))
     except ValueError as error:
-        return reply(_said(f"{error}\n"))
+        return reply(_text_step(f"{error}\n"))
 
 
 # What the agent thinks and says first when it is asked in words.
@@ -245,9 +245,9 @@ def _own_action(
     cue: Cue, tool: str, arguments: JsonObject, first: tuple[ScriptStep, ...] = ()
 ) -> ScriptedReply:
     if cue.scene.round:
-        return reply(_said(_results(cue)))
+        return reply(_text_step(_results(cue)))
     if named(tool, cue.offered) is None:
-        return reply(_said("In this mode I do nothing by myself.\n"))
+        return reply(_text_step("In this mode I do nothing by myself.\n"))
     return reply(*first, call(tool, _as_it_stands(arguments)))
 
 
@@ -259,30 +259,30 @@ def _results(cue: Cue) -> str:
 def excerpt(text: str) -> str:
     """The beginning of a text, and how much more there is."""
     lines = text.splitlines()
-    kept = "\n".join(lines[:_EXCERPT_LINES])
-    if len(kept) > _EXCERPT_CHARACTERS:
-        return f"{kept[:_EXCERPT_CHARACTERS]}…"
+    beginning = "\n".join(lines[:_EXCERPT_LINES])
+    if len(beginning) > _EXCERPT_CHARACTERS:
+        return f"{beginning[:_EXCERPT_CHARACTERS]}…"
     more = len(lines) - _EXCERPT_LINES
-    return f"{kept}\n… and {more} more {'line' if more == 1 else 'lines'}" if more > 0 else text
+    return f"{beginning}\n… and {more} more {'line' if more == 1 else 'lines'}" if more > 0 else text
 
 
 # Being refused.
 
 
 def account(request: Request) -> ScriptedReply:
-    """What was done and what was not, where somebody said no: each call by its own outcome."""
+    """What was done and what was not, after the user denied a call: each call by its own outcome."""
     scene = Scene.of(request)
     calls = next(message.calls for message in reversed(request.messages) if message.role == "assistant")
     outcomes = {result.call_id: result for message in request.messages[-1:] for result in message.results}
-    told = [_told(made, outcomes[made.call_id]) for made in calls if made.call_id in outcomes]
+    accounts = [_account_of(made, outcomes[made.call_id]) for made in calls if made.call_id in outcomes]
     said = f" You said: *{escape(scene.reason)}*" if scene.reason else ""
-    if len(told) == 1:
-        return reply(_said(f"You refused. {told[0]} I will not try it another way.{said}\n\n"))
-    lines = "\n".join(f"- {line}" for line in told)
-    return reply(_said(f"You refused, and I keep to that.{said}\n\n{lines}\n\n"))
+    if len(accounts) == 1:
+        return reply(_text_step(f"You refused. {accounts[0]} I will not try it another way.{said}\n\n"))
+    lines = "\n".join(f"- {line}" for line in accounts)
+    return reply(_text_step(f"You refused, and I keep to that.{said}\n\n{lines}\n\n"))
 
 
-def _told(made: ToolCallPart, result: ToolResultPart) -> str:
+def _account_of(made: ToolCallPart, result: ToolResultPart) -> str:
     match made:
         case ToolCallPart(name="run_command", input={"command": str(what)}):
             do, did = "run", "ran"

@@ -1,4 +1,4 @@
-"""Parts for the consumer's tools: which of those offered plays which role, and with what arguments.
+"""Chooses the consumer's tool for each role in the script, and its arguments.
 
 The script does not know what a consumer offers. It calls roles: `@read` and `@search`, for which the tool that sounds most
 like it is chosen, and `@any`, `@any.2`, `@any.3`, which are different tools where there are that many. What arguments a
@@ -40,7 +40,7 @@ _MAX_DEPTH = 4
 
 
 def consumers(offered: Sequence[ToolDefinition]) -> tuple[ToolDefinition, ...]:
-    """The tools that are the consumer's, harmless ones first."""
+    """The consumer's tools, harmless ones first."""
     theirs = (tool for tool in offered if tool.name not in OWN_TOOLS)
     return tuple(sorted(theirs, key=lambda tool: _CHANGES.search(_bare(tool)) is not None))
 
@@ -74,7 +74,7 @@ def plain_names(offered: Sequence[ToolDefinition]) -> dict[str, str]:
 
 
 def _bare(tool: ToolDefinition) -> str:
-    """Its name without that of its server, which may sound like anything."""
+    """A tool's name without the name of its server."""
     return tool.name.partition("__")[2] or tool.name
 
 
@@ -90,7 +90,7 @@ def arguments_for(tool: ToolDefinition, words: str, given: JsonObject) -> JsonOb
 
 
 def _value(name: str, schema: JsonObject, words: str, depth: int) -> object:
-    """Something that fits, and makes sense where the words allow."""
+    """A value that fits a property's schema, taken from the prompt if possible."""
     if "const" in schema or "default" in schema:
         return schema.get("const", schema.get("default"))
     for choices in (schema.get("enum"), schema.get("examples")):
@@ -132,9 +132,9 @@ def _text(name: str, words: str) -> str:
             return "http://localhost/"
         case "command":
             return "echo hello"
-        case called if told := re.search(rf"\bthe {re.escape(called)} (\w[\w-]*)", words, re.IGNORECASE):
+        case called if stated := re.search(rf"\bthe {re.escape(called)} (\w[\w-]*)", words, re.IGNORECASE):
             # "with the word ping"
-            return told[1]
+            return stated[1]
         case _ if quoted:
             return quoted[1]
         case _ if proper := _PROPER.search(words):

@@ -1,4 +1,4 @@
-"""The loop with an ACP face: what happens in it becomes updates, what it asks becomes permission requests.
+"""Hooks that connect the loop to ACP: events become updates, questions become permission requests.
 
 text, thinking          agent_message_chunk, agent_thought_chunk
 a call is made          tool_call, and session/request_permission
@@ -21,7 +21,7 @@ from dragoman.demo.agent.updates import (
     AgentThoughtChunk,
     Content,
     DiffUpdate,
-    Tell,
+    SendUpdate,
     ToolCall,
     ToolCallUpdate,
     block_of,
@@ -49,19 +49,19 @@ class Face(Hooks):
 
     def __init__(
         self,
-        tell: Tell,
+        send: SendUpdate,
         permissions: DemoPermissions,
         toolbox: Toolbox,
-        keep: Callable[[tuple[Message, ...]], None],
+        save: Callable[[tuple[Message, ...]], None],
     ) -> None:
-        self._tell = tell
+        self._send = send
         self._permissions = permissions
         self._toolbox = toolbox
-        self._keep = keep
-        self._kept: tuple[Message, ...] = ()
+        self._save = save
+        self._saved: tuple[Message, ...] = ()
         # The calls that are under way, and what is shown of them beside what they return.
         self._shown: dict[str, tuple[object, ...]] = {}
-        # Behind a picture comes a line for those who cannot draw it. A client of ours can, or says so itself.
+        # After a picture comes a line for consumers that cannot draw it. A client of ours can, or has its own.
         self._skips_line = False
 
     def on_event(self, event: RunEvent) -> None:
@@ -69,30 +69,30 @@ class Face(Hooks):
             case TextReported() if self._skips_line:
                 self._skips_line = False
             case TextReported(text=text):
-                self._tell(AgentMessageChunk(TextBlock(text)))
+                self._send(AgentMessageChunk(TextBlock(text)))
             case ThinkingReported(text=text):
-                self._tell(AgentThoughtChunk(TextBlock(text)))
+                self._send(AgentThoughtChunk(TextBlock(text)))
             case DataReported(part=part):
                 self._skips_line = not part.is_internal
-                self._tell(AgentMessageChunk(block_of(part)))
+                self._send(AgentMessageChunk(block_of(part)))
             case ToolUsed(call=call):
                 self._announce(call)
             case ToolStarted(call_id=call_id):
-                self._tell(ToolCallUpdate(call_id, status="in_progress"))
+                self._send(ToolCallUpdate(call_id, status="in_progress"))
             case ToolProgressed(call_id=call_id, line=line):
                 content = (*self._shown.get(call_id, ()), Content(TextBlock(line)))
-                self._tell(ToolCallUpdate(call_id, content=content))
+                self._send(ToolCallUpdate(call_id, content=content))
             case ToolFinished(result=result):
                 self._permissions.close(result.call_id)
-                self._tell(finished(result, self._shown.pop(result.call_id, ())))
+                self._send(finished(result, self._shown.pop(result.call_id, ())))
             case _:
-                # Turns begin and end by themselves: a prompt and its response are what a client sees of them.
+                # A client sees a prompt and its response, and no events for turns.
                 pass
 
     def on_state(self, state: RunState) -> None:
-        if state.messages is not self._kept:
-            self._kept = state.messages
-            self._keep(state.messages)
+        if state.messages is not self._saved:
+            self._saved = state.messages
+            self._save(state.messages)
 
     async def approve(self, question: ToolQuestion, token: CancellationToken) -> Decision:  # noqa: ARG002 - a hook
         return await self._permissions.decide(question)
@@ -104,13 +104,13 @@ class Face(Hooks):
         *,
         approved: bool,  # noqa: ARG002 - a hook
     ) -> ToolResult:
-        # Before the model goes on: what it is offered next should be what there is.
+        # Before the model goes on, so that it is offered the current tools.
         await self._toolbox.settled()
         return result
 
     def _announce(self, call: ToolCallPart) -> None:
         action = describe(call, self._toolbox)
-        self._tell(ToolCall(**msgspec.structs.asdict(action.activity)))
+        self._send(ToolCall(**msgspec.structs.asdict(action.activity)))
         self._shown[call.call_id] = tuple(
             item for item in action.activity.content or () if isinstance(item, DiffUpdate)
         )

@@ -1,4 +1,4 @@
-"""What a client asks of the agent, as types. https://agentclientprotocol.com/protocol/schema
+"""The requests of a client, as types. https://agentclientprotocol.com/protocol/schema
 
 What the agent answers with is in `backends.agent.acp.messages`: the two sides of one protocol share their words.
 """
@@ -91,7 +91,7 @@ class SetOption(_Params, frozen=True):
 
 
 def read(params: bytes, kind: type[_T]) -> _T:
-    """The parameters of a request. Raises `RequestRefused` if they are others."""
+    """Decode the parameters of a request. Raises `RequestRefused` if they do not fit."""
     try:
         return Decoder(kind).decode(params)
     except msgspec.DecodeError as error:

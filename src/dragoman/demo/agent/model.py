@@ -1,4 +1,4 @@
-"""The model behind the agent: a script, with a few acts that a script cannot say.
+"""The model behind the agent: a script, with code for what a script cannot express.
 
 It is a language model like any other, and the loop does not know the difference. What it adds to `backends.scripted`:
 
@@ -20,7 +20,7 @@ from dragoman.backends.scripted import Script, ScriptedModel, ScriptedReply
 from dragoman.backends.scripted.scene import Scene, choose
 from dragoman.demo.agent import acts
 from dragoman.demo.agent.casting import ROLE, arguments_for, cast, plain_names
-from dragoman.demo.agent.updates import Entry, Plan, Tell
+from dragoman.demo.agent.updates import Entry, Plan, SendUpdate
 from dragoman.lm import (
     CancellationToken,
     DataPart,
@@ -41,7 +41,7 @@ PromptHandlers: TypeAlias = Callable[[Request], ScriptedReply | None]
 
 # The type of data that stands for a plan in the script: a list of entries.
 PLAN = "application/vnd.dragoman.plan+json"
-_NOBODY = "*You offer me no tools, so there is nothing I could call. Offer some, and ask again.*\n"
+_NO_TOOLS = "*You offer me no tools, so there is nothing I could call. Offer some, and ask again.*\n"
 
 _entries = msgspec.json.Decoder(tuple[Entry, ...])
 
@@ -52,7 +52,7 @@ class DemoModel:
         script: Script,
         *,
         speed: float,
-        tell: Tell,
+        send: SendUpdate,
         drain: Callable[[], Awaitable[None]],
         problems: Callable[[], tuple[str, ...]] = lambda: (),
         prompts: PromptHandlers = lambda _request: None,
@@ -63,7 +63,7 @@ class DemoModel:
         """
         self._script = script
         self._speed = speed
-        self._tell = tell
+        self._send = send
         self._drain = drain
         self._problems = problems
         self._prompts = prompts
@@ -84,13 +84,13 @@ class DemoModel:
             or self._refused(request, shown)
         )
         script = self._script if act is None else Script((act,), self.info, self._script.pace)
-        stage = _Stage(request, names, sink, self._tell, self._drain)
+        stage = _Stage(request, names, sink, self._send, self._drain)
         await ScriptedModel(script, speed=self._speed).respond(
             shown if act is None else request, stage, token
         )
 
     def _refused(self, request: Request, shown: Request) -> ScriptedReply | None:
-        """A no is a no: unless the script reacts to it, it is told truly what was done and what was not."""
+        """The answer to a denial, unless the script has one: what was done and what was not."""
         scene = Scene.of(shown)
         if "denied" not in scene.outcomes:
             return None
@@ -121,23 +121,23 @@ def _as_script_sees(request: Request, names: dict[str, str]) -> Request:
 
 
 class _Stage:
-    """Where the script is played: what it says goes on to the loop, in the form the loop and the client have for it."""
+    """The sink of the script: passes its parts on to the loop, translated for the loop and the client."""
 
     def __init__(
         self,
         request: Request,
         names: dict[str, str],
         sink: Sink,
-        tell: Tell,
+        send: SendUpdate,
         drain: Callable[[], Awaitable[None]],
     ) -> None:
         self._offered = request.options.tools
         self._full_names = {plain: name for name, plain in names.items()}
         self._words = acts.words_of(request)
         self._sink = sink
-        self._tell = tell
+        self._send = send
         self._drain = drain
-        self._nobody_told = False
+        self._has_reported_no_tools = False
 
     def report(self, part: Part) -> None:
         match part:
@@ -146,7 +146,7 @@ class _Stage:
             case ToolCallPart(name=name):
                 self._sink.report(msgspec.structs.replace(part, name=self._full_names.get(name, name)))
             case DataPart(mime_type=mime_type, data=data) if mime_type == PLAN:
-                self._tell(Plan(_entries.decode(data)))
+                self._send(Plan(_entries.decode(data)))
             case _:
                 self._sink.report(part)
 
@@ -159,7 +159,7 @@ class _Stage:
         if tool is not None:
             arguments = arguments_for(tool, self._words, call.input)
             self._sink.report(ToolCallPart(call.call_id, tool.name, arguments))
-        elif not self._nobody_told:
-            # However many calls there would have been.
-            self._nobody_told = True
-            self._sink.report(TextPart(_NOBODY))
+        elif not self._has_reported_no_tools:
+            # Once, however many calls there would have been.
+            self._has_reported_no_tools = True
+            self._sink.report(TextPart(_NO_TOOLS))

@@ -28,7 +28,7 @@ __all__ = ["OPTIONS", "DemoPermissions"]
 
 _log = logging.getLogger(__name__)
 
-# Clients choose by kind; the ids are nobody's business but ours.
+# Clients choose by kind; only we use the ids.
 OPTIONS = (
     Option("demo-once", "allow_once", "Allow"),
     Option("demo-always", "allow_always", "Allow for this session"),
@@ -67,7 +67,7 @@ _answer = Decoder(_Answer)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asked:
-    """A question that was sent."""
+    """A permission request that was sent."""
 
     action: DemoAction
     identity: RequestId
@@ -91,23 +91,23 @@ class DemoPermissions:
         self._asked: dict[str, _Asked] = {}
 
     def ask_ahead(self, call: ToolCallPart, action: DemoAction) -> None:
-        """Ask about a call before the loop comes to it, if anybody will have to be asked."""
+        """Send the permission request for a call before the loop comes to it, if one is needed."""
         if action.key is not None and not self._toolbox.is_approved(call.name, action.key):
             self._ask(call.call_id, action)
 
     async def decide(self, question: ToolQuestion) -> Decision:
-        """What the client says. It may have been asked already."""
+        """The client's decision. The request may have been sent already."""
         call_id = question.call_id
         action = describe(ToolCallPart(call_id, question.tool, question.input), self._toolbox)
         asked = self._asked.get(call_id)
         if asked is None or asked.action.activity.content != action.activity.content:
-            # Not asked yet; or about a file that is no longer what the person was shown.
+            # Not sent yet; or the file has changed since the user saw it.
             self.close(call_id)
             asked = self._ask(call_id, action)
         return await asked.decision
 
     def close(self, call_id: str) -> None:
-        """The question is settled, or no longer a question."""
+        """Withdraw or forget the permission request of a call."""
         asked = self._asked.pop(call_id, None)
         if asked is not None and not asked.decision.done():
             asked.decision.cancel()
@@ -140,7 +140,7 @@ class DemoPermissions:
                     _log.warning("an answer about a permission cannot be read: %s", error)
                     return Deny()
                 if answer.outcome.outcome == "cancelled":
-                    # "If the client has cancelled the prompt turn […]": so it ends, also before we hear of that.
+                    # "If the client has cancelled the prompt turn […]": so it ends, also before the cancel arrives.
                     self._cancel()
                 return _APPROVALS.get(answer.outcome.option_id or "") or Deny(answer.meta.dragoman.reason)
             case ErrorResponse(error=error):

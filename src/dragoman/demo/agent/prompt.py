@@ -1,4 +1,4 @@
-"""A prompt taken apart: the user's own words, the pictures with them, and everything else as context.
+"""Parses a prompt into the user's own text, pictures, and context.
 
 Clients put more into a prompt than the user typed: what the editor knows, files, a transcript of a conversation the agent
 was no part of. The user's words come last, so the last block of text is taken for them.
@@ -28,14 +28,14 @@ class UserPrompt:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """As it goes into the history: the context as a message of its own, which is not the user's."""
-        said: list[Part] = [TextPart(self.words)] if self.words else []
-        told = (system("\n\n".join(self.context)),) if self.context else ()
-        return (*told, user(*said, *self.pictures))
+        """The messages for the history: the context as a system message, then the user's message."""
+        parts: list[Part] = [TextPart(self.words)] if self.words else []
+        context_messages = (system("\n\n".join(self.context)),) if self.context else ()
+        return (*context_messages, user(*parts, *self.pictures))
 
 
 def read_prompt(blocks: Sequence[ContentBlock]) -> UserPrompt:
-    """Raises `RequestRefused` if the user says nothing."""
+    """Parse the blocks of a prompt. Raises `RequestRefused` if the user says nothing."""
     last = max((index for index, block in enumerate(blocks) if isinstance(block, TextBlock)), default=-1)
     words = ""
     pictures: list[DataPart] = []

@@ -1,7 +1,7 @@
-"""The agent's side of ACP: which request does what. https://agentclientprotocol.com/protocol/overview
+"""The agent's side of ACP: a handler for each request. https://agentclientprotocol.com/protocol/overview
 
-Nothing here waits but in a task of its own: a client may ask for one session while another answers. What belongs together
-stays in order, because a task writes its updates and then its answer to the one stream there is.
+Each request is handled in its own task: a client may use one session while another answers. The messages of one request
+stay in order, because its task writes the updates and then the response to the same stream.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _INITIALIZED = Initialized(
     ),
     AgentInfo("dragoman-demo-agent", "Dragoman demo agent", __version__),
 )
-# How long turns may take to end when the client is gone. A command is given a second, and another after that.
+# How long turns may take to end when the client is gone. A command gets a second, and another after that.
 _END_SECONDS = 5.0
 
 
@@ -105,7 +105,7 @@ class AgentServer:
         }
 
     async def close(self) -> None:
-        """End everything that was started for the client. Prompts that are being answered are cancelled."""
+        """End everything that was started for the client, and cancel running turns."""
         for session in self._sessions.values():
             session.cancel()
         if self._tasks:
@@ -149,7 +149,7 @@ class AgentServer:
     # Answering.
 
     def _answer(self, incoming: Incoming, work: Coroutine[object, object, object]) -> None:
-        """Answer with what `work` comes to, in a task."""
+        """Reply with the result of `work`, in a task."""
 
         async def answered() -> None:
             try:
@@ -167,16 +167,16 @@ class AgentServer:
         task.add_done_callback(self._tasks.discard)
 
     def _prompt(self, incoming: Incoming) -> None:
-        """A turn begins here and now: a cancel that is next in the stream must find it."""
+        """Begin a turn at once: a cancel that is next in the stream must find it."""
         try:
-            asked = read(incoming.params, Prompted)
-            session = self._idle(asked.session_id)
-            prompt = read_prompt(asked.prompt)
+            request = read(incoming.params, Prompted)
+            session = self._idle(request.session_id)
+            prompt = read_prompt(request.prompt)
         except RequestRefused as refused:
             incoming.fail(refused.code, refused.message, refused.data)
             return
         source = session.turn = CancellationSource()
-        # Whoever withdraws the request cancels the turn, and hears its stop reason.
+        # A client that withdraws the request cancels the turn, and gets its stop reason.
         incoming.token.on_cancel(source.cancel)
 
         async def turn() -> object:
@@ -196,13 +196,13 @@ class AgentServer:
 
     async def _new(self, params: bytes) -> object:
         place = read(params, SessionPlace)
-        kept = Kept(id=new_id(), mode=DEFAULT_MODE, pace=self._pace)
-        session = await self._open(kept, place)
+        saved = Kept(id=new_id(), mode=DEFAULT_MODE, pace=self._pace)
+        session = await self._open(saved, place)
         return session.created(named=True)
 
     async def _load(self, params: bytes) -> object:
         session = await self._take_up(read(params, SessionPlace))
-        session.tell_history()
+        session.send_history()
         return session.created()
 
     async def _resume(self, params: bytes) -> object:
@@ -211,8 +211,8 @@ class AgentServer:
 
     async def _fork(self, params: bytes) -> object:
         place = read(params, SessionPlace)
-        kept = msgspec.structs.replace(self._kept(place.session_id), id=new_id())
-        session = await self._open(kept, place)
+        saved = msgspec.structs.replace(self._saved(place.session_id), id=new_id())
+        session = await self._open(saved, place)
         return session.created(named=True)
 
     async def _close(self, params: bytes) -> object:
@@ -223,14 +223,14 @@ class AgentServer:
         return {}
 
     async def _set_mode(self, params: bytes) -> object:
-        asked = read(params, SetMode)
-        self._session(asked.session_id).set_mode(asked.mode_id)
+        request = read(params, SetMode)
+        self._session(request.session_id).set_mode(request.mode_id)
         return {}
 
     async def _set_option(self, params: bytes) -> object:
-        asked = read(params, SetOption)
-        session = self._session(asked.session_id)
-        session.set_option(asked.config_id, asked.value)
+        request = read(params, SetOption)
+        session = self._session(request.session_id)
+        session.set_option(request.config_id, request.value)
         return {"configOptions": session.options}
 
     # Sessions.
@@ -251,22 +251,22 @@ class AgentServer:
             )
         return session
 
-    def _kept(self, name: str) -> Kept:
-        kept = self._sessions[name].kept if name in self._sessions else self._store.load(name)
-        if kept is None:
+    def _saved(self, name: str) -> Kept:
+        saved = self._sessions[name].saved if name in self._sessions else self._store.load(name)
+        if saved is None:
             raise RequestRefused(NO_SUCH_SESSION, f"There is no session {name!r}.")
-        return kept
+        return saved
 
     async def _take_up(self, place: SessionPlace) -> Session:
-        """A session of before, with the tools that are offered now."""
-        kept = self._kept(place.session_id)
-        if kept.id in self._sessions:
-            await self._sessions.pop(self._idle(kept.id).id).close()
-        return await self._open(kept, place)
+        """Open a stored session, with the tools that are offered now."""
+        saved = self._saved(place.session_id)
+        if saved.id in self._sessions:
+            await self._sessions.pop(self._idle(saved.id).id).close()
+        return await self._open(saved, place)
 
-    async def _open(self, kept: Kept, place: SessionPlace) -> Session:
+    async def _open(self, saved: Kept, place: SessionPlace) -> Session:
         folders = tuple(map(Path, (place.cwd, *place.additional_directories)))
-        toolbox = Toolbox(kept.id, folders)
+        toolbox = Toolbox(saved.id, folders)
         if self._shared is None:
             raise AssertionError("not connected")
         try:
@@ -274,6 +274,6 @@ class AgentServer:
         except BaseException:
             await toolbox.close()
             raise
-        session = self._sessions[kept.id] = Session(kept, toolbox, self._shared)
-        session.keep()
+        session = self._sessions[saved.id] = Session(saved, toolbox, self._shared)
+        session.save()
         return session

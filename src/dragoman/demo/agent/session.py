@@ -14,7 +14,7 @@ from dragoman.demo.agent.messages import RequestRefused
 from dragoman.demo.agent.model import PromptHandlers
 from dragoman.demo.agent.store import Kept, SessionStore
 from dragoman.demo.agent.tools import Toolbox
-from dragoman.demo.agent.updates import AgentUpdate, CurrentMode, told_again
+from dragoman.demo.agent.updates import AgentUpdate, CurrentMode, replay
 from dragoman.demo.pace import PACES
 from dragoman.jsonrpc import INVALID_PARAMS, ConnectionClosed, Peer
 from dragoman.lm import CancellationSource, JsonObject, Message
@@ -30,7 +30,7 @@ _MODES: tuple[JsonObject, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all sessions share."""
+    """What all sessions of a server share."""
 
     peer: Peer
     store: SessionStore
@@ -39,35 +39,35 @@ class Shared:
 
 
 class Session:
-    def __init__(self, kept: Kept, toolbox: Toolbox, shared: Shared) -> None:
-        self.kept = kept
+    def __init__(self, saved: Kept, toolbox: Toolbox, shared: Shared) -> None:
+        self.saved = saved
         self.shared = shared
         self.toolbox = toolbox
-        # The turn that is under way, by what would cancel it.
+        # The cancellation source of the turn that is under way.
         self.turn: CancellationSource | None = None
-        self.toolbox.offer_own(offered=kept.mode == DEFAULT_MODE)
+        self.toolbox.offer_own(offered=saved.mode == DEFAULT_MODE)
 
     @property
     def id(self) -> str:
-        return self.kept.id
+        return self.saved.id
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        return self.kept.messages
+        return self.saved.messages
 
     @property
     def speed(self) -> float:
-        return PACES[self.kept.pace].speed
+        return PACES[self.saved.pace].speed
 
     def created(self, *, named: bool = False) -> SessionCreated:
-        """What a client is told of a session that it has made or taken up."""
-        modes: JsonObject = {"currentModeId": self.kept.mode, "availableModes": _MODES}
+        """The response to a client that has made a session or taken one up."""
+        modes: JsonObject = {"currentModeId": self.saved.mode, "availableModes": _MODES}
         return SessionCreated(self.id if named else "", modes, self.options)
 
     @property
     def options(self) -> tuple[JsonObject, ...]:
         choices = [{"value": value, "name": pace.name} for value, pace in PACES.items()]
-        pace: JsonObject = {"type": "select", "id": "pace", "name": "Pace", "currentValue": self.kept.pace}
+        pace: JsonObject = {"type": "select", "id": "pace", "name": "Pace", "currentValue": self.saved.pace}
         return ({**pace, "description": "How fast the agent talks", "options": choices},)
 
     def set_mode(self, mode: str) -> None:
@@ -75,26 +75,26 @@ class Session:
             raise RequestRefused(INVALID_PARAMS, f"There is no mode {mode!r}.")
         self._change(mode=mode)
         self.toolbox.offer_own(offered=mode == DEFAULT_MODE)
-        self.tell(CurrentMode(mode))
+        self.send(CurrentMode(mode))
 
     def set_option(self, option: str, value: object) -> None:
         if option != "pace" or not isinstance(value, str) or value not in PACES:
             raise RequestRefused(INVALID_PARAMS, f"There is no option {option!r} with a value {value!r}.")
         self._change(pace=value)
 
-    def keep(self, messages: tuple[Message, ...] | None = None) -> None:
-        """Write the session down, with these messages if any are given."""
+    def save(self, messages: tuple[Message, ...] | None = None) -> None:
+        """Store the session, with these messages if any are given."""
         self._change(messages=self.messages if messages is None else messages)
 
-    def tell(self, update: AgentUpdate) -> None:
-        # Whoever is gone is told nothing; that the connection has ended is seen elsewhere.
+    def send(self, update: AgentUpdate) -> None:
+        # `AgentServer.closed` handles the end of the connection.
         with suppress(ConnectionClosed):
             self.shared.peer.notify("session/update", {"sessionId": self.id, "update": update})
 
-    def tell_history(self) -> None:
-        """Everything that was said so far, as it was told then."""
-        for update in told_again(self.messages, lambda call: describe(call, self.toolbox).activity):
-            self.tell(update)
+    def send_history(self) -> None:
+        """Send the whole history, as the updates that reported it at the time."""
+        for update in replay(self.messages, lambda call: describe(call, self.toolbox).activity):
+            self.send(update)
 
     def cancel(self) -> None:
         if self.turn is not None:
@@ -104,5 +104,5 @@ class Session:
         await self.toolbox.close()
 
     def _change(self, **changes: object) -> None:
-        self.kept = msgspec.structs.replace(self.kept, **changes)
-        self.shared.store.save(self.kept)
+        self.saved = msgspec.structs.replace(self.saved, **changes)
+        self.shared.store.save(self.saved)

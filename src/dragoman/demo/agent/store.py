@@ -39,23 +39,23 @@ class SessionStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def save(self, kept: Kept) -> None:
-        """A disk that is full costs the session its future, not its present."""
-        path = self._path(kept.id)
+    def save(self, saved: Kept) -> None:
+        """Store a session. A failure, such as a full disk, is logged, and the session goes on in memory."""
+        path = self._path(saved.id)
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not path.exists():
                 self._make_room()
             unfinished = path.with_suffix(".tmp")
             with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(encode(kept))
-            # In one step, so that nobody ever reads half of it.
+                file.write(encode(saved))
+            # In one step, so that no process ever reads half of it.
             unfinished.replace(path)
         except OSError as error:
-            _log.warning("session %s cannot be kept: %s", kept.id, error)
+            _log.warning("session %s cannot be stored: %s", saved.id, error)
 
     def load(self, session: str) -> Kept | None:
-        """The session as it was kept; None if there is none that can be read."""
+        """The stored session; None if there is none that can be read."""
         if not _ID.fullmatch(session):
             return None
         try:

@@ -68,7 +68,7 @@ class Toolbox:
     def __init__(self, session: str, workspace: tuple[Path, ...]) -> None:
         self.workspace = workspace
         self.approvals = Approvals()
-        # What could not be reached, in a sentence each, for whoever asks for the list of tools.
+        # What could not be reached, in a sentence each, for the answer to a question about tools.
         self.problems: tuple[str, ...] = ()
         self._unreachable: tuple[str, ...] = ()
         self._session = session
@@ -92,7 +92,7 @@ class Toolbox:
         )
 
     async def connect(self, addresses: Iterable[StdioServer]) -> None:
-        """Connect to all servers, and list their tools. One that cannot be reached is told of, and done without."""
+        """Connect to all servers, and list their tools. One that cannot be reached is logged and skipped."""
         connecting = [
             asyncio.create_task(connect(address, self.workspace[0], self._changed)) for address in addresses
         ]
@@ -105,11 +105,11 @@ class Toolbox:
                 for task in connecting
                 if task.done() and not task.cancelled() and not task.exception()
             )
-        self._unreachable = _told(failure for failure in opened if isinstance(failure, Exception))
+        self._unreachable = _logged(failure for failure in opened if isinstance(failure, Exception))
         await self.refresh()
 
     def offer_own(self, *, offered: bool) -> None:
-        """Whether the agent may act by itself."""
+        """Offer the agent's own tools, or withdraw them."""
         if offered and not self._own:
             self._own = tuple(self._registry.add(tool) for tool in (write_file(), run_command()))
         elif not offered:
@@ -126,7 +126,7 @@ class Toolbox:
         return self.approvals.covers(self._session, tool, key) is not None
 
     async def refresh(self) -> None:
-        """Read all lists anew."""
+        """Request all lists of tools again."""
         async with self._reading:
             lists = await asyncio.gather(
                 *(server.tools() for server in self._servers), return_exceptions=True
@@ -134,7 +134,7 @@ class Toolbox:
             self._offer(lists)
 
     async def settled(self) -> None:
-        """Until lists that are known to have changed have been read."""
+        """Wait until the lists that have changed have been read."""
         if self._rereading is not None:
             await asyncio.wait({self._rereading})
 
@@ -144,7 +144,7 @@ class Toolbox:
         await asyncio.gather(*(server.close() for server in self._servers), return_exceptions=True)
 
     def _changed(self) -> None:
-        """A server says that its list is another one now."""
+        """Handle a server's notification that its list has changed."""
         if self._rereading is None or self._rereading.done():
             self._rereading = asyncio.create_task(self._reread())
 
@@ -156,7 +156,7 @@ class Toolbox:
             await self.refresh()
 
     def _offer(self, lists: Sequence[tuple[RemoteTool, ...] | BaseException]) -> None:
-        self.problems = (*self._unreachable, *_told(each for each in lists if isinstance(each, Exception)))
+        self.problems = (*self._unreachable, *_logged(each for each in lists if isinstance(each, Exception)))
         found: dict[str, ConsumerTool] = {}
         for server, tools in zip(self._servers, lists, strict=True):
             for remote in tools if isinstance(tools, tuple) else ():
@@ -173,11 +173,11 @@ class Toolbox:
                 self._consumers[name] = tool, self._registry.add(tool)
 
 
-def _told(failures: Iterable[Exception]) -> tuple[str, ...]:
-    told = tuple(map(str, failures))
-    for sentence in told:
+def _logged(failures: Iterable[Exception]) -> tuple[str, ...]:
+    sentences = tuple(map(str, failures))
+    for sentence in sentences:
         _log.warning("tool server: %s", sentence)
-    return told
+    return sentences
 
 
 def _declaration(name: str, remote: RemoteTool) -> Declaration:

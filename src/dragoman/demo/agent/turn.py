@@ -51,7 +51,7 @@ _STOP_REASONS: dict[EndReason, str] = {
 async def take_turn(session: Session, prompt: UserPrompt, source: CancellationSource) -> PromptResponse:
     """Answer `prompt`, until `source` is cancelled at most. Raises `RequestRefused` when the model fails."""
     with suppress(CancellationError):
-        # A slow server does not keep anybody from cancelling: the loop below ends at once then.
+        # A slow server does not delay a cancel: the loop below ends at once then.
         await until_cancelled(session.toolbox.refresh(), source.token)
     peer, toolbox = session.shared.peer, session.toolbox
     permissions = DemoPermissions(peer, session.id, toolbox, source.cancel)
@@ -63,23 +63,23 @@ async def take_turn(session: Session, prompt: UserPrompt, source: CancellationSo
     model = DemoModel(
         session.shared.script,
         speed=session.speed,
-        tell=session.tell,
+        send=session.send,
         drain=drain,
         problems=lambda: toolbox.problems,
         prompts=session.shared.prompts,
     )
-    face = Face(session.tell, permissions, toolbox, session.keep)
+    face = Face(session.send, permissions, toolbox, session.save)
     consumer = Consumer("acp", session.id, tuple(map(str, toolbox.workspace)))
     loop = ToolLoop(model, toolbox.runtime, hooks=face, settings=_SETTINGS, consumer=consumer)
     state = begin((*session.messages, *prompt.messages))
-    session.keep(state.messages)
+    session.save(state.messages)
     given = len(state.messages)
     try:
         state = await loop.run(state, source.token)
     finally:
         permissions.close_all()
     usage = _usage(state.messages, given)
-    session.tell(Usage(sum(map(estimate_tokens, state.messages)), model.info.max_input_tokens))
+    session.send(Usage(sum(map(estimate_tokens, state.messages)), model.info.max_input_tokens))
     return PromptResponse(_stop_reason(state), usage)
 
 

@@ -1,6 +1,6 @@
-"""What the agent tells its client while a turn runs: the kinds of `session/update`, as types.
+"""What the agent sends its client while a turn runs: the kinds of `session/update`, as types.
 
-https://agentclientprotocol.com/protocol/prompt-turn. A history told again (`session/load`) is told in the same words.
+https://agentclientprotocol.com/protocol/prompt-turn. `session/load` replays the history with the same updates.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = [
     "DiffUpdate",
     "Entry",
     "Plan",
-    "Tell",
+    "SendUpdate",
     "ToolCall",
     "ToolCallUpdate",
     "Usage",
     "UserMessageChunk",
     "block_of",
     "finished",
-    "told_again",
+    "replay",
 ]
 
 
@@ -60,11 +60,11 @@ class AgentThoughtChunk(_Update, frozen=True, tag="agent_thought_chunk"):
 
 
 class ToolCall(ToolActivity, frozen=True, tag_field="sessionUpdate", tag="tool_call"):
-    """The first that is heard of a tool call."""
+    """The announcement of a tool call."""
 
 
 class ToolCallUpdate(ToolActivity, frozen=True, tag_field="sessionUpdate", tag="tool_call_update"):
-    """What has changed about it; what is absent has not."""
+    """A change to a tool call; absent fields have not changed."""
 
 
 class Entry(AcpPlanEntry, frozen=True, omit_defaults=False):
@@ -98,7 +98,7 @@ AgentUpdate: TypeAlias = (
     | Usage
     | CurrentMode
 )
-Tell: TypeAlias = Callable[[AgentUpdate], None]
+SendUpdate: TypeAlias = Callable[[AgentUpdate], None]
 
 
 # What a tool call shows.
@@ -136,20 +136,20 @@ def finished(result: ToolResultPart, shown: tuple[object, ...] = ()) -> ToolCall
     )
 
 
-# A history, told again.
+# Replaying a history.
 
 
-def told_again(
+def replay(
     messages: Iterable[Message], announce: Callable[[ToolCallPart], ToolActivity]
 ) -> Iterator[AgentUpdate]:
-    """The updates by which a client would have heard all this. What the client said as context stays untold."""
+    """The updates that report a history to a client, without the context that the client itself sent."""
     for message in messages:
         if message.role != "system":
             for part in message.content:
-                yield from _told_again(part, message, announce)
+                yield from _replay_part(part, message, announce)
 
 
-def _told_again(
+def _replay_part(
     part: object, message: Message, announce: Callable[[ToolCallPart], ToolActivity]
 ) -> Iterator[AgentUpdate]:
     match part:

@@ -31,7 +31,7 @@ _VERSION = "2025-11-25"
 _VERSIONS = (_VERSION, "2025-06-18", "2025-03-26", "2024-11-05")
 # For everything but a call: a server that starts slowly is given this long. A call waits for people.
 _PATIENCE_SECONDS = 30.0
-# Far more than anybody offers; a server that goes on giving pages is broken.
+# Far more than a server offers; one that goes on giving pages is broken.
 MAX_TOOLS = 10_000
 
 
@@ -43,7 +43,7 @@ class RemoteTool(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def is_read_only(self) -> bool:
-        """What the server says of it, which is a hint and no promise."""
+        """Whether the server calls the tool read-only, which is a hint and no promise."""
         return bool(self.annotations and self.annotations.get("readOnlyHint") is True)
 
 
@@ -77,7 +77,7 @@ class ToolClient:
 
     async def open(self, link: Link) -> None:
         self._link = link
-        await self._in_time(self._shake_hands())
+        await self._in_time(self._handshake())
 
     async def tools(self) -> tuple[RemoteTool, ...]:
         """The server's tools as they are now. Raises `McpError`."""
@@ -85,7 +85,7 @@ class ToolClient:
         return await self._in_time(self._all_pages())
 
     async def call(self, tool: str, arguments: JsonObject, progress: ToolProgress) -> ToolResult:
-        """Call a tool, and wait for as long as it takes. Whoever is cancelled in here withdraws the call."""
+        """Call a tool, and wait for as long as it takes. Cancelling the waiting task withdraws the call."""
         token = next(self._tokens)
         self._progress[token] = progress
         params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": token}}
@@ -121,7 +121,7 @@ class ToolClient:
             share = f"{made.progress:g}" if made.total is None else f"{made.progress:g} of {made.total:g}"
             progress(made.message or share)
 
-    async def _shake_hands(self) -> None:
+    async def _handshake(self) -> None:
         params = {
             "protocolVersion": _VERSION,
             "capabilities": {},
@@ -168,7 +168,7 @@ class ToolClient:
 
 
 async def connect(address: StdioServer, cwd: Path, on_change: Callable[[], None]) -> ToolClient:
-    """A client of the server at `address`, ready to list tools; `on_change` is called when the list is another.
+    """A client of the server at `address`, ready to list tools; `on_change` is called when the list has changed.
 
     Raises `McpError`; whatever was started by then is ended.
     """

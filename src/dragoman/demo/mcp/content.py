@@ -1,4 +1,4 @@
-"""What a tool returned, as parts."""
+"""A tool's result as parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection to a tool server: what the client asks of it, whatever carries the messages."""
+"""The interface of a connection to a tool server, over any transport."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OnNotification: TypeAlias = Callable[[Notification], None]
 
 
 class McpError(Exception):
-    """A tool server that cannot be reached, or does not do as the protocol says."""
+    """A tool server that cannot be reached, or breaks the protocol."""
 
 
 class Link(Protocol):
@@ -25,14 +25,14 @@ class Link(Protocol):
     async def request(self, method: str, params: object) -> bytes:
         """The result, as JSON. Raises `McpError`, or `RemoteError` when the server says no.
 
-        Whoever is cancelled in here withdraws the request.
+        Cancelling the waiting task withdraws the request.
         """
         ...
 
     async def notify(self, method: str, params: object) -> None: ...
 
     def agreed(self, version: str) -> None:
-        """The handshake came to this version of the protocol."""
+        """Set the version of the protocol that the handshake has chosen."""
         ...
 
     async def close(self) -> None: ...

@@ -101,7 +101,7 @@ class _Receiver:
         self._on_notification = on_notification
 
     def connected(self, peer: Peer) -> None:
-        """The link is handed the peer by whoever connects."""
+        """Nothing to do: the code that connects passes the peer to the link."""
 
     def request(self, incoming: Incoming) -> None:
         if incoming.method == "ping":
@@ -114,4 +114,4 @@ class _Receiver:
         self._on_notification(notification)
 
     def closed(self, reason: str) -> None:
-        """Those who wait are told by the peer."""
+        """Nothing to do: the peer fails the pending requests."""

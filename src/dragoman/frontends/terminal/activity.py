@@ -1,4 +1,4 @@
-"""One line about each tool call: what it is doing, and then what became of it."""
+"""One line about each tool call: what it is doing, and then its outcome."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _WORDS: dict[Outcome, str] = {
     "denied": "denied",
     "skipped": "skipped",
     "interrupted": "interrupted",
-    "timed_out": "nobody decided in time",
+    "timed_out": "no decision in time",
 }
-# These need no mention: the first is how it usually is, the others have just been said by the person.
+# These need no mention: the first is the usual case, the others the user has just decided.
 _USUAL_APPROVALS = ("read-only", "approved once", "approved:")
 # What comes before a person's reason in the result of a call.
 _REASON = DENIED_WITH_REASON.partition("{")[0]
-# How a result begins when nobody could be asked.
+# How a result begins when the user could not be asked.
 _NOT_ASKED = APPROVAL_FAILED.partition("{")[0]
-# What took less took no time that anybody noticed.
+# Shorter times are not shown.
 SHORTEST = 0.05
 
 
@@ -76,8 +76,8 @@ class Activity:
         message = self.started.message if self.started is not None else ""
         return visible_line((message or self._name())[:_LINE])
 
-    def is_told(self, result: ToolResultPart) -> bool:
-        """Whether the person knows all there is to say: they have just allowed it, and the agent will act."""
+    def is_already_known(self, result: ToolResultPart) -> bool:
+        """Whether the user knows the result already: they have just allowed it, and the agent will act."""
         approved = self.started.approved if self.started is not None else ""
         return self.is_permission and result.outcome == "ok" and approved.startswith(_USUAL_APPROVALS)
 
@@ -93,18 +93,18 @@ class Activity:
     def finished(self, result: ToolResultPart, seconds: float) -> RenderableType:
         outcome = result.outcome or ("error" if result.is_error else "ok")
         mark, style = _MARKS[outcome]
-        # What became of it and why nobody was asked must be seen, however long the command is.
-        kept = Text()
+        # The outcome, and why no approval was needed, must be seen, however long the command is.
+        fixed = Text()
         if _WORDS[outcome]:
-            kept.append(f" · {_WORDS[outcome]}", style)
+            fixed.append(f" · {_WORDS[outcome]}", style)
         if self.started is not None and not self.started.approved.startswith(_USUAL_APPROVALS):
-            kept.append(f" · {visible_line(self.started.approved[:_LINE])}", _DIM)
+            fixed.append(f" · {visible_line(self.started.approved[:_LINE])}", _DIM)
         rest = Text()
         if seconds >= SHORTEST:
             rest.append(f" · {elapsed(seconds)}", _DIM)
         if why := _why(result, outcome):
             rest.append(f" · {visible_line(why[:_LINE])}", _DIM)
-        return marked(mark, Text(self.about), style, kept=kept, rest=rest)
+        return marked(mark, Text(self.about), style, fixed=fixed, rest=rest)
 
     def _name(self) -> str:
         if self.is_permission and not self.title:
@@ -121,13 +121,13 @@ def _is_permission(call: ToolCallPart) -> bool:
 
 
 def _why(result: ToolResultPart, outcome: Outcome) -> str:
-    """In a few words, where there is more to say than what became of it."""
+    """Details of the outcome in a few words, if there are any."""
     match outcome:
         case "error":
             return result.text
         case "denied" if result.text.startswith(_REASON):
             return result.text.removeprefix(_REASON)
         case "denied" if result.text.startswith(_NOT_ASKED):
-            return "nobody could be asked"
+            return "the user could not be asked"
         case _:
             return ""

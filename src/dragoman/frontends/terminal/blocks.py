@@ -1,4 +1,4 @@
-"""Markdown in pieces, cut where nothing that follows can change what has been read.
+"""Splits streamed Markdown into blocks that later text cannot change.
 
 A block that is finished is printed for good, and the terminal's scrollback owns it; only the last, unfinished one is
 drawn again and again. So a long answer must be cut as early as possible, and never too early. The rules:
@@ -113,7 +113,7 @@ class Blocks:
         self._number: int | None = None
 
     def feed(self, text: str) -> list[MarkdownBlock]:
-        """The blocks that this text finishes."""
+        """Take text, and return the blocks that it completes."""
         finished: list[MarkdownBlock] = []
         text, start = self._partial + text, 0
         while (end := _line_end(text, start)) is not None:
@@ -123,7 +123,7 @@ class Blocks:
         return finished
 
     def rest(self) -> MarkdownBlock | None:
-        """What is not finished, as it stands."""
+        """The unfinished block, as far as it has come."""
         if self._fence is not None:
             code = self._fence.unprinted([self._partial] if self._partial else [])
             return code if code.lines else None
@@ -131,7 +131,7 @@ class Blocks:
         return Prose(source, self._gap, self._number) if source else None
 
     def close(self) -> list[MarkdownBlock]:
-        """The text ends here; another may follow."""
+        """End the text, and return its last blocks. Another text may follow."""
         finished = self.feed("\n") if self._partial else []
         rest = self.rest()
         self._take(self._pending)

@@ -27,10 +27,10 @@ _FRAME_SECONDS = 0.08
 
 
 class Prompts(Protocol):
-    """Where prompts come from: a person, or the script of one."""
+    """A source of prompts: a person, or a script."""
 
     async def read(self) -> str | None:
-        """What to do next; None to leave. `PromptInterrupted` to leave at once."""
+        """The next prompt or command; None to leave. `PromptInterrupted` to leave at once."""
         ...
 
 
@@ -68,13 +68,13 @@ class Turns:
             self._source.cancel()
 
     def end(self) -> None:
-        """Leave, whatever goes on."""
+        """Leave the chat, whatever is running."""
         self._is_leaving = True
         self._leave()
 
     @contextmanager
     def obeying_signals(self) -> Iterator[None]:
-        """Interrupts and requests to end reach us. Leaving ends what is in here, and only that."""
+        """Handle SIGINT, SIGTERM and SIGHUP in this block. Leaving the chat ends only what runs in it."""
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         if task is None:
@@ -116,19 +116,19 @@ class Chat:
         self._clock = clock
 
     async def talk(self) -> int:
-        """Until the person leaves. Returns the exit code."""
+        """Run a chat until the user leaves. Returns the exit code."""
         try:
             with quiet(), self._turns.obeying_signals():
                 while (prompt := await self._prompts.read()) is not None:
                     if prompt.strip():
-                        await self._obey(prompt.strip())
+                        await self._handle(prompt.strip())
         except Leave:
             return DONE
         except PromptInterrupted:
             return INTERRUPTED
         return DONE
 
-    async def _obey(self, prompt: str) -> None:
+    async def _handle(self, prompt: str) -> None:
         if prompt.startswith("/"):
             self._screen.print(self._commands.run(prompt))
         else:
@@ -143,7 +143,7 @@ class Chat:
 
 @asynccontextmanager
 async def live(transcript: Transcript, screen: Screen, clock: Clock) -> AsyncIterator[None]:
-    """Keep the live lines moving, and take them away at the end."""
+    """Redraw the live lines in this block, and remove them at the end."""
 
     async def draw() -> None:
         while True:
@@ -156,7 +156,7 @@ async def live(transcript: Transcript, screen: Screen, clock: Clock) -> AsyncIte
     finally:
         if drawing is not None:
             drawing.cancel()
-            # Not by awaiting it: that would not tell its end from our own, when we are cancelled meanwhile.
+            # Not by awaiting it: its cancellation and our own would look the same.
             await asyncio.wait({drawing})
             if not drawing.cancelled():
                 drawing.result()

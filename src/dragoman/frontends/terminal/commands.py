@@ -37,7 +37,7 @@ _OFF = ("○", _DIM)
 
 
 class Leave(Exception):
-    """The person wants to go."""
+    """The user leaves the chat."""
 
 
 class _Misuse(Exception):
@@ -83,7 +83,7 @@ class Commands:
         }
 
     def run(self, line: str) -> RenderableType:
-        """What a line that begins with `/` leads to."""
+        """Run a line that begins with `/`, and return what to print."""
         name, *words = line[1:].split() or [""]
         command = self._all.get(name)
         if command is None:
@@ -157,7 +157,7 @@ class Commands:
                 raise _Misuse("Type /tools, /tools on NAME or /tools off NAME.")
 
     def _choosable(self) -> list[ToolInfo]:
-        """What a person may take away or give back. How an agent asks for permission is not theirs to switch off."""
+        """The tools that the user may select and deselect: all but those that carry an agent's permission requests."""
         from dragoman.permissions.action import is_permission_tool  # noqa: PLC0415 - agents only
 
         return [info for info in self._session.registry.available() if not is_permission_tool(info.name)]
@@ -202,7 +202,7 @@ class Commands:
                 raise _Misuse("Type /approvals, /approvals revoke ID or /approvals reset.")
 
     def _reach(self, approval: Approval) -> str:
-        """How far it reaches: those for other folders are in the list, too."""
+        """The scope of an approval: the list also has those for other folders."""
         here = [str(folder.resolve()) for folder in self._session.workspace[:1]]
         match approval.level:
             case "always":

@@ -1,7 +1,7 @@
-"""Asking a person.
+"""Approval questions in the terminal.
 
 The question is printed for good: a title, and a message whose code is highlighted. Below it stand the keys, as the
-live line. What was typed before the question appeared does not answer it, nor does a paste; somebody who was typing
+live line. What was typed before the question appeared does not answer it, nor does a paste; a user who was typing
 when it appeared has to pause before an approval counts. Enter, which people press without reading, does nothing.
 """
 
@@ -34,7 +34,7 @@ Choice: TypeAlias = Decision | Literal["reason", "more", "command", "interrupt",
 
 _KEYS: dict[ApprovalLevel, str] = {"once": "y", "session": "s", "workspace": "w", "always": "a"}
 
-# What stays where the keys were. A denial is told by what becomes of the call.
+# What stays where the keys were. A denial shows in the outcome of the call.
 _ALLOWED: dict[ApprovalLevel, str] = {
     "once": "allowed once",
     "session": "allowed for this session",
@@ -49,12 +49,12 @@ _HINT = Style(color="yellow")
 # What stands beside the message and must be seen with it: title, keys, tools that run meanwhile.
 _OTHER_ROWS = 8
 _FEWEST_ROWS = 6
-# Between two keys of somebody who types there is less than this.
+# A typing user leaves less than this between two keys.
 _PAUSE_SECONDS = 0.5
 
 
 def choose(key: str, levels: tuple[ApprovalLevel, ...]) -> Choice | None:
-    """What a key stands for, where these levels are offered."""
+    """The decision that a key stands for, if these levels are offered."""
     for level in levels:
         if key == _KEYS[level]:
             return Approve(level)
@@ -96,7 +96,7 @@ class Asker:
         self._interrupt = interrupt
 
     async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision:
-        # Whoever asks through us cancels us when the token is cancelled.
+        # The caller cancels us when the token is cancelled.
         del token
         details = Details(question.confirmation.message, self._screen)
         self._transcript.say(note("?", visible_line(question.confirmation.title), _QUESTION), "question")
@@ -117,7 +117,7 @@ class Asker:
         if not self._screen.is_live:
             self._transcript.say(keys, "question")
         with self._keys.listening() as typed_before:
-            # Not before there is somebody who listens: whoever sees the keys may press one.
+            # Not before we listen: a user who sees the keys may press one.
             self._transcript.ask(keys)
             quiet_from = self._clock.now() + (_PAUSE_SECONDS if typed_before else 0)
             while True:
@@ -157,7 +157,7 @@ class Asker:
         return Deny(await self._reason())
 
     async def _command_line(self, question: ToolQuestion, left: int) -> str:
-        """What is typed after a slash, up to Enter; nothing after Escape."""
+        """The command that is typed after a slash, up to Enter; empty after Escape."""
         typed = "/"
         while True:
             self._transcript.ask(_keys_line(question, left, typed))
@@ -203,7 +203,7 @@ class Details:
 
     @property
     def left(self) -> int:
-        """How many lines have not been shown, as far as that can be told without laying them out."""
+        """How many lines have not been shown, estimated without laying them out."""
         return len(self._rows) + sum(_lines(block) for block in self._blocks)
 
     def page(self, height: int) -> list[ScreenRow]:
@@ -235,7 +235,7 @@ def _keys_line(question: ToolQuestion, left: int, hint: str = "") -> RenderableT
     )
     lines = [Text(), column(keys)]
     if lasting := [_KEYS[level] for level in question.levels if level != "once"]:
-        # What they approve is more than this once, and whoever presses one of them must know how much more.
+        # They approve more than this call, so the user must see what they cover.
         covered = f"{', '.join(lasting)}: for {visible_line(question.covers)}"
         lines.append(column(Text(covered, _DIM, overflow="fold")))
     if hint:

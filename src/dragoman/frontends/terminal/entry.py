@@ -1,4 +1,4 @@
-"""How a chat begins: which of its forms is meant, and what each is put together from."""
+"""The entry points of the chat: chooses its form, and builds what that needs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = ["ChatOptions", "NoPrompt", "interactive", "run_chat"]
 
 # A prompt is read whole before it is sent; what is longer than this is a mistake.
 _LONGEST_PROMPT = 4 * 1024 * 1024
-# Once the prompt stands, and long before anybody has typed anything.
+# Once the prompt is drawn, and long before the user has typed anything.
 _READY_SECONDS = 0.1
 _NO_TERMINAL = (
     "There is no terminal to type at, and no prompt on standard input. Start it in a terminal, or give a prompt: "
@@ -48,14 +48,14 @@ _NO_TERMINAL = (
 
 
 class NoPrompt(Exception):
-    """There is nothing in the prompt, and a model would be paid for answering nothing."""
+    """The prompt is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
     model: str
     config: Config
-    # Where approvals and the history of prompts are kept.
+    # Where approvals and the history of prompts are stored.
     state_dir: Path
     # One prompt instead of a chat; `-` for what is on standard input.
     prompt: str | None = None
@@ -64,7 +64,7 @@ class ChatOptions:
 
 
 def run_chat(options: ChatOptions) -> int:
-    """Chat until the person leaves, or answer the one prompt. Returns the exit code.
+    """Chat until the user leaves, or answer the one prompt. Returns the exit code.
 
     `LanguageModelError` if the model cannot be had, `NoPrompt` if the one prompt is empty.
     """
@@ -95,7 +95,7 @@ async def _run(options: ChatOptions) -> int:
 async def interactive(
     session: ChatSession, state_dir: Path | None, clock: Clock, greeting: RenderableType
 ) -> int:
-    """A chat with whoever is at the terminal."""
+    """A chat with the user at the terminal."""
     screen = Screen(Console(file=sys.stdout))
     transcript = _transcript(session, screen, clock)
     commands = Commands(session, toggle_thinking=transcript.toggle_thinking)
@@ -164,12 +164,12 @@ def _greeting(session: ChatSession) -> RenderableType:
         ("dragoman", Style(bold=True)), (f" · {visible_line(session.model.info.name)}\n", Style(color="cyan"))
     )
     return line.append(
-        "Enter sends, Alt-Enter begins a new line, Ctrl-C stops, /help tells more.\n", Style(dim=True)
+        "Enter sends, Alt-Enter begins a new line, Ctrl-C stops, /help shows more.\n", Style(dim=True)
     )
 
 
 def _prompt(options: ChatOptions) -> str | None:
-    """The one prompt; None if there is somebody at the terminal who will type more than one."""
+    """The single prompt of the command line or standard input; None for a chat at the terminal."""
     if options.prompt is None and not options.json and sys.stdin.isatty():
         return None
     match options.prompt:

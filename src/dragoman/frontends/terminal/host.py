@@ -1,4 +1,4 @@
-"""What the loop needs of a front end: somebody who watches, and somebody who decides."""
+"""What the loop needs of a front end: a watcher for its events, and a confirmer for its questions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TerminalHost(Hooks):
         return await self._confirmer.confirm(question, token)
 
     def exit_code(self, reason: EndReason) -> int:
-        """What a script is told: done is done, unless something that was to be done was refused."""
+        """The exit code for a run. A completed run in which a call was denied has failed."""
         match reason:
             case _ if self.is_cut:
                 return FAILED
@@ -64,7 +64,7 @@ class TerminalHost(Hooks):
                 return FAILED
 
 
-def _asked(question: ToolQuestion) -> str:
+def _described(question: ToolQuestion) -> str:
     from dragoman.permissions.action import is_permission_tool  # noqa: PLC0415 - agents only
 
     # The name of the tool that carries an agent's request means nothing to a person.
@@ -83,12 +83,12 @@ def _how_to_allow(question: ToolQuestion) -> str:
 
 
 class Nobody:
-    """Stands where no person can be asked, and says so: whoever reads the errors later learns how to change that."""
+    """The confirmer without a terminal: refuses, and prints to standard error how to allow the call."""
 
     async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision:
         del token
         print(
-            f"dragoman: not done: {visible_line(_asked(question))}. There is no terminal to ask at. {_how_to_allow(question)}",
+            f"dragoman: not done: {visible_line(_described(question))}. There is no terminal to ask at. {_how_to_allow(question)}",
             # As it is by now: a screen with live lines has put itself in its place.
             file=sys.stderr,
             flush=True,

@@ -1,7 +1,7 @@
 """Pictures, in terminals that can show them.
 
 Two ways to send one: kitty's graphics protocol, which takes PNG as it is, and iTerm2's inline files, which take what
-the terminal can decode. Which of them a terminal knows is told by its environment, because asking it would mean
+the terminal can decode. The environment says which of them a terminal knows, because asking it would mean
 reading its answer from among what the person types.
 """
 

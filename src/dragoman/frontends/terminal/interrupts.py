@@ -1,4 +1,4 @@
-"""Ctrl-C: once stops what goes on, twice leaves."""
+"""Ctrl-C: once stops the answer, twice leaves."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Interrupts:
         self._last: float | None = None
 
     def forget(self) -> None:
-        """Something new has begun: what was pressed before did not mean it."""
+        """Forget an earlier press: something new has begun."""
         self._last = None
 
     def press(self) -> bool:
-        """Whether this is the second of two."""
+        """Note a press. Returns whether it is the second of two."""
         now = self._clock.now()
         is_second = self._last is not None and now - self._last <= _TWICE_SECONDS
         self._last = now

@@ -30,7 +30,7 @@ __all__ = [
 
 ESCAPE = "escape"
 INTERRUPT = "c-c"
-# Several keys at once: a paste, or somebody who types. No such thing is an answer to a question.
+# Several keys at once: a paste, or fast typing. Neither is an answer to a question.
 BURST = "burst"
 # The terminal is gone.
 END = "end"
@@ -39,18 +39,18 @@ SHOW = "/show"
 
 # The keys with arrows and the like begin as Escape does. What follows it follows at once; after this it stands alone.
 _ESCAPE_SECONDS = 0.1
-# Nobody types ahead of a question by more; what does not fit is not an answer either.
+# A user does not type ahead by more; what does not fit is not an answer either.
 _MOST_KEYS = 64
 
 _LOCAL_MODES = 3
 
 
 class KeySource(Protocol):
-    """Where keys come from. Names are those of prompt_toolkit: `y`, `escape`, `c-c`, `enter`."""
+    """A source of keys. Names are those of prompt_toolkit: `y`, `escape`, `c-c`, `enter`."""
 
     @contextmanager
     def listening(self) -> Iterator[bool]:
-        """Forget what was typed before, then take keys. The value says whether there was anything to forget."""
+        """Discard what was typed before, then take keys. The value says whether anything was discarded."""
         ...
 
     async def key(self) -> str: ...
@@ -130,7 +130,7 @@ class TerminalKeys:
 def quiet() -> Iterator[None]:
     """The terminal on standard input without echo, so that what is typed ahead does not get into what is printed.
 
-    It stays in the terminal's own buffer for whoever reads next. Ctrl-C still is a signal.
+    It stays in the terminal's own buffer for the next reader. Ctrl-C still is a signal.
     """
     if not sys.stdin.isatty():
         yield

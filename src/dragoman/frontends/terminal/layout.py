@@ -1,4 +1,4 @@
-"""How things stand on the screen: behind a mark, in the text column, on one line.
+"""The layout of the screen: behind a mark, in the text column, on one line.
 
 The first two columns belong to us. What a model says, and what a tool or a file contains, begins in the third, so that
 nothing of it can pass for a question of ours or for a line about a tool, whatever it draws.
@@ -54,35 +54,35 @@ class Hanging:
 @dataclass(frozen=True, slots=True)
 class _Cut:
     body: Text
-    kept: Text
+    fixed: Text
     rest: Text
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         del console
-        room = max(1, options.max_width - self.kept.cell_len)
+        room = max(1, options.max_width - self.fixed.cell_len)
         if self.body.cell_len > room:
             line = self.body.copy()
             line.truncate(room, overflow="ellipsis")
-            line += self.kept
+            line += self.fixed
         else:
-            line = self.body + self.kept + self.rest
+            line = self.body + self.fixed + self.rest
         line.no_wrap, line.overflow = True, "ellipsis"
         yield line
 
 
 def column(body: RenderableType) -> RenderableType:
-    """In the text column."""
+    """Lay out something in the text column."""
     return Hanging(_MARGIN, _MARGIN, body)
 
 
 def marked(
-    mark: str, body: Text, style: Style = _PLAIN, *, kept: Text = _NOTHING, rest: Text = _NOTHING
+    mark: str, body: Text, style: Style = _PLAIN, *, fixed: Text = _NOTHING, rest: Text = _NOTHING
 ) -> RenderableType:
-    """A line of ours: a mark in the first column, then text that is cut so that what is `kept` fits behind it.
+    """A line of ours: a mark in the first column, then text that is cut so that the `fixed` text fits behind it.
 
     What is left of the line is for the `rest`.
     """
-    return Hanging(f"{mark} ", _MARGIN, _Cut(body, kept, rest), style)
+    return Hanging(f"{mark} ", _MARGIN, _Cut(body, fixed, rest), style)
 
 
 def note(mark: str, text: str, style: Style = _PLAIN) -> RenderableType:
@@ -91,7 +91,7 @@ def note(mark: str, text: str, style: Style = _PLAIN) -> RenderableType:
 
 
 def stacked(renderables: Iterable[RenderableType], *, loose: bool = True) -> RenderableType:
-    """One below the other, with an empty line between them if they are loose."""
+    """Stack renderables, with an empty line between them if they are loose."""
     made: list[RenderableType] = []
     for renderable in renderables:
         if made and loose:

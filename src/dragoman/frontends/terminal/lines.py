@@ -8,7 +8,7 @@ else. A question is the event `asked`, with the call's id. It is answered by a l
     {"callId": "…", "decision": "deny", "reason": "…"}
 
 `level` is once (the default), session, workspace or always. A line that is no such answer, or one for another call, is
-reported on standard error and passed over. After the end of input nobody can be asked: what would need an answer is
+reported on standard error and passed over. After the end of input there are no more answers: what would need one is
 not done, and the result of the call says why.
 """
 
@@ -39,7 +39,7 @@ class _Answer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JsonLines:
-    """Prints events."""
+    """Prints events as JSON lines."""
 
     def __init__(self, output: TextIO) -> None:
         self._output = output
@@ -50,7 +50,7 @@ class JsonLines:
 
 
 class Answers:
-    """Reads decisions."""
+    """Reads decisions as JSON lines."""
 
     def __init__(self, lines: InputLines, problems: TextIO) -> None:
         self._lines = lines

@@ -2,7 +2,7 @@
 
 Everything in the source is to be seen, but for what a code block says it is written in: the address of a link and its
 title stand beside its text, HTML and references are shown as they are written, an image is a line that names it. Text is made visible once more here, because an entity such as
-`&#x202e;` becomes a character only when Markdown is read; nobody needs one to write what cannot be seen.
+`&#x202e;` becomes a character only when Markdown is read; text does not need one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def render(block: MarkdownBlock) -> RenderableType:
                 tree = SyntaxTreeNode(parser().parse(source))
                 return stacked(_blocks(tree.children, number=number))
             except RecursionError:
-                # Hundreds of emphases inside each other. Nobody misses them, but the words.
+                # Hundreds of emphases inside each other: only the words are shown.
                 return Text(visible(source), overflow="fold")
 
 

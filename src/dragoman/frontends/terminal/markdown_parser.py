@@ -1,7 +1,7 @@
-"""The Markdown that is read here: CommonMark with tables and strike-through, and nothing that hides.
+"""The Markdown dialect of the terminal: CommonMark with tables and strike-through, and nothing that hides text.
 
 Links by reference and HTML are not Markdown here. A reference could only be resolved by what comes later, and both would
-keep something from being seen. Neither is what stands deeper in quotes and lists than anybody nests them: the parser
+keep something from being seen. Neither is what stands very deep in quotes and lists: the parser
 would skip it without a word, so from there on it is shown as it is written. A row that has more cells than its table has
 columns keeps them in its last one, where Markdown would drop them.
 """

@@ -1,7 +1,7 @@
 """A run for scripts: the answer on standard output, everything else on standard error.
 
 The text is not laid out and has no colours, but what could act on a terminal is made visible all the same: output that
-goes to a file is looked at later. Whoever needs it to the letter uses `--json`.
+goes to a file is looked at later. For the exact text there is `--json`.
 """
 
 from __future__ import annotations

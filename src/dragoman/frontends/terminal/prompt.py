@@ -1,4 +1,4 @@
-"""Where a person types: history, several lines, completion of commands and of tools."""
+"""The input line: history, several lines, completion of commands and of tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MARK = "❯ "
 REASON_MARK = "  Why not? (Enter for no reason) "
 _HISTORY_FILE = "prompts"
 _PRIVATE_FILE = 0o600
-# Some thousands of prompts: more than anybody scrolls back to.
+# Some thousands of prompts: more than a user scrolls back to.
 _HISTORY_BYTES = 1024 * 1024
 _MENU_ROWS = 6
 
@@ -51,7 +51,7 @@ class PromptInterrupted(Exception):
 
 
 class PromptLine:
-    """The line at which a person is asked what to do.
+    """The input line for prompts and reasons.
 
     `suggest` is given the text before the cursor, and answers with what its last word could become; `toolbar` is the
     line below, a name and the rest.
@@ -101,7 +101,7 @@ class PromptLine:
         )
 
     async def read(self) -> str | None:
-        """A prompt; None when the person leaves with Ctrl-D. `PromptInterrupted` after Ctrl-C twice."""
+        """Read a prompt; None when the user leaves with Ctrl-D. `PromptInterrupted` after Ctrl-C twice."""
         self._hint = ""
         if not self._was_read:
             self._was_read = True
@@ -115,7 +115,7 @@ class PromptLine:
             return None
 
     async def read_reason(self) -> str | None:
-        """A line; None for none. `PromptInterrupted` after Ctrl-C."""
+        """Read a line; None if it is empty. `PromptInterrupted` after Ctrl-C."""
         try:
             with self._screen.lend():
                 text = await self._reasons.prompt_async(
@@ -129,7 +129,7 @@ class PromptLine:
         self._hint = ""
 
     def _is_completing(self) -> bool:
-        """Room is made for a menu only where there is something to choose."""
+        """Whether there is something to complete: only then a menu needs room."""
         return any(True for _ in self._suggest(self._session.default_buffer.document.text_before_cursor))
 
     def _bottom(self) -> FormattedText:
@@ -200,7 +200,7 @@ def _history(state_dir: Path | None) -> History:
     try:
         private_folder(state_dir)
         _shorten(path)
-        # Prompts are private: the file is made before the library would make it for everybody.
+        # Prompts are private: the file is created before the library would create it readable for all users.
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, _PRIVATE_FILE))
         path.chmod(_PRIVATE_FILE)
     except OSError:
@@ -210,9 +210,9 @@ def _history(state_dir: Path | None) -> History:
 
 
 def _shorten(path: Path) -> None:
-    """Forget the older half of a history that has grown too long."""
+    """Delete the older half of a history that has grown too long."""
     if not path.exists() or path.stat().st_size <= _HISTORY_BYTES:
         return
-    kept = path.read_bytes()[-_HISTORY_BYTES // 2 :]
+    newest = path.read_bytes()[-_HISTORY_BYTES // 2 :]
     # Entries begin with an empty line and a comment.
-    path.write_bytes(kept[max(0, kept.find(b"\n\n# ")) :])
+    path.write_bytes(newest[max(0, newest.find(b"\n\n# ")) :])

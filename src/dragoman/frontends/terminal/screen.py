@@ -28,7 +28,7 @@ _ERASE_BELOW = "\x1b[J"
 _HIDE_CURSOR = "\x1b[?25l"
 _SHOW_CURSOR = "\x1b[?25h"
 
-# What comes in while a person types a line. The oldest goes first: it is the least news.
+# Output buffered while the user types a line. The oldest is dropped first.
 _MOST_HELD = 1_000
 
 ScreenRow: TypeAlias = list[Segment]
@@ -47,7 +47,7 @@ class Screen:
         self._held: deque[RenderableType] = deque(maxlen=_MOST_HELD)
 
     def print(self, renderable: RenderableType = "") -> None:
-        """Write something for good."""
+        """Print something above the live lines, permanently."""
         if self._lent:
             self._held.append(renderable)
         elif self.is_live:
@@ -56,7 +56,7 @@ class Screen:
             self.console.print(Rows(self.rows(renderable)))
 
     def send(self, sequence: str) -> None:
-        """Write what the terminal is to obey: a picture."""
+        """Send a control sequence to the terminal, such as a picture."""
         if self.is_live and not self._lent:
             self._write(f"{self._erasure()}{sequence}\n{self._drawing()}")
 
@@ -68,7 +68,7 @@ class Screen:
 
     @contextmanager
     def lend(self) -> Iterator[None]:
-        """Leave the terminal to somebody else. What is printed meanwhile appears afterwards."""
+        """Leave the terminal to another program or prompt. What is printed meanwhile appears afterwards."""
         if self.is_live:
             self._write(self._erasure())
         self._lent = True
@@ -154,7 +154,7 @@ class Rows:
 
 
 def _trimmed(row: ScreenRow) -> ScreenRow:
-    """Without blanks at its end, which would only wrap when the terminal is made narrower."""
+    """A line without blanks at its end, which would wrap when the terminal is made narrower."""
     row = list(row)
     while row and not row[-1].control and not row[-1].text.rstrip(" "):
         row.pop()

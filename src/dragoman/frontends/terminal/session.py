@@ -59,15 +59,15 @@ def context_keys(
 
 
 def _unknown(names: Iterable[str], known: Collection[str]) -> Iterator[str]:
-    """A slip of the pen here would go unnoticed until the tool that was meant runs without a question."""
+    """A warning for each unknown tool name: a typo would go unnoticed until the intended tool runs without a question."""
     for name in names:
-        if name not in known and not _is_there_at_times(name):
+        if name not in known and not _is_sometimes_available(name):
             near = nearest(name, known)
             meant = f" Did you mean {quoted(near)}?" if near else ""
             yield f"{quoted(name)} under eligible in [tools] is no tool.{meant}"
 
 
-def _is_there_at_times(name: str) -> bool:
+def _is_sometimes_available(name: str) -> bool:
     """Whether a name is of the tools that open a group, or of those that an agent asks through."""
     from dragoman.permissions.action import is_permission_tool  # noqa: PLC0415 - agents only
 
@@ -141,7 +141,7 @@ class ChatSession:
         self._offer_permission_tools(wanted=is_agent and self._build is None)
 
     def get_ready(self) -> None:
-        """Load what an agent will need, beside whatever else goes on: the person is still typing."""
+        """Load in the background what an agent will need, while the user is typing."""
         if self._build is None and isinstance(self._config.models.get(self.model_name), AcpModel):
             Thread(target=import_module, args=(_NEEDED_BY_AGENTS,), daemon=True).start()
 
@@ -159,7 +159,7 @@ class ChatSession:
             ]
 
     async def close(self) -> None:
-        """End the agents that were talked to."""
+        """End the agents of this chat."""
         await self._models.close()
 
     def start_over(self) -> None:
@@ -169,7 +169,7 @@ class ChatSession:
         self._id, self._runtime = self._fresh()
 
     async def answer(self, prompt: str, hooks: Hooks, token: CancellationToken) -> EndReason:
-        """Give the prompt to the model, see to its calls, and keep what was said."""
+        """Send the prompt to the model, handle its calls, and record the messages."""
         settings = self._config.loop
         loop = ToolLoop(
             self.model,

@@ -26,8 +26,8 @@ _PLANNED = {"pending": ("☐", _DIM), "in_progress": ("◐", _CYAN), "completed"
 # One line holds no more than this in any terminal.
 _LINE = 400
 _SMALLEST_COST = 0.01
-# Nobody waited for a step that took fewer seconds.
-_WORTH_TELLING = 1.0
+# The time of a shorter step is not shown.
+_WORTH_SHOWING = 1.0
 
 
 @dataclass(slots=True)
@@ -59,19 +59,19 @@ class StepView:
         return marked(spinner(now), line, _CYAN)
 
     def finished(self, now: float) -> RenderableType:
-        """Also how much it changed; and of one that failed, the last words."""
+        """The final line: how much it changed, and the last line of output if it failed."""
         mark, style = _DONE[self.part.status]
         has_failed = self.part.status == "failed"
-        kept, rest = Text(), Text()
+        fixed, rest = Text(), Text()
         if self.part.diff is not None:
-            kept.append_text(_counted(self.part.diff))
+            fixed.append_text(_counted(self.part.diff))
         if self.part.exit_status:
-            kept.append(f" · exit {self.part.exit_status}", style)
-        if self.since is not None and now - self.since >= _WORTH_TELLING:
+            fixed.append(f" · exit {self.part.exit_status}", style)
+        if self.since is not None and now - self.since >= _WORTH_SHOWING:
             rest.append(f" · {elapsed(now - self.since)}", _DIM)
         if has_failed and (last := _last_line(self.part.output)):
             rest.append(f" · {last}", _DIM)
-        return marked(mark, self._title(), style, kept=kept, rest=rest)
+        return marked(mark, self._title(), style, fixed=fixed, rest=rest)
 
     def _title(self) -> Text:
         return Text(visible_line(self.part.title[:_LINE]))
@@ -91,7 +91,7 @@ class PlanView:
         return [_planned(entry) for entry in self._changed()]
 
     def take(self) -> list[RenderableType]:
-        """The changes, which are printed with this."""
+        """Return the changes since the last call."""
         changed = list(self._changed())
         self._printed = {entry.text: entry.status for entry in self._entries}
         return [_planned(entry) for entry in changed]
@@ -101,7 +101,7 @@ class PlanView:
 
 
 def usage_in_words(usage: UsagePart) -> str:
-    """What is known of it, and nothing else."""
+    """The known figures of the usage, in a sentence."""
     words: list[str] = []
     if usage.context_used is not None and usage.context_size:
         share = f"{usage.context_used / usage.context_size:.0%}"

@@ -1,4 +1,4 @@
-"""What a run tells, as a person reads it: events in, lines on the screen out.
+"""The events of a run as a person reads them: events in, lines on the screen out.
 
 What is over is printed for good at once; what is under way (the unfinished block of an answer, the last words of a
 thought, the tools that run) is in the live lines, which `tick` draws again as time passes.
@@ -69,7 +69,7 @@ class _Thought:
     # Whether there was more than white space, and than what an agent does.
     is_thinking: bool = False
 
-    def hear(self, text: str) -> None:
+    def append(self, text: str) -> None:
         self.words = (self.words + text)[-_LAST_WORDS:]
         self.is_thinking = self.is_thinking or bool(text.strip())
 
@@ -109,21 +109,21 @@ class Transcript:
         self._speech: _Speech | None = None
         self._thought: _Thought | None = None
         self._activities: dict[str, Activity] = {}
-        # What an agent does itself: what it has begun, by its id, what is over and printed, and the plan.
+        # An agent's activities: those that run, by id, those that are printed, and the plan.
         self._steps: dict[str, StepView] = {}
         self._over: set[str] = set()
         self._plan = PlanView()
         # Where thinking is shown in full, so is what an agent does.
         self._written = Activities()
-        # What an agent wanted and may not: that it then fails needs no line of its own.
+        # Actions that the user refused: their failure needs no further line.
         self._refused: set[str] = set()
-        # What an agent wanted and may: it hears so when it is asked to go on.
+        # Actions that the user allowed: the agent gets the permission with its next prompt.
         self._allowed: list[str] = []
         # The kind of what was printed last: things of one kind stand together, an empty line sets others apart.
         self._last = ""
 
     def begin(self) -> None:
-        """A prompt was given, and stands above."""
+        """Begin the output for a prompt that was printed above."""
         self._last = "prompt"
 
     def on_event(self, event: RunEvent) -> None:
@@ -178,14 +178,14 @@ class Transcript:
         self._screen.show(self._live())
 
     def ask(self, footer: RenderableType | None) -> None:
-        """Keep this below everything, until it is None again."""
+        """Show a footer below everything; None removes it."""
         self._settle()
         self._footer = footer
         self.tick()
 
     def say(self, renderable: RenderableType, kind: str) -> None:
-        """Print something for good, set apart from what is of another kind."""
-        # What becomes of a call that was asked about belongs to the question.
+        """Print something permanently, with an empty line between things of different kinds."""
+        # The outcome of a call belongs to its question.
         if self._last and self._last != kind and (self._last, kind) != ("question", "activity"):
             self._screen.print()
         self._last = kind
@@ -202,7 +202,7 @@ class Transcript:
         lines += [
             line for activity in self._activities.values() if (line := activity.running(now)) is not None
         ]
-        # One that has not begun may be what the person is asked about.
+        # One that has not begun may be the subject of the question.
         lines += [
             step.running(now) for step in self._steps.values() if step.is_running or self._footer is None
         ]
@@ -221,7 +221,7 @@ class Transcript:
         self._stream(text, Style())
 
     def _think(self, text: str) -> None:
-        self._begin_thought().hear(text)
+        self._begin_thought().append(text)
         if self._shows_thinking:
             self._written.present(ThinkingPart(text), structured=False)
             self._stream(text, _THOUGHT)
@@ -247,11 +247,11 @@ class Transcript:
             if not self._shows_thinking and not self._was_refused(part):
                 self._settle()
                 self.say(step.finished(now), "activity")
-            # The agent goes on, and has not said with what.
+            # The agent goes on, and has not reported an activity yet.
             self._waiting_since = now
 
     def _was_refused(self, part: ActivityPart) -> bool:
-        """Whether it failed because a person refused it, which stands there already."""
+        """Whether an activity failed because the user refused it, which is on the screen already."""
         # The question had shown what hides in it.
         title = visible_exactly(part.title)
         if part.status != "failed" or title not in self._refused:
@@ -260,7 +260,7 @@ class Transcript:
         return True
 
     def _write(self, part: ActivityPart | PlanPart) -> None:
-        """What an agent does, in full, where thinking is shown in full."""
+        """Print an agent's activity in full, if thinking is shown in full."""
         if self._shows_thinking:
             for shown in self._written.present(part, structured=False):
                 if isinstance(shown, ThinkingPart):
@@ -295,7 +295,7 @@ class Transcript:
                     self.say(line, "activity")
 
     def _settle(self) -> None:
-        """What was being said or thought is over."""
+        """End the current text or thought."""
         self._waiting_since = None
         self._end_thought()
         self._end_speech()
@@ -308,13 +308,13 @@ class Transcript:
                 self._allowed.append(activity.about)
             else:
                 self._refused.add(visible_exactly(activity.subject))
-        if activity is not None and not activity.is_told(event.result):
+        if activity is not None and not activity.is_already_known(event.result):
             self.say(activity.finished(event.result, event.seconds), "activity")
         for part in event.result.content:
             self._show_content(part)
 
     def _show_content(self, part: ContentPart) -> None:
-        """Of what a tool returned, what is meant for the person's eyes."""
+        """Print the parts of a tool's result that are for the user."""
         if part.audience and "user" not in part.audience:
             return
         match part:
@@ -347,23 +347,23 @@ class Transcript:
             case "turn_limit":
                 self._note("⊘", "Stopped: that was as many turns as one prompt may take.", _NOTICE)
             case "timed_out":
-                self._note("⊘", "Stopped: nobody decided in time.", _NOTICE)
+                self._note("⊘", "Stopped: no decision in time.", _NOTICE)
             case "suspended":
-                self._note("⊘", "Put aside until somebody can be asked.", _NOTICE)
+                self._note("⊘", "Suspended until a person can be asked.", _NOTICE)
             case "failed":
                 self._note("✗", _sentences(event.error or "The model failed.", event.hint), _FAILURE)
         if self._allowed:
-            self._tell_allowed(goes_on=not self._alone and event.reason != "cancelled")
+            self._note_allowed(goes_on=not self._alone and event.reason != "cancelled")
         self._screen.show(None)
         self._steps.clear()
         self._over.clear()
         self._last = ""
         if event.reason != "tool_denied":
-            # After a denial the agent is told of it with the next prompt.
+            # After a denial, the next prompt reports it to the agent.
             self._refused.clear()
 
-    def _tell_allowed(self, *, goes_on: bool) -> None:
-        """An agent hears what it may when it is asked to go on, and does it then: nothing else would say so."""
+    def _note_allowed(self, *, goes_on: bool) -> None:
+        """Say what is allowed and not done: the agent gets the permission only when it is prompted again."""
         what = "; ".join(self._allowed)
         if goes_on:
             then = "With your next prompt the agent goes on and does it; /new takes it back."
@@ -377,8 +377,8 @@ class Transcript:
 
 
 def _sentences(cause: str, next_step: str | None) -> str:
-    told = LanguageModelError("internal", cause.rstrip(), hint=next_step).sentence
-    return "\n".join(filter(None, map(visible_line, told.splitlines())))
+    sentences = LanguageModelError("internal", cause.rstrip(), hint=next_step).sentence
+    return "\n".join(filter(None, map(visible_line, sentences.splitlines())))
 
 
 def _thinking(thought: _Thought, now: float, width: int) -> RenderableType:

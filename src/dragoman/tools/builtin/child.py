@@ -1,4 +1,4 @@
-"""A program run to its end, with everything it starts: until it is done, time is over, or nobody wants it any more.
+"""A program run to its end, with everything it starts: until it is done, times out, or is cancelled.
 
 It is supervised (`dragoman.process`): it has a session and a process group of its own, cannot reach our terminal, and
 ends with us, whatever happens to us. What it leaves behind ends with it, on Linux also what has left its group.
@@ -18,14 +18,14 @@ from dragoman.process import Exit, SupervisedProcess
 
 __all__ = ["END_SECONDS", "LINGER_SECONDS", "run_child", "run_module"]
 
-# Before a program that is not wanted any more is asked to end, and again before it is made to: a cancelled turn waits
+# Before a cancelled program gets SIGTERM, and again before it gets SIGKILL: a cancelled turn waits
 # for both.
 END_SECONDS = 0.5
 # Time for output that is still in the pipe when all has ended. It is longer in use only where a process got away.
 LINGER_SECONDS = 0.5
 
-# In a shell, because one pipe for both keeps what is said in the order in which it is said. And what is to be read comes
-# from a file, so that a program that does not read keeps nobody waiting.
+# In a shell, because one pipe for both streams preserves the order of the output. Standard input comes from a file, so
+# that a program that does not read it never blocks us.
 _REDIRECTED = ("/bin/sh", "-c", 'exec "$@" <"$0" 2>&1')
 
 
@@ -67,9 +67,9 @@ async def run_child(
 async def run_module(
     module: str, *arguments: str, seconds: float, receive: Callable[[bytes], None], given: bytes = b""
 ) -> int | None:
-    """Runs a module of ours in a process, and returns its exit code; None if it did not end by itself.
+    """Run a module of ours in a process. Returns its exit code; None if it was ended.
 
-    For work whose time nobody can foretell: a process can be ended, a thread cannot.
+    For work that may take any time: a process can be ended, a thread cannot.
     """
     # -P: our own package, not what lies in the current folder under its name. -W: only results are printed.
     program = [sys.executable, "-P", "-W", "ignore", "-m", module, *arguments]

@@ -43,8 +43,8 @@ MAX_COMMAND_LENGTH = 10_000
 # A line of progress is short; a piece of output may be long and have no ends of lines.
 _PROGRESS_BYTES = 1_000
 
-# Programs that would ask for a key press, draw a screen or colour their output are told that nobody is there.
-_NOBODY_THERE = {
+# For programs that would ask for a key press, draw a screen or colour their output: there is no terminal.
+_NO_TERMINAL = {
     "TERM": "dumb",
     "NO_COLOR": "1",
     "PAGER": "cat",
@@ -125,7 +125,7 @@ async def _run(command: str, seconds: float, invocation: Invocation, clock: Cloc
             ["/bin/sh", "-c", command],
             seconds=seconds,
             folder=folder,
-            environment={**os.environ, **_NOBODY_THERE},
+            environment={**os.environ, **_NO_TERMINAL},
             receive=receive,
         )
     match ended:
@@ -136,7 +136,7 @@ async def _run(command: str, seconds: float, invocation: Invocation, clock: Cloc
         case Exit(signal=int(number)):
             end = f"[Ended by the signal {_signal_name(number)}.]"
         case _:
-            end = "[Ended, and nobody knows how.]"
+            end = "[Ended in an unknown way.]"
     said = output.text()
     separator = "" if not said or said.endswith("\n") else "\n"
     text = f"{said}{separator}{end}"
@@ -151,5 +151,5 @@ def _signal_name(number: int) -> str:
 
 
 def approval_key(folder: Path, command: str) -> str:
-    """The same words mean something else in another folder: `./check.sh` is whatever lies there."""
+    """The command with its folder: in another folder, the same command may run another program."""
     return f"in {str(folder)!r}: {command}"

@@ -1,4 +1,4 @@
-"""What a person is shown before a file is written: all of the change, or how much of it is missing.
+"""The diff that the user sees before a file is written, and how much of it is missing.
 
 Where everything fits, everything is shown. Where it does not, long lines lose their middle first, then the whole loses
 lines from its middle. Each gap says how large it is, and the end says how much is missing altogether. A gap of lines
@@ -24,12 +24,12 @@ __all__ = [
     "difference",
 ]
 
-# More than anybody reads.
+# More than a user reads.
 MAX_DIFF_CHARACTERS = 30_000
 # Of a line that has to be shortened: enough to see what it is, and what was put at its end.
 LINE_HEAD = 1_500
 LINE_TAIL = 500
-# Data may be longer than what is shown. Beyond this, nobody can be said to have agreed to it beforehand.
+# Data may be longer than what is shown. Beyond this, an approval would cover too much that the user has not seen.
 MAX_HIDDEN = 100_000
 
 
@@ -42,7 +42,7 @@ class Difference:
 
 
 def difference(label: str, old: bytes | None, new: str) -> Difference:
-    """From what is there to what is to be; `label` is how the file is called, fit to be shown."""
+    """The change from the old text to the new one; `label` is the name of the file, safe to show."""
     if old == new.encode():
         return Difference("Nothing in it would change.")
     if old is None and not new:
@@ -79,7 +79,7 @@ class _Fitted:
 
 
 def _fitted_apart(removed: Sequence[str], added: Sequence[str]) -> _Fitted:
-    """Some of both, where one would leave no room for the other."""
+    """Fit the removed and the added lines separately, if one would leave no room for the other."""
     first = _fitted(removed, MAX_DIFF_CHARACTERS // 2)
     second = _fitted(added, MAX_DIFF_CHARACTERS - len(first.text))
     return _Fitted(first.text + second.text, first.hidden + second.hidden, first.total + second.total)
@@ -94,13 +94,13 @@ def _fitted(lines: Sequence[str], room: int) -> _Fitted:
     head = _how_many(short, room // 2)
     tail = _how_many(short[: head - 1 if head else None : -1], room // 2)
     end = len(lines) - tail
-    kept = sum(len(line.whole) - line.hidden for line in (*short[:head], *short[end:]))
+    displayed = sum(len(line.whole) - line.hidden for line in (*short[:head], *short[end:]))
     gap = ""
     if head < end:
         left_out = sum(map(len, lines[head:end]))
         gap = f"[… {end - head:,} lines with {left_out:,} characters are not shown here …]\n"
     shown = "".join(line.text for line in short[:head]) + gap + "".join(line.text for line in short[end:])
-    return _Fitted(shown, total - kept, total)
+    return _Fitted(shown, total - displayed, total)
 
 
 @dataclass(frozen=True, slots=True)

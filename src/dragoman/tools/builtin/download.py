@@ -1,9 +1,9 @@
-"""Getting an address over HTTP: one that was agreed to, and nothing else on the way.
+"""Fetches an approved address over HTTP, and no other address on the way.
 
 A redirection is followed when it leads to the same address over a safe line, or with or without a slash at its end. Any
-other is told and can be asked for, also one on the same host: what was agreed to may have been one address, or those of
-a pattern, and whoever is asked next time knows. An address may lead to this machine or the local network although its name does not say so. That is found when the connection stands
-and nothing has been sent yet.
+other is reported and can be fetched with another call, also one on the same host: the approval may have been for one
+address, or for those of a pattern, and the next question names the new one. An address may lead to this machine or the
+local network although its name does not say so. That is found when the connection stands and nothing has been sent yet.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LocalAllowed: TypeAlias = str | None
 
 
 class NotFetched(Exception):
-    """Why there is nothing to show, in words for the model."""
+    """The address could not be fetched. The message is for the model."""
 
 
 class LedToLocal(Exception):
@@ -79,7 +79,7 @@ async def download(url: Url, *, local_allowed: LocalAllowed) -> WebPage:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Of all whom this machine trusts. To read them takes longer than to fetch a page from nearby."""
+    """The certificates that this machine trusts, cached: reading them is slow."""
     import httpx2  # noqa: PLC0415 - as above
 
     return httpx2.create_ssl_context()
@@ -109,7 +109,7 @@ async def _get(url: Url, *, local_allowed: LocalAllowed) -> WebPage:
                 await response.aclose()
             if not _is_same_address(url, target):
                 raise NotFetched(
-                    f"{url} redirects to {target}, which nobody was asked about. To follow it, fetch that address."
+                    f"{url} redirects to {target}, which was not approved. To follow it, fetch that address."
                 )
             url = target
     raise NotFetched(f"{url} was the last of {MAX_REDIRECTIONS} redirections; there may be no end to them.")
@@ -124,7 +124,7 @@ class _Stream(Protocol):
 
 
 class _ConnectionWatch:
-    """Looks at where a connection leads, when it stands and before anything goes over it."""
+    """Checks the address of a connection before anything is sent over it."""
 
     def __init__(self, host: str, *, local_allowed: LocalAllowed) -> None:
         self._host = host
@@ -162,7 +162,7 @@ def _redirection(response: httpx2.Response, url: Url) -> Url | None:
 
 
 def _is_same_address(url: Url, target: Url) -> bool:
-    """Whether a redirection only makes the line safe, or adds or takes away a slash at the end."""
+    """Whether a redirection only changes to HTTPS, or adds or removes a slash at the end."""
     if (url.scheme, url.port, target.scheme, target.port) == ("http", 80, "https", 443):
         url = replace(url, scheme="https", port=443)
     return replace(url, path=_without_slash(url.path)) == replace(target, path=_without_slash(target.path))

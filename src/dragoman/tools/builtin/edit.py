@@ -1,4 +1,4 @@
-"""Writing a file, over what the person saw in the diff and nothing else."""
+"""Writes a file, only if it is still as the user saw it in the diff."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def write_file() -> DefinedTool:
         seen = shown.take(invocation)
         if seen is None:
             return ToolResult.error(
-                f"{path} was not written: nobody was shown what would change. Call again."
+                f"{path} was not written: the user was not shown what would change. Call again."
             )
         token.raise_if_cancelled()
         writing = asyncio.ensure_future(asyncio.to_thread(_write, path, content, invocation, seen))
         try:
             return await asyncio.shield(writing)
         except asyncio.CancelledError:
-            # A write that has begun cannot be called back. Nobody is told that it is over before it is.
+            # A write that has begun cannot be undone. The call does not end before the write does.
             await asyncio.wait({writing})
             raise
 
@@ -82,7 +82,7 @@ def write_file() -> DefinedTool:
     ) -> PreparedInvocation:
         def work() -> tuple[FileSeen, PreparedInvocation]:
             if "\0" in content:
-                # Programs stop reading there, or take the file for no text: nobody could be shown what it does.
+                # Programs stop reading there, or take the file for no text: the change could not be shown.
                 raise WorkspaceError("The content has a NUL character. Only text can be written.")
             place = Workspace.of(invocation.workspace).place(path)
             try:
@@ -121,7 +121,7 @@ def _question(place: WorkspacePath, old: bytes | None, content: str) -> Prepared
 
 
 def _surprises(place: WorkspacePath) -> Iterator[str]:
-    """What the person would not expect of a file that is written: a new one takes its place."""
+    """Side effects of replacing the file that the user should know."""
     try:
         with place.open_file() as file:
             found = os.fstat(file.fileno())

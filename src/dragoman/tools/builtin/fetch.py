@@ -1,8 +1,8 @@
-"""Fetching an address that the person or the settings agreed to, and making text of what is there.
+"""Fetches an address that the user or the settings approve, and converts it to text.
 
 A host that turns out to be local, although its name does not say so, ends the call. The next one for that host says so
-to the person, whatever was approved before: nobody who allowed the name allowed what it leads to. And it may lead to
-the very address that the person was shown, not to another.
+to the user, whatever was approved before: an approval of the name does not cover the local address behind it. And it
+may lead to the very address that the user was shown, not to another.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def fetch_url() -> DefinedTool:
         except LedToLocal as found:
             _remember(local, address.host, found.address)
             return ToolResult.error(
-                f"{address.host} leads to {found.address}, on this machine or the local network, and nobody was asked about that."
-                " Nothing was sent. Call again to have the person asked."
+                f"{address.host} leads to {found.address}, on this machine or the local network, which was not approved."
+                " Nothing was sent. Call again to have the user asked."
             )
         except NotFetched as problem:
             return ToolResult.error(str(problem))
@@ -120,7 +120,7 @@ def _remember(local: dict[str, str], host: str, address: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """Some of a text, and how long all of it is."""
+    """A slice of a text, and the length of the whole."""
 
     text: str
     total: int

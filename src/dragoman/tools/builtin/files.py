@@ -1,4 +1,4 @@
-"""Reading a file and listing files: not asked about, because nothing changes and nothing leaves the workspace."""
+"""Reads and lists files, without a question: nothing changes, and nothing leaves the workspace."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def read_file() -> DefinedTool:
 
 
 def asked_about_secrets(message: str, path: str, invocation: Invocation) -> PreparedInvocation:
-    """A call that reads `path`. Reading is not asked about, but for files that may hold secrets: those every time."""
+    """Prepare a call that reads `path`. Only files that may hold secrets need an approval, every time."""
     places = Places.around(invocation.workspace)
     folder = str(invocation.workspace[0]) if invocation.workspace else "/"
     why = places.why_reading(places.absolute(path, folder))

@@ -67,7 +67,7 @@ def _segments(text: str) -> _Segments:
 
 
 def _reached(segments: _Segments, names: tuple[str, ...]) -> set[int]:
-    """How many segments may be used up when all of `names` is."""
+    """The numbers of segments that may be consumed after all of `names`."""
     places = _with_empty({0}, segments)
     for name in names:
         following = set()
@@ -84,7 +84,7 @@ def _reached(segments: _Segments, names: tuple[str, ...]) -> set[int]:
 
 
 def _with_empty(places: set[int], segments: _Segments) -> set[int]:
-    """Those too that are reached when a `**` stands for no folder at all."""
+    """Add the positions that are reached when a `**` matches no folder."""
     reached = set(places)
     for place in places:
         following = place

@@ -1,4 +1,4 @@
-"""The beginning and the end of what a process says: where it is long, the middle is worth least."""
+"""The beginning and the end of a long output, without its middle."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["HeadAndTail"]
 
 
 class HeadAndTail:
-    """Keeps the first and the last `limit` bytes."""
+    """Buffers the first and the last `limit` bytes."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -28,7 +28,7 @@ class HeadAndTail:
         self._dropped += excess
 
     def text(self) -> str:
-        """What was kept, with a line where something is missing."""
+        """The buffered output, with a line where something is missing."""
         self._trim()
         if not self._dropped:
             return (self._head + self._tail).decode(errors="replace")

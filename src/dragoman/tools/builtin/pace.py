@@ -1,4 +1,4 @@
-"""Lines of progress, no more of them than anybody can read."""
+"""Lines of progress, no more of them than a user can read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACE_SECONDS = 0.25
 
 @asynccontextmanager
 async def paced(progress: ToolProgress, clock: Clock) -> AsyncIterator[ToolProgress]:
-    """As `progress`, for as long as the block lasts, but of many lines in a short time it gets the last only."""
+    """A rate limit for `progress` in this block: of many lines in a short time, only the last is passed on."""
     latest: list[str] = []
     news = asyncio.Event()
 

@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 
 __all__ = ["main", "page_text"]
 
-# What is in these is not read by anybody.
+# The text in these is not shown to readers of the page.
 _UNREAD = frozenset({"script", "style", "noscript", "template", "svg", "iframe", "object", "head"})
 # These begin and end a line.
 _BLOCKS = frozenset(

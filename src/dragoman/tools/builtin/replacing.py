@@ -1,4 +1,4 @@
-"""Putting a complete new file in the place of another, if that is still as it was seen."""
+"""Replaces a file by a new one, if it is still as it was when its diff was made."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FileSeen:
 
 
 def content_of(place: WorkspacePath) -> bytes | None:
-    """What is there now; None if nothing is."""
+    """The current content; None if there is no file."""
     try:
         return place.read(MAX_FILE_BYTES)
     except FileNotFoundError:
@@ -43,7 +43,7 @@ def content_of(place: WorkspacePath) -> bytes | None:
 
 
 def put(place: WorkspacePath, data: bytes, seen: FileSeen) -> bool:
-    """Whether the file was still as it was seen, and is now this. Missing folders are made."""
+    """Write the file, if it is unchanged. Returns whether it was. Creates missing folders."""
     # Before anything is made for it, and once more when it is about to be replaced.
     if FileSeen.now(place) != seen:
         return False

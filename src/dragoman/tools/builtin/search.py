@@ -23,7 +23,7 @@ __all__ = ["OUTPUT_BYTES", "SEARCH_SECONDS", "search_files"]
 
 # A large repository takes a second or two.
 SEARCH_SECONDS = 20.0
-# The searcher stops by itself before it has said so much, in letters of up to four bytes.
+# The searcher has its own limit, in characters of up to four bytes, which it reaches before this one.
 OUTPUT_BYTES = 4 * searcher.MAX_OUTPUT
 # The end of a traceback, where it says what went wrong.
 _FAILURE = 1_000

@@ -62,7 +62,7 @@ class Order:
 
 
 def search(order: Order) -> Iterator[str]:
-    """The lines found, then what there is to know about what was left out."""
+    """The lines found, then notes on what was left out."""
     top = Workspace.of(order.folders).place(order.path)
     walk = Walk(top, Glob(order.glob))
     pattern = re.compile(
@@ -89,7 +89,7 @@ def search(order: Order) -> Iterator[str]:
 
 
 def _open(walk: Walk, around: Places, secret: list[str]) -> Iterator[WorkspacePath]:
-    """The files of a walk, but for those that may hold secrets: a person is asked about each of them by name."""
+    """The files of a walk, without those that may hold secrets: each of them needs an approval by name."""
     for entry in walk:
         if entry.is_folder:
             continue

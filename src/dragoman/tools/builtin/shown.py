@@ -1,4 +1,4 @@
-"""What a person was shown before they decided, kept until the tool runs.
+"""What the user was shown before they decided, stored until the tool runs.
 
 A tool is prepared, a person looks at what it is about to do, and some time later it runs. What it relied on may have
 changed by then: so the preparation notes it under the call and its input, and the run takes the note.

@@ -1,4 +1,4 @@
-"""Walking down a folder, in order, without following links and without end."""
+"""Walks down a folder, in order and with a limit, without following links."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dragoman.tools.builtin.workspace import WorkspacePath
 
 __all__ = ["MAX_VISITED", "NOT_ENTERED", "TreeEntry", "Walk", "few"]
 
-# A large repository has some ten thousand files; beyond this, somebody opened their home folder.
+# A large repository has some ten thousand files; with more, the folder is probably a home folder.
 MAX_VISITED = 100_000
 
-# Folders that programs fill and people do not read. Whoever wants to look inside names them as the path.
+# Folders that programs fill and people do not read. To look inside, a call names them as the path.
 NOT_ENTERED = frozenset(
     {
         ".git", ".hg", ".svn", ".jj",
@@ -36,7 +36,7 @@ class TreeEntry:
 
 
 class Walk:
-    """The entries below `top` that match `glob`. What it left out is known when it is over."""
+    """The entries below `top` that match `glob`. After the walk, its fields say what was left out."""
 
     def __init__(self, top: WorkspacePath, glob: Glob) -> None:
         self._top = top
@@ -73,7 +73,7 @@ class Walk:
         try:
             descriptor = place.open_folder()
         except OSError:
-            # The top itself must be readable; below it, what is not is told at the end.
+            # The top itself must be readable; unreadable folders below it are listed at the end.
             if not way:
                 raise
             self.unreadable.append(place.label)

@@ -2,7 +2,7 @@
 
 A path is taken by what it leads to: every symbolic link on the way is resolved, and where it ends must be inside one
 of the folders. The file is then opened step by step from that folder, refusing links at each step: the resolved path
-has none, so whoever puts one there in the meantime gets an error instead of a file outside.
+has none, so a link that is put there in the meantime causes an error instead of an access outside.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ __all__ = [
 # As long as the system takes them.
 MAX_PATH_LENGTH = 4_096
 
-# A NUL near the beginning is how every tool tells a binary file from text.
+# A NUL near the beginning marks a binary file, as in other tools.
 _BINARY_PROBE = 8_192
 
 # The ends of a line, and half characters: what is left of a name that is not UTF-8, and cannot be sent.
 _NOT_OF_A_LINE = {0x0A: "␊", 0x0D: "␍"} | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# Not blocking: opening a named pipe would wait for somebody to write into it.
+# Not blocking: opening a named pipe would wait for a writer.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class WorkspaceError(Exception):
-    """A path that is not to be touched, or cannot be, and why."""
+    """A path is not allowed or cannot be used. The message says why."""
 
 
 class TooLarge(WorkspaceError):
@@ -49,7 +49,7 @@ class TooLarge(WorkspaceError):
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePath:
-    """Something in the workspace, or where something could be: a folder of it, and the way down, free of links."""
+    """A path in the workspace, which need not exist: one of its folders, and the way down, free of links."""
 
     folder: Path
     parts: tuple[str, ...]
@@ -62,7 +62,7 @@ class WorkspacePath:
 
     @property
     def label(self) -> str:
-        """How a model is told of it: as short as it can be without becoming ambiguous, and a path that can be used.
+        """The path that a model sees: as short as possible without becoming ambiguous, and usable as an argument.
 
         Only what is no part of a line is replaced; what may hide otherwise is made visible where a person looks.
         """
@@ -70,7 +70,7 @@ class WorkspacePath:
         return label.translate(_NOT_OF_A_LINE)
 
     def below(self, *parts: str) -> WorkspacePath:
-        """Something further down. The parts must be free of links: names that were found by looking."""
+        """A path below this one. The parts must be free of links, for example names from a listing."""
         return WorkspacePath(self.folder, (*self.parts, *parts), self.is_relative)
 
     def open_folder(self, *, missing_made: bool = False) -> int:
@@ -81,7 +81,7 @@ class WorkspacePath:
         return _descend(self.folder, self.parts[:-1], missing_made=missing_made)
 
     def open_file(self) -> BinaryIO:
-        """This file, which must be an ordinary one, to read."""
+        """Open this file to read. It must be a regular file."""
         if not self.parts:
             raise WorkspaceError("The workspace itself is a folder, not a file.")
         parent = self.open_parent()
@@ -97,7 +97,7 @@ class WorkspacePath:
         return os.fdopen(descriptor, "rb")
 
     def read(self, limit: int) -> bytes:
-        """All of this file, which must not be larger than `limit`."""
+        """Read this file, which must not be larger than `limit`."""
         with self.open_file() as file:
             data = file.read(limit + 1)
             if len(data) > limit:
@@ -119,7 +119,7 @@ class Workspace:
         return cls(resolved)
 
     def place(self, path: str) -> WorkspacePath:
-        """What `path` leads to, inside the workspace. It need not exist."""
+        """Resolve `path` inside the workspace. It need not exist."""
         if not path or "\0" in path:
             raise WorkspaceError(f"{path!r} is no path.")
         resolved = Path(os.path.realpath(self.folders[0] / path))
@@ -132,7 +132,7 @@ class Workspace:
 
 
 def explained(error: OSError, label: str) -> str:
-    """What the system said about a path, in a sentence."""
+    """The system's error about a path, in a sentence."""
     return f"{label}: {error.strerror or error}."
 
 

@@ -23,7 +23,7 @@ from dragoman.tools.when.regex import REGEX
 
 __all__ = ["MAX_CLAUSE_LENGTH", "MAX_NESTING", "WhenError", "parse"]
 
-# A clause is a line or two that somebody wrote; what is longer is not a clause.
+# A clause is a line or two of text; what is longer is not a clause.
 MAX_CLAUSE_LENGTH = 4096
 # Parentheses within parentheses. Parser and evaluation recurse, and must end long before Python's stack does.
 MAX_NESTING = 50
@@ -33,7 +33,7 @@ _EXCERPT = 60
 
 
 class WhenError(ValueError):
-    """A clause that is none: where it goes wrong, and what to write instead. `column` counts from 0."""
+    """An invalid clause: where the error is, and what to write instead. `column` counts from 0."""
 
     def __init__(self, text: str, column: int, message: str) -> None:
         super().__init__(text, column, message)
@@ -240,7 +240,7 @@ class _Parser:
         return WhenError(self._text, column, message)
 
     def _unexpected(self) -> WhenError:
-        """There is a whole expression, and then something that does not continue it."""
+        """The error for text after a complete expression."""
         token = self._token
         if token.kind == ")":
             return self._error("nothing opens this `)`: remove it, or add a `(`")
