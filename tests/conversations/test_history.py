@@ -27,9 +27,9 @@ from dragoman.lm import (
 )
 from dragoman.lm.json import decode
 from dragoman.lm.messages import messages_from
-from dragoman.lm.parts import CACHE_CONTROL, STATEFUL_MARKER, UNKNOWN_PART, USAGE
+from dragoman.lm.parts import INTERNAL_MIME_TYPES
 
-INTERNAL = [DataPart(kind, b"{}") for kind in (CACHE_CONTROL, STATEFUL_MARKER, USAGE, UNKNOWN_PART)]
+INTERNAL = [DataPart(kind, b"{}") for kind in sorted(INTERNAL_MIME_TYPES)]
 CALL = ToolCallPart("dg_1", "look", {"where": "here", "deep": [1, {"b": True, "a": None}]})
 
 
