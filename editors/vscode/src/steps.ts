@@ -97,7 +97,7 @@ export class Steps {
     }
     const shown = isNew ? entries : changed.filter(({ status }) => status === 'completed');
     if (shown.length > 0) {
-      const lines = shown.map(({ text, status }) => `- ${PLAN_MARKS[status]} ${plain(text)}\n`);
+      const lines = shown.map(({ text, status }) => `${PLAN_MARKS[status]} ${plain(text)}  \n`);
       this.#stream.markdown(`\n\n${lines.join('')}\n`);
     }
   }

@@ -69,8 +69,8 @@ test('a plan is drawn whole, and then what has changed of it', () => {
     plan(['Look', 'completed'], ['Write', 'completed'], ['Test', 'pending']),
   );
   assert.deepEqual(progress, ['Look', 'Write']);
-  const whole = '\n\n- ◐ Look\n- ☐ Write\n\n';
-  assert.equal(markdown, `${whole}\n\n- ☑ Look\n\n\n\n- ☑ Look\n- ☑ Write\n- ☐ Test\n\n`);
+  const whole = '\n\n◐ Look  \n☐ Write  \n\n';
+  assert.equal(markdown, `${whole}\n\n☑ Look  \n\n\n\n☑ Look  \n☑ Write  \n☐ Test  \n\n`);
 });
 
 test('of the usage only what was said is shown, and the last of it', () => {
