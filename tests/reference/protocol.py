@@ -162,7 +162,13 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
     ),
     (forms.ChangeFolders, ""),
     (forms.ModelList, ""),
-    (ModelInfo, "Absent: as by default."),
+    (
+        ModelInfo,
+        (
+            "Absent: as by default. `tags` has some of `agent`, `permissions`, `thinking`, `tools`, `images` "
+            "([what they mean](../vscode.md#models)), and those of the model's own."
+        ),
+    ),
     (Capabilities, ""),
     (forms.ChatRequest, "The history ends with a user message, which may hold tool results."),
     (

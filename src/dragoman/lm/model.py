@@ -57,7 +57,7 @@ class ModelInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     tooltip: str | None = None
     detail: str | None = None
     # What it can do, for consumers that look at nothing else. A back end names what `capabilities` has no field for: `agent`,
-    # `permissions` (it asks before it acts), `thinking`. `with_capability_tags` adds the rest.
+    # `permissions` (it may ask before it acts), `thinking`. `with_capability_tags` adds the rest.
     tags: tuple[str, ...] = ()
     is_byok: bool | None = msgspec.field(default=None, name="isBYOK")
     is_user_selectable: bool | None = None
