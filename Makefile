@@ -9,8 +9,11 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # Nothing but wheels: what has to be built first runs whatever its author likes.
 PINNED := --require-hashes --only-binary=:all:
 
+# Tests start hundreds of processes: each would compile the package anew, and each pytest all tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help bench demo test test-long test-faults soak fuzz vsix test-vscode pictures-vscode mutants lint format coverage coverage-core pins picture clean model-server test-agents agents-table goldens reference
+.PHONY: help everything everything-quick bench demo test test-long test-faults soak fuzz vsix test-vscode pictures-vscode mutants lint format coverage coverage-core pins picture clean model-server test-agents agents-table goldens reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -49,10 +52,10 @@ $(EXTENSION)/packaging/node_modules/.stamp: $(EXTENSION)/packaging/package-lock.
 	@touch $@
 
 test: $(VENV)/dev.stamp $(EXTENSION)/node_modules/.stamp ## the tests that need nothing but Python and Node, without the long ones
-	@$(BIN)/python -m pytest -n 3 -m "not long" $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not long" --hypothesis-profile=short $(ARGS)
 
-test-long: $(VENV)/dev.stamp ## the long ones: end to end, through many processes
-	@$(BIN)/python -m pytest -n 3 -m long $(ARGS)
+test-long: $(VENV)/dev.stamp ## the long ones: end to end, through many processes; and every search at its whole length
+	@$(BIN)/python -m pytest -n 3 -m "long or hypothesis" $(ARGS)
 
 test-faults: $(VENV)/dev.stamp ## faults in every state, one or two at a time, through real processes: hundreds of runs; ARGS="--seed 7" repeats one
 	@PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)
@@ -115,12 +118,18 @@ reference: $(VENV)/dev.stamp ## write docs/reference anew, from the code
 bench: $(VENV)/dev.stamp ## what the bridge costs, beside others; a complete run writes the plot and docs/performance.md
 	@$(BIN)/python -m bench $(ARGS)
 
+everything: $(VENV)/dev.stamp ## what takes too long for CI, and one table: faults, soak, fuzz, mutants, coverage, bench (some hours)
+	@$(BIN)/python tests/everything.py $(ARGS)
+
+everything-quick: $(VENV)/dev.stamp ## the same for seconds each, and all that writes files: CI runs it
+	@$(BIN)/python tests/everything.py --quick $(ARGS)
+
 # Of this process only: what a process of its own does (the terminal's keys, the relay) counts for nothing here.
 coverage: $(VENV)/dev.stamp $(EXTENSION)/node_modules/.stamp ## branch coverage of the whole package, by all tests that need nothing but Python and Node
 	@$(BIN)/python -m pytest -n 3 --cov --cov-report=term-missing:skip-covered --cov-fail-under=90 $(ARGS)
 
 # What decides, and does nothing else: of backends/agent, all that docs/architecture.md says is without I/O. Hypothesis looks in the same places each time: a branch is taken, or it is not.
-CORE_TESTS := tests/acp tests/agent tests/checker tests/conversations tests/lm tests/loop tests/permissions tests/tools tests/security/test_hostile_agent.py tests/fuzz/test_fuzz_found.py
+CORE_TESTS := tests/acp_wire tests/agent tests/checker tests/conversations tests/lm tests/loop tests/permissions tests/tools tests/security/test_hostile_agent.py tests/fuzz/test_fuzz_found.py
 CORE := diffs.py lm/*.py loop/*.py permissions/*.py tools/*.py tools/when/*.py checker/check.py checker/probes.py checker/verdicts.py \
   $(patsubst %,conversations/%.py,context history identify ids records saving vscode_results) \
   $(patsubst %,backends/agent/%.py,observations machine/machine machine/types prompt/prompting prompt/replay prompt/session_context \
@@ -131,8 +140,9 @@ coverage-core: $(VENV)/dev.stamp ## every branch of the core, taken by its own t
 	@CI=true $(BIN)/python -m pytest -q -n 3 -m "not long" $(CORE_TESTS) --cov --cov-report= $(ARGS)
 	@$(BIN)/coverage report --skip-covered --fail-under=100 --include='$(subst $(space),$(comma),$(strip $(addprefix src/dragoman/,$(CORE))))'
 
+PICTURE := docs/images/demo.svg
 picture: $(VENV)/run.stamp ## draw the picture in README anew, from the tour
-	$(BIN)/python -m devtools.picture docs/images/demo.svg
+	$(BIN)/python -m devtools.picture $(PICTURE)
 
 pins: ## resolve requirements/ anew from pyproject.toml (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \

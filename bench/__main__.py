@@ -1,28 +1,31 @@
 """Everything: a table, results as JSON, a plot, and the part of docs/performance.md that is made from them.
 
-    python -m bench [--quick] [--only NAME …] [--figure NAME …]
+    python -m bench [--quick] [--local] [--only NAME …] [--figure NAME …]
 
-Only a complete run writes anything down.
+Only a complete run writes anything down. Where one of those that come with this repository cannot be measured, the exit
+status is 1; one that has to be installed first may be missing.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from bench import held, identify, latency, memory, output, round_trip, start, streaming
+from bench import calls, held, identify, latency, memory, output, round_trip, start, streaming
+from bench.contestants import ELSEWHERE, HERE
 from bench.document import written
 from bench.figures import Figure
 from bench.load import Failed
 from bench.machine import Surroundings, surroundings
 from bench.plot import drawn
-from bench.stage import Measure, Scale, on_stage, options, run
+from bench.stage import LEFT_OUT, Measure, Scale, on_stage, options, run
 from bench.table import text_of
 
-__all__: list[str] = []
+__all__ = ["lost_rows"]
 
 _ROOT = Path(__file__).parent.parent
 _RESULTS = _ROOT / "bench" / "results.json"
@@ -38,6 +41,7 @@ _FIGURES: dict[str, Measure] = {
     "round_trip": round_trip.measure,
     "output": output.measure,
     "memory": memory.measure,
+    "calls": calls.measure,
 }
 
 
@@ -62,20 +66,36 @@ async def _measured(names: list[str], only: list[str], scale: Scale) -> tuple[Fi
     return tuple(figures)
 
 
+def lost_rows(figures: Iterable[Figure]) -> list[str]:
+    """Those that need nothing installed, and have no values all the same."""
+    return [
+        f"{figure.name}, {row.case}, {row.contestant}: {row.note or 'no values'}"
+        for figure in figures
+        for row in figure.rows
+        if row.contestant not in ELSEWHERE
+        and row.note != LEFT_OUT
+        and (row.note or not any(row.samples.values()))
+    ]
+
+
 def main() -> None:
     parser = options()
     parser.add_argument(
         "--figure", action="append", choices=_FIGURES, default=[], help="leave all others out"
     )
+    parser.add_argument("--local", action="store_true", help="leave those out that have to be installed")
     arguments = parser.parse_args()
     where = surroundings()
     print(f"{where.sentence}\n", flush=True)
     began = time.perf_counter()
     names = [name for name in _FIGURES if not arguments.figure or name in arguments.figure]
-    figures = run(lambda: _measured(names, arguments.only, Scale(arguments.quick)))
+    only = [*arguments.only, *(HERE if arguments.local else ())]
+    figures = run(lambda: _measured(names, only, Scale(arguments.quick)))
     seconds = time.perf_counter() - began
     print(f"{seconds:.0f} seconds in all")
-    if arguments.quick or arguments.only or arguments.figure:
+    if lost := lost_rows(figures):
+        sys.exit("\n".join(("These must be measured, and were not:", *lost)))
+    if arguments.quick or only or arguments.figure:
         return
     results = msgspec.json.encode(_Results(where, seconds, figures))
     _RESULTS.write_bytes(msgspec.json.format(results, indent=1) + b"\n")

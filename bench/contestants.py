@@ -24,7 +24,9 @@ from bench.load import Bare, Chat, Consumer, Editor, Failed, Responses
 __all__ = [
     "ACP2API",
     "ALONE",
+    "ELSEWHERE",
     "FLOOR",
+    "HERE",
     "HTTP",
     "LITELLM",
     "LOWER_FLOORS",
@@ -225,4 +227,9 @@ HTTP = (
     Contestant(SDK, "http", _relay("bench.sdk", http=True)),
     Contestant(ACP2API, "http", _acp2api),
     Contestant(LITELLM, "http", _litellm),
+)
+# Those that have to be installed first, and those that need nothing but this repository and what its tests need.
+ELSEWHERE = (ACP2API, LITELLM)
+HERE = tuple(
+    dict.fromkeys(one.name for one in (ALONE, *LOWER_FLOORS, *STDIO, *HTTP) if one.name not in ELSEWHERE)
 )

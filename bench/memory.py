@@ -39,7 +39,7 @@ async def measure(stage: Stage, scale: Scale) -> Figure:
             asked = one.consumer.ask([("user", f"{stage.new_words()} !say 100")])
             if await stage.tried(one, asked) is not None:
                 samples["answered"] = (tree_resident_bytes(one.pid) / _MEGA,)
-            rows.append(Row(each.way, each.name, samples))
+            rows.append(Row(each.way, each.name, samples, stage.note(one)))
     waiting = _waiting(scale(300, 20))
     rows.append(Row("waiting", OURS, {"waiting": (waiting,)}))
     figure = Figure("memory", "Memory", _COLUMNS, tuple(rows))

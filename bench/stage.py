@@ -22,9 +22,11 @@ from bench.installing import Missing
 from bench.load import Failed
 from bench.table import text_of
 
-__all__ = ["Measure", "Scale", "Stage", "alone", "on_stage", "options", "run"]
+__all__ = ["LEFT_OUT", "Measure", "Scale", "Stage", "alone", "on_stage", "options", "run"]
 
 _T = TypeVar("_T")
+# Why there are no values of one that was not asked for.
+LEFT_OUT = "left out"
 # As much as says what it was.
 _REASON_CHARACTERS = 160
 
@@ -53,7 +55,7 @@ class Stage:
         """It, ready to be asked; or why it cannot be."""
         key = contestant.name, contestant.way
         if self.only and contestant.name not in self.only:
-            return "left out"
+            return LEFT_OUT
         if key not in self._running:
             try:
                 entered = running(contestant, self.folder, self.agents)
@@ -66,7 +68,7 @@ class Stage:
     async def fresh(self, contestant: Contestant) -> AsyncIterator[Running | str]:
         """One that nobody has asked anything yet, for a while."""
         if self.only and contestant.name not in self.only:
-            yield "left out"
+            yield LEFT_OUT
             return
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         async with AsyncExitStack() as stack:
@@ -92,7 +94,7 @@ class Stage:
     def note(self, one: Contestant | Running) -> str:
         """Why it is out, if it is."""
         if self.only and one.name not in self.only:
-            return "left out"
+            return LEFT_OUT
         found = self._running.get((one.name, one.way))
         return found if isinstance(found, str) else ""
 

@@ -13,11 +13,13 @@ __all__ = ["drawn", "main"]
 _INTRODUCTION = """\
 # The machine of a conversation
 
-Drawn from the table in `src/dragoman/backends/agent/machine/machine.py`, whose first page explains it; do not edit this page,
-but run `python -m devtools.diagram docs/machine.md`.
+`python -m devtools.diagram docs/machine.md` generates this page from the table in
+`src/dragoman/backends/agent/machine/machine.py`. Do not edit it. The docstring of that module
+explains the machine.
 
-A conversation is always in one of seven phases. What happens to it is an event; what is not in the tables below cannot
-happen, and would be a fault in whoever runs the machine.
+A conversation is always in one of seven phases, and events lead from one phase to another. An event
+that a phase's table below does not list cannot happen in that phase. If it does, the code that runs
+the machine has a bug.
 """
 
 

@@ -2,11 +2,17 @@
 
 In a new clone the first text that Hypothesis makes takes it seconds, because it builds its table of characters; on a
 busy machine anything may. What is slow is found in `bench/`.
+
+How long is searched depends on the profile. `make test` takes `short`; `make test-long`, which runs every search again,
+and everything else take `whole`. A search that has a number of examples of its own has it from `searching.examples`.
 """
 
 from hypothesis import HealthCheck, settings
 
+from searching import SHORT, SHORT_EXAMPLES, WHOLE
+
 settings.register_profile(
-    "unhurried", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    WHOLE, settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile("unhurried")
+settings.register_profile(SHORT, settings.get_profile(WHOLE), max_examples=SHORT_EXAMPLES)
+settings.load_profile(WHOLE)

@@ -23,6 +23,7 @@ from dragoman.lm import (
     ToolResultPart,
     user,
 )
+from dragoman.lm.parts import ToolResult
 from dragoman.loop import Hooks, LoopSettings, RunEvent, RunState, ToolLoop, begin
 from dragoman.loop.events import Ended, TextReported
 from dragoman.loop.history import gaps
@@ -32,7 +33,7 @@ from dragoman.tools.decision import Approve, Decision, Deny, ToolQuestion
 from dragoman.tools.declaration import Declaration
 from dragoman.tools.registry import ToolRegistry
 from dragoman.tools.runtime import ToolRuntime
-from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, ToolResult
+from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation
 
 __all__ = [
     "ANYTHING",

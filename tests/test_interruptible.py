@@ -6,10 +6,19 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from dragoman.interruptible import run_interruptible
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Also where the tests run in the background of a shell, which lets them ignore interrupts: they would wait for ever."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def _interrupt() -> None:

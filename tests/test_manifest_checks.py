@@ -12,6 +12,7 @@ from manifest import (
     Scenarios,
     SpecificationItem,
     differences,
+    hollow_claims,
     misfiled_tests,
     missing_facts,
     missing_pages,
@@ -164,6 +165,10 @@ class TestComplaintsAboutTheSpecification:
             "000/unknown names a scenario that does not exist: S4",
         ]
         assert named_tests(entries) == [("000/tested", "t.py::test_a")]
+
+    def test_a_claim_that_rests_on_a_value_made_by_hand(self) -> None:
+        named = [("000/a", "tests/lm/test_parts.py::test_a"), ("000/b", "tests/lm/test_guard.py::test_b")]
+        assert hollow_claims(named) == ["000/a rests on a value made by hand: tests/lm/test_parts.py::test_a"]
 
     def test_a_page_or_its_heading_is_missing(self, tmp_path: Path) -> None:
         (tmp_path / "docs").mkdir()

@@ -9,6 +9,7 @@ from manifest import (
     Scenarios,
     SpecificationItem,
     differences,
+    hollow_claims,
     load_scenarios,
     load_specification,
     misfiled_tests,
@@ -104,6 +105,7 @@ class TestSpecification:
     ) -> None:
         expect_none(unfounded_claims(specification, book))
         expect_none(unusable_tests(named_tests(specification), written))
+        expect_none(hollow_claims(named_tests(specification)))
 
     def test_every_page_exists(self, specification: dict[str, SpecificationItem]) -> None:
         expect_none(missing_pages(specification, ROOT))

@@ -12,9 +12,10 @@ from typing import IO
 import pytest
 
 from dragoman.lm import CancellationSource, CancellationToken, TextPart
+from dragoman.lm.parts import ToolResult
 from dragoman.tools import schema
 from dragoman.tools.definition import DefinedTool
-from dragoman.tools.tool import Invocation, PreparedInvocation, ToolResult
+from dragoman.tools.tool import Invocation, PreparedInvocation
 
 __all__ = ["DEADLINE", "Deadline", "Lifeline", "Workbench", "text"]
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from devtools.traces.reading import TraceError
+from devtools.traces.reading import TraceError, is_reply, is_request, method_of
 from devtools.traces.sameness import Names, difference
 from dragoman.clock import Clock
 from dragoman.jsonrpc import (
@@ -182,12 +182,12 @@ class TracePlayer:
         identity = _identity(frame)
         if frame.message is None:
             peer.stream.write(f"{frame.text}\n".encode(errors="replace"))
-        elif frame.is_request:
-            method = frame.method or ""
+        elif is_request(frame):
+            method = method_of(frame) or ""
             self._outgoing[identity] = peer.call(
                 method, message.get("params", {}), lambda reply: self._replied(identity, reply)
             )
-        elif frame.is_reply:
+        elif is_reply(frame):
             incoming = self._incoming.pop(identity)
             match message.get("error"):
                 case dict(error):
@@ -232,7 +232,7 @@ class TracePlayer:
             self._news.clear()
             await self._news.wait()
         identity = _identity(frame)
-        if frame.is_reply:
+        if is_reply(frame):
             got = self._replies.pop(identity)
         else:
             message = self._asked.popleft()
@@ -242,27 +242,27 @@ class TracePlayer:
         found = self._compared(frame, got)
         if found is not None:
             self._differ(Difference(found, number, frame, got))
-        elif self._on_asked is not None and identity in self._incoming and frame.is_request:
+        elif self._on_asked is not None and identity in self._incoming and is_request(frame):
             await self._on_asked(self._incoming[identity])
 
     def _is_here(self, frame: Frame) -> bool:
-        return _identity(frame) in self._replies if frame.is_reply else bool(self._asked)
+        return _identity(frame) in self._replies if is_reply(frame) else bool(self._asked)
 
     def _compared(self, frame: Frame, got: JsonObject) -> str | None:
         expected = {
             key: value for key, value in (frame.message or {}).items() if key not in ("jsonrpc", "id")
         }
-        if frame.method is None:
+        if method_of(frame) is None:
             return difference(expected, got, self._names)
         # Null and nothing are the same as an empty object there.
         expected["params"] = expected.get("params") or {}
         said = {key: value for key, value in got.items() if key != "id"}
-        if frame.method in _WITHDRAWALS:
+        if method_of(frame) in _WITHDRAWALS:
             # It has an id, and nothing else.
             expected["params"], said["params"] = {}, {}
         found = difference(expected, said, self._names)
-        if found is None and frame.is_request != ("id" in got):
-            return f"{frame.method} is {'no request' if frame.is_request else 'a request'}"
+        if found is None and is_request(frame) != ("id" in got):
+            return f"{method_of(frame)} is {'no request' if is_request(frame) else 'a request'}"
         return found
 
     def _differ(self, found: Difference) -> None:
@@ -295,9 +295,9 @@ def _check(frames: Sequence[Frame]) -> None:
     open_: set[tuple[Direction, RequestId]] = set()
     for number, frame in enumerate(frames, 1):
         other: Direction = "a2c" if frame.direction == "c2a" else "c2a"
-        if frame.is_request:
+        if is_request(frame):
             open_.add((frame.direction, _identity(frame)))
-        elif frame.is_reply:
+        elif is_reply(frame):
             if (other, _identity(frame)) not in open_:
                 raise TraceError(
                     f"frame {number} answers a request that is not in the trace, or was answered before"

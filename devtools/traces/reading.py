@@ -11,7 +11,7 @@ from dragoman.jsonrpc import Decoder
 from dragoman.regular_file import read_regular
 from dragoman.traces.frames import Frame
 
-__all__ = ["TraceError", "connections", "parse_trace", "read_trace"]
+__all__ = ["TraceError", "connections", "is_reply", "is_request", "method_of", "parse_trace", "read_trace"]
 
 # A day of an agent that talks without pause. Recordings are read whole.
 MAX_TRACE_BYTES = 1024 * 1024 * 1024
@@ -50,3 +50,16 @@ def connections(frames: Iterable[Frame]) -> dict[str, tuple[Frame, ...]]:
     for frame in frames:
         found.setdefault(frame.connection, []).append(frame)
     return {name: tuple(each) for name, each in found.items()}
+
+
+def is_request(frame: Frame) -> bool:
+    return method_of(frame) is not None and "id" in (frame.message or {})
+
+
+def is_reply(frame: Frame) -> bool:
+    return frame.message is not None and "method" not in frame.message
+
+
+def method_of(frame: Frame) -> str | None:
+    method = (frame.message or {}).get("method")
+    return method if isinstance(method, str) else None

@@ -19,7 +19,6 @@ from dragoman.backends.agent.machine.types import (
     AgentTurnEnded,
     AgentUnfit,
     Announced,
-    Answered,
     AnswerPending,
     CallAnswer,
     Called,
@@ -54,6 +53,8 @@ from dragoman.backends.agent.machine.types import (
     TurnCancelled,
 )
 from dragoman.lm import LanguageModelError, Message, Part, TextPart, ToolCallPart, user
+from dragoman.lm.parts import ToolResult
+from searching import examples
 
 _GONE = LanguageModelError("agent_failed", "The agent is gone.")
 
@@ -209,7 +210,7 @@ class World(RuleBasedStateMachine):
                         self.approved.add(call_id)
                     answers[call_id] = Granted() if granted else Refused()
                 else:
-                    answers[call_id] = Answered((TextPart("result"),))
+                    answers[call_id] = ToolResult((TextPart("result"),))
         if self.orphaned and answers and not cancels:
             self.prompts_said.append("restarted")
         prompt: tuple[Message, ...] = ()
@@ -218,7 +219,7 @@ class World(RuleBasedStateMachine):
             self.prompts_said.append(text)
             prompt = (user(text),)
         self.is_asking = self.state.phase == "Idle" and not self.kept and not self.given
-        returns = any(isinstance(answer, Answered) for answer in answers.values()) and bool(self.given)
+        returns = any(isinstance(answer, ToolResult) for answer in answers.values()) and bool(self.given)
         goes_on = self.state.phase == "Idle" or (self.state.phase == "Awaiting" and not cancels)
         self.event(Requested(next(self.numbers), answers, prompt, cancels=cancels))
         self.is_asking = False
@@ -433,7 +434,7 @@ def _as_said(text: str) -> str:
     return "restarted" if text.startswith("You were restarted") else text
 
 
-World.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+World.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=50, deadline=None)
 TestI1TheMachineSearched = World.TestCase
 
 

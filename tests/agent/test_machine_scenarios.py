@@ -13,7 +13,6 @@ from dragoman.backends.agent.machine.types import (
     AgentTurnEnded,
     AgentUnfit,
     Announced,
-    Answered,
     AnswerPending,
     CallAnswer,
     Called,
@@ -50,6 +49,7 @@ from dragoman.backends.agent.machine.types import (
     TurnCancelled,
 )
 from dragoman.lm import LanguageModelError, Message, TextPart, ToolCallPart, user
+from dragoman.lm.parts import ToolResult
 
 GONE = LanguageModelError("agent_failed", "The agent is gone.", hint="Try again.")
 LOOK = Pending("k1", "call", ToolCallPart("dg_1", "look", {}))
@@ -57,8 +57,8 @@ TOUCH = Pending("k2", "call", ToolCallPart("dg_2", "touch", {}))
 SMELL = Pending("k3", "call", ToolCallPart("dg_3", "smell", {}))
 MAY_I = Pending("p1", "permission", ToolCallPart("dg_p1", "dragoman-agent-action-execute", {}))
 MAY_WE = Pending("p2", "permission", ToolCallPart("dg_p2", "dragoman-agent-action-edit", {}))
-SEEN = Answered((TextPart("seen"),))
-FELT = Answered((TextPart("felt"),))
+SEEN = ToolResult((TextPart("seen"),))
+FELT = ToolResult((TextPart("felt"),))
 TOO_LATE = Emit(TextPart("\n\n*The agent ended its turn before these results arrived.*\n\n"))
 
 

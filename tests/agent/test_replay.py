@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from agent.bridge import result
 from dragoman.acp.content import ContentBlock, ImageBlock, TextBlock
-from dragoman.backends.agent.machine.types import Answered, Granted, Pending
+from dragoman.backends.agent.machine.types import Granted, Pending
 from dragoman.backends.agent.prompt.replay import blocks_of, context_block, lost_results, transcript
 from dragoman.lm import (
     DataPart,
@@ -26,7 +26,7 @@ from dragoman.lm import (
     system,
     user,
 )
-from dragoman.lm.parts import CACHE_CONTROL, STATEFUL_MARKER
+from dragoman.lm.parts import CACHE_CONTROL, STATEFUL_MARKER, ToolResult
 from dragoman.permissions.grants import GRANT_PREFIX
 from lm.rendering import hostile_text
 
@@ -362,10 +362,10 @@ def test_f6_results_of_an_agent_that_is_gone() -> None:
     message = lost_results(
         [look, touch, smell, ask],
         {
-            "dg_1": Answered((TextPart("seen"), PICTURE, TextPart("in colours", ("user",)))),
-            "dg_2": Answered((TextPart("hot"),), is_error=True),
-            "dg_p": Answered((TextPart(f"{GRANT_PREFIX}abc"),)),
-            "dg_9": Answered((TextPart("old"),)),
+            "dg_1": ToolResult((TextPart("seen"), PICTURE, TextPart("in colours", ("user",)))),
+            "dg_2": ToolResult((TextPart("hot"),), is_error=True),
+            "dg_p": ToolResult((TextPart(f"{GRANT_PREFIX}abc"),)),
+            "dg_9": ToolResult((TextPart("old"),)),
             "dg_8": Granted(),
         },
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -9,13 +10,18 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from bench.contestants import FLOOR, OURS
+from bench.__main__ import lost_rows
+from bench.calls import CALL, RESULT, TEXT, Calls, counted
+from bench.contestants import FLOOR, LITELLM, OURS
 from bench.document import BEGIN, END, written
 from bench.figures import Column, Figure, Goal, Row, percentile, ratio
 from bench.load import Heard
 from bench.machine import Surroundings
 from bench.plot import drawn
+from bench.stage import LEFT_OUT
 from bench.table import markdown_of, text_of
+
+from dragoman.lm.surrogates import mended
 
 _ROOT = Path(__file__).parents[2]
 _WHERE = Surroundings("2026-01-02", "a processor", 2, 8, "Linux 6", "3.11.7", 0.1, {"dragoman": "0"})
@@ -57,6 +63,21 @@ def test_a_ratio_is_the_median_over_repeats_of_both() -> None:
 )
 def test_a_goal_has_a_verdict(goal: Goal, verdict: str) -> None:
     assert goal.verdict == verdict
+
+
+def test_what_needs_nothing_installed_must_be_measured() -> None:
+    columns = (Column("cpu", "CPU"),)
+    rows = (
+        Row("stdio", OURS, {"cpu": (1.0,)}),
+        Row("http", OURS, {"cpu": (1.0,)}, "not measured: it ended"),
+        Row("http", FLOOR, {"cpu": ()}),
+        Row("http", FLOOR, note=LEFT_OUT),
+        Row("http", LITELLM, note="not measured: it is not installed"),
+    )
+    assert lost_rows([Figure("streaming", "CPU", columns, rows)]) == [
+        "streaming, http, dragoman: not measured: it ended",
+        "streaming, http, floor: no values",
+    ]
 
 
 def test_percentiles() -> None:
@@ -101,6 +122,33 @@ def test_parts_are_counted_wherever_the_stream_is_cut() -> None:
         for start in range(0, len(said), size):
             heard.feed(said[start : start + size])
         assert (heard.ticks, len(heard.lags), heard.size) == (9, 3, len(said))
+
+
+def test_functions_of_the_package_are_counted_and_no_others() -> None:
+    calls = Calls()
+    with calls.counting():
+        json.dumps({"not": "ours"})
+        mended("ours")
+    mended("not while it counts")
+    assert calls.names == ["lm/surrogates.py: mended"]
+
+
+@pytest.mark.long
+async def test_the_functions_for_a_step_are_the_same_in_every_run(tmp_path: Path) -> None:
+    runs = []
+    for number in ("1", "2"):
+        (tmp_path / number).mkdir()
+        runs.append(await counted(tmp_path / number))
+    assert runs[0] == runs[1]
+    # From the agent's line to the editor's, and through all between.
+    text = runs[0][TEXT]
+    assert text[0] == "jsonrpc/stream.py: Stream.data_received"
+    assert text[-1] == "jsonrpc/stream.py: Stream._flush"
+    assert any("guard" in name for name in text)
+    # The result comes with a request of the editor's.
+    assert runs[0][RESULT][: len(runs[0][CALL])] == runs[0][CALL]
+    assert not any(name.endswith("VsCodeServer.request") for name in runs[0][CALL])
+    assert any(name.endswith("VsCodeServer.request") for name in runs[0][RESULT])
 
 
 @pytest.mark.long

@@ -253,7 +253,7 @@ class Bridge:
         assert isinstance(model, AgentModel)
 
         async def look() -> None:
-            while not any(map(is_so, model._directory._here.values())):  # noqa: ASYNC110 - a state tells nobody
+            while not any(map(is_so, model._registry._here.values())):  # noqa: ASYNC110 - a state tells nobody
                 await asyncio.sleep(0.01)
 
         await soon(look())

@@ -8,8 +8,9 @@ import pytest
 
 from bridge.consumer import Bridge, soon
 from dragoman.backends.agent.settings import Timing
-from dragoman.backends.agent.toolserver import Endpoint, ToolAnswer
+from dragoman.backends.agent.toolserver import Endpoint
 from dragoman.lm import user
+from dragoman.lm.parts import ToolResult
 from dragoman.process import Ledger, ProcessIdentity
 from fake_agent.steps import prompt
 
@@ -124,7 +125,7 @@ async def test_c4_a_call_that_the_agent_withdraws_when_it_is_stopped_gets_no_res
     answers: asyncio.Queue[bool] = asyncio.Queue()
     answer = Endpoint.answer
 
-    def noted(endpoint: Endpoint, key: str, given: ToolAnswer) -> bool:
+    def noted(endpoint: Endpoint, key: str, given: ToolResult) -> bool:
         is_taken = answer(endpoint, key, given)
         answers.put_nowait(is_taken)
         return is_taken

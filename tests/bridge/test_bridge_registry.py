@@ -28,7 +28,7 @@ def _directory(bridge: Bridge) -> ConversationRegistry:
     assert bridge.model is not None
     model = bridge.model._model
     assert isinstance(model, AgentModel)
-    return model._directory
+    return model._registry
 
 
 def _running(bridge: Bridge) -> list[str]:

@@ -3,6 +3,7 @@
 import pytest
 
 from bridge.consumer import Bridge
+from dragoman.lm import Features
 from dragoman.lm.messages import user
 from fake_agent.steps import prompt
 
@@ -51,3 +52,12 @@ async def test_a_consumer_without_tools_has_a_conversation_and_its_setting(bridg
     assert "<p: the-allow_once>" in (await chat.do(ask)).text
     assert await chat.echo() == ["still there?"]
     assert len(bridge.noted("session/new")) == 1
+
+
+async def test_s10_s13_a_side_request_is_presented_like_any_other(bridge: Bridge) -> None:
+    bridge.chat()
+    title = bridge.aside()
+    title.features = Features()
+    heard = await title.do(["think", "A short one."], ["say", "See [this](command:x)."])
+    assert heard.text == "A short one.\n\nSee [this](command-inert:x)."
+    assert not heard.thinking

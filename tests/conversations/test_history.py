@@ -15,12 +15,16 @@ from dragoman.conversations.history import (
     normalise,
 )
 from dragoman.lm import (
+    ActivityPart,
     DataPart,
     Message,
+    Part,
+    PlanPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    UsagePart,
     assistant,
     system,
     user,
@@ -29,7 +33,12 @@ from dragoman.lm.json import decode
 from dragoman.lm.messages import messages_from
 from dragoman.lm.parts import INTERNAL_MIME_TYPES
 
-INTERNAL = [DataPart(kind, b"{}") for kind in sorted(INTERNAL_MIME_TYPES)]
+INTERNAL: list[Part] = [
+    *(DataPart(kind, b"{}") for kind in sorted(INTERNAL_MIME_TYPES)),
+    ActivityPart("a", "Run", "execute", "completed", output="much"),
+    PlanPart(()),
+    UsagePart(1),
+]
 CALL = ToolCallPart("dg_1", "look", {"where": "here", "deep": [1, {"b": True, "a": None}]})
 
 

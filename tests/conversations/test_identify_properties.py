@@ -33,6 +33,7 @@ from dragoman.lm import (
     user,
 )
 from dragoman.lm.parts import CACHE_CONTROL
+from searching import examples
 
 GOES_ON = ("prompt", "results", "results_and_prompt", "refusal")
 # Few words, so that chats begin alike.
@@ -368,7 +369,7 @@ def replace_input(call: ToolCallPart) -> ToolCallPart:
     )
 
 
-Consumers.TestCase.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
+Consumers.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=25, deadline=None)
 TestI3IdentitySearched = Consumers.TestCase
 
 

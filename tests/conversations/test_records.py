@@ -22,6 +22,7 @@ from dragoman.conversations.history import (
 from dragoman.conversations.identify import identify
 from dragoman.conversations.records import ConversationRecord, Records, Scope
 from dragoman.lm import assistant, user
+from searching import examples
 
 CALLS = (("dg_1", "look", "{}"),)
 
@@ -192,7 +193,7 @@ class Shelves(RuleBasedStateMachine):
             assert len(self.records._prefixes) == 0
 
 
-Shelves.TestCase.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
+Shelves.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=20, deadline=None)
 TestTheIndexIsExact = Shelves.TestCase
 
 

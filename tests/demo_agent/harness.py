@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar, cast
 
+from acp import schema
 from pydantic import BaseModel
 
-from acp import schema
 from dragoman.backends.scripted import Script, load_script
 from dragoman.demo.agent import SCRIPT
 from dragoman.demo.agent.server import AgentServer
@@ -19,6 +19,7 @@ from dragoman.demo.agent.store import SessionStore
 from dragoman.jsonrpc import METHOD_NOT_FOUND, Incoming, Notification, Peer, PeerOptions
 from dragoman.lm import JsonObject
 from dragoman.process import SupervisedProcess
+from fake_agent.demo import COMMAND, reply_to
 from memory_peers import memory_pair
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "agent_command",
     "in_process",
     "in_this_process",
+    "prompted_command",
     "soon",
     "text",
 ]
@@ -38,8 +40,14 @@ _DEADLINE = 20.0
 
 
 def agent_command(state: Path, *options: str) -> tuple[str, ...]:
+    """The agent as it is installed."""
     program = (sys.executable, "-m", "dragoman", "demo-agent")
     return (*program, "--state-dir", str(state), "--pace", "instant", *options)
+
+
+def prompted_command(state: Path) -> tuple[str, ...]:
+    """The same with the prompts of tests."""
+    return (*COMMAND, "--sessions", str(state / "demo-agent"), "--pace", "instant")
 
 
 async def soon(work: Awaitable[_T]) -> _T:
@@ -203,7 +211,7 @@ async def in_this_process(
     folder: Path, *, script: Script | None = None, pace: str = "instant"
 ) -> AsyncIterator[Editor]:
     """An agent without a process of its own, for what does not need one."""
-    server = AgentServer(script or load_script(SCRIPT), SessionStore(folder), pace=pace)
+    server = AgentServer(script or load_script(SCRIPT), SessionStore(folder), pace=pace, prompts=reply_to)
     editor = Editor()
     memory_pair(editor, server)
     try:
@@ -215,9 +223,13 @@ async def in_this_process(
 
 
 @asynccontextmanager
-async def in_process(state: Path) -> AsyncIterator[tuple[Editor, SupervisedProcess]]:
+async def in_process(
+    state: Path, *, installed: bool = False
+) -> AsyncIterator[tuple[Editor, SupervisedProcess]]:
     """The agent as it is started by a client."""
-    async with await SupervisedProcess.start(agent_command(state)) as process:
+    async with await SupervisedProcess.start(
+        (agent_command if installed else prompted_command)(state)
+    ) as process:
         editor = Editor()
         await process.connect(editor, PeerOptions(name="demo agent"))
         yield editor, process

@@ -65,7 +65,7 @@ def test_a_tool_is_known_by_either_name() -> None:
         ("command", {"type": "string"}, "run it", "echo hello"),
         ("query", {"type": "string"}, 'look up "good morning" please', "good morning"),
         ("query", {"type": "string"}, "Please look up a word?", "a word"),
-        ("query", {"type": "string"}, "!parallel", "hello"),
+        ("query", {"type": "string"}, "Find ?!", "hello"),
         ("query", {}, "find Ankara", "Ankara"),
         ("n", {"type": "integer"}, "", 1),
         ("n", {"type": "number", "minimum": 5}, "", 5),

@@ -25,7 +25,7 @@ from dragoman.demo.mcp import McpError, ToolClient
 from dragoman.demo.mcp.content import tool_result
 from dragoman.jsonrpc import Notification
 from dragoman.lm import DataPart, TextPart
-from dragoman.tools.tool import ToolResult
+from dragoman.lm.parts import ToolResult
 
 _HELLO = {
     "protocolVersion": "2025-06-18",

@@ -119,7 +119,7 @@ async def test_each_has_its_own_answer(editor: Editor, folder: Path) -> None:
     editor.decide = lambda permission: permission.choose(
         "reject_once" if permission.call["kind"] == "edit" else "allow_once"
     )
-    said = await editor.say(session, "!permission")
+    said = await editor.say(session, "two permissions")
     assert "You refused" in said
     assert "- I did not write `demo-agent.txt`.\n- I ran `echo hello from the demo agent`.\n" in said
     assert not (folder / "demo-agent.txt").exists()
@@ -190,7 +190,7 @@ async def test_a_request_that_became_pointless_is_withdrawn(editor: Editor, fold
 async def test_cancelled_while_a_permission_is_awaited(editor: Editor, folder: Path) -> None:
     session = await editor.start(folder)
     editor.decide = _hold
-    answering = asyncio.ensure_future(editor.prompt(session, "!permission"))
+    answering = asyncio.ensure_future(editor.prompt(session, "two permissions"))
     await editor.until(lambda: len(editor.asked) == 2)
     editor.cancel(session)
     assert (await answering)["stopReason"] == "cancelled"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acp import PROTOCOL_VERSION, RequestError, spawn_agent_process, text_block
 from acp.schema import (
     AllowedOutcome,
     EnvVariable,
@@ -19,8 +20,7 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
-from acp import PROTOCOL_VERSION, RequestError, spawn_agent_process, text_block
-from demo_agent.harness import Editor, agent_command, in_process, soon
+from demo_agent.harness import Editor, agent_command, in_process, prompted_command, soon
 from dragoman.backends.agent.toolserver import ToolServer
 from process.living import alive, all_gone
 from toolserver.harness import Bridge, text, tool
@@ -69,7 +69,7 @@ async def test_the_official_sdk_talks_to_it(tmp_path: Path, folder: Path, server
         env=[EnvVariable(name=name, value=value) for name, value in env.items()],
     )
     client = _SdkClient()
-    command, *arguments = agent_command(tmp_path / "state")
+    command, *arguments = prompted_command(tmp_path / "state")
     async with spawn_agent_process(client, command, *arguments) as (agent, process):  # type: ignore[arg-type]  # a client need not do everything
         hello = await soon(agent.initialize(PROTOCOL_VERSION))
         assert hello.agent_info is not None
@@ -127,16 +127,16 @@ async def test_it_leaves_nobody_behind(tmp_path: Path, folder: Path, server: Too
     # A tool server that says its number first.
     arguments = ("-c", 'echo $$ > "$0"; exec "$@"', str(tmp_path / "pid"), command, *arguments)
     variables = [{"name": name, "value": value} for name, value in env.items()]
-    async with in_process(tmp_path) as (editor, process):
+    async with in_process(tmp_path, installed=how != "crash") as (editor, process):
         session = await editor.start(
             folder, {"name": "dg-1", "command": "/bin/sh", "args": list(arguments), "env": variables}
         )
         pids = {_number(tmp_path / "pid")}
-        editor.peer.call("session/prompt", _prompt(session, "!call wait {}"), _ignored)
+        editor.peer.call("session/prompt", _prompt(session, "Use the tool wait."), _ignored)
         await bridge.call()
         other = await editor.new(folder)
         if how != "crash":
-            editor.peer.call("session/prompt", _prompt(other, "!run echo $$; exec sleep 60"), _ignored)
+            editor.peer.call("session/prompt", _prompt(other, "Run `echo $$; exec sleep 60`."), _ignored)
             await editor.until(lambda: _printed(editor, other))
             pids |= _printed(editor, other)
         assert alive(pids) == pids

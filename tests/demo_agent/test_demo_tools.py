@@ -8,9 +8,10 @@ from typing import cast
 import pytest
 
 from demo_agent.harness import Editor, Permission, soon
-from dragoman.backends.agent.toolserver import PendingCall, ToolAnswer, ToolServer
+from dragoman.backends.agent.toolserver import PendingCall, ToolServer
 from dragoman.cli.agent_probe.stripes import Stripes
 from dragoman.lm import DataPart, JsonObject, TextPart, ToolDefinition
+from dragoman.lm.parts import ToolResult
 from toolserver.harness import Bridge, PatientClock, text, tool
 
 _PATH: JsonObject = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -216,11 +217,11 @@ async def test_results_of_every_kind(editor: Editor, folder: Path, server: ToolS
     bridge = _bridge(server)
     session = await editor.start(folder, _address(bridge))
     answers = {
-        "ok: hello": ToolAnswer((TextPart("hello"),)),
-        "error: broken": ToolAnswer((TextPart("broken"),), is_error=True),
-        "ok: picture": ToolAnswer((TextPart("picture"), DataPart.image(b"png", "image/png"))),
-        'ok: {"a":1}': ToolAnswer((DataPart.json({"a": 1}),)),
-        "ok: \n": ToolAnswer((DataPart("application/zip", b"zip"),)),
+        "ok: hello": ToolResult((TextPart("hello"),)),
+        "error: broken": ToolResult((TextPart("broken"),), is_error=True),
+        "ok: picture": ToolResult((TextPart("picture"), DataPart.image(b"png", "image/png"))),
+        'ok: {"a":1}': ToolResult((DataPart.json({"a": 1}),)),
+        "ok: \n": ToolResult((DataPart("application/zip", b"zip"),)),
     }
     for expected, answer in answers.items():
         answering = asyncio.ensure_future(editor.say(session, "!call read_file"))
@@ -240,13 +241,13 @@ async def test_results_of_every_kind(editor: Editor, folder: Path, server: ToolS
 async def test_tools_that_change_between_prompts(editor: Editor, folder: Path, server: ToolServer) -> None:
     bridge = _bridge(server)
     session = await editor.start(folder, _address(bridge))
-    assert "5 tools, 3 of them yours" in await editor.say(session, "!tools")
+    assert "5 tools, 3 of them yours" in await editor.say(session, "Which tools do you have?")
     bridge.endpoint.set_tools((tool("look_up", "Looks up two words", _PATH), tool("fresh", "New here")))
-    said = await editor.say(session, "!tools")
+    said = await editor.say(session, "Which tools do you have?")
     assert "4 tools, 2 of them yours" in said
     assert "Looks up two words" in said
     bridge.endpoint.set_tools(_TOOLS)
-    assert "`dg-1234__look_up`: Looks a word up" in await editor.say(session, "!tools")
+    assert "`dg-1234__look_up`: Looks a word up" in await editor.say(session, "Which tools do you have?")
 
 
 async def test_tools_that_change_in_mid_turn_are_there_for_the_next_call(
@@ -285,7 +286,7 @@ async def test_the_tools_of_a_session_that_is_taken_up_are_those_offered_then(
     await editor.ask("session/load", sessionId=session, cwd=str(folder), mcpServers=[])
     [told] = editor.updates(session, "tool_call")
     assert told["rawInput"] == {"path": "notes.txt"}
-    assert "0 of them yours" in await editor.say(session, "!tools")
+    assert "0 of them yours" in await editor.say(session, "Which tools do you have?")
 
 
 async def test_a_server_that_is_not_there_is_told_of_and_done_without(
@@ -294,7 +295,7 @@ async def test_a_server_that_is_not_there_is_told_of_and_done_without(
     dead: JsonObject = {"name": "dead", "command": "false", "args": [], "env": []}
     missing: JsonObject = {"name": "missing", "command": "/no/such/program", "args": [], "env": []}
     session = await editor.start(folder, dead, _address(_bridge(server)), missing)
-    said = await editor.say(session, "!tools")
+    said = await editor.say(session, "Which tools do you have?")
     assert "3 of them yours" in said
     assert "dead is gone" in said
     assert "missing: There is no program" in said
@@ -307,7 +308,7 @@ async def test_a_server_that_goes_away(editor: Editor, folder: Path, server: Too
     await bridge.call()
     await bridge.endpoint.close()
     assert "It did not work" in await answering
-    assert "0 of them yours" in await editor.say(session, "!tools")
+    assert "0 of them yours" in await editor.say(session, "Which tools do you have?")
 
 
 async def test_a_tool_is_called_when_it_is_asked_for_by_name(

@@ -147,7 +147,7 @@ async def test_a_slow_answer_comes_to_an_end(editor: Editor, folder: Path) -> No
 
 async def test_it_lists_what_it_has(editor: Editor, folder: Path) -> None:
     session = await editor.start(folder)
-    said = await editor.say(session, "!tools")
+    said = await editor.say(session, "Which tools do you have?")
     assert "2 tools, 0 of them yours" in said
     assert "`write_file`" in said
 

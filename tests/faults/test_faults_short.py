@@ -24,6 +24,7 @@ _PLANS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("plan", _PLANS, ids=lambda plan: f"{'+'.join(plan.faults)}, {plan.state}")
 async def test_i1_i2_i4_i5_i6_i7_hold_after_a_fault(plan: Plan, tmp_path: Path) -> None:
     outcome = await run_plan(plan, tmp_path / "run")

@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeAlias
 
-from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolAnswer, ToolServer
+from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolServer
 from dragoman.clock import SystemClock
 from dragoman.config import Serve
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import compacted, expanded
 from dragoman.frontends.http.errors import ApiError
 from dragoman.lm import TextPart, ToolDefinition
+from dragoman.lm.parts import ToolResult
 from fuzz.check import Check, json_of, pieces
 from http_server.kit import Held, Json, scripted, site_of
 
@@ -199,7 +200,7 @@ async def _tools() -> AsyncIterator[Endpoint]:
     try:
 
         def answer(call: PendingCall) -> None:
-            endpoint.answer(call.key, ToolAnswer((TextPart("Done."),)))
+            endpoint.answer(call.key, ToolResult((TextPart("Done."),)))
 
         endpoint = server.endpoint(name="dragoman", on_call=answer, on_withdrawn=lambda _key: None)
         endpoint.set_tools((ToolDefinition("look", "Looks.", None),))

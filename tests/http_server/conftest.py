@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from dragoman.backends.scripted import ScriptedReply, ScriptStep
-from dragoman.lm import ModelInfo
+from dragoman.lm import GuardedModel, ModelInfo, Part
 from http_server.kit import Held, Site, scripted, site_of
+from lm.providers import plays
 
 
 @pytest.fixture
@@ -21,5 +22,17 @@ def site(tmp_path: Path) -> Iterator[Callable[..., Site]]:
             models = Held(m=scripted(*replies, info=info))
             options = {"store": tmp_path, **options}
             return stack.enter_context(contextmanager(site_of)(models, **options))
+
+        yield made
+
+
+@pytest.fixture
+def playing(tmp_path: Path) -> Iterator[Callable[..., Site]]:
+    """A site with one model, `m`, that reports these parts and then fails or not. It stores."""
+    with ExitStack() as stack:
+
+        def made(*parts: Part, then: BaseException | None = None) -> Site:
+            models = Held(m=GuardedModel(plays(*parts, then=then)))
+            return stack.enter_context(contextmanager(site_of)(models, store=tmp_path))
 
         yield made

@@ -74,6 +74,36 @@ async def test_r10_tools_over_several_turns_in_one_session(agent: Site) -> None:
     assert _place(third) == (_place(first)[0], "evidence=marker", "kind=prompt")
 
 
+async def test_r10_steps_and_plans_of_an_agent_are_items_over_several_responses(agent: Site) -> None:
+    entries = [{"content": "Look", "priority": "high", "status": "pending"}]
+    begun, ended = (
+        ["update", {"sessionUpdate": "tool_call_update", "toolCallId": "t", **fields}]
+        for fields in (
+            {"title": "Run", "kind": "execute", "status": "in_progress"},
+            {"status": "completed", "rawOutput": {"exit_code": 0}},
+        )
+    )
+    plan = ["update", {"sessionUpdate": "plan", "entries": entries}]
+    steps = prompt(plan, begun, ["say", "Looking. "], ["call", "look", {}], ended, ["say", "done"])
+    headers = {"x_dragoman_activity": "items"}
+    first = await agent.create(input=steps, tools=_TOOLS, stream=True, headers=headers)
+    shown = first.streamed["output"]
+    kinds = ["dragoman:plan", "dragoman:activity", "message", "function_call"]
+    assert [item["type"] for item in shown] == kinds
+    assert shown[1]["activity_status"] == "in_progress"
+    result = {"type": "function_call_output", "call_id": shown[-1]["call_id"], "output": "seen"}
+    history = [{"role": "user", "content": steps}, *shown, result]
+    second = await agent.create(input=history, tools=_TOOLS, stream=True, headers=headers)
+    (step,) = [item for item in second.streamed["output"] if item["type"] == "dragoman:activity"]
+    assert (step["id"], step["activity_status"], step["exit_status"]) == (shown[1]["id"], "completed", 0)
+    assert (_place(second)[0], _place(second)[2]) == (_place(first)[0], "kind=results")
+    assert "x-dragoman-ignored" not in second.headers
+    # The history that has them is still known for what it is.
+    history += [*second.streamed["output"], {"role": "user", "content": prompt(["say", "on"])}]
+    third = await agent.create(input=history, tools=_TOOLS)
+    assert _place(third) == (_place(first)[0], "evidence=marker", "kind=prompt")
+
+
 async def test_r10_a_message_that_comes_back_with_its_id_names_its_conversation(agent: Site) -> None:
     first = await agent.create(input=prompt(["say", "one"]))
     (message,) = first.response["output"]

@@ -17,6 +17,7 @@ from dragoman.frontends.http.auth import Gate
 from dragoman.frontends.http.budget import MOST_VALUES
 from dragoman.frontends.http.errors import ApiError
 from http_server.kit import KEY, Held, Site, scripted, site_of
+from searching import examples
 
 _Make = Callable[..., Site]
 _BODY = {"model": "m", "input": "x"}
@@ -262,7 +263,7 @@ _ITEM = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.data())
 def test_r7_whatever_a_body_says_it_is_answered_by_rule(data: st.DataObject) -> None:
     """The description that is published names the fields; each may be anything."""

@@ -34,6 +34,7 @@ from dragoman.lm import (
     user,
 )
 from dragoman.models import Models
+from fake_agent.demo import COMMAND
 from http_server.kit import DEADLINE, KEY, function, soon
 from http_server.stream_check import check_events
 
@@ -50,7 +51,7 @@ path = "tape.jsonl"
 [models.demo]
 kind = "acp"
 agent = "demo"
-command = ["dragoman", "demo-agent", "--pace", "instant"]
+command = COMMAND
 """
 _TAPE = """
 {"when": {"prompt": "fail"}, "do": [{"fail": "bad_request", "message": "No."}]}
@@ -64,7 +65,8 @@ class Running:
     """`dragoman serve` in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
-        (folder / "dragoman.toml").write_text(_CONFIG)
+        command = json.dumps([*COMMAND, "--sessions", str(folder / "sessions")])
+        (folder / "dragoman.toml").write_text(_CONFIG.replace("COMMAND", command))
         (folder / "tape.jsonl").write_text(_TAPE)
         self.folder = folder
         named = ("--config", str(folder / "dragoman.toml"), "--state-dir", str(folder / "state"))
@@ -122,7 +124,7 @@ async def test_r10_create_and_stream(client: openai.AsyncOpenAI, model: str) -> 
 
 async def test_r10_tools_over_several_turns_by_previous_response_id(client: openai.AsyncOpenAI) -> None:
     tools: Any = [function("look_up"), function("count"), function("show")]
-    first = await soon(client.responses.create(model="demo", input="!parallel", tools=tools))
+    first = await soon(client.responses.create(model="demo", input="three in parallel", tools=tools))
     calls = [item for item in first.output if item.type == "function_call"]
     assert len({call.call_id for call in calls}) == 3
     results: Any = [
@@ -139,7 +141,7 @@ async def test_r10_tools_over_several_turns_by_previous_response_id(client: open
         )
     )
     assert "evidence=marker; kind=prompt" in raw.headers["x-dragoman-conversation"]
-    assert "!parallel" in raw.parse().output_text
+    assert "three in parallel" in raw.parse().output_text
     again = await soon(client.responses.retrieve(second.id))
     assert again.output_text == second.output_text
     await soon(client.responses.delete(second.id))
@@ -149,7 +151,7 @@ async def test_r10_tools_over_several_turns_by_previous_response_id(client: open
 
 async def test_r10_a_row_of_calls_with_the_whole_history_each_time(client: openai.AsyncOpenAI) -> None:
     tools: Any = [function("look_up"), function("count")]
-    history: list[Any] = [{"role": "user", "content": "!row"}]
+    history: list[Any] = [{"role": "user", "content": "two in a row"}]
     said = ""
     for number in range(3):
         answer = await soon(client.responses.create(model="demo", input=history, tools=tools, store=False))
@@ -165,7 +167,7 @@ async def test_r10_chat_completions(client: openai.AsyncOpenAI) -> None:
     tools: Any = [
         {"type": "function", "function": {"name": "look_up", "parameters": function("look_up")["parameters"]}}
     ]
-    messages: list[Any] = [{"role": "user", "content": "!between"}]
+    messages: list[Any] = [{"role": "user", "content": "one in between"}]
     first = await soon(client.chat.completions.create(model="demo", messages=messages, tools=tools))
     (choice,) = first.choices
     assert choice.finish_reason == "tool_calls"
@@ -241,13 +243,38 @@ async def test_r10_what_a_response_was_asked_with_is_listed_and_what_is_over_is_
         await soon(client.responses.retrieve(response.id, stream=True))
 
 
+# The client's helper warns of items that it has no class for, and takes them.
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+async def test_r10_the_official_client_takes_items_of_steps_and_plans(client: openai.AsyncOpenAI) -> None:
+    asks = {"x-dragoman-activity": "items"}
+    whole = await soon(client.responses.create(model="demo", input="!plan", extra_headers=asks))
+    kinds = ["dragoman:plan", "reasoning", "message"]
+    assert [item.type for item in whole.output] == kinds
+    assert whole.output_text.startswith("That was the plan")
+    # Its helper puts the response together from the events.
+    async with client.responses.stream(model="demo", input="!plan", extra_headers=asks) as stream:
+        events = [event async for event in stream]
+        streamed = await soon(stream.get_final_response())
+    assert "dragoman:plan.updated" in {str(event.type) for event in events}
+    assert ([item.type for item in streamed.output], streamed.output_text) == (kinds, whole.output_text)
+    # Given back as they came.
+    given: Any = [item.model_dump(mode="json", exclude_none=True) for item in streamed.output]
+    asked: Any = {"role": "user", "content": "!plan"}
+    more: Any = {"role": "user", "content": "hello"}
+    answered = await soon(
+        client.responses.with_raw_response.create(model="demo", input=[asked, *given, more])
+    )
+    assert "x-dragoman-ignored" not in answered.headers
+    assert "evidence=marker; kind=prompt" in answered.headers["x-dragoman-conversation"]
+
+
 async def test_r10_models_are_listed(client: openai.AsyncOpenAI) -> None:
     assert [model.id async for model in client.models.list()] == ["tape", "demo"]
 
 
 # The pair: our own client in front of our own server says the same as the agent itself.
 
-_PROMPTS = ("hello", "!think", "!parallel", "!plan")
+_PROMPTS = ("hello", "think about it", "three in parallel", "make a plan")
 _TOOLS = tuple(
     ToolDefinition(name, f"The tool {name}.", {"type": "object", "properties": {}})
     for name in ("look_up", "count", "show")

@@ -1,6 +1,7 @@
 """R7: whatever a model says, the events are in order; and the checker would see it if they were not."""
 
 from collections.abc import Sequence
+from typing import get_args
 
 import pytest
 from hypothesis import given, strategies as st
@@ -9,28 +10,37 @@ from dragoman.frontends.http.errors import of_model
 from dragoman.frontends.http.resource import Resource
 from dragoman.frontends.http.stream import ResponseStream
 from dragoman.lm import (
+    ActivityPart,
     DataPart,
     JsonObject,
     LanguageModelError,
     Part,
+    PlanPart,
     Stopped,
     StopReason,
     TextPart,
     ThinkingPart,
     ToolCallPart,
 )
-from dragoman.lm.parts import STATEFUL_MARKER, USAGE
+from dragoman.lm.parts import STATEFUL_MARKER, ActivityStatus, PlanEntry, progress_key
 from http_server.stream_check import check_events, problems
 
-_USAGE = DataPart.json({"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}, USAGE)
 _PARTS: st.SearchStrategy[Part] = st.one_of(
     st.builds(TextPart, st.text(max_size=5)),
     st.builds(ThinkingPart, st.text(max_size=5)),
     st.builds(ThinkingPart, st.lists(st.text(max_size=3), max_size=2).map(tuple)),
     st.integers(0, 10**9).map(lambda n: ToolCallPart(f"dg_{n}", "look", {"n": n})),
     st.just(ToolCallPart("dg_unparsed", "look", {}, "{broken")),
-    st.just(_USAGE),
     st.just(DataPart(STATEFUL_MARKER, b"m\\abc_DEF-1")),
+    st.builds(
+        ActivityPart,
+        st.sampled_from(["act_1", "act_2"]),
+        st.sampled_from(["Run", "Run it"]),
+        st.just("execute"),
+        st.sampled_from(get_args(ActivityStatus)),
+    ),
+    st.just(PlanPart(())),
+    st.just(PlanPart((PlanEntry("Look", "high", "pending"),))),
 )
 
 
@@ -73,6 +83,9 @@ def test_r7_the_events_of_any_parts_are_in_order(
     assert "".join(told) == said
     calls = [part.call_id for part in parts if isinstance(part, ToolCallPart)]
     assert [item["call_id"] for item in response["output"] if item["type"] == "function_call"] == calls
+    last = {progress_key(part): part for part in parts if isinstance(part, ActivityPart | PlanPart)}
+    shown = [item for item in response["output"] if item["type"].startswith("dragoman:")]
+    assert [item.get("title") for item in shown] == [getattr(part, "title", None) for part in last.values()]
 
 
 _WHOLE = _events([ThinkingPart("Hm."), TextPart("One "), TextPart("two"), ToolCallPart("dg_1", "look", {})])

@@ -11,6 +11,7 @@ from typing import Any
 from dragoman.backends.scripted import call, fail, forever, reply, say
 from dragoman.config import Serve
 from dragoman.frontends.http.budget import MOST_VALUES
+from dragoman.lm import ActivityPart, TextPart
 from http_server.kit import KEY, TOOL, Json, Site, soon
 from http_server.stream_check import check_events
 
@@ -195,6 +196,20 @@ async def test_r7_a_client_that_goes_in_the_middle_of_a_turn_cancels_it(site: _M
     metrics = (await made.get("/metrics")).writes[0].decode()
     assert 'outcome="cancelled"' in metrics
     assert "dragoman_websockets_open 0" in metrics
+
+
+async def test_r10_activities_are_items_for_a_socket_that_asks_for_them(playing: _Make) -> None:
+    step = ActivityPart("act_1", "Run", "execute", "completed")
+    made = playing(step, TextPart("Done."))
+    async with _connected(made, **{"x-dragoman-activity": "items"}) as socket:
+        for _ in range(2):
+            response = await socket.create(input="x")
+            assert [item["type"] for item in response["output"]] == ["dragoman:activity", "message"]
+    async with _connected(made) as socket:
+        response = await socket.create(input="x")
+        assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
+    async with _connected(made, **{"x-dragoman-activity": "text"}) as socket:
+        assert socket.opened["status"] == 400
 
 
 async def test_r7_without_a_key_no_socket_is_opened(site: _Make) -> None:

@@ -7,11 +7,12 @@ import pytest
 
 from dragoman.backends.scripted import Script, ScriptedModel, call, reply
 from dragoman.lm import CancellationError, CancellationToken, Capabilities, JsonObject
+from dragoman.lm.parts import ToolResult
 from dragoman.loop.events import QuestionAsked, ToolFinished, ToolProgressed, ToolStarted, ToolUsed
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.tools.decision import Approve, ToolQuestion
-from dragoman.tools.tool import Invocation, PreparedInvocation, ToolResult
+from dragoman.tools.tool import Invocation, PreparedInvocation
 from loop_kit import (
     YES,
     Gate,

@@ -22,13 +22,14 @@ from dragoman.lm import (
     assistant,
     user,
 )
+from dragoman.lm.parts import ToolResult
 from dragoman.loop import LoopSettings, RunEvent, RunState, ToolLoop, begin, dump, load
 from dragoman.loop.events import Ended, QuestionAsked, ToolFinished, ToolProgressed, ToolStarted
 from dragoman.loop.history import INTERRUPTED_BEFORE, INTERRUPTED_DURING, gaps
 from dragoman.loop.round import DENIED
 from dragoman.tools.decision import Approve, ToolQuestion
 from dragoman.tools.runtime import ToolRuntime
-from dragoman.tools.tool import Invocation, PreparedInvocation, ToolResult
+from dragoman.tools.tool import Invocation, PreparedInvocation
 from loop_kit import (
     NO,
     YES,

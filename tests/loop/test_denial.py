@@ -6,11 +6,12 @@ import pytest
 
 from dragoman.backends.scripted import ScriptedModel, call, reply
 from dragoman.lm import CancellationError, CancellationToken, TextPart, ToolCallPart, ToolResultPart
+from dragoman.lm.parts import ToolResult
 from dragoman.loop import LoopSettings
 from dragoman.loop.events import Ended, ToolFinished, ToolStarted
 from dragoman.loop.round import DENIED, SKIPPED
 from dragoman.tools.decision import Approve, NobodyToAsk, ToolQuestion
-from dragoman.tools.tool import Invocation, ToolResult
+from dragoman.tools.tool import Invocation
 from loop_kit import (
     NO,
     YES,

@@ -17,10 +17,11 @@ from dragoman.lm import (
     ToolCallPart,
     user,
 )
+from dragoman.lm.parts import ToolResult
 from dragoman.loop import Hooks, LoopSettings, RunEvent, ToolLoop, begin, dump, load, to_json
 from dragoman.loop.events import QuestionAsked, ToolFinished, ToolStarted
 from dragoman.loop.round import DENIED
-from dragoman.tools.tool import Invocation, ToolResult
+from dragoman.tools.tool import Invocation
 from loop_kit import (
     NO,
     Person,

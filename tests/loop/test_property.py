@@ -25,6 +25,7 @@ from dragoman.lm import (
     ToolResultPart,
     user,
 )
+from dragoman.lm.parts import ToolResult
 from dragoman.loop import Hooks, LoopSettings, RunEvent, RunState, Suspend, ToolLoop, begin, dump, load
 from dragoman.loop.events import (
     Ended,
@@ -41,7 +42,7 @@ from dragoman.loop.history import INTERRUPTED_BEFORE, INTERRUPTED_DURING, gaps
 from dragoman.loop.settings import OnDenial
 from dragoman.tools.decision import Approve, Decision, Deny, ToolQuestion
 from dragoman.tools.runtime import ToolRuntime
-from dragoman.tools.tool import Invocation, ToolResult
+from dragoman.tools.tool import Invocation
 from loop_kit import Behaviour, ClosedHistoryModel, RecordingTool, toolbox
 from virtual_clock import VirtualClock, run, running_clock
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from dragoman.lm import JsonObject, Message, TextPart, ToolCallPart, ToolResultPart
+from dragoman.lm.parts import ToolResult
 from dragoman.loop.history import INTERRUPTED_BEFORE, INTERRUPTED_DURING
 from dragoman.loop.round import CallState, CallStatus, IllegalStep, Round, interruption
-from dragoman.tools.tool import ToolResult
 
 ID = "dg_1"
 RESULT = ToolResult.text("it went well")

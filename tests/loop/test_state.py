@@ -17,9 +17,9 @@ from dragoman.lm import (
     user,
 )
 from dragoman.lm.json import decode, encode
+from dragoman.lm.parts import ToolResult
 from dragoman.loop import Failure, RunState, StateError, begin, dump, load
 from dragoman.loop.round import Round
-from dragoman.tools.tool import ToolResult
 
 CALLS = (ToolCallPart("dg_1", "write", {"path": "a"}), ToolCallPart("dg_2", "look", {}))
 ANSWER = assistant("I will.", *CALLS)

@@ -13,6 +13,7 @@ from dragoman.lm import (
     system,
     user,
 )
+from dragoman.lm.parts import ToolResult
 from dragoman.loop import LoopSettings, RunState, ToolLoop, begin
 from dragoman.loop.events import (
     DataReported,
@@ -26,7 +27,6 @@ from dragoman.loop.events import (
     TurnStarted,
 )
 from dragoman.loop.history import INTERRUPTED_BEFORE, INTERRUPTED_DURING
-from dragoman.tools.tool import ToolResult
 from loop_kit import (
     ClosedHistoryModel,
     Gate,

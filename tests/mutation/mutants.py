@@ -1,11 +1,14 @@
 """`make mutants`: does a test fail when the core is wrong?
 
-    python tests/mutation/mutants.py [MODULE …] [--only NUMBER …] [--jobs N]
+    python tests/mutation/mutants.py [MODULE …] [--only NUMBER …] [--jobs N] [--list] [--quick]
 
 Each mutant is the package with one small change in one place: a comparison turned round, a condition that always holds,
 a statement left out. The tests of the core run against it; a mutant that they let pass *survives*. Survivors that change
 nothing anybody could see have their reason in `survivors.toml`; any other is a test that is missing, and the exit
 status is 1.
+
+`--quick` tries a few mutants of each module against the first of its tests, and asks of each module that one of them is
+noticed: so that this program is known to work.
 """
 
 from __future__ import annotations
@@ -26,14 +29,26 @@ from pathlib import Path
 from queue import SimpleQueue
 
 ROOT = Path(__file__).parents[2]
-MODULES = ("identify", "machine")
-_FOLDER = Path("src/dragoman/backends/agent")
+_FILES = {
+    "identify": Path("dragoman/conversations/identify.py"),
+    "machine": Path("dragoman/backends/agent/machine/machine.py"),
+}
+MODULES = tuple(_FILES)
 # The quick ones first: most mutants do not get past them.
 _TESTS = {
-    "identify": (("test_identify.py",), ("test_identify_properties.py", "test_conversation_records.py")),
-    "machine": (("test_machine_scenarios.py",), ("test_machine_table.py",), ("test_machine_properties.py",)),
+    "identify": (
+        ("conversations/test_identify.py",),
+        ("conversations/test_identify_properties.py", "conversations/test_records.py"),
+    ),
+    "machine": (
+        ("agent/test_machine_scenarios.py",),
+        ("agent/test_machine_table.py",),
+        ("agent/test_machine_properties.py",),
+    ),
 }
 _SURVIVORS = Path(__file__).with_name("survivors.toml")
+# Of each module, evenly over its file.
+_QUICK = 3
 # A mutant that runs in circles is noticed, too.
 _SECONDS = 300
 
@@ -57,30 +72,40 @@ class Mutant:
     number: int
     line: int
     change: str
-    source: str
+    # The node that is changed, and which of its changes this is.
+    place: int
+    which: int
 
     @property
     def name(self) -> str:
         return f"{self.module}:{self.line}: {self.change}"
 
+    def source(self) -> str:
+        tree = _tree(self.module)
+        target = _places(tree)[self.place]
+        _put(tree, target, list(_changes(target))[self.which][1])
+        return ast.unparse(ast.fix_missing_locations(tree))
+
 
 def mutants_of(module: str) -> Iterator[Mutant]:
-    source = (ROOT / _FOLDER / f"{module}.py").read_text()
-    tree = ast.parse(source)
+    tree = _tree(module)
     # How a class is made is not what the core decides.
     made = {id(part) for node in ast.walk(tree) for maker in _decorators(node) for part in ast.walk(maker)}
-    places = [node for node in ast.walk(tree) if hasattr(node, "lineno")]
     number = 0
-    for index, node in enumerate(places):
+    for place, node in enumerate(_places(tree)):
         if id(node) in made:
             continue
-        for change, replacement in _changes(node):
-            mutated = copy.deepcopy(tree)
-            target = [each for each in ast.walk(mutated) if hasattr(each, "lineno")][index]
-            _put(mutated, target, replacement)
+        for which, (change, _) in enumerate(_changes(node)):
             number += 1
-            text = ast.unparse(ast.fix_missing_locations(mutated))
-            yield Mutant(module, number, node.lineno, change, text)
+            yield Mutant(module, number, node.lineno, change, place, which)
+
+
+def _tree(module: str) -> ast.Module:
+    return ast.parse((ROOT / "src" / _FILES[module]).read_text())
+
+
+def _places(tree: ast.Module) -> list[ast.expr | ast.stmt]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt)]
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
@@ -141,18 +166,22 @@ def _put(tree: ast.AST, target: ast.AST, replacement: ast.AST) -> None:
     raise AssertionError("a node without a parent")
 
 
-def _survives(mutant: Mutant, package: Path) -> bool:
-    file = package / "dragoman/backends/agent" / f"{mutant.module}.py"
+def _survives(mutant: Mutant, package: Path, *, quick: bool) -> bool:
+    file = package / _FILES[mutant.module]
     original = file.read_text()
-    file.write_text(mutant.source)
+    file.write_text(mutant.source())
     try:
-        return not any(_fails(tests, package) for tests in _TESTS[mutant.module])
+        return not any(_fails(tests, package) for tests in _tests(mutant.module, quick=quick))
     finally:
         file.write_text(original)
 
 
+def _tests(module: str, *, quick: bool) -> tuple[tuple[str, ...], ...]:
+    return _TESTS[module][:1] if quick else _TESTS[module]
+
+
 def _fails(tests: tuple[str, ...], package: Path) -> bool:
-    files = [f"tests/agent/{name}" for name in tests]
+    files = [f"tests/{name}" for name in tests]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *files]
     environment = {**os.environ, "PYTHONPATH": str(package), "CI": "true", "PYTHONDONTWRITEBYTECODE": "1"}
     try:
@@ -166,43 +195,69 @@ def _fails(tests: tuple[str, ...], package: Path) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Which mutants of the core survive its tests?")
-    parser.add_argument("modules", nargs="*", default=MODULES, choices=[*MODULES, []])
+    parser.add_argument(
+        "modules", nargs="*", metavar="MODULE", help=f"of {', '.join(MODULES)}; all, if none is named"
+    )
     parser.add_argument("--only", type=int, nargs="*", help="the mutants of these numbers")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--list", action="store_true", help="print the mutants, and try none")
+    parser.add_argument("--quick", action="store_true", help="a few of each module: to see that this works")
     arguments = parser.parse_args()
-    known = tomllib.loads(_SURVIVORS.read_text()) if _SURVIVORS.exists() else {}
+    # Not by `choices`: argparse in Python 3.11 takes the default of a list for one of its entries.
+    if unknown := set(arguments.modules) - set(MODULES):
+        parser.error(f"there are no tests for {', '.join(sorted(unknown))}: choose from {', '.join(MODULES)}")
+    modules = arguments.modules or MODULES
     mutants = [
         mutant
-        for module in arguments.modules
-        for mutant in mutants_of(module)
-        if not arguments.only or mutant.number in arguments.only
+        for module in modules
+        for mutant in _chosen(list(mutants_of(module)), arguments.only, quick=arguments.quick)
     ]
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as pool:
+    if arguments.list:
+        print(*(f"#{mutant.number} {mutant.name}" for mutant in mutants), sep="\n")
+        return 0
+    if any(
+        _fails(tests, ROOT / "src") for module in modules for tests in _tests(module, quick=arguments.quick)
+    ):
+        print("The tests fail without any change: mend them first.")
+        return 1
+    survivors = _tried(mutants, arguments.jobs, quick=arguments.quick)
+    if arguments.quick:
+        print(f"{len(mutants)} mutants, {len(mutants) - len(survivors)} noticed by the first tests")
+        noticed = {mutant.module for mutant in mutants if mutant not in survivors}
+        return 0 if noticed == set(modules) else 1
+    known = tomllib.loads(_SURVIVORS.read_text()) if _SURVIVORS.exists() else {}
+    unexplained = [each for each in survivors if each.change not in known.get(each.module, {})]
+    print(f"{len(mutants)} mutants, {len(unexplained)} survivors without a reason")
+    print(*(f"#{mutant.number} {mutant.name}" for mutant in unexplained), sep="\n")
+    return 1 if unexplained else 0
+
+
+def _chosen(mutants: list[Mutant], only: list[int] | None, *, quick: bool) -> list[Mutant]:
+    if only:
+        return [mutant for mutant in mutants if mutant.number in only]
+    return mutants[:: max(1, len(mutants) // _QUICK)][:_QUICK] if quick else mutants
+
+
+def _tried(mutants: list[Mutant], jobs: int, *, quick: bool) -> list[Mutant]:
+    """Those that survive, which are printed as they come."""
+    survivors = []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
         free: SimpleQueue[Path] = SimpleQueue()
-        for job in range(arguments.jobs):
+        for job in range(jobs):
             free.put(Path(shutil.copytree(ROOT / "src", Path(folder, str(job)))))
-        if any(_fails(tests, ROOT / "src") for module in arguments.modules for tests in _TESTS[module]):
-            print("The tests fail without any change: mend them first.")
-            return 1
 
         def judge(mutant: Mutant) -> bool:
             place = free.get()
             try:
-                return _survives(mutant, place)
+                return _survives(mutant, place, quick=quick)
             finally:
                 free.put(place)
 
-        unexplained = 0
         for done, (mutant, survives) in enumerate(zip(mutants, pool.map(judge, mutants), strict=True), 1):
             if survives:
-                reason = known.get(mutant.module, {}).get(mutant.change)
-                unexplained += reason is None
-                print(
-                    f"[{done}/{len(mutants)}] #{mutant.number} survives: {mutant.name} ({reason or 'NO REASON'})"
-                )
-            sys.stdout.flush()
-    print(f"{len(mutants)} mutants, {unexplained} survivors without a reason")
-    return 1 if unexplained else 0
+                survivors.append(mutant)
+                print(f"[{done}/{len(mutants)}] #{mutant.number} survives: {mutant.name}", flush=True)
+    return survivors
 
 
 if __name__ == "__main__":

@@ -15,22 +15,26 @@ from dragoman.checker.event_rules import EVENT_RULES, EventWatch
 from dragoman.checker.verdicts import CheckReport
 from dragoman.frontends.http.resource import Resource
 from dragoman.frontends.http.stream import ResponseStream
-from dragoman.lm import JsonObject, Part, Stopped, TextPart, ThinkingPart, ToolCallPart
+from dragoman.lm import ActivityPart, JsonObject, Part, Stopped, TextPart, ThinkingPart, ToolCallPart
 from responses.endpoint import Asked, Endpoint, Reply, json_reply, model_of, said, sse
 
 Json = dict[str, Any]
 
 
 def _lawful(*, stops: bool = False) -> list[Json]:
-    stream = ResponseStream(Resource("resp_1", "m", 1))
-    events: list[JsonObject] = list(stream.begin())
-    parts: list[Part] = [
+    return _events(
         ThinkingPart("Hm."),
         TextPart("One "),
         ToolCallPart("dg_1", "look", {"n": 1}),
         TextPart("two"),
-    ]
-    for part in (*parts, *([Stopped("length", "Enough.").part] if stops else [])):
+        *([Stopped("length", "Enough.").part] if stops else []),
+    )
+
+
+def _events(*parts: Part) -> list[Json]:
+    stream = ResponseStream(Resource("resp_1", "m", 1))
+    events: list[JsonObject] = list(stream.begin())
+    for part in parts:
         events += stream.take(part)
     value: list[Json] = json.loads(json.dumps([*events, *stream.complete(2)]))
     return value
@@ -144,6 +148,58 @@ def test_r7_what_breaks_a_rule_is_seen_and_named(rule: str, change: Callable[[li
     events = _lawful()
     change(events)
     assert rule in _broken(_framed(events))
+
+
+def _with_activity() -> list[Json]:
+    """An item of an extension, open beside others, and changed after its end."""
+    return _events(
+        TextPart("One "),
+        ActivityPart("a", "Run", "execute", "in_progress"),
+        TextPart("two"),
+        ActivityPart("a", "Run it", "execute", "in_progress"),
+        ActivityPart("a", "Run it", "execute", "completed"),
+        ActivityPart("a", "Run it", "execute", "completed", output="Late."),
+    )
+
+
+_UPDATED = "dragoman:activity.updated"
+
+
+def test_r7_an_item_of_an_extension_may_stay_open_and_change() -> None:
+    events = _with_activity()
+    assert [event["type"] for event in events].count(_UPDATED) == 2
+    assert _broken(_framed(events)) == set()
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        ("E7", _changed(_UPDATED, item__id="another")),
+        ("E7", _changed(_UPDATED, item__type="dragoman:plan")),
+        ("E12", lambda events: events[-1]["response"]["output"][1].update(output="Other.")),
+        # The message before it is not of an extension.
+        ("E8", _swapped(_FINISHED)),
+    ],
+)
+def test_r7_an_item_of_an_extension_keeps_the_other_rules(
+    rule: str, change: Callable[[list[Json]], None]
+) -> None:
+    events = _with_activity()
+    change(events)
+    assert rule in _broken(_framed(events))
+
+
+def test_r7_an_event_of_an_extension_may_be_about_anything() -> None:
+    abouts: list[Json] = [
+        {},
+        {"item": None},
+        {"item": {}, "output_index": 0},
+        {"item": {}, "output_index": "0"},
+    ]
+    for about in abouts:
+        events = _lawful()
+        _inserted({"type": "acme:trace", **about})(events)
+        assert _broken(_framed(events)) == set()
 
 
 def test_r7_an_incomplete_item_is_the_last() -> None:

@@ -9,8 +9,10 @@ from dragoman.backends.responses.call_ids import CallIds
 from dragoman.backends.responses.items import body_of, items_of
 from dragoman.backends.responses.tools import FunctionTools
 from dragoman.lm import (
+    ActivityPart,
     DataPart,
     Message,
+    PlanPart,
     Request,
     RequestOptions,
     Stopped,
@@ -19,6 +21,7 @@ from dragoman.lm import (
     ToolCallPart,
     ToolDefinition,
     ToolResultPart,
+    UsagePart,
     assistant,
     system,
     user,
@@ -199,3 +202,14 @@ def test_t14_no_option_undoes_what_is_required() -> None:
         tools=(ToolDefinition("t"),), tool_mode="required", model_options={"tool_choice": "none"}
     )
     assert _body(Request((user("x"),), options))["tool_choice"] == "required"
+
+
+def test_what_an_agent_did_is_not_sent_on() -> None:
+    progress = (
+        ActivityPart("a", "Run", "execute", "completed", output="much"),
+        PlanPart(()),
+        UsagePart(1),
+    )
+    assert _items(user("a"), assistant(*progress, "b"), assistant(*progress)) == _items(
+        user("a"), assistant("b")
+    )

@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,13 +35,13 @@ def _repeated(item: bytes, size: int = _BYTES) -> bytes:
 
 
 _CALL = b'{"type":"function_call","call_id":"c","name":"n","arguments":"[%s0]"}'
-# What is in each compaction, and how many of them a request has.
-BOMBS = {
-    "messages": (_repeated(b'{"role":"user","content":"x"}'), 3),
-    "nothing": (_repeated(b"{}"), 3),
-    "reasoning": (_repeated(b'{"type":"reasoning"}'), 3),
-    "one text": (b'[{"role":"user","content":"%s"}]' % (b"x" * _BYTES), 3),
-    "arguments": (b"[" + _CALL % (b"{}," * 20_000_000) + b"]", 1),
+# What is in each compaction, which is made when it is needed, and how many of them a request has.
+BOMBS: dict[str, tuple[Callable[[], bytes], int]] = {
+    "messages": (lambda: _repeated(b'{"role":"user","content":"x"}'), 3),
+    "nothing": (lambda: _repeated(b"{}"), 3),
+    "reasoning": (lambda: _repeated(b'{"type":"reasoning"}'), 3),
+    "one text": (lambda: b'[{"role":"user","content":"%s"}]' % (b"x" * _BYTES), 3),
+    "arguments": (lambda: b"[" + _CALL % (b"{}," * 20_000_000) + b"]", 1),
 }
 
 
@@ -65,8 +65,8 @@ def _served() -> Iterator[Running]:
 
 
 def explode(name: str) -> Cost:
-    data, count = BOMBS[name]
-    items = [_compaction(data)] * count
+    made, count = BOMBS[name]
+    items = [_compaction(made())] * count
     body = json.dumps({"model": "tape", "input": [*items, {"role": "user", "content": "x"}]}).encode()
     with _served() as running:
         before = _memory(running.process.pid, "VmRSS")

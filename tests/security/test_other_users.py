@@ -174,7 +174,7 @@ async def test_another_user_finds_nothing_of_an_agent_that_runs(bridge: Bridge) 
             assert model is not None
             agent = model._model
             assert isinstance(agent, AgentModel)
-            [conversation] = agent._directory._here.values()
+            [conversation] = agent._registry._here.values()
             endpoint = conversation._session.endpoint if conversation._session is not None else None
             assert endpoint is not None
             url, headers = endpoint.http()

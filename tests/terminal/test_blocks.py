@@ -12,6 +12,7 @@ from rich.console import Console
 
 from dragoman.frontends.terminal.blocks import CODE_LINES, LONGEST_BLOCK, Blocks, Code, MarkdownBlock, Prose
 from dragoman.frontends.terminal.markdown import render
+from searching import examples
 
 _PIECES = (
     "word ", "**bold**", "`code`", "\n", "\n\n", "# Title\n", "- item\n", "  more\n", "1. one\n", "10) ten\n", "* star\n",
@@ -163,7 +164,7 @@ def _drawn(blocks: list[MarkdownBlock]) -> str:
     return captured.get()
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(st.sampled_from(_PIECES), max_size=40).map("".join), st.lists(st.integers(0, 500), max_size=20)
 )
@@ -172,7 +173,7 @@ def test_the_same_blocks_whatever_the_pieces(text: str, places: list[int]) -> No
     assert blocks_of(*_cut(text, places)) == whole
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(st.sampled_from(_PIECES), max_size=25).map("".join), st.lists(st.integers(0, 500), max_size=10)
 )
@@ -180,7 +181,7 @@ def test_the_same_on_the_screen_whatever_the_pieces(text: str, places: list[int]
     assert _drawn(blocks_of(*_cut(text, places))) == _drawn(blocks_of(text))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.sampled_from(_PIECES), max_size=40).map("".join))
 def test_every_word_is_in_exactly_one_block(text: str) -> None:
     said = "".join(

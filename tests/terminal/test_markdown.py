@@ -11,6 +11,7 @@ from dragoman.frontends.terminal.blocks import Blocks, Code
 from dragoman.frontends.terminal.layout import column
 from dragoman.frontends.terminal.markdown import render
 from dragoman.frontends.terminal.screen import Screen
+from searching import examples
 
 
 def shown(markdown: str, width: int = 60) -> str:
@@ -100,7 +101,7 @@ def test_entities_do_not_act(entity: str) -> None:
     assert not {"\x1b", "\x9b", "\u202e", "\x00"} & set(drawn)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.text(), st.integers(4, 60))
 def test_any_text_can_be_shown_in_any_width(text: str, width: int) -> None:
     drawn = shown(text, width)
@@ -110,7 +111,7 @@ def test_any_text_can_be_shown_in_any_width(text: str, width: int) -> None:
 _MARKUP = st.text(st.sampled_from('*_`[]()!<>#-+|~\n\t 1.\\"&;:='), max_size=12)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(_MARKUP, max_size=20))
 def test_any_markup_can_be_shown_and_hides_no_word(markup: list[str]) -> None:
     text = "".join(f"{piece}W{number}E" for number, piece in enumerate(markup))

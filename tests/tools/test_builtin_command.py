@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from dragoman.lm import CancellationError, CancellationSource
+from dragoman.lm.parts import ToolResult
 from dragoman.tools.builtin import child as child_module
 from dragoman.tools.builtin.child import run_child, run_module
 from dragoman.tools.builtin.command import DEFAULT_SECONDS, OUTPUT_BYTES, run_command
 from dragoman.tools.builtin.output import HeadAndTail
 from dragoman.tools.builtin.pace import PACE_SECONDS, paced
 from dragoman.tools.builtin.workspace import WorkspaceError
-from dragoman.tools.tool import ToolResult
 from tool_calls import DEADLINE, Deadline, Lifeline, Workbench, text
 from virtual_clock import VirtualClock
 

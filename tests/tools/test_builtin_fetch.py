@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.lm import CancellationError, CancellationSource, CancellationToken, DataPart
+from dragoman.lm.parts import ToolResult
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.permissions.urls import Url, UrlError
@@ -27,7 +28,6 @@ from dragoman.tools.builtin.page import main, page_text
 from dragoman.tools.decision import ApprovalLevel, Approve, Decision, ToolQuestion
 from dragoman.tools.registry import ToolRegistry
 from dragoman.tools.runtime import ToolRuntime
-from dragoman.tools.tool import ToolResult
 from tool_calls import DEADLINE, Deadline, Workbench, text
 
 _PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from dragoman.lm import CancellationSource, CancellationToken, DataPart, JsonObject, TextPart
+from dragoman.lm.parts import ToolResult
 from dragoman.tools import (
     Confirmation,
     DeclarationError,
@@ -18,7 +19,6 @@ from dragoman.tools import (
     PreparedInvocation,
     PreparingTool,
     Tool,
-    ToolResult,
     tool,
 )
 from dragoman.tools.schema import check_schema, complete

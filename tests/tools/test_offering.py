@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.lm import CancellationSource, ToolCallPart, ToolDefinition
+from dragoman.lm.parts import ToolResult
 from dragoman.tools import (
     Approvals,
     AutoApproval,
@@ -12,7 +13,6 @@ from dragoman.tools import (
     ToolLimitError,
     ToolProblem,
     ToolRegistry,
-    ToolResult,
     ToolRuntime,
     tool,
 )

@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from dragoman.lm import CancellationToken
+from dragoman.lm.parts import ToolResult
 from dragoman.tools import (
     ContextKeys,
     Declaration,
@@ -15,7 +16,6 @@ from dragoman.tools import (
     RegistryError,
     ToolInfo,
     ToolRegistry,
-    ToolResult,
     tool,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.lm import DataPart, TextPart
-from dragoman.tools import ToolResult
+from dragoman.lm.parts import ToolResult
 from dragoman.tools.result import MAX_RESULT_BYTES, MAX_RESULT_PARTS, bounded, failure_text, result_of
 
 

@@ -18,6 +18,7 @@ from dragoman.lm import (
     TextPart,
     ToolCallPart,
 )
+from dragoman.lm.parts import ToolResult
 from dragoman.tools import (
     Approvals,
     Approve,
@@ -32,7 +33,6 @@ from dragoman.tools import (
     ToolProblem,
     ToolQuestion,
     ToolRegistry,
-    ToolResult,
     ToolRuntime,
     preparation,
     tool,

@@ -19,6 +19,7 @@ from dragoman.tools.schema import (
     check_schema,
     complete,
 )
+from searching import examples
 
 
 def obj(properties: JsonObject, **more: object) -> JsonObject:
@@ -364,7 +365,7 @@ _schemas = st.recursive(
 
 
 @given(_schemas, st.dictionaries(st.sampled_from("abc"), _values, max_size=3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_filling_in_defaults_twice_changes_nothing_more(schema: JsonObject, value: JsonObject) -> None:
     once = complete(schema, value)
     assert complete(schema, once) == once

@@ -9,6 +9,7 @@ from dragoman.lm import LanguageModelError
 from dragoman.tools.names import is_tool_name
 from dragoman.tools.registry import ToolInfo
 from dragoman.tools.virtual import GroupedTools, ToolGroup, ToolLimitError, offer
+from searching import examples
 
 
 def info(name: str, *tags: str) -> ToolInfo:
@@ -192,7 +193,7 @@ def situations(draw: st.DrawFn) -> tuple[list[ToolInfo], int, int, list[str], fr
 
 
 @given(situations())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_t19_no_offer_exceeds_the_limit_and_every_tool_is_one_activation_away(
     situation: tuple[list[ToolInfo], int, int, list[str], frozenset[str]],
 ) -> None:

@@ -16,10 +16,11 @@ from mcp.client.session import IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
-from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolAnswer, ToolServer
+from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolServer
 from dragoman.backends.agent.toolserver.offer import OfferedTool
 from dragoman.backends.agent.toolserver.service import ToolService
 from dragoman.lm import JsonObject, TextPart, ToolDefinition
+from dragoman.lm.parts import ToolResult
 from virtual_clock import VirtualClock
 
 __all__ = [
@@ -59,8 +60,8 @@ def tool(name: str, description: str = "", schema: JsonObject | None = None) -> 
     return ToolDefinition(name, description, schema)
 
 
-def text(value: str) -> ToolAnswer:
-    return ToolAnswer((TextPart(value),))
+def text(value: str) -> ToolResult:
+    return ToolResult((TextPart(value),))
 
 
 def texts(result: object) -> list[str]:
@@ -120,7 +121,7 @@ class Bridge:
     async def call(self) -> PendingCall:
         return await soon(self.calls.get())
 
-    def answer(self, call: PendingCall, answer: ToolAnswer) -> None:
+    def answer(self, call: PendingCall, answer: ToolResult) -> None:
         self.endpoint.answer(call.key, answer)
 
     @property

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, invariant, multiple, rule
 
-from dragoman.backends.agent.toolserver import PendingCall, ToolAnswer
+from dragoman.backends.agent.toolserver import PendingCall
 from dragoman.backends.agent.toolserver.calls import MAX_OPEN_CALLS, MAX_UNCOLLECTED, CallRefused, Calls, Hold
+from dragoman.lm.parts import ToolResult
+from searching import examples
 from toolserver.harness import text
 
 _T = TypeVar("_T")
@@ -205,7 +207,7 @@ class CallsMachine(RuleBasedStateMachine):
         ends = [
             hold.call.key
             for hold in self.all_holds
-            if hold.outcome.done() and isinstance(hold.outcome.result(), ToolAnswer)
+            if hold.outcome.done() and isinstance(hold.outcome.result(), ToolResult)
         ]
         ends += self.told.withdrawn
         assert len(ends) == len(set(ends))
@@ -225,4 +227,4 @@ class CallsMachine(RuleBasedStateMachine):
 
 
 TestCallsMachine = CallsMachine.TestCase
-TestCallsMachine.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestCallsMachine.settings = settings(max_examples=examples(50), stateful_step_count=30, deadline=None)

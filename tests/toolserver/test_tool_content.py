@@ -5,12 +5,13 @@ import base64
 import mcp_types
 import pytest
 
-from dragoman.backends.agent.toolserver import ToolAnswer, content
+from dragoman.backends.agent.toolserver import content
 from dragoman.lm import ContentPart, DataPart, JsonObject, TextPart, json
+from dragoman.lm.parts import ToolResult
 
 
 def _sent(*parts: ContentPart, is_error: bool = False) -> JsonObject:
-    sent = content.result(ToolAnswer(parts, is_error=is_error))
+    sent = content.result(ToolResult(parts, is_error=is_error))
     # The official library reads out of it what we have written into it.
     read = mcp_types.CallToolResult.model_validate_json(json.encode(sent))
     assert read.model_dump(by_alias=True, mode="json", exclude_none=True) == {

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dragoman.backends.agent.toolserver.exchange import Connection, Exchange
+from searching import examples
 
 _LIMIT = 1_000
 
@@ -318,7 +319,7 @@ _requests = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     st.lists(_requests | st.binary(max_size=30), max_size=5),
     st.lists(st.integers(1, 600), max_size=60),

@@ -382,7 +382,11 @@ async def test_t12_an_agent_that_was_slow_to_read_hears_of_the_change_once(bridg
 
 
 async def _is_cut_off(reader: asyncio.StreamReader) -> bool:
-    await soon(reader.read())
+    try:
+        await soon(reader.read())
+    except ConnectionResetError:
+        # Cut off before the server had read what was sent: on a busy machine that takes longer than a stranger may stay.
+        return True
     return reader.at_eof()
 
 

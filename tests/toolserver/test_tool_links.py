@@ -7,8 +7,9 @@ import pytest
 from mcp import MCPError
 from mcp.client.session import IncomingMessage
 
-from dragoman.backends.agent.toolserver import ToolAnswer, ToolServer, content
+from dragoman.backends.agent.toolserver import ToolServer, content
 from dragoman.lm import DataPart, TextPart
+from dragoman.lm.parts import ToolResult
 from toolserver.harness import Bridge, Link, PatientClock, connected, soon, text, texts, tool
 
 _PNG = b"\x89PNG\r\n\x1a\n" + bytes(64)
@@ -67,10 +68,10 @@ async def test_arguments_pass_through_unchanged(server: ToolServer, link: Link) 
 async def test_t13_results_keep_their_content(server: ToolServer, link: Link) -> None:
     bridge = Bridge.of(server, tool("look"))
     answers = [
-        ToolAnswer((TextPart("it broke"),), is_error=True),
-        ToolAnswer((TextPart("before"), DataPart.image(_PNG, "image/png"), TextPart("after"))),
-        ToolAnswer((DataPart.json({"rows": [1, None]}),)),
-        ToolAnswer((TextPart("both"), DataPart.json([1]), DataPart("application/pdf", b"%PDF"))),
+        ToolResult((TextPart("it broke"),), is_error=True),
+        ToolResult((TextPart("before"), DataPart.image(_PNG, "image/png"), TextPart("after"))),
+        ToolResult((DataPart.json({"rows": [1, None]}),)),
+        ToolResult((TextPart("both"), DataPart.json([1]), DataPart("application/pdf", b"%PDF"))),
     ]
     results: list[mcp_types.CallToolResult] = []
     async with connected(bridge, link) as agent:
@@ -108,7 +109,7 @@ async def test_t13_an_image_of_three_megabytes_arrives(server: ToolServer, link:
     bridge = Bridge.of(server, tool("look"))
     async with connected(bridge, link, largest_event=None) as agent:
         asked = asyncio.ensure_future(agent.call_tool("look", {}))
-        bridge.answer(await bridge.call(), ToolAnswer((DataPart.image(bytes(3_000_000), "image/png"),)))
+        bridge.answer(await bridge.call(), ToolResult((DataPart.image(bytes(3_000_000), "image/png"),)))
         (image,) = (await soon(asked)).content
         assert isinstance(image, mcp_types.ImageContent)
         assert len(image.data) == 4_000_000

@@ -16,6 +16,7 @@ from dragoman.backends.agent.toolserver.naming import (
 )
 from dragoman.backends.agent.toolserver.offer import offer
 from dragoman.lm import ToolDefinition
+from searching import examples
 
 _LEGAL = re.compile(r"[a-zA-Z0-9_-]+")
 
@@ -27,7 +28,7 @@ _names = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.sets(_names, max_size=12))
 def test_t11_offered_names_are_legal_unique_and_lead_back(names: set[str]) -> None:
     offered = offer(ToolDefinition(name) for name in names)
@@ -36,7 +37,7 @@ def test_t11_offered_names_are_legal_unique_and_lead_back(names: set[str]) -> No
     assert {tool.definition.name for tool in offered.by_name.values()} == names
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(_names, max_size=12), _names, st.randoms(use_true_random=False))
 def test_t11_adding_a_tool_renames_no_other_in_any_order(
     names: list[str], added: str, random: object

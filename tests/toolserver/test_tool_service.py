@@ -6,9 +6,10 @@ import logging
 import mcp_types
 import pytest
 
-from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolAnswer, ToolServer
+from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolServer
 from dragoman.backends.agent.toolserver.calls import MAX_OPEN_CALLS
 from dragoman.lm import DataPart, JsonObject, TextPart
+from dragoman.lm.parts import ToolResult
 from toolserver.harness import Bridge, PatientClock, attached, soon, text, texts, tool
 
 
@@ -101,7 +102,7 @@ async def test_t25_an_answer_that_comes_between_two_requests_waits_for_the_ticke
         asked = asyncio.ensure_future(agent.call_tool("ask", {}))
         call = await bridge.call()
         assert "ticket 1" in await _put_off(asked, clock, 100)
-        bridge.answer(call, ToolAnswer((TextPart("no"),), is_error=True))
+        bridge.answer(call, ToolResult((TextPart("no"),), is_error=True))
         bridge.answer(call, text("a second answer"))
         # Models write numbers as text now and then.
         result = await soon(agent.call_tool("wait_for_result", {"ticket": "1"}))
@@ -215,7 +216,7 @@ async def test_an_answer_that_cannot_be_written_becomes_an_error_result(server: 
     async with attached(bridge.endpoint) as agent:
         asked = asyncio.ensure_future(agent.call_tool("ask", {}))
         nothing = DataPart("image/png", None)  # type: ignore[arg-type] # what a fault of ours would be
-        bridge.answer(await bridge.call(), ToolAnswer((nothing,)))
+        bridge.answer(await bridge.call(), ToolResult((nothing,)))
         assert (await soon(asked)).is_error
 
 
@@ -226,7 +227,7 @@ async def test_an_answer_too_deep_for_an_agents_parser_arrives_as_text(server: T
         deep = {"": deep}
     async with attached(bridge.endpoint) as agent:
         asked = asyncio.ensure_future(agent.call_tool("ask", {}))
-        bridge.answer(await bridge.call(), ToolAnswer((DataPart.json(deep),)))
+        bridge.answer(await bridge.call(), ToolResult((DataPart.json(deep),)))
         result = await soon(asked)
     assert not result.is_error
     assert result.structured_content is None

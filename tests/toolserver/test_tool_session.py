@@ -26,6 +26,7 @@ from dragoman.jsonrpc.messages import (
     RpcRequest,
 )
 from dragoman.lm import JsonObject, json
+from searching import examples
 
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _ENVELOPE: JsonObject = {META_VERSION: STATELESS_VERSION, _CAPABILITIES: {}}
@@ -264,7 +265,7 @@ _METHODS = (
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(st.tuples(st.sampled_from(_METHODS), _json | st.just({"_meta": _ENVELOPE})), max_size=8))
 def test_whatever_is_said_a_session_is_of_one_era_and_answers(said: list[tuple[str, object]]) -> None:
     session = McpSession("dragoman")

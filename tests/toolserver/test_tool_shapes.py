@@ -7,6 +7,7 @@ from hypothesis import given, settings, strategies as st
 from dragoman.backends.agent.toolserver.offer import offer
 from dragoman.backends.tool_shapes import MAX_SCHEMA_DEPTH, legal_schema, unwrapped
 from dragoman.lm import JsonObject, ToolDefinition
+from searching import examples
 
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4),
@@ -115,7 +116,7 @@ def test_t11_what_only_looks_like_a_reference_is_not_moved() -> None:
         {"enum": [{}, {"a": 1}]},
     ],
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(_objects)
 def test_t11_every_other_schema_is_wrapped_and_means_the_same(schema: JsonObject, value: JsonObject) -> None:
     legal, wrapped = legal_schema(schema)
@@ -125,7 +126,7 @@ def test_t11_every_other_schema_is_wrapped_and_means_the_same(schema: JsonObject
     assert _is_valid({"input": value}, legal) == _is_valid(value, schema)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(_objects)
 def test_t11_wrapped_arguments_come_back_as_they_were(arguments: JsonObject) -> None:
     assert unwrapped({"input": arguments}) == arguments
@@ -143,7 +144,7 @@ def test_a_schema_that_is_too_deep_to_be_written_is_left_out() -> None:
     assert legal_schema(deep) == ({"type": "object", "properties": {}}, False)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.dictionaries(
         st.sampled_from(["type", "properties", "required", "anyOf", "$ref", "$id", "enum"]), _values

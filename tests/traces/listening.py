@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 from devtools.traces.player import OPTIONS, TracePlayer
-from devtools.traces.reading import read_trace
+from devtools.traces.reading import is_reply, method_of, read_trace
 
 import virtual_clock
 from dragoman.acp.content import TextBlock
@@ -105,13 +105,13 @@ class Told:
 
     def did(self, frame: Frame) -> None:
         message = cast("dict[str, Any]", frame.message)
-        if frame.is_reply:
+        if is_reply(frame):
             outcome = message["result"]["outcome"]
             self.lines.append(f"> {outcome.get('optionId', outcome['outcome'])}")
-        elif frame.method == "session/prompt":
+        elif method_of(frame) == "session/prompt":
             self.lines.append(f"> session/prompt {encode_text(message['params']['prompt'][0]['text'])}")
         else:
-            self.lines.append(f"> {frame.method}")
+            self.lines.append(f"> {method_of(frame)}")
 
     def _rendered(self, event: MachineEvent) -> list[str]:
         match event:
@@ -221,7 +221,7 @@ class _Client:
         self._asked = [
             frame.message["id"]
             for frame in frames
-            if frame.message and frame.method == "session/request_permission" and frame.direction == "a2c"
+            if frame.message and method_of(frame) == "session/request_permission" and frame.direction == "a2c"
         ]
         self._came: list[tuple[PermissionRequest, Incoming]] = []
         self._more = asyncio.Event()
@@ -238,7 +238,7 @@ class _Client:
         params = cast("dict[str, Any]", (frame.message or {}).get("params", {}))
         session = params.get("sessionId", "")
         link = self._link
-        match frame.method:
+        match method_of(frame):
             case None:
                 self._do(self._answer(frame))
             case "initialize":

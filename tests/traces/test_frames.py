@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from devtools.traces.reading import TraceError, connections, parse_trace, read_trace
+from devtools.traces.reading import TraceError, connections, is_reply, is_request, parse_trace, read_trace
 from hypothesis import given, settings, strategies as st
 
 from dragoman.traces.frames import Frame, encode_frame
+from searching import examples
 from traces.listening import DATA
 
 # Halves of characters included: agents cut their text where they like.
@@ -32,7 +33,7 @@ frames = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(frames, max_size=5))
 def test_what_is_written_is_read_again(written: list[Frame]) -> None:
     data = b"".join(map(encode_frame, written))
@@ -44,8 +45,8 @@ def test_the_plain_form_is_read_and_what_is_not_known_ignored() -> None:
     line = b'{"t": 0.5, "dir": "a2c", "msg": {"jsonrpc": "2.0", "id": 1, "result": null}, "new": 1}\n\n'
     (frame,) = parse_trace(line)
     assert frame == Frame(0.5, "a2c", {"jsonrpc": "2.0", "id": 1, "result": None})
-    assert frame.is_reply
-    assert not frame.is_request
+    assert is_reply(frame)
+    assert not is_request(frame)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_the_plain_form_is_read_and_what_is_not_known_ignored() -> None:
 )
 def test_what_kind_of_message_it_is(message: dict[str, object] | None, kind: tuple[bool, bool]) -> None:
     frame = Frame(0, "c2a", message)
-    assert (frame.is_request, frame.is_reply) == kind
+    assert (is_request(frame), is_reply(frame)) == kind
 
 
 def test_a_line_that_was_being_written_is_left_out() -> None:

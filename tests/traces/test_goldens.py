@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from devtools.traces.reading import read_trace
+from devtools.traces.reading import method_of, read_trace
 
 from dragoman.acp.content import TextBlock
 from dragoman.acp.messages import ChunkUpdate, ToolActivity, decode_update
@@ -45,11 +45,11 @@ def test_nothing_is_lost_and_nothing_is_told_twice(trace: Path) -> None:
 
 def _said(frames: tuple[Frame, ...]) -> list[ChunkUpdate | ToolActivity]:
     """By the agent, after a history that it told again."""
-    begin = next(number for number, frame in enumerate(frames) if frame.method == "session/prompt")
+    begin = next(number for number, frame in enumerate(frames) if method_of(frame) == "session/prompt")
     updates = [
         decode_update(encode((frame.message or {})["params"])).update
         for frame in frames[begin:]
-        if frame.method == "session/update"
+        if method_of(frame) == "session/update"
     ]
     return [update for update in updates if isinstance(update, ChunkUpdate | ToolActivity)]
 
@@ -63,7 +63,7 @@ def _all_words_are_told(told: Told, frames: tuple[Frame, ...]) -> None:
 
 
 def _every_turn_ends(told: Told, frames: tuple[Frame, ...]) -> None:
-    prompts = [frame for frame in frames if frame.method == "session/prompt"]
+    prompts = [frame for frame in frames if method_of(frame) == "session/prompt"]
     assert sum(isinstance(event, AgentTurnEnded) for event in told.events) == len(prompts)
 
 

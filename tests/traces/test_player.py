@@ -10,7 +10,7 @@ from typing import Literal
 
 import pytest
 from devtools.traces.player import OPTIONS, Difference, TracePlayer
-from devtools.traces.reading import TraceError, parse_trace
+from devtools.traces.reading import TraceError, method_of, parse_trace
 from devtools.traces.sameness import Names, difference
 from hypothesis import given, settings, strategies as st
 
@@ -402,7 +402,7 @@ async def test_a_recorded_talk_with_an_agent_is_had_again_with_another(tmp_path:
 
 
 def _saying(frame: Frame, words: str, others: str) -> Frame:
-    if frame.method != "session/prompt" or words not in encode_text(frame.message):
+    if method_of(frame) != "session/prompt" or words not in encode_text(frame.message):
         return frame
     message = parse_trace(
         f'{{"t":0,"dir":"c2a","msg":{encode_text(frame.message).replace(words, others)}}}\n'.encode()

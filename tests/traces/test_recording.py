@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from devtools.traces.reading import connections, parse_trace, read_trace
+from devtools.traces.reading import connections, method_of, parse_trace, read_trace
 from hypothesis import given, strategies as st
 
 from dragoman.cli import main
@@ -74,7 +74,7 @@ async def test_every_frame_of_both_directions_in_the_order_of_the_wire(tmp_path:
             await ours.wait_closed()
     one, two = connections(read_trace(file)).values()
     assert [frame.message for frame in one] == [frame.message for frame in two]
-    assert [(frame.direction, frame.method or frame.text or "reply") for frame in one] == [
+    assert [(frame.direction, method_of(frame) or frame.text or "reply") for frame in one] == [
         ("c2a", "ask"),
         ("a2c", "reply"),
         ("c2a", "tell"),
@@ -129,7 +129,7 @@ def test_what_a_process_that_is_killed_has_said_is_there(tmp_path: Path) -> None
     file = tmp_path / "trace.jsonl"
     ended = subprocess.run([sys.executable, "-c", _KILLED, str(file)], check=False)
     assert ended.returncode == -signal.SIGKILL
-    assert [frame.method for frame in read_trace(file)] == ["m"]
+    assert [method_of(frame) for frame in read_trace(file)] == ["m"]
 
 
 def test_a_recording_ends_at_its_limit_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -178,7 +178,7 @@ def test_a_secret_of_the_configuration_is_nowhere(secret: str, before: str, afte
     seen("in", encode({"method": text, "params": {text: [text, {"x": text}]}}))
     seen("in", text.replace("\n", " ").encode("utf-8", "replace"))
     (frame, *_) = parse_trace(b"".join(written))
-    assert secret not in str(frame.method)
+    assert secret not in str(method_of(frame))
     assert frame.message is not None
     assert all(secret not in each for each in _strings(frame.message["params"]))
 

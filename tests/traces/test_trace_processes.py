@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from devtools.traces.reading import connections, read_trace
+from devtools.traces.reading import connections, method_of, read_trace
 
 from dragoman.backends.agent.toolserver.relay import TOKEN_VARIABLE
 
@@ -60,7 +60,7 @@ def test_a_chat_is_recorded_and_the_recording_is_an_agent(tmp_path: Path) -> Non
     said, _ = _chat(tmp_path, "demo", "--record", str(trace))
     assert said
     (frames,) = connections(read_trace(trace)).values()
-    methods = [frame.method for frame in frames if frame.direction == "c2a" and frame.method]
+    methods = [method_of(frame) for frame in frames if frame.direction == "c2a" and method_of(frame)]
     assert methods[:3] == ["initialize", "session/new", "session/prompt"]
     assert re.search(rf'"{TOKEN_VARIABLE}","value":"\[redacted\]"', trace.read_text())
     config = tmp_path / "played.toml"

@@ -23,6 +23,7 @@ from dragoman.jsonrpc import (
     RpcResponse,
 )
 from dragoman.process import SupervisedProcess
+from fake_agent.demo import COMMAND as DEMO
 from fake_agent.steps import COMMAND
 
 __all__ = [
@@ -258,7 +259,7 @@ async def editor_in(
 ) -> AsyncIterator[tuple[Editor, SupervisedProcess]]:
     """`dragoman vscode` with two models: the demo agent, and the fake agent with these options."""
     arguments = json.dumps({"folder": str(folder), **options})
-    demo = ["dragoman", "demo-agent", "--pace", "instant", "--sessions", str(folder / "sessions")]
+    demo = [*DEMO, "--pace", "instant", "--sessions", str(folder / "sessions")]
     config = folder / "dragoman.toml"
     # A JSON string is a TOML string, too.
     config.write_text(

@@ -62,7 +62,7 @@ async def test_t18_t23_50_tools_over_several_rounds(tmp_path: Path) -> None:
     async with editor_in(tmp_path) as (editor, _):
         many = [tool(f"tool_{number}") for number in range(50)]
         chat = Chat(editor, tools=[*many, *PERMISSIONS])
-        offered = await chat.say("!tools")
+        offered = await chat.say("Which tools do you have?")
         assert "50 of them yours" in offered.text
         assert "dragoman-agent-action" not in offered.text
         rounds = "\n!then\n".join(
@@ -124,7 +124,7 @@ async def test_p1_p2_p3_p4_p8_permissions(tmp_path: Path) -> None:
         assert f"echo w >> {ran}" in prepared["confirmationMessages"]["message"].replace("↩\n", "")
 
         # P4: a new message instead of an answer: the turn is cancelled, then the message prompted.
-        answer = await chat.say("!tools")
+        answer = await chat.say("Which tools do you have?")
         assert "I have" in answer.text
 
         # P8: two permissions and a call at once, answered independently.
@@ -160,12 +160,12 @@ async def test_c2_c3_c4_c5_c10_cancel_in_every_state_then_the_next_prompt_has_it
 ) -> None:
     async with editor_in(tmp_path) as (editor, _):
         chat = Chat(editor)
-        await chat.say("!tools")
+        await chat.say("Which tools do you have?")
         # C2: before the first token.
         silent = chat.begin("!hang")
         silent.cancel()
         await chat.end(silent)
-        assert "I have" in (await chat.say("!tools")).text
+        assert "I have" in (await chat.say("Which tools do you have?")).text
         # C3: in mid-stream.
         streaming = chat.begin("!slow")
         await streaming.until(lambda answer: "2" in answer.text)
@@ -176,10 +176,10 @@ async def test_c2_c3_c4_c5_c10_cancel_in_every_state_then_the_next_prompt_has_it
         assert "The history has" in after.text
         # C4: while a result is awaited there is no request: the person says something else.
         assert (await chat.say("!call look_up")).calls
-        assert "I have" in (await chat.say("!tools")).text
+        assert "I have" in (await chat.say("Which tools do you have?")).text
         # C5: the same while a permission is.
         [call] = (await chat.say(f"!run touch {tmp_path}/ran")).calls
-        assert "I have" in (await chat.say("!tools")).text
+        assert "I have" in (await chat.say("Which tools do you have?")).text
         late = await editor.approve(call)
         assert "nothing was allowed" in late["content"][0]["value"]
         assert not (tmp_path / "ran").exists()
@@ -213,15 +213,15 @@ async def test_h9_h10_i3_several_requests_in_two_conversations(tmp_path: Path) -
 async def test_t12_tools_that_change_are_known_before_the_agent_goes_on(tmp_path: Path) -> None:
     async with editor_in(tmp_path) as (editor, _):
         chat = Chat(editor)
-        assert "look_up" in (await chat.say("!tools")).text
+        assert "look_up" in (await chat.say("Which tools do you have?")).text
         # Between prompts.
         chat.tools = [tool("appeared"), *PERMISSIONS]
-        offered = (await chat.say("!tools")).text
+        offered = (await chat.say("Which tools do you have?")).text
         assert "appeared" in offered
         assert "look_up" not in offered
         # Only a description.
         chat.tools = [{**tool("appeared"), "description": "Now it says more."}, *PERMISSIONS]
-        assert "Now it says more" in (await chat.say("!tools")).text
+        assert "Now it says more" in (await chat.say("Which tools do you have?")).text
         # In a continuation.
         [call] = (await chat.say("!call appeared\n!then\n!call unlocked")).calls
         chat.tools = [*chat.tools, tool("unlocked")]

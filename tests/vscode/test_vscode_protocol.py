@@ -196,7 +196,7 @@ async def test_a_model_that_is_added_or_removed_is_told_without_a_restart(tmp_pa
     async with editor_in(tmp_path) as (editor, _):
         assert await _models(editor) == ["demo", "fake"]
         chat = Chat(editor)
-        await chat.say("!think")
+        await chat.say("think about it")
         before = file.read_text()
         # Half an edit costs nothing; it is told, and what was there stays.
         file.write_text(f"{before}[models.helper]\nkind = ")
@@ -209,4 +209,4 @@ async def test_a_model_that_is_added_or_removed_is_told_without_a_restart(tmp_pa
         file.write_text(before)
         await soon(editor.models_changed.wait())
         assert await _models(editor) == ["demo", "fake"]
-        assert "!think" in (await chat.say("what did I say before?")).text, "its agent has gone on"
+        assert "think about it" in (await chat.say("what did I say before?")).text, "its agent has gone on"

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.long
 async def test_h21_f13_after_a_kill_the_next_request_goes_on_where_the_chat_was(tmp_path: Path) -> None:
     async with editor_in(tmp_path) as (editor, process):
         before = Chat(editor)
-        await before.say("!tools")
+        await before.say("Which tools do you have?")
         other = Chat(editor)
         await other.say("another chat altogether")
         os.kill(process.pid, signal.SIGKILL)
@@ -27,7 +27,7 @@ async def test_h21_f13_after_a_kill_the_next_request_goes_on_where_the_chat_was(
         chat = Chat(editor, history=before.history)
         history = (await chat.say("!history")).text
         # Taken up by the agent itself, which has its session on disk: nothing had to be told again.
-        assert "- user: `!tools`" in history
+        assert "- user: `Which tools do you have?`" in history
         assert "conversation-so-far" not in history
         assert "another chat" not in history
 

@@ -31,12 +31,12 @@ async def until(is_so: Callable[[], object]) -> None:
 async def test_h29_between_two_turns_any_process_goes_on_with_the_conversation(tmp_path: Path) -> None:
     async with editor_in(tmp_path) as (one, _), editor_in(tmp_path) as (two, _):
         first = Chat(one)
-        await first.say("!tools")
+        await first.say("Which tools do you have?")
         assert _owners(tmp_path) == [""]
         # The other process began before this conversation, and knows it all the same.
         second = Chat(two, history=first.history)
         history = (await second.say("!history")).text
-        assert "- user: `!tools`" in history
+        assert "- user: `Which tools do you have?`" in history
         assert "conversation-so-far" not in history, "the agent was told again what it knew"
         await second.say("!say in the second window")
         # Back in the first one, whose own agent has not heard of that.

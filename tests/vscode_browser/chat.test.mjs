@@ -71,7 +71,7 @@ for (const door of ['@dragoman', 'agent mode']) {
     test('an answer streams, with the thinking before it', async () => {
       await editor.newChat();
       const since = editor.record.length;
-      await chat.ask(to('!think'), /I have thought about it/);
+      await chat.ask(to('think about it'), /I have thought about it/);
       const types = editor.partsSince(since).map(({ type }) => type);
       assert(types.indexOf('thinking') !== -1 && types.indexOf('thinking') < types.indexOf('text'), types.join());
       const thought = editor.partsSince(since).filter(({ type }) => type === 'thinking').map(({ value }) => value).join('');
@@ -237,7 +237,7 @@ for (const door of ['@dragoman', 'agent mode']) {
       await chat.say(to(`!run echo stopped | tee -a ${file('stopped')}`));
       await chat.dialog();
       await chat.stop();
-      await chat.ask(to('!think'), /I have thought about it/);
+      await chat.ask(to('think about it'), /I have thought about it/);
       assert.equal(times(file('stopped')), 0);
       assert.equal(await editor.statusText(), 'Dragoman');
     });
@@ -272,7 +272,7 @@ for (const door of ['@dragoman', 'agent mode']) {
       const measured = new RegExp(`${word} has ${word.length} letters`);
       await chat.ask(to(`!call witness_measure {"word":"${word}"}`), measured);
       // VS Code saves a chat with the next prompt, or when a minute is over: of the last turn less may come back.
-      await chat.ask(to('!think'), /I have thought about it/);
+      await chat.ask(to('think about it'), /I have thought about it/);
       const answer = new RegExp(`"ok: ${word} has ${word.length} letters\\\\n","support`);
       await until('the first answer on disk', () => editor.hasSaved(answer), 2 * DEADLINE);
       await editor.reload({ withBuiltInChat: !isParticipant });

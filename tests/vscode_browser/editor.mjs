@@ -93,7 +93,9 @@ export class Editor {
     writeFileSync(at('workspace', 'hello.txt'), 'the harbour opens at six\n');
     if (dragoman !== undefined) {
       // A model that answers, and one that cannot.
-      const demo = ['dragoman', 'demo-agent', '--pace', 'instant', '--sessions', at('sessions')];
+      // The demo agent with the prompts of tests, in Dragoman's own environment.
+      const python = path.join(path.dirname(path.resolve(dragoman)), 'python');
+      const demo = [python, path.join(HERE, '..', 'fake_agent', 'demo.py'), '--sessions', at('sessions')];
       writeFileSync(
         at('dragoman.toml'),
         `[models.demo]\nkind = "acp"\nagent = "demo"\nname = "Demo Agent"\ncommand = ${JSON.stringify(demo)}\n` +

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The tests in a real VS Code. Usage: sh run.sh VSIX DRAGOMAN [options of node --test]
-# With DRAGOMAN_IMAGES=DIR the main moments become pictures there.
+# The main moments become pictures in DRAGOMAN_IMAGES; without it in the cache, so that it is known that they can be taken.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -9,7 +9,8 @@ DRAGOMAN_VSIX=$(absolute "$1")
 DRAGOMAN=$(absolute "$2")
 shift 2
 DRAGOMAN_VSCODE_CACHE=${DRAGOMAN_TEST_CACHE:-$HOME/.cache/dragoman-tests}/vscode
-export DRAGOMAN_VSIX DRAGOMAN DRAGOMAN_VSCODE_CACHE
+DRAGOMAN_IMAGES=${DRAGOMAN_IMAGES:-$DRAGOMAN_VSCODE_CACHE/images}
+export DRAGOMAN_VSIX DRAGOMAN DRAGOMAN_VSCODE_CACHE DRAGOMAN_IMAGES
 
 sh "$here/setup.sh" "$DRAGOMAN_VSCODE_CACHE"
 # One editor at a time.

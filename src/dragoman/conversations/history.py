@@ -150,13 +150,11 @@ def _digest(part: DataPart) -> str:
 def _as_doubles(value: object) -> object:
     """A JSON value as a consumer in JavaScript gives it back: 1.0 comes as 1, and whole numbers lose their last digits."""
     # By type and not by pattern: it is called for every argument of every call, with each request.
-    if isinstance(value, str | bool) or value is None:
-        return value
     if isinstance(value, dict):
         return {key: inner if type(inner) is str else _as_doubles(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_as_doubles(inner) for inner in value]
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             # The sum has no negative zero.
             return float(value) + 0.0

@@ -41,7 +41,9 @@ class LineSplitter:
         rest = pieces.pop()
         lines: list[Line] = []
         for piece in pieces:
-            line = self._completed(piece)
+            # Nearly every line comes whole and is no longer than the limit.
+            is_whole = not self._begun and not self._discarded and len(piece) <= self._limit
+            line = piece if is_whole and piece[-1:] == b"}" else self._completed(piece)
             if line:
                 lines.append(line)
         if rest:

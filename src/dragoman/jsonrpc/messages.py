@@ -32,6 +32,7 @@ __all__ = [
     "ErrorResponse",
     "Malformed",
     "Notification",
+    "OutgoingNotification",
     "RequestId",
     "RpcMessage",
     "RpcRequest",
@@ -254,7 +255,7 @@ class _OutgoingRequest(_Outgoing, frozen=True, tag="2.0"):
     params: object = UNSET
 
 
-class _OutgoingNotification(_Outgoing, frozen=True, tag="2.0"):
+class OutgoingNotification(_Outgoing, frozen=True, tag="2.0"):
     method: str
     params: object = UNSET
 
@@ -274,7 +275,7 @@ def encode_request(identity: RequestId, method: str, params: object = UNSET) -> 
 
 
 def encode_notification(method: str, params: object = UNSET) -> bytes:
-    return encode(_OutgoingNotification(method, params)) + b"\n"
+    return encode(OutgoingNotification(method, params)) + b"\n"
 
 
 def encode_response(identity: RequestId, result: object) -> bytes:

@@ -34,16 +34,16 @@ from dragoman.jsonrpc.messages import (
     ErrorResponse,
     Malformed,
     Notification,
+    OutgoingNotification,
     RequestId,
     RpcRequest,
     RpcResponse,
     encode_error,
-    encode_notification,
     encode_request,
     parse,
 )
 from dragoman.jsonrpc.stream import MAX_UNSENT_BYTES, Stream
-from dragoman.jsonrpc.text import Decoder
+from dragoman.jsonrpc.text import Decoder, encode
 
 __all__ = [
     "CANCEL_REQUEST",
@@ -196,7 +196,7 @@ class Peer:
 
     def notify(self, method: str, params: object = UNSET) -> None:
         """Raises `ConnectionClosed` when it cannot be sent."""
-        self._write(encode_notification(method, params))
+        self._write(encode(OutgoingNotification(method, params)) + b"\n")
 
     def withdraw(self, identity: RequestId) -> None:
         """Ask the other side to give a request up. Its reply still comes; nothing happens if it has come already."""
@@ -246,8 +246,13 @@ class Peer:
             return
         if self._watch is not None:
             self._watch("in", line)
-        if self._take_line is not None and self._is_taken(self._take_line, line):
-            return
+        if self._take_line is not None:
+            try:
+                if self._take_line(line):
+                    return
+            except Exception:
+                _log.exception("%s: a line could not be handled", self.name)
+                return
         match parse(line):
             case Notification() as notification:
                 if notification.method in self._options.cancel_methods:
@@ -260,13 +265,6 @@ class Peer:
                 self._on_malformed(malformed)
             case reply:
                 self._on_reply(reply)
-
-    def _is_taken(self, take_line: Callable[[bytes], bool], line: bytes) -> bool:
-        try:
-            return take_line(line)
-        except Exception:
-            _log.exception("%s: a line could not be handled", self.name)
-            return True
 
     def _on_request(self, request: RpcRequest) -> None:
         if request.id in self._open:

@@ -38,6 +38,7 @@ from dragoman.lm.parts import (
     TextPart,
     ThinkingPart,
     ToolCallPart,
+    ToolResult,
     ToolResultPart,
     UsagePart,
 )
@@ -92,6 +93,7 @@ __all__ = [
     "ToolCallPart",
     "ToolDefinition",
     "ToolMode",
+    "ToolResult",
     "ToolResultPart",
     "UsagePart",
     "Violation",

@@ -72,6 +72,10 @@ class Activities:
     """What a consumer was given of one agent's activities."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was given: another run of the agent names its activities anew."""
         self._passed: dict[str, ActivityPart] = {}
         self._told: dict[str, _Told] = {}
         self._plan: frozenset[tuple[str, str]] = frozenset()

@@ -49,19 +49,20 @@ class CancellationToken:
     """Tells whether to stop, and calls back when it is time to."""
 
     def __init__(self) -> None:
-        self._cancelled = False
+        # For what asks often; `cancelled` says the same.
+        self.is_cancelled = False
         self._callbacks: dict[object, Callable[[], object]] = {}
 
     def cancelled(self) -> bool:
-        return self._cancelled
+        return self.is_cancelled
 
     def raise_if_cancelled(self) -> None:
-        if self._cancelled:
+        if self.is_cancelled:
             raise CancellationError
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback` once, when cancelled: at once if that was before. Returns a function that takes it back."""
-        if self._cancelled:
+        if self.is_cancelled:
             callback()
             return lambda: None
         key = object()
@@ -82,7 +83,7 @@ class CancellationToken:
             forget()
 
     def _cancel(self) -> None:
-        self._cancelled = True
+        self.is_cancelled = True
         callbacks, self._callbacks = list(self._callbacks.values()), {}
         for callback in callbacks:
             try:

@@ -22,7 +22,7 @@ from dragoman.lm import gfm
 from dragoman.lm.cancellation import CancellationError, CancellationToken
 from dragoman.lm.errors import LanguageModelError
 from dragoman.lm.messages import Message
-from dragoman.lm.model import Closing, LanguageModel, ModelInfo, Sink
+from dragoman.lm.model import Closing, LanguageModel, ModelInfo, Presenting, Sink
 from dragoman.lm.parts import STOPPED, DataPart, Part, TextPart, ToolCallPart, UsagePart
 from dragoman.lm.presentation import Presentation, Style
 from dragoman.lm.request import Request
@@ -65,11 +65,16 @@ class GuardedModel:
         if isinstance(self._model, Closing):
             await self._model.close()
 
+    def _presentation(self, request: Request) -> Presentation | None:
+        if isinstance(self._model, Presenting) and self._model.presents:
+            return None
+        return Presentation(request.consumer.features, self._style)
+
     async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None:
         _refuse_impossible(request, self.info)
         if token.cancelled():
             return
-        guarded = _GuardedSink(request, self._style, sink, token)
+        guarded = _GuardedSink(request, self._presentation(request), sink, token)
         error: LanguageModelError | None = None
         current = asyncio.current_task()
         cancelling = current.cancelling() if current else 0
@@ -106,9 +111,12 @@ class GuardedModel:
 class _GuardedSink:
     """One response on its way through the guard."""
 
-    def __init__(self, request: Request, style: Style, sink: Sink, token: CancellationToken) -> None:
+    def __init__(
+        self, request: Request, presentation: Presentation | None, sink: Sink, token: CancellationToken
+    ) -> None:
+        """Without a presentation the parts are passed on as they are."""
         self._watch = StreamWatch(request)
-        self._presentation = Presentation(request.consumer.features, style)
+        self._presentation = presentation
         self._sink = sink
         self._token = token
         self.broken: RuleBroken | None = None
@@ -116,7 +124,7 @@ class _GuardedSink:
         self._nothing_visible = True
 
     def report(self, part: Part) -> None:
-        if self._token.cancelled():
+        if self._token.is_cancelled:
             # Not an error: the provider may not have noticed yet.
             return
         if self.broken is not None:
@@ -128,9 +136,15 @@ class _GuardedSink:
                 return
             self.broken = RuleBroken(violation)
             raise self.broken
+        if self._presentation is None:
+            if self._nothing_visible or type(part) is not TextPart:
+                self._pass_on(part)
+            else:
+                self._sink.report(part)
+            return
         for shown in self._presentation.present(part):
             # A consumer may cancel in the middle of taking a part.
-            if not self._token.cancelled():
+            if not self._token.is_cancelled:
                 self._pass_on(shown)
 
     def _pass_on(self, part: Part) -> None:

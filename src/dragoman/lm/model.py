@@ -30,6 +30,7 @@ __all__ = [
     "Closing",
     "LanguageModel",
     "ModelInfo",
+    "Presenting",
     "Sink",
     "estimate_tokens",
     "with_capability_tags",
@@ -91,6 +92,17 @@ class LanguageModel(Protocol):
         ...
 
     async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None: ...
+
+
+@runtime_checkable
+class Presenting(Protocol):
+    """A model that applies `Presentation` itself, because it must know what its consumer was shown.
+
+    The guard checks the parts of such a model and passes them on unchanged.
+    """
+
+    @property
+    def presents(self) -> bool: ...
 
 
 @runtime_checkable

@@ -39,6 +39,7 @@ __all__ = [
     "TextPart",
     "ThinkingPart",
     "ToolCallPart",
+    "ToolResult",
     "ToolResultPart",
     "UsagePart",
     "is_for_model",
@@ -157,6 +158,21 @@ def is_for_model(part: ContentPart) -> bool:
     if isinstance(part, DataPart) and part.is_internal:
         return False
     return not part.audience or "model" in part.audience
+
+
+class ToolResult(msgspec.Struct, frozen=True):
+    """What a tool returned. `ToolResultPart` is the same in a message, with the id of its call."""
+
+    content: tuple[ContentPart, ...] = ()
+    is_error: bool = False
+
+    @classmethod
+    def text(cls, value: str) -> ToolResult:
+        return cls((TextPart(value),))
+
+    @classmethod
+    def error(cls, message: str) -> ToolResult:
+        return cls((TextPart(message),), is_error=True)
 
 
 class ToolResultPart(_Part, frozen=True, tag="tool_result"):

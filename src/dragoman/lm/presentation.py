@@ -26,6 +26,7 @@ from dragoman.lm.parts import (
     ProgressPart,
     TextPart,
     ThinkingPart,
+    UsagePart,
 )
 from dragoman.lm.request import Features
 from dragoman.lm.stops import Stopped
@@ -46,12 +47,13 @@ class Style(msgspec.Struct, frozen=True):
 class Presentation:
     """Turns the parts of one response into those its consumer gets."""
 
-    def __init__(self, features: Features, style: Style) -> None:
+    def __init__(self, features: Features, style: Style, activities: Activities | None = None) -> None:
+        """`activities` knows what earlier responses showed of an agent's activities."""
         self._features = features
         self._links = InertLinks()
         self._links_in_thoughts = InertLinks()
-        # From the first of them on.
-        self._activities: Activities | None = None
+        # From the first of them on, if none was given.
+        self._activities = activities
         # Which of the two was shown as text last, to set them apart.
         self._last: Literal["text", "thought"] | None = None
         if style.reasoning == "thinking" and not features.thinking:
@@ -64,12 +66,15 @@ class Presentation:
         if isinstance(part, TextPart) and part.value and self._last == "text":
             if self._activities is not None:
                 self._activities.telling = None
-            return (self._inert(part),)
+            inert = self._links.feed(part.value)
+            return (part if inert is part.value else TextPart(inert, part.audience),)
         if self._activities is None:
             if not isinstance(part, ProgressPart):
                 return () if part is INTERRUPTION else self._present(part)
             self._activities = Activities()
-        told = self._activities.present(part, structured=self._features.activity)
+        features = self._features
+        structured = features.activity or (features.reports and isinstance(part, UsagePart))
+        told = self._activities.present(part, structured=structured)
         return chain.from_iterable(map(self._present, told))
 
     def _present(self, part: Part) -> Iterator[Part]:

@@ -214,6 +214,16 @@ class StreamWatch:
 
     def violation(self, part: object) -> Violation | None:
         """The rule that `part` breaks here, if any; otherwise it counts as reported."""
+        if (
+            type(part) is TextPart
+            and self._visible
+            and not self.ended
+            and threading.get_ident() == self._thread
+            and type(part.value) is str
+            and part.value.isascii()
+        ):
+            # Nearly all parts are of this kind, and nothing can be wrong with them.
+            return None
         found = self._check(part)
         if found is not None:
             rule, detail = found

@@ -8,10 +8,10 @@ raises never costs a call its result: the rules stand beside each method. One th
 from __future__ import annotations
 
 from dragoman.lm import CancellationToken, ToolCallPart
+from dragoman.lm.parts import ToolResult
 from dragoman.loop.events import RunEvent
 from dragoman.loop.state import RunState
 from dragoman.tools.decision import Decision, Deny, ToolQuestion
-from dragoman.tools.tool import ToolResult
 
 __all__ = ["Hooks", "Suspend"]
 

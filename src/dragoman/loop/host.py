@@ -15,11 +15,11 @@ import msgspec
 
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.lm import CancellationToken, ToolCallPart
+from dragoman.lm.parts import ToolResult
 from dragoman.loop.hooks import Hooks, Suspend
 from dragoman.loop.settings import LoopSettings
 from dragoman.tools.decision import Approve, Decision, Deny, NobodyToAsk, ToolQuestion
 from dragoman.tools.result import bounded, failure_text, result_of
-from dragoman.tools.tool import ToolResult
 
 __all__ = ["Heard", "Host", "NotAsked", "Silence"]
 

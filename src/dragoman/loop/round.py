@@ -16,8 +16,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from dragoman.lm import Message, Outcome, ToolCallPart, ToolResultPart
+from dragoman.lm.parts import ToolResult
 from dragoman.loop.history import INTERRUPTED_BEFORE, INTERRUPTED_DURING, readable_input
-from dragoman.tools.tool import ToolResult
 
 __all__ = [
     "APPROVAL_FAILED",

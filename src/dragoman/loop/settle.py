@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.lm import CancellationError, CancellationToken, LanguageModelError, until_cancelled
+from dragoman.lm.parts import ToolResult
 from dragoman.loop.events import EndReason, ToolFinished, ToolProgressed, ToolStarted, asked
 from dragoman.loop.hooks import Hooks, Suspend
 from dragoman.loop.host import Host, NotAsked, Silence
@@ -35,7 +36,7 @@ from dragoman.tools.decision import Approve, Deny
 from dragoman.tools.preparation import PreparedCall, ToolProblem
 from dragoman.tools.result import failure_text, result_of
 from dragoman.tools.runtime import ToolRuntime
-from dragoman.tools.tool import Invocation, Tool, ToolResult
+from dragoman.tools.tool import Invocation, Tool
 
 __all__ = ["Settlement"]
 

@@ -23,6 +23,8 @@ GRANT_PREFIX = "dragoman-grant-"
 
 @dataclass(frozen=True, slots=True)
 class PendingPermission:
+    """A permission request that waits. Its owner may add what it needs to answer the agent (a subclass)."""
+
     call_id: str
     action: Action
     conversation: str
@@ -33,17 +35,19 @@ class _Held:
     pending: PendingPermission
     nonce: str
     token: str | None = None
+    # It was redeemed, with success or not: nothing can be approved any more.
+    is_decided: bool = False
 
 
 @dataclass(slots=True)
 class Grants:
-    """All permissions that wait for a person. Bounded by what the conversations may have pending."""
+    """The registry of all permission requests that wait for an answer. Each conversation bounds its own."""
 
     _by_nonce: dict[str, _Held] = field(default_factory=dict)
     _by_call: dict[str, _Held] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self._by_call)
+        return len(self._by_nonce)
 
     def open(self, pending: PendingPermission) -> str:
         """A permission waits from now on. Returns its nonce."""
@@ -60,7 +64,13 @@ class Grants:
     def of_call(self, call_id: str) -> tuple[str, PendingPermission] | None:
         """What waits under this call id, with its nonce: for a client that answers by the call."""
         held = self._by_call.get(call_id)
-        return (held.nonce, held.pending) if held else None
+        return (held.nonce, held.pending) if held is not None and not held.is_decided else None
+
+    def of_conversation(self, conversation: str) -> tuple[PendingPermission, ...]:
+        """Everything that waits in a conversation."""
+        return tuple(
+            held.pending for held in self._by_call.values() if held.pending.conversation == conversation
+        )
 
     def issue(self, nonce: object, tool: str) -> str | None:
         """The person approved the dialog of this request. None when it is no longer, or never was, pending."""
@@ -71,23 +81,25 @@ class Grants:
         return held.token
 
     def redeem(self, call_id: str, text: str) -> bool:
-        """Whether this result grants that call. Asked once: afterwards the permission is decided, either way."""
-        held = self._close(call_id)
-        if held is None or held.token is None:
+        """Whether this result grants that call. The first attempt decides it, either way."""
+        held = self._by_call.get(call_id)
+        if held is None or held.is_decided:
+            return False
+        held.is_decided = True
+        del self._by_nonce[held.nonce]
+        if held.token is None:
             return False
         # Hooks may put text around a result; the token stands in it as a word of its own.
         token = held.token.encode()
         return any(hmac.compare_digest(word.encode(), token) for word in _words(text))
 
-    def close(self, call_id: str) -> None:
-        """Withdrawn, cancelled or timed out: what is approved later grants nothing."""
-        self._close(call_id)
-
-    def _close(self, call_id: str) -> _Held | None:
+    def close(self, call_id: str) -> PendingPermission | None:
+        """Remove a request that is answered, withdrawn, cancelled or timed out. What is approved later grants nothing."""
         held = self._by_call.pop(call_id, None)
-        if held is not None:
-            del self._by_nonce[held.nonce]
-        return held
+        if held is None:
+            return None
+        self._by_nonce.pop(held.nonce, None)
+        return held.pending
 
 
 def _words(text: str) -> list[str]:

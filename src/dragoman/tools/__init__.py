@@ -4,6 +4,7 @@ Everything a front end or a loop needs is importable from here. The tools that t
 `dragoman.tools.builtin`, which is imported by whoever offers them.
 """
 
+from dragoman.lm.parts import ToolResult
 from dragoman.permissions.approvals import Approval, Approvals
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.tools.context import ContextKeys, ContextValue
@@ -29,7 +30,6 @@ from dragoman.tools.tool import (
     PreparingTool,
     Tool,
     ToolProgress,
-    ToolResult,
 )
 from dragoman.tools.virtual import DEFAULT_LIMIT, ToolLimitError
 from dragoman.tools.when import WhenError

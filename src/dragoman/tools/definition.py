@@ -30,9 +30,10 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from dragoman.lm import CancellationToken, JsonObject
+from dragoman.lm.parts import ToolResult
 from dragoman.tools.declaration import Declaration, Icon
 from dragoman.tools.result import result_of
-from dragoman.tools.tool import Invocation, PreparedInvocation, ToolResult
+from dragoman.tools.tool import Invocation, PreparedInvocation
 
 __all__ = ["DefinedTool", "tool"]
 

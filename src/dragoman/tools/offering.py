@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.lm import CancellationToken, ToolDefinition
+from dragoman.lm.parts import ToolResult
 from dragoman.tools import virtual
 from dragoman.tools.declaration import Declaration
 from dragoman.tools.registry import RegisteredTool, RegistryError, ToolRegistry
-from dragoman.tools.tool import Invocation, ToolResult
+from dragoman.tools.tool import Invocation
 
 __all__ = ["Offering"]
 

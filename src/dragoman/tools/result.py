@@ -7,8 +7,8 @@ does not fit is cut, and the result says so.
 from __future__ import annotations
 
 from dragoman.lm import ContentPart, DataPart, TextPart
+from dragoman.lm.parts import ToolResult
 from dragoman.lm.surrogates import mended
-from dragoman.tools.tool import ToolResult
 
 __all__ = ["MAX_RESULT_BYTES", "MAX_RESULT_PARTS", "bounded", "failure_text", "result_of"]
 

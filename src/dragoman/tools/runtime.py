@@ -25,6 +25,7 @@ from dragoman.lm import (
     ToolDefinition,
     until_cancelled,
 )
+from dragoman.lm.parts import ToolResult
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.permissions.decide import Allowed, decide
@@ -36,7 +37,7 @@ from dragoman.tools.offering import Offering
 from dragoman.tools.preparation import PreparedCall, ToolProblem, invocation_of
 from dragoman.tools.registry import RegisteredTool, RegistryError, ToolRegistry
 from dragoman.tools.result import bounded, failure_text, result_of
-from dragoman.tools.tool import ToolProgress, ToolResult
+from dragoman.tools.tool import ToolProgress
 from dragoman.tools.virtual import DEFAULT_LIMIT, ToolLimitError
 
 __all__ = ["PreparedCall", "ToolLimitError", "ToolProblem", "ToolRuntime"]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from dragoman.lm import CancellationToken, ContentPart, JsonObject, TextPart
+from dragoman.lm import CancellationToken, JsonObject
+from dragoman.lm.parts import ToolResult
 
 __all__ = [
     "Confirmation",
@@ -16,7 +17,6 @@ __all__ = [
     "PreparingTool",
     "Tool",
     "ToolProgress",
-    "ToolResult",
 ]
 
 # Called with a short line of plain text while a tool runs.
@@ -33,20 +33,6 @@ class Invocation:
     # Set when a model asked for it, in a request; empty when a program calls the tool on its own.
     call_id: str = ""
     progress: ToolProgress = field(default=lambda _line: None)
-
-
-@dataclass(frozen=True, slots=True)
-class ToolResult:
-    content: tuple[ContentPart, ...]
-    is_error: bool = False
-
-    @classmethod
-    def text(cls, value: str) -> ToolResult:
-        return cls((TextPart(value),))
-
-    @classmethod
-    def error(cls, message: str) -> ToolResult:
-        return cls((TextPart(message),), is_error=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,19 +33,6 @@ class Frame(
     connection: str = ""
     text: str = ""
 
-    @property
-    def is_request(self) -> bool:
-        return self.method is not None and "id" in (self.message or {})
-
-    @property
-    def is_reply(self) -> bool:
-        return self.message is not None and "method" not in self.message
-
-    @property
-    def method(self) -> str | None:
-        method = (self.message or {}).get("method")
-        return method if isinstance(method, str) else None
-
 
 def encode_frame(frame: Frame) -> bytes:
     """Its line. Halves of characters stay what they are, as escapes: how an agent cuts its text is worth keeping."""

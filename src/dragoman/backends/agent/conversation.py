@@ -25,7 +25,6 @@ from dragoman.backends.agent.machine.types import (
     AgentExited,
     AgentStarted,
     AgentUnfit,
-    Answered,
     AnswerPending,
     CallAnswer,
     ClearTimer,
@@ -67,7 +66,7 @@ from dragoman.backends.agent.session.opening import SessionPlan, open_session, w
 from dragoman.backends.agent.session.permission_requests import PermissionRequests, verdict
 from dragoman.backends.agent.session.session import AgentSession
 from dragoman.backends.agent.settings import AgentSettings
-from dragoman.backends.agent.toolserver import Endpoint, ToolAnswer, ToolServer
+from dragoman.backends.agent.toolserver import Endpoint, ToolServer
 from dragoman.clock import Clock
 from dragoman.conversations.identify import Identified
 from dragoman.conversations.ids import CallName, MarkerName, Tokens
@@ -88,6 +87,7 @@ from dragoman.lm import (
 )
 from dragoman.lm.activity_text import Activities
 from dragoman.lm.gfm import escape, notice
+from dragoman.lm.parts import ToolResult
 from dragoman.permissions.pipeline import Permissions
 
 __all__ = ["Conversation", "Save", "SharedContext"]
@@ -297,7 +297,7 @@ class Conversation:
         self._save(is_beginning=True)
         reply_record = self._record.last
         number = reply_record.number if reply_record else 1
-        reply = Reply(number, request.consumer.features, self._settings.style, self)
+        reply = Reply(number, request.consumer.features, self._settings.style, self, self._activities)
         self._replies[number] = reply
         answers = {result.call_id: self._answer_of(result) for result in found.results}
         late = self._undelivered.brought(request.messages, found.unwanted)
@@ -309,7 +309,7 @@ class Conversation:
         pending = next((call for call in self._state.pending if call.call_id == result.call_id), None)
         if pending is not None and pending.kind == "permission":
             return verdict(self._shared.permissions.grants, result)
-        return Answered(result.content, is_error=result.is_error)
+        return ToolResult(result.content, is_error=result.is_error)
 
     def _offer(self, tools: tuple[ToolDefinition, ...]) -> None:
         """Offer the agent exactly the tools of this request."""
@@ -342,6 +342,9 @@ class Conversation:
 
     def _carry_out(self, command: MachineCommand) -> None:
         match command:
+            case Emit(part=part) if self._reply is not None:
+                # As nearly all commands are.
+                self._reply.say(part)
             case Emit(part=part):
                 self._say(part)
             case Keep(part=part):
@@ -424,13 +427,7 @@ class Conversation:
     def _say(self, part: Part) -> None:
         if self._reply is None:
             raise AssertionError("no reply is open")
-        if isinstance(part, TextPart):
-            # As nearly all parts are.
-            self._activities.telling = None
-            self._reply.say(part)
-            return
-        for shown in self._activities.present(part, structured=self._reply.features.activity):
-            self._reply.say(shown)
+        self._reply.say(part)
 
     def _marker(self, number: int) -> Part:
         turn = self._record.last.turn if self._record.last else 0
@@ -567,10 +564,10 @@ class Conversation:
             # request: Qwen Code takes its connection for broken then, and drops its tools.
             self.tasks.soon(_WITHDRAWAL_SECONDS, partial(_answer_late, self._session.endpoint, pending.key))
         elif self._session is not None:
-            is_taken = self._session.endpoint.answer(pending.key, _tool_answer(answer))
+            is_taken = self._session.endpoint.answer(pending.key, _result_of(answer))
             lost = (
                 self._undelivered.answered(pending, is_taken=is_taken)
-                if isinstance(answer, Answered)
+                if isinstance(answer, ToolResult)
                 else None
             )
             if lost is not None:
@@ -620,7 +617,7 @@ class Conversation:
             return
         listener.is_up = True
         self._session, self._session_id = session, session.id
-        self._activities = Activities()
+        self._activities.reset()
         self._undelivered.agent_started()
         try:
             if session.is_new:
@@ -675,6 +672,10 @@ class Conversation:
     def hears(self, epoch: int) -> bool:
         return epoch == self._epoch
 
+    def receive(self, epoch: int, event: MachineEvent) -> None:
+        if epoch == self._epoch:
+            self.dispatch(event)
+
     # Flow: a consumer that is behind holds its agent.
 
     def pause_reading(self, by: object) -> None:
@@ -713,14 +714,11 @@ def _nowhere(record: ConversationRecord, session: str | None, calls: int, *, hel
 
 
 def _answer_late(endpoint: Endpoint, key: str) -> None:
-    endpoint.answer(key, _tool_answer(Interrupted()))
+    endpoint.answer(key, _result_of(Interrupted()))
 
 
-def _tool_answer(answer: CallAnswer) -> ToolAnswer:
-    match answer:
-        case Answered(content=content, is_error=is_error):
-            return ToolAnswer(content, is_error)
-        case TimedOut():
-            return ToolAnswer((TextPart(_TIMED_OUT),), is_error=True)
-        case _:
-            return ToolAnswer((TextPart(_INTERRUPTED),), is_error=True)
+def _result_of(answer: CallAnswer) -> ToolResult:
+    """The result of a tool call for the agent."""
+    if isinstance(answer, ToolResult):
+        return answer
+    return ToolResult.error(_TIMED_OUT if isinstance(answer, TimedOut) else _INTERRUPTED)

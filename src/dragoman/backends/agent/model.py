@@ -15,7 +15,7 @@ from dragoman.backends.agent.conversation import SharedContext
 from dragoman.backends.agent.observations import Observations
 from dragoman.backends.agent.registry import ConversationRegistry
 from dragoman.backends.agent.settings import AgentSettings
-from dragoman.backends.agent.side_requests import Aside
+from dragoman.backends.agent.side_requests import SideRequest
 from dragoman.backends.agent.toolserver import ToolServer
 from dragoman.clock import Clock, SystemClock
 from dragoman.conversations.identify import Knowledge
@@ -48,6 +48,9 @@ _LOOK_SECONDS = 0.1
 
 
 class AgentModel:
+    # A consumer sends back what it was shown, so replies are presented here (`reply.reply`), not in the guard.
+    presents = True
+
     def __init__(
         self,
         info: ModelInfo,
@@ -67,11 +70,11 @@ class AgentModel:
         self._tokens = Tokens(store.key() if store is not None else secrets.token_bytes(KEY_BYTES))
         self._observations = observations or Observations()
         self.permissions = permissions or Permissions()
-        self._directory = ConversationRegistry(
+        self._registry = ConversationRegistry(
             info.id, settings.max_agents, store, self._shared, settings.memory
         )
         # Side requests under way.
-        self._asides: set[asyncio.Task[None]] = set()
+        self._side_requests: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
     @property
@@ -95,7 +98,7 @@ class AgentModel:
         scope = self._scope(request)
         consumer_id = request.options.model_options.get("_conversationId")
         known = Knowledge(
-            self._directory.records,
+            self._registry.records,
             self._tokens,
             scope,
             self._clock.now(),
@@ -104,7 +107,7 @@ class AgentModel:
         )
         limit = self._clock.now() + _RELEASE_SECONDS
         self._check_open()
-        while (placed := self._directory.place(request, known, waits=self._clock.now() < limit)) is None:
+        while (placed := self._registry.place(request, known, waits=self._clock.now() < limit)) is None:
             try:
                 await until_cancelled(self._clock.sleep(_LOOK_SECONDS), token)
             except CancellationError:
@@ -123,7 +126,7 @@ class AgentModel:
             where = {"conversation": conversation.id if conversation else None, "evidence": found.evidence}
             sink.report(DataPart.json({**where, "kind": found.kind}, CONVERSATION))
         if conversation is None:
-            await self._aside(request, scope, sink, token)
+            await self._respond_aside(request, scope, sink, token)
         else:
             await conversation.respond(request, found, sink, token)
 
@@ -135,11 +138,13 @@ class AgentModel:
         folders = request.consumer.workspace_folders or (str(self._settings.cwd),)
         return Scope(self._info.id, folders, request.consumer.connection)
 
-    async def _aside(self, request: Request, scope: Scope, sink: Sink, token: CancellationToken) -> None:
+    async def _respond_aside(
+        self, request: Request, scope: Scope, sink: Sink, token: CancellationToken
+    ) -> None:
         """Whoever cancels does not wait until the agent has stopped; `close` does."""
-        task = asyncio.create_task(self._answer_aside(request, scope, sink))
-        self._asides.add(task)
-        task.add_done_callback(self._asides.discard)
+        task = asyncio.create_task(self._answer_side_request(request, scope, sink))
+        self._side_requests.add(task)
+        task.add_done_callback(self._side_requests.discard)
         try:
             await until_cancelled(asyncio.shield(task), token)
         except CancellationError:
@@ -148,24 +153,24 @@ class AgentModel:
         finally:
             task.cancel()
 
-    async def _answer_aside(self, request: Request, scope: Scope, sink: Sink) -> None:
-        aside = Aside(self._settings, self._clock, request, sink)
-        async with self._directory.lend(scope) as agent:
+    async def _answer_side_request(self, request: Request, scope: Scope, sink: Sink) -> None:
+        side_request = SideRequest(self._settings, self._clock, request, sink)
+        async with self._registry.lend(scope) as agent:
             if agent is not None:
                 try:
-                    await aside.borrow(agent, scope.workspace)
+                    await side_request.borrow(agent, scope.workspace)
                 except LanguageModelError as error:
-                    if aside.has_spoken:
+                    if side_request.has_spoken:
                         raise
                     _log.info(
                         "a side request failed in a borrowed agent, and gets its own: %s", error.sentence
                     )
                 else:
                     return
-        await aside.start(scope.workspace)
+        await side_request.start(scope.workspace)
 
     def _shared(self) -> SharedContext:
-        directory = self._directory
+        directory = self._registry
         return SharedContext(
             self._settings,
             self._server,
@@ -203,17 +208,17 @@ class AgentModel:
         if self._settings.ledger is not None:
             # What a process of ours that was killed, and its supervisors with it, may have left behind.
             await self._settings.ledger.sweep()
-        await self._directory.recall()
+        await self._registry.recall()
         await self._server.start()
 
     async def close(self) -> None:
         """End every agent. Nothing that was started here is left."""
         self._is_closed = True
-        for task in self._asides:
+        for task in self._side_requests:
             task.cancel()
-        if self._asides:
-            await asyncio.wait(self._asides)
-        await self._directory.close()
+        if self._side_requests:
+            await asyncio.wait(self._side_requests)
+        await self._registry.close()
         if self._starting is not None:
             with suppress(Exception):
                 await self._starting

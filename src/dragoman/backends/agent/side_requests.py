@@ -23,15 +23,15 @@ from dragoman.backends.agent.settings import AgentSettings
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.conversations.context import context_of
 from dragoman.jsonrpc import Incoming
-from dragoman.lm import LanguageModelError, Request, Sink, UsagePart
+from dragoman.lm import LanguageModelError, Part, Presentation, Request, Sink, UsagePart
 
-__all__ = ["Aside"]
+__all__ = ["SideRequest"]
 
 # Why everything is refused, for the agent.
 _NOTHING_RUNS = "This is a side request: nothing may run in it."
 
 
-class Aside:
+class SideRequest:
     """Answers one side request. `sink` gets what the agent says."""
 
     def __init__(self, settings: AgentSettings, clock: Clock, request: Request, sink: Sink) -> None:
@@ -40,7 +40,8 @@ class Aside:
         self._request = request
         self._sink = sink
         self._narrator = Narrator(lambda _activity: False)
-        self._pace: Backpressure | None = None
+        self._presentation = Presentation(request.consumer.features, settings.style)
+        self._backpressure: Backpressure | None = None
         self.has_spoken = False
         self._is_over = False
 
@@ -51,9 +52,9 @@ class Aside:
             return
         for part in self._narrator.parts(update.update):
             self.has_spoken = self.has_spoken or not isinstance(part, UsagePart)
-            self._sink.report(part)
-            if self._pace is not None:
-                self._pace.given(part)
+            self._report(part)
+            if self._backpressure is not None:
+                self._backpressure.given(part)
 
     def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
         answer_agent(request, incoming, Refused(_NOTHING_RUNS, asked=False))
@@ -63,8 +64,8 @@ class Aside:
 
     async def borrow(self, agent: RunningAgent, workspace: tuple[str, ...]) -> None:
         """In a session of a process that belongs to somebody else. Raises `LanguageModelError`; can be cancelled."""
-        link, pace = agent.link, Backpressure(agent.peer, lambda: (self._sink,))
-        self._pace = pace
+        link, backpressure = agent.link, Backpressure(agent.peer, lambda: (self._sink,))
+        self._backpressure = backpressure
         entering = logged_in(link, self._settings, lambda: link.new_session(workspace, (), self))
         created = await started(agent, entering, self._settings, self._clock)
         session = created.session_id
@@ -83,7 +84,7 @@ class Aside:
             await self._finish(agent, end)
         finally:
             self._is_over = True
-            pace.stop()
+            backpressure.stop()
             # A session that cannot be closed ends with its process.
             with suppress(LanguageModelError, DeadlinePassed):
                 await within(link.close_session(session), self._settings.timing.grace, self._clock)
@@ -94,7 +95,11 @@ class Aside:
         if isinstance(end, LanguageModelError):
             raise end
         for part in (*self._narrator.end_turn(), *last_words(end), *self._narrator.usage(end.usage)):
-            self._sink.report(part)
+            self._report(part)
+
+    def _report(self, part: Part) -> None:
+        for shown in self._presentation.present(part):
+            self._sink.report(shown)
 
     def _composed(self, agent: RunningAgent) -> tuple[ContentBlock, ...]:
         before, words = split_prompt(self._request.messages)

@@ -37,7 +37,7 @@ from dragoman.backends.agent.observations import Observations, name_of
 from dragoman.backends.agent.session.opening import address_of, configure, logged_in, started, wait_listed
 from dragoman.backends.agent.session.permission_requests import answer_agent
 from dragoman.backends.agent.settings import AgentSettings
-from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolAnswer, ToolServer
+from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolServer
 from dragoman.backends.agent.traits import recognise, recognise_asked
 from dragoman.cli.agent_probe.page import ProbePage
 from dragoman.cli.agent_probe.remedies import about_pictures, remedies
@@ -48,6 +48,7 @@ from dragoman.clock import SystemClock
 from dragoman.jsonrpc import Incoming
 from dragoman.lm import LanguageModelError, TextPart, ToolDefinition
 from dragoman.lm.json import canonical
+from dragoman.lm.parts import ToolResult
 from dragoman.process.memory import measure_tree
 
 __all__ = ["FIRST", "NOTICE", "TALK", "examine"]
@@ -220,7 +221,7 @@ class _Examination:
 
     def _on_call(self, call: PendingCall) -> None:
         self._has_called = True
-        self._endpoint.answer(call.key, ToolAnswer((TextPart("pong"),)))
+        self._endpoint.answer(call.key, ToolResult((TextPart("pong"),)))
 
     def _known(self, activity: ToolActivity) -> ToolActivity:
         """What was said of that call before."""

@@ -1,13 +1,11 @@
-"""Prompts that a script cannot answer: those that look at the history or the tools, count, or end the process.
+"""Prompts that a script cannot answer: those that look at the history or the tools, or name what to do.
 
-Each act has a name, which follows a `!` in the prompt, and is a function from what the user asks to one answer. As with a
-script, an answer depends on the history alone: an act that calls tools is asked again when their results are there.
+Each act is a function from what the user asks to one answer. As with a script, an answer depends on the history alone: an
+act that calls tools is asked again when their results are there.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +16,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from dragoman.backends.scripted import ScriptedReply, ScriptStep, act, call, fail, reply, say, think, wait
+from dragoman.backends.scripted import ScriptedReply, ScriptStep, call, reply, say, think
 from dragoman.backends.scripted.scene import Scene
 from dragoman.demo.agent.casting import arguments_for, consumers, named
 from dragoman.demo.agent.eyes import stripes
@@ -35,15 +33,8 @@ from dragoman.lm import (
 from dragoman.lm.gfm import code, escape, fence
 from dragoman.lm.json import decode
 
-__all__ = ["ACTS", "account", "excerpt", "reply_to", "words_of"]
+__all__ = ["account", "excerpt", "reply_to", "words_of"]
 
-# A flood that has to be remembered as one answer; more is no longer a demonstration.
-_MAX_FLOOD = 200_000
-_DEFAULT_FLOOD = 1_000
-# Ten words a second for a minute, whatever the pace of the session is.
-_SLOW_WORDS = 600
-_SLOW_PAUSE = 0.1
-_CRASH_STATUS = 70
 # A page that takes longer is not worth a demonstration.
 _FETCH_SECONDS = 10
 # Of what was said before, as much as answers the question: the last of it.
@@ -52,13 +43,13 @@ _MAX_QUOTE = 2_000
 _EXCERPT_LINES = 6
 _EXCERPT_CHARACTERS = 400
 
-_COMMAND = re.compile(r"!(\w+)[ \t]*(.*)", re.DOTALL)
 _TOOL = re.compile(r"\b(?:use|call) (?:the |my )?tool [`\"“]?([\w.-]*\w)", re.IGNORECASE)
 _RUN = re.compile(r"\brun (?:the (?:shell )?command )?`([^`\n]+)`", re.IGNORECASE)
 _WRITE = re.compile(r"\bwrite `([^`\n]+)` (?:in)?to `([^`\n]+)`", re.IGNORECASE)
 _DELETE = re.compile(r"\bdelete (?:the file )?`([^`\n]+)`", re.IGNORECASE)
 _FETCH = re.compile(r"\bfetch `(https?://[^`\s]+)`", re.IGNORECASE)
 _COLOURS = re.compile(r"\bcolou?rs?\b", re.IGNORECASE)
+_TOOLS = re.compile(r"\b(?:which|what) tools\b", re.IGNORECASE)
 _BEFORE = re.compile(r"\bwhat did i say\b|\bwhat was said\b|\bdo you remember\b", re.IGNORECASE)
 
 
@@ -66,8 +57,6 @@ _BEFORE = re.compile(r"\bwhat did i say\b|\bwhat was said\b|\bdo you remember\b"
 class Cue:
     """What an act has to go by."""
 
-    # What follows its name.
-    rest: str
     request: Request
     scene: Scene
     problems: tuple[str, ...] = ()
@@ -100,14 +89,13 @@ def words_of(request: Request) -> str:
 def reply_to(request: Request, problems: tuple[str, ...] = ()) -> ScriptedReply | None:
     """The answer of the act that is asked for; None if the prompt asks for none."""
     scene = Scene.of(request)
-    cue = Cue("", request, scene, problems)
+    cue = Cue(request, scene, problems)
     pictures = [part for part in cue.prompt.content if isinstance(part, DataPart)]
     words = cue.prompt.text
-    command = _COMMAND.fullmatch(words.strip())
-    if command is not None and command[1] in ACTS:
-        return ACTS[command[1]](Cue(command[2].strip(), request, scene, problems))
     if pictures:
         return _see(pictures, words)
+    if _TOOLS.search(words):
+        return _tools(cue)
     if _BEFORE.search(words):
         return _remember(cue)
     return _in_turn(cue, tuple(act for _, act in sorted(_asked_for(words), key=itemgetter(0))))
@@ -150,11 +138,6 @@ def _tools(cue: Cue) -> ScriptedReply:
     )
 
 
-def _history(cue: Cue) -> ScriptedReply:
-    lines = [f"- {message.role}: {code(_shown(message))}" for message in cue.earlier]
-    return reply(_said("\n".join([f"The history has {len(lines)} messages:", "", *lines, ""])))
-
-
 def _remember(cue: Cue) -> ScriptedReply:
     own = [message.text for message in cue.earlier if _is_users(message) and message.text]
     told = [
@@ -173,15 +156,6 @@ def _see(pictures: list[DataPart], words: str) -> ScriptedReply:
     return reply(_said("\n".join([f"You sent {len(pictures)}:", "", *lines, ""])))
 
 
-def _shown(message: Message) -> str:
-    pieces = [
-        message.text,
-        *(f"[called {made.name}]" for made in message.calls),
-        *(f"[result: {result.text}]" for result in message.results),
-    ]
-    return _quoted(" ".join(piece for piece in pieces if piece)) or "nothing"
-
-
 def _quoted(text: str) -> str:
     """On one line, and not all of it if it is long."""
     return " ".join(text.split())[:_MAX_QUOTE]
@@ -190,23 +164,11 @@ def _quoted(text: str) -> str:
 # Calling.
 
 
-def _call(cue: Cue) -> ScriptedReply:
-    """`!call NAME JSON`, one a line, all at once; after a line `!then`, another round of them."""
-    rounds = re.split(r"^!then\s*$", cue.rest, flags=re.MULTILINE)
-    if cue.scene.round >= len(rounds):
-        return reply(_said(_results(cue)))
-    lines = [line.removeprefix("!call").strip() for line in rounds[cue.scene.round].splitlines()]
-    try:
-        return reply(*(_one_call(line, cue) for line in lines if line))
-    except ValueError as error:
-        return reply(_said(f"{error}\n"))
-
-
 def _one_call(line: str, cue: Cue) -> ScriptStep:
     name, _, given = line.partition(" ")
     tool = named(name, cue.offered)
     if tool is None:
-        raise ValueError(f"There is no tool {code(name)}; `!tools` lists them.")
+        raise ValueError(f"There is no tool {code(name)}. Ask which tools I have.")
     if not given.strip():
         return call(tool.name, _as_it_stands(arguments_for(tool, cue.scene.prompt, {})))
     try:
@@ -279,15 +241,6 @@ _ON_WRITING = (
 )
 
 
-def _run(cue: Cue) -> ScriptedReply:
-    return _own_action(cue, "run_command", {"command": cue.rest or "echo hello"})
-
-
-def _write(cue: Cue) -> ScriptedReply:
-    path, _, content = cue.rest.partition(" ")
-    return _own_action(cue, "write_file", {"path": path or "demo.txt", "content": f"{content or 'hello'}\n"})
-
-
 def _own_action(
     cue: Cue, tool: str, arguments: JsonObject, first: tuple[ScriptStep, ...] = ()
 ) -> ScriptedReply:
@@ -344,51 +297,3 @@ def _told(made: ToolCallPart, result: ToolResultPart) -> str:
             return f"I did not {do} {code(what)}."
         case _:
             return f"I tried to {do} {code(what)}, and it did not work."
-
-
-# Behaving badly.
-
-
-def _flood(cue: Cue) -> ScriptedReply:
-    wanted = int(cue.rest) if cue.rest.isdecimal() else _DEFAULT_FLOOD
-    return reply(_said(" ".join(map(str, range(1, min(wanted, _MAX_FLOOD) + 1)))))
-
-
-def _slow(cue: Cue) -> ScriptedReply:
-    words = int(cue.rest) if cue.rest.isdecimal() else _SLOW_WORDS
-    return reply(*_dripping(min(words, _MAX_FLOOD)))
-
-
-def _dripping(words: int) -> Iterator[ScriptStep]:
-    for number in range(1, words + 1):
-        yield say(f"{number} ")
-        yield act(lambda: asyncio.sleep(_SLOW_PAUSE))
-
-
-def _crash(cue: Cue) -> ScriptedReply:
-    status = int(cue.rest) if cue.rest.isdecimal() else _CRASH_STATUS
-    # What was said is on its way before the process goes: an agent that crashes has often said something.
-    return reply(_said("I crash now.\n"), wait(0), act(lambda: os._exit(status)))
-
-
-def _error(cue: Cue) -> ScriptedReply:
-    return reply(
-        fail(
-            "internal",
-            (cue.rest or "The agent was asked to fail.").replace("${", "$${"),
-            hint="Ask for something else.",
-        )
-    )
-
-
-ACTS: dict[str, DemoAct] = {
-    "tools": _tools,
-    "history": _history,
-    "call": _call,
-    "run": _run,
-    "write": _write,
-    "flood": _flood,
-    "slow": _slow,
-    "crash": _crash,
-    "error": _error,
-}

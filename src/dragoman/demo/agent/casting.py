@@ -140,8 +140,7 @@ def _text(name: str, words: str) -> str:
         case _ if proper := _PROPER.search(words):
             return proper[1]
         case _:
-            said = _LEADING_VERB.sub("", words).strip(" ?!.") if not words.startswith("!") else ""
-            return said or "hello"
+            return _LEADING_VERB.sub("", words).strip(" ?!.") or "hello"
 
 
 def _object(value: object) -> JsonObject:

@@ -28,6 +28,7 @@ from dragoman.demo.agent.updates import (
     finished,
 )
 from dragoman.lm import CancellationToken, Message, ToolCallPart
+from dragoman.lm.parts import ToolResult
 from dragoman.loop import Hooks, RunEvent, RunState
 from dragoman.loop.events import (
     DataReported,
@@ -39,7 +40,6 @@ from dragoman.loop.events import (
     ToolUsed,
 )
 from dragoman.tools.decision import Decision, ToolQuestion
-from dragoman.tools.tool import ToolResult
 
 __all__ = ["Face"]
 

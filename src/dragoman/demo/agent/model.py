@@ -12,6 +12,7 @@ It is a language model like any other, and the loop does not know the difference
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 import msgspec
 
@@ -34,7 +35,9 @@ from dragoman.lm import (
     estimate_tokens,
 )
 
-__all__ = ["PLAN", "DemoModel"]
+__all__ = ["PLAN", "DemoModel", "PromptHandlers"]
+
+PromptHandlers: TypeAlias = Callable[[Request], ScriptedReply | None]
 
 # The type of data that stands for a plan in the script: a list of entries.
 PLAN = "application/vnd.dragoman.plan+json"
@@ -52,13 +55,18 @@ class DemoModel:
         tell: Tell,
         drain: Callable[[], Awaitable[None]],
         problems: Callable[[], tuple[str, ...]] = lambda: (),
+        prompts: PromptHandlers = lambda _request: None,
     ) -> None:
-        """`drain` waits while the client is behind; `problems` are the tool servers that could not be reached."""
+        """`drain` waits while the client is behind; `problems` are the tool servers that could not be reached.
+
+        `prompts` answers before everything else does: agents of tests have prompts that no person needs.
+        """
         self._script = script
         self._speed = speed
         self._tell = tell
         self._drain = drain
         self._problems = problems
+        self._prompts = prompts
 
     @property
     def info(self) -> ModelInfo:
@@ -70,7 +78,11 @@ class DemoModel:
     async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None:
         names = plain_names(request.options.tools)
         shown = _as_script_sees(request, names)
-        act = acts.reply_to(request, self._problems()) or self._refused(request, shown)
+        act = (
+            self._prompts(request)
+            or acts.reply_to(request, self._problems())
+            or self._refused(request, shown)
+        )
         script = self._script if act is None else Script((act,), self.info, self._script.pace)
         stage = _Stage(request, names, sink, self._tell, self._drain)
         await ScriptedModel(script, speed=self._speed).respond(

@@ -35,6 +35,7 @@ from dragoman.demo.agent.messages import (
     SetOption,
     read,
 )
+from dragoman.demo.agent.model import PromptHandlers
 from dragoman.demo.agent.prompt import read_prompt
 from dragoman.demo.agent.session import DEFAULT_MODE, Session, Shared
 from dragoman.demo.agent.store import Kept, SessionStore, new_id
@@ -74,8 +75,16 @@ _END_SECONDS = 5.0
 class AgentServer:
     """One client, any number of sessions."""
 
-    def __init__(self, script: Script, store: SessionStore, *, pace: str = DEFAULT_PACE) -> None:
+    def __init__(
+        self,
+        script: Script,
+        store: SessionStore,
+        *,
+        pace: str = DEFAULT_PACE,
+        prompts: PromptHandlers = lambda _request: None,
+    ) -> None:
         self._script = script
+        self._prompts = prompts
         self._store = store
         self._pace = pace
         self._shared: Shared | None = None
@@ -108,7 +117,7 @@ class AgentServer:
     # As a receiver.
 
     def connected(self, peer: Peer) -> None:
-        self._shared = Shared(peer, self._store, self._script)
+        self._shared = Shared(peer, self._store, self._script, self._prompts)
 
     def notification(self, notification: Notification) -> None:
         if notification.method != "session/cancel":

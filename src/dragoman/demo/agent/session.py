@@ -11,6 +11,7 @@ from dragoman.acp.messages import SessionCreated
 from dragoman.backends.scripted import Script
 from dragoman.demo.agent.actions import describe
 from dragoman.demo.agent.messages import RequestRefused
+from dragoman.demo.agent.model import PromptHandlers
 from dragoman.demo.agent.store import Kept, SessionStore
 from dragoman.demo.agent.tools import Toolbox
 from dragoman.demo.agent.updates import AgentUpdate, CurrentMode, told_again
@@ -34,6 +35,7 @@ class Shared:
     peer: Peer
     store: SessionStore
     script: Script
+    prompts: PromptHandlers
 
 
 class Session:

@@ -17,6 +17,7 @@ from dragoman.acp.messages import StdioServer
 from dragoman.demo.mcp import RemoteTool, ToolClient, connect
 from dragoman.demo.mcp.client import MAX_TOOLS
 from dragoman.lm import CancellationToken
+from dragoman.lm.parts import ToolResult
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.tools.builtin.command import run_command
@@ -25,7 +26,7 @@ from dragoman.tools.declaration import Declaration
 from dragoman.tools.names import legal_name
 from dragoman.tools.registry import ToolRegistry
 from dragoman.tools.runtime import ToolRuntime
-from dragoman.tools.tool import Invocation, PreparedInvocation, ToolResult
+from dragoman.tools.tool import Invocation, PreparedInvocation
 
 __all__ = ["OWN_TOOLS", "ConsumerTool", "Toolbox"]
 

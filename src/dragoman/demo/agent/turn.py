@@ -66,6 +66,7 @@ async def take_turn(session: Session, prompt: UserPrompt, source: CancellationSo
         tell=session.tell,
         drain=drain,
         problems=lambda: toolbox.problems,
+        prompts=session.shared.prompts,
     )
     face = Face(session.tell, permissions, toolbox, session.keep)
     consumer = Consumer("acp", session.id, tuple(map(str, toolbox.workspace)))

@@ -18,7 +18,8 @@ from dragoman.demo.mcp.link import Link, McpError
 from dragoman.demo.mcp.over_stdio import StdioLink
 from dragoman.jsonrpc import Notification, RemoteError
 from dragoman.lm import JsonObject
-from dragoman.tools.tool import ToolProgress, ToolResult
+from dragoman.lm.parts import ToolResult
+from dragoman.tools.tool import ToolProgress
 
 __all__ = ["MAX_TOOLS", "RemoteTool", "ToolClient", "connect"]
 

@@ -9,7 +9,7 @@ import msgspec
 
 from dragoman.lm import ContentPart, DataPart, JsonObject, TextPart
 from dragoman.lm.json import pretty
-from dragoman.tools.tool import ToolResult
+from dragoman.lm.parts import ToolResult
 
 __all__ = ["tool_result"]
 

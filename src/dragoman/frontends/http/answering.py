@@ -15,7 +15,15 @@ from typing import Self
 import msgspec
 
 from dragoman.frontends.http.errors import of_model, unexpected
-from dragoman.lm import CancellationSource, DataPart, LanguageModel, LanguageModelError, Part, Request
+from dragoman.lm import (
+    CancellationSource,
+    DataPart,
+    LanguageModel,
+    LanguageModelError,
+    Part,
+    Request,
+    UsagePart,
+)
 from dragoman.lm.json import decode
 from dragoman.lm.parts import CONVERSATION
 
@@ -56,6 +64,8 @@ class ResponseRun:
         self._room.set()
         self._task: asyncio.Task[None] | None = None
         self.place: ConversationReport | None = None
+        # The last that the model named.
+        self.usage: UsagePart | None = None
         # What became of it, for whoever counts: until it is known, the worst.
         self.outcome = "failed"
         self.was_cancelled = False
@@ -81,6 +91,9 @@ class ResponseRun:
     def report(self, part: Part) -> None:
         if isinstance(part, DataPart) and part.mime_type == CONVERSATION:
             self.place = msgspec.convert(decode(part.data), ConversationReport)
+            return
+        if isinstance(part, UsagePart):
+            self.usage = part
             return
         if not isinstance(part, DataPart):
             self._begun = True

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TypeAlias
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,7 +16,6 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp
 
 from dragoman.frontends.http.answering import ResponseRun
-from dragoman.frontends.http.approvals import with_proofs
 from dragoman.frontends.http.auth import Gate
 from dragoman.frontends.http.chat import ChatStream, read_chat
 from dragoman.frontends.http.create_request import object_of, read_compact, read_create
@@ -39,7 +37,7 @@ from dragoman.frontends.http.wire import (
     read_body,
     while_connected,
 )
-from dragoman.lm import JsonObject, LanguageModel, ModelInfo, Request as ModelRequest
+from dragoman.lm import JsonObject, ModelInfo
 from dragoman.lm.json import encode
 
 __all__ = ["build_app"]
@@ -117,29 +115,24 @@ class _Routes:
         if not asked.generates:
             raise bad_request("`generate` is for WebSockets.", param="generate")
         prepared = self._service.prepare(asked, client_of(request))
-        run = self._answering(prepared.model, prepared.request, request)
+        run = self._answering(prepared, request)
         if asked.is_streamed:
-            return await self._streamed(prepared, run)
+            return await _streamed(run, prepared, self._events)
         async with run as answer:
             # A failure before the first word has a status of its own; after it, what was said is worth more.
             await answer.begun(None)
-            async for _ in self._service.events(prepared, answer):
-                pass
+            last: JsonObject = {}
+            async for event in self._service.events(prepared, answer):
+                last = event
             if answer.is_cancelled:
                 return Response(status_code=_GONE)
-            return JsonResponse(prepared.resource.as_json(), headers=_headers(answer, prepared.ignored))
+            return JsonResponse(last["response"], headers=_headers(answer, prepared.ignored))
 
-    async def _streamed(self, prepared: Prepared, run: _Run) -> Response:
-        answer, stack = await _begun(run)
-
-        async def write(put: Put) -> None:
-            async with stack:
-                async for event in self._service.events(prepared, answer):
-                    await put(framed(event), more=answer.has_many)
-                if not answer.is_cancelled:
-                    await put(DONE)
-
-        return EventStream(write, _headers(answer, prepared.ignored))
+    async def _events(self, prepared: Prepared, answer: ResponseRun) -> AsyncIterator[bytes]:
+        async for event in self._service.events(prepared, answer):
+            yield framed(event)
+        if not answer.is_cancelled:
+            yield DONE
 
     async def compact(self, request: Request) -> Response:
         body = read_compact(await self._body(request))
@@ -173,23 +166,13 @@ class _Routes:
     # Chat completions.
 
     async def chat(self, request: Request) -> Response:
-        asked, messages, with_usage = read_chat(await self._body(request), request.headers)
-        service = self._service
-        model = service.model(asked.model)
-        takes_options = model.info.takes_options
-        ignored = (*asked.ignored, *(() if takes_options else asked.options))
-        wanted = service.request(
-            with_proofs(messages, {}, service.models.permissions.grants),
-            asked,
-            # Its dialect has no items.
-            HttpClient(client_of(request).connection),
-            takes_options=takes_options,
-            consumer_id=asked.consumer_id,
-        )
-        stream = ChatStream(new_id("chatcmpl"), asked.model, int(time.time()), ignored)
-        run = self._answering(model, wanted, request)
+        asked, with_usage = read_chat(await self._body(request), request.headers)
+        # Its dialect has no items.
+        prepared = self._service.prepare(asked, HttpClient(client_of(request).connection))
+        stream = ChatStream(new_id("chatcmpl"), asked.model, prepared.created_at, prepared.ignored)
+        run = self._answering(prepared, request)
         if asked.is_streamed:
-            return await _streamed_chat(stream, run, ignored, with_usage=with_usage)
+            return await _streamed(run, prepared, partial(_chunks, stream, with_usage=with_usage))
         async with run as answer:
             await answer.begun(None)
             try:
@@ -198,12 +181,12 @@ class _Routes:
                         pass
             except ApiError as error:
                 # An agent has begun to act: to ask again is not for a client to decide by itself.
-                headers = {**error.headers, **_headers(answer, ignored), "x-should-retry": "false"}
+                headers = {**error.headers, **_headers(answer, prepared.ignored), "x-should-retry": "false"}
                 return JsonResponse(stream.failed(error), error.status, headers)
             if answer.is_cancelled:
                 return Response(status_code=_GONE)
             answer.outcome = "completed"
-            return JsonResponse(stream.whole(), headers=_headers(answer, ignored))
+            return JsonResponse(stream.whole(answer.usage), headers=_headers(answer, prepared.ignored))
 
     # Everything else.
 
@@ -233,22 +216,21 @@ class _Routes:
         return object_of(await read_body(request, self._limit))
 
     @asynccontextmanager
-    async def _answering(
-        self, model: LanguageModel, wanted: ModelRequest, request: Request
-    ) -> AsyncIterator[ResponseRun]:
+    async def _answering(self, prepared: Prepared, request: Request) -> AsyncIterator[ResponseRun]:
         """An answer under way. It ends with the block, and is cancelled when its client goes."""
         async with (
-            self._service.answering(model, wanted) as answer,
+            self._service.answering(prepared.model, prepared.request) as answer,
             while_connected(request.receive, answer.cancel),
         ):
             yield answer
 
 
-_Run: TypeAlias = AbstractAsyncContextManager[ResponseRun]
-
-
-async def _begun(run: _Run) -> tuple[ResponseRun, AsyncExitStack]:
-    """An answer of which there is something to tell, and what ends it."""
+async def _streamed(
+    run: AbstractAsyncContextManager[ResponseRun],
+    prepared: Prepared,
+    frames: Callable[[Prepared, ResponseRun], AsyncIterator[bytes]],
+) -> Response:
+    """An answer as server-sent events. It begins when there is something to tell."""
     stack = AsyncExitStack()
     answer = await stack.enter_async_context(run)
     try:
@@ -256,32 +238,32 @@ async def _begun(run: _Run) -> tuple[ResponseRun, AsyncExitStack]:
     except BaseException:
         await stack.aclose()
         raise
-    return answer, stack
-
-
-async def _streamed_chat(
-    stream: ChatStream, run: _Run, ignored: tuple[str, ...], *, with_usage: bool
-) -> Response:
-    answer, stack = await _begun(run)
 
     async def write(put: Put) -> None:
         async with stack:
-            await put(_data(stream.begin()))
-            try:
-                async for part in answer.parts():
-                    for chunk in stream.take(part):
-                        await put(_data(chunk), more=answer.has_many)
-            except ApiError as error:
-                await put(_data(error.body))
-                return
-            if answer.is_cancelled:
-                return
-            for chunk in stream.end(with_usage=with_usage):
-                await put(_data(chunk))
-            answer.outcome = "completed"
-            await put(DONE)
+            async for frame in frames(prepared, answer):
+                await put(frame, more=answer.has_many)
 
-    return EventStream(write, _headers(answer, ignored))
+    return EventStream(write, _headers(answer, prepared.ignored))
+
+
+async def _chunks(
+    stream: ChatStream, _prepared: Prepared, answer: ResponseRun, *, with_usage: bool
+) -> AsyncIterator[bytes]:
+    yield _data(stream.begin())
+    try:
+        async for part in answer.parts():
+            for chunk in stream.take(part):
+                yield _data(chunk)
+    except ApiError as error:
+        yield _data(error.body)
+        return
+    if answer.is_cancelled:
+        return
+    for chunk in stream.end(answer.usage, with_usage=with_usage):
+        yield _data(chunk)
+    answer.outcome = "completed"
+    yield DONE
 
 
 def _headers(answer: ResponseRun, ignored: tuple[str, ...]) -> dict[str, str]:

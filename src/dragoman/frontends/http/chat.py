@@ -11,8 +11,8 @@ from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.create_request import CreateRequest, read_form, says_aside
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.items import arguments_of, content_of, refused
-from dragoman.frontends.http.stream import usage_of
 from dragoman.frontends.http.tools import chosen, functions_of
+from dragoman.frontends.http.usage import chat_usage
 from dragoman.lm import (
     DataPart,
     JsonObject,
@@ -24,9 +24,10 @@ from dragoman.lm import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    UsagePart,
 )
 from dragoman.lm.json import encode_text
-from dragoman.lm.parts import STOPPED, USAGE
+from dragoman.lm.parts import STOPPED
 from dragoman.lm.rules import CALL_ID_LIMIT, NAMESPACE
 
 __all__ = ["ChatBody", "ChatStream", "read_chat"]
@@ -67,10 +68,8 @@ _OPTIONS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "pa
 _KNOWN = frozenset(each.encode_name for each in msgspec.structs.fields(ChatBody))
 
 
-def read_chat(
-    value: JsonObject, headers: Mapping[str, str]
-) -> tuple[CreateRequest, tuple[Message, ...], bool]:
-    """What is asked, the history, and whether the stream is to end with what it cost."""
+def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[CreateRequest, bool]:
+    """What is asked, and whether the stream is to end with the usage."""
     body = read_form(value, ChatBody)
     if body.n not in (None, 1):
         raise bad_request("There is one choice for each request.", param="n")
@@ -83,6 +82,7 @@ def read_chat(
     asked = CreateRequest(
         model=body.model,
         items=[],
+        messages=messages,
         offer=chosen(body.tool_choice, tools),
         consumer_id=headers.get("x-conversation-id") or None,
         is_streamed=bool(body.stream),
@@ -91,7 +91,7 @@ def read_chat(
         options=_options(body, value),
         ignored=tuple(ignored),
     )
-    return asked, messages, (body.stream_options or {}).get("include_usage") is True
+    return asked, (body.stream_options or {}).get("include_usage") is True
 
 
 def _options(body: ChatBody, value: JsonObject) -> JsonObject:
@@ -176,7 +176,6 @@ class ChatStream:
         self._calls: list[JsonObject] = []
         self._refusal: str | None = None
         self._stop: StopReason | None = None
-        self.usage: JsonObject | None = None
 
     def begin(self) -> JsonObject:
         return self._chunk({"role": "assistant", "content": ""}) | self._ignored
@@ -194,8 +193,6 @@ class ChatStream:
                 call = _call(part)
                 yield self._chunk({"tool_calls": [{"index": len(self._calls), **call}]})
                 self._calls.append(call)
-            case DataPart(mime_type=mime_type) if mime_type == USAGE:
-                self.usage = _usage(usage_of(part))
             case DataPart(mime_type=mime_type) if mime_type == STOPPED:
                 stopped = Stopped.of(part)
                 self._stop = stopped.reason
@@ -205,19 +202,21 @@ class ChatStream:
             case _:
                 return
 
-    def end(self, *, with_usage: bool) -> Iterator[JsonObject]:
+    def end(self, usage: UsagePart | None, *, with_usage: bool) -> Iterator[JsonObject]:
         yield self._chunk({}, self._finish)
         if with_usage:
-            yield {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": self.usage}
+            counted = chat_usage(usage)
+            yield {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": counted}
 
     def failed(self, error: ApiError) -> JsonObject:
         """The dialect has no word for an answer that broke off; what was said stands beside the error."""
         return {**error.body, "dragoman": {"partial": self._message()}}
 
-    def whole(self) -> JsonObject:
+    def whole(self, usage: UsagePart | None) -> JsonObject:
         choice = {"index": 0, "message": self._message(), "finish_reason": self._finish, "logprobs": None}
-        usage = {"usage": self.usage} if self.usage is not None else {}
-        return {**self._head, "object": "chat.completion", "choices": [choice], **usage, **self._ignored}
+        counted = chat_usage(usage)
+        named = {"usage": counted} if counted is not None else {}
+        return {**self._head, "object": "chat.completion", "choices": [choice], **named, **self._ignored}
 
     def _message(self) -> JsonObject:
         message: JsonObject = {
@@ -245,13 +244,3 @@ class ChatStream:
 def _call(call: ToolCallPart) -> JsonObject:
     arguments = call.unparsed if call.unparsed is not None else encode_text(call.input)
     return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
-
-
-def _usage(usage: JsonObject | None) -> JsonObject | None:
-    if usage is None:
-        return None
-    return {
-        "prompt_tokens": usage["input_tokens"],
-        "completion_tokens": usage["output_tokens"],
-        "total_tokens": usage["total_tokens"],
-    }

@@ -16,7 +16,7 @@ import msgspec
 from dragoman.frontends.http.budget import check_values
 from dragoman.frontends.http.errors import ApiError, bad_request, too_deep
 from dragoman.frontends.http.tools import OfferedTools, chosen, functions_of
-from dragoman.lm import JsonObject
+from dragoman.lm import JsonObject, Message
 from dragoman.lm.json import decode
 from dragoman.lm.nesting import NestedTooDeeply, place_of
 
@@ -122,6 +122,8 @@ class CreateRequest:
     is_streamed: bool = False
     is_stored: bool = True
     generates: bool = True
+    # The history in a dialect that has no items.
+    messages: tuple[Message, ...] = ()
     # It says of itself that it belongs to no conversation.
     is_aside: bool = False
     metadata: JsonObject = field(default_factory=dict)

@@ -16,6 +16,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from dragoman.frontends.http.activity_items import ITEM_TYPES
 from dragoman.frontends.http.approvals import ClientDecision, approved_call
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import expanded
@@ -125,6 +126,9 @@ class _Telling:
                     param=where,
                     code="unsupported_item",
                 )
+            case str(extension) if extension in ITEM_TYPES:
+                # A client gives back what it got. It is no part of what was said.
+                pass
             case other:
                 self._told.ignored.append(f"{where} ({str(other)[:64]})")
 

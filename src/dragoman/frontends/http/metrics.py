@@ -6,6 +6,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from dragoman.lm import UsagePart
+
 __all__ = ["Metrics"]
 
 # From a scripted model to an agent that works for an hour.
@@ -33,13 +35,10 @@ class Metrics:
         self._buckets[bisect_left(_SECONDS, seconds)] += 1
         self._seconds += seconds
 
-    def tokens(self, model: str, usage: object) -> None:
-        match usage:
-            case {"input_tokens": int(given), "output_tokens": int(made)}:
-                self._tokens[self._known(model), "input"] += given
-                self._tokens[self._known(model), "output"] += made
-            case _:
-                return
+    def tokens(self, model: str, usage: UsagePart) -> None:
+        for direction, count in (("input", usage.input), ("output", usage.output)):
+            if count is not None:
+                self._tokens[self._known(model), direction] += count
 
     def _known(self, model: str) -> str:
         return model if model in self._models else "other"

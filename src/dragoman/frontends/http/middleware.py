@@ -8,6 +8,7 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dragoman.frontends.http.activity_items import takes_activity
 from dragoman.frontends.http.auth import Gate
 from dragoman.frontends.http.errors import ApiError, unexpected
 from dragoman.frontends.http.metrics import Metrics
@@ -30,7 +31,7 @@ _OPEN_TO_ALL = frozenset({"/", "/healthz", "/openapi.json"})
 def client_of(asking: HTTPConnection) -> HttpClient:
     """Who has come in."""
     takes_items = asking.headers.get("x-dragoman-approvals", "").lower() == "items"
-    return HttpClient(asking.scope[_CONNECTION], takes_items)
+    return HttpClient(asking.scope[_CONNECTION], takes_items, takes_activity(asking.headers))
 
 
 class Door:

@@ -148,18 +148,20 @@ class _Session:
     async def _respond(self, prepared: Prepared, asked: CreateRequest) -> bool:
         """Whether it failed after it had begun; before, it raises."""
         if not asked.generates:
-            for event in (*prepared.stream.begin(), *self._service.completed(prepared, self._local)):
+            for event in self._service.without_answer(prepared, self._local):
                 await self._send(event)
             return False
+        kind: object = None
         async with self._service.answering(prepared.model, prepared.request) as answer:
             self._answer = answer
             try:
                 await answer.begun()
                 async for event in self._service.events(prepared, answer, self._local):
                     await self._send(event)
+                    kind = event["type"]
             finally:
                 self._answer = None
-        return prepared.resource.status == "failed"
+        return kind == "response.failed"
 
     async def _refuse(self, error: ApiError) -> None:
         with suppress(WebSocketDisconnect, OSError, RuntimeError):

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import msgspec
+
 from dragoman.config import Serve
 from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.approvals import APPROVAL_TOOLS, is_approval, spelled_out, with_proofs
@@ -23,6 +25,7 @@ from dragoman.frontends.http.items import tell
 from dragoman.frontends.http.metrics import Metrics
 from dragoman.frontends.http.resource import Resource, new_id
 from dragoman.frontends.http.stream import ReasoningEvents, ResponseStream
+from dragoman.frontends.http.usage import response_usage
 from dragoman.frontends.side_requests import ASIDE, is_side_request
 from dragoman.lm import (
     Consumer,
@@ -30,10 +33,9 @@ from dragoman.lm import (
     JsonObject,
     LanguageModel,
     LanguageModelError,
-    Message,
     Request,
     RequestOptions,
-    estimate_tokens,
+    UsagePart,
     system,
 )
 from dragoman.models import ModelSource
@@ -55,23 +57,21 @@ class HttpClient:
     connection: str
     # Wants requests for approval as items.
     approves_items: bool = False
+    # Takes an agent's activities and plans as items, not as thinking.
+    takes_activity: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request that can be put to its model."""
+    """A request of either dialect that can be put to its model."""
 
     model: LanguageModel
     request: Request
-    stream: ResponseStream
     asked: CreateRequest
     client: HttpClient
     chain: Chain
+    created_at: int
     ignored: tuple[str, ...] = ()
-
-    @property
-    def resource(self) -> Resource:
-        return self.stream.resource
 
 
 class HttpService:
@@ -114,26 +114,8 @@ class HttpService:
             self.metrics.under_way = self._under_way
             outcome = "cancelled" if answer.was_cancelled else answer.outcome
             self.metrics.response(model.info.id, outcome, time.monotonic() - began)
-
-    async def events(
-        self, prepared: Prepared, answer: ResponseRun, local: Local | None = None
-    ) -> AsyncIterator[JsonObject]:
-        """A response from its first event to its last. One that is cancelled just ends."""
-        for event in prepared.stream.begin():
-            yield event
-        try:
-            async for part in answer.parts():
-                for event in prepared.stream.take(part):
-                    yield event
-        except ApiError as error:
-            for event in prepared.stream.fail(error):
-                yield event
-            return
-        if not answer.is_cancelled:
-            conversation = answer.place.conversation if answer.place is not None else None
-            for event in self.completed(prepared, local, conversation):
-                yield event
-            answer.outcome = prepared.resource.status
+            if answer.usage is not None:
+                self.metrics.tokens(model.info.id, answer.usage)
 
     def prepare(self, asked: CreateRequest, client: HttpClient, local: Local | None = None) -> Prepared:
         model = self.model(asked.model)
@@ -145,76 +127,94 @@ class HttpService:
                 code="conflicting_ids",
             )
         told = tell([*chain.items, *asked.items], asked.model, self._budget())
-        messages = with_proofs(told.messages, told.decisions, self.models.permissions.grants)
+        messages = (*asked.messages, *told.messages)
+        messages = with_proofs(messages, told.decisions, self.models.permissions.grants)
         if asked.instructions:
             messages = (system(asked.instructions), *messages)
-        takes = model.info.takes_options
-        ignored = (*asked.ignored, *told.ignored, *(() if takes else asked.options))
-        request = self.request(
-            messages,
-            asked,
-            client,
-            takes_options=takes,
-            consumer_id=asked.consumer_id or chain.consumer_id,
-        )
-        resource = Resource(
-            id=new_id("resp"),
-            model=asked.model,
-            created_at=int(time.time()),
-            asked=asked.echoed,
-            metadata={**asked.metadata, **_named(ignored)},
-            previous=asked.previous,
-            is_stored=asked.is_stored and self.histories.stores,
-        )
-        reasoning: ReasoningEvents = self.serve.reasoning_events
-        stream = ResponseStream(
-            resource,
-            reasoning=reasoning,
-            as_approval=is_approval if client.approves_items else lambda _call: False,
-        )
-        return Prepared(model, request, stream, asked, client, chain, ignored)
-
-    def request(
-        self,
-        messages: tuple[Message, ...],
-        asked: CreateRequest,
-        client: HttpClient,
-        *,
-        takes_options: bool,
-        consumer_id: str | None,
-    ) -> Request:
+        takes_options = model.info.takes_options
         options: JsonObject = dict(asked.options) if takes_options else {}
-        if consumer_id is not None:
+        if consumer_id := asked.consumer_id or chain.consumer_id:
             options["_conversationId"] = consumer_id
         if asked.is_aside or is_side_request(messages, asked.offer.tools):
             options[ASIDE] = True
         # Only an agent asks for permission; to a model they would be tools like any other.
         approvals = APPROVAL_TOOLS if client.approves_items and not takes_options else ()
-        return Request(
+        request = Request(
             messages,
             RequestOptions(
                 tools=(*asked.offer.tools, *approvals), tool_mode=asked.offer.mode, model_options=options
             ),
-            Consumer("http", client.connection, features=FEATURES),
+            Consumer(
+                "http",
+                client.connection,
+                features=msgspec.structs.replace(FEATURES, activity=client.takes_activity),
+            ),
+        )
+        ignored = (*asked.ignored, *told.ignored, *(() if takes_options else asked.options))
+        return Prepared(model, request, asked, client, chain, int(time.time()), ignored)
+
+    async def events(
+        self, prepared: Prepared, answer: ResponseRun, local: Local | None = None
+    ) -> AsyncIterator[JsonObject]:
+        """A response from its first event to its last, which has it whole. One that is cancelled just ends."""
+        stream = self._stream(prepared)
+        for event in stream.begin():
+            yield event
+        try:
+            async for part in answer.parts():
+                for event in stream.take(part):
+                    yield event
+        except ApiError as error:
+            stream.resource.usage = response_usage(answer.usage)
+            for event in stream.fail(error):
+                yield event
+            return
+        if not answer.is_cancelled:
+            stream.resource.usage = response_usage(answer.usage)
+            conversation = answer.place.conversation if answer.place is not None else None
+            for event in self._completed(prepared, stream, local, conversation):
+                yield event
+            answer.outcome = stream.resource.status
+
+    def without_answer(self, prepared: Prepared, local: Local) -> Iterator[JsonObject]:
+        """The events of a response that only takes its input."""
+        stream = self._stream(prepared)
+        yield from stream.begin()
+        yield from self._completed(prepared, stream, local)
+
+    def _stream(self, prepared: Prepared) -> ResponseStream:
+        asked = prepared.asked
+        resource = Resource(
+            id=new_id("resp"),
+            model=asked.model,
+            created_at=prepared.created_at,
+            asked=asked.echoed,
+            metadata={**asked.metadata, **_named(prepared.ignored)},
+            previous=asked.previous,
+            is_stored=asked.is_stored and self.histories.stores,
+        )
+        reasoning: ReasoningEvents = self.serve.reasoning_events
+        return ResponseStream(
+            resource,
+            reasoning=reasoning,
+            as_approval=is_approval if prepared.client.approves_items else lambda _call: False,
         )
 
-    def completed(
-        self, prepared: Prepared, local: Local | None = None, conversation: str | None = None
+    def _completed(
+        self,
+        prepared: Prepared,
+        stream: ResponseStream,
+        local: Local | None = None,
+        conversation: str | None = None,
     ) -> Iterator[JsonObject]:
         """The last events of a response, which is kept before anybody hears of its end."""
-        events = list(prepared.stream.complete(int(time.time())))
-        resource, asked = prepared.resource, prepared.asked
-        self.metrics.tokens(resource.model, resource.usage)
+        events = list(stream.complete(int(time.time())))
+        resource, asked, chain = stream.resource, prepared.asked, prepared.chain
         kept = HistoryEntry(
-            asked.items,
-            resource.as_json(),
-            asked.previous,
-            asked.consumer_id or prepared.chain.consumer_id,
+            asked.items, resource.as_json(), asked.previous, asked.consumer_id or chain.consumer_id
         )
         if resource.is_stored:
-            self.histories.keep(
-                resource.id, kept, prepared.client.connection, prepared.chain.ids, conversation
-            )
+            self.histories.keep(resource.id, kept, prepared.client.connection, chain.ids, conversation)
         elif local is not None:
             local.keep(resource.id, kept)
         return iter(events)
@@ -224,7 +224,7 @@ class HttpService:
         return Budget(self.serve.max_body_bytes)
 
     def compact(self, body: CompactBody, client: HttpClient) -> JsonObject:
-        model = self.model(body.model)
+        self.model(body.model)
         chain = self.histories.chain(body.previous_response_id, client.connection)
         budget = self._budget()
         items = [
@@ -238,24 +238,18 @@ class HttpService:
         ]
         if not items:
             raise bad_request("There is nothing to compact.", param="input")
-        told = tell(items, body.model, budget)
+        # An error for items that could not be taken when they come back.
+        tell(items, body.model, budget)
         if body.instructions:
             items.insert(0, {"type": "message", "role": "system", "content": body.instructions})
         packed = compacted(items, self._budget())
-        before = sum(model.count_tokens(message) for message in told.messages)
-        after = estimate_tokens(packed)
         return {
             "id": new_id("resp"),
             "object": "response.compaction",
             "created_at": int(time.time()),
             "output": [{"type": "compaction", "id": new_id("cmp"), "encrypted_content": packed}],
-            "usage": {
-                "input_tokens": before,
-                "input_tokens_details": {"cached_tokens": 0},
-                "output_tokens": after,
-                "output_tokens_details": {"reasoning_tokens": 0},
-                "total_tokens": before + after,
-            },
+            # No model is asked, and the field is required.
+            "usage": response_usage(UsagePart(0, 0)),
         }
 
 

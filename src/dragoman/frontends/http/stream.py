@@ -1,8 +1,9 @@
 """From parts to the events of a response. Values in, values out: no I/O, no clock.
 
 A response is a list of items, one open at a time. Text opens a *message* with one part of text, thinking a *reasoning*
-item; more of the same goes on in it, anything else closes it first. A call is an item that is complete at once. So the
-order of events is that of the specification, whatever a model does:
+item; more of the same goes on in it, anything else closes it first. A call is an item that is complete at once. Only
+items of activities and plans stay open beside others (`activity_items`). So the order of events is that of the
+specification, whatever a model does:
 
     response.created, response.in_progress,
     { output_item.added, { content_part.added, delta…, done, content_part.done }, output_item.done },
@@ -16,12 +17,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
+from dragoman.frontends.http.activity_items import ActivityItem
 from dragoman.frontends.http.approvals import approval_item
 from dragoman.frontends.http.errors import ApiError
 from dragoman.frontends.http.resource import Resource, new_id
-from dragoman.lm import DataPart, JsonObject, Part, Stopped, TextPart, ThinkingPart, ToolCallPart
-from dragoman.lm.json import decode, encode_text
-from dragoman.lm.parts import STATEFUL_MARKER, STOPPED, USAGE
+from dragoman.lm import (
+    ActivityPart,
+    DataPart,
+    JsonObject,
+    Part,
+    PlanPart,
+    Stopped,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
+from dragoman.lm.json import encode_text
+from dragoman.lm.parts import STATEFUL_MARKER, STOPPED, progress_key
 
 __all__ = ["MESSAGE_ID", "ReasoningEvents", "ResponseStream"]
 
@@ -52,6 +64,8 @@ class ResponseStream:
         self._new_id = new_id
         self._number = 0
         self._open: _Open | None = None
+        # By the key under which a later part replaces an earlier one.
+        self._activities: dict[str, ActivityItem] = {}
         self._marker: str | None = None
         self._stop: Stopped | None = None
 
@@ -68,10 +82,10 @@ class ResponseStream:
             case ToolCallPart():
                 yield from self._close()
                 yield from self._call(part)
+            case ActivityPart() | PlanPart():
+                yield from self._show(part)
             case DataPart(mime_type=mime_type) if mime_type == STATEFUL_MARKER:
                 self._marker = part.data.rpartition(b"\\")[2].decode("ascii", "replace")
-            case DataPart(mime_type=mime_type) if mime_type == USAGE:
-                self.resource.usage = usage_of(part)
             case DataPart(mime_type=mime_type) if mime_type == STOPPED:
                 self._stop = Stopped.of(part)
             case _:
@@ -83,6 +97,7 @@ class ResponseStream:
         stop = self._stop
         if stop is None:
             yield from self._close()
+            yield from self._end_activities()
             self.resource.status, self.resource.completed_at = "completed", now
             yield self._whole("response.completed")
             return
@@ -90,11 +105,13 @@ class ResponseStream:
             # Whatever was said before, the last words are that there will be no more.
             yield from self._say("refusal", stop.words)
         yield from self._close("incomplete")
+        yield from self._end_activities()
         self.resource.status, self.resource.stop = "incomplete", stop.reason
         yield self._whole("response.incomplete")
 
     def fail(self, error: ApiError) -> Iterator[JsonObject]:
         yield from self._close("incomplete")
+        yield from self._end_activities()
         self.resource.status, self.resource.error = "failed", error
         yield self._event("error", {"error": error.payload})
         yield self._whole("response.failed")
@@ -122,7 +139,6 @@ class ResponseStream:
         else:
             id_ = self._new_id("msg")
         self._open = item = _Open(kind, id_, index)
-        self.resource.output.append(item.as_json("in_progress"))
         added = {"output_index": index, "item": item.as_json("in_progress", [])}
         yield self._event("response.output_item.added", added)
         yield self._event("response.content_part.added", {**item.place, "part": item.part("")})
@@ -135,8 +151,11 @@ class ResponseStream:
         name = "refusal" if item.kind == "refusal" else "text"
         done = {**item.place, name: text, **_logprobs(item.kind)}
         yield self._event(f"{self._stem(item.kind)}.done", done)
-        yield self._event("response.content_part.done", {**item.place, "part": item.part(text)})
-        self.resource.output[item.index] = whole = item.as_json(status, [item.part(text)])
+        part = item.part(text)
+        yield self._event("response.content_part.done", {**item.place, "part": part})
+        # Nothing else begins while it is open, so this is still its index.
+        whole = item.as_json(status, [part])
+        self.resource.output.append(whole)
         yield self._event("response.output_item.done", {"output_index": item.index, "item": whole})
 
     def _call(self, call: ToolCallPart) -> Iterator[JsonObject]:
@@ -163,6 +182,36 @@ class ResponseStream:
         yield self._event("response.function_call_arguments.delta", {**place, "delta": arguments})
         yield self._event("response.function_call_arguments.done", {**place, "arguments": arguments})
         yield self._event("response.output_item.done", {"output_index": index, "item": item})
+
+    def _show(self, part: ActivityPart | PlanPart) -> Iterator[JsonObject]:
+        item = self._activities.get(progress_key(part))
+        if item is None:
+            yield from self._close()
+            item = ActivityItem(part, self._new_id("plan"), len(self.resource.output))
+            self._activities[progress_key(part)] = item
+            self.resource.output.append(item.as_json())
+            added = {"output_index": item.index, "item": item.as_json()}
+            yield self._event("response.output_item.added", added)
+        elif part == item.part:
+            return
+        else:
+            item.part = part
+            if item.is_done or not item.has_ended:
+                self.resource.output[item.index] = shown = item.as_json()
+                place = {"item_id": item.id, "output_index": item.index}
+                yield self._event(item.updated, {**place, "item": shown})
+        if item.has_ended and not item.is_done:
+            yield self._end_activity(item)
+
+    def _end_activity(self, item: ActivityItem) -> JsonObject:
+        item.is_done = True
+        self.resource.output[item.index] = whole = item.as_json()
+        return self._event("response.output_item.done", {"output_index": item.index, "item": whole})
+
+    def _end_activities(self) -> Iterator[JsonObject]:
+        for item in self._activities.values():
+            if not item.is_done:
+                yield self._end_activity(item)
 
     # Events.
 
@@ -202,8 +251,7 @@ class _Open:
             case "thought":
                 return {"type": "reasoning_text", "text": text}
 
-    def as_json(self, status: str, content: list[JsonObject] | None = None) -> JsonObject:
-        content = content if content is not None else []
+    def as_json(self, status: str, content: list[JsonObject]) -> JsonObject:
         if self.kind == "thought":
             return {
                 "type": "reasoning",
@@ -219,17 +267,3 @@ class _Open:
 def _logprobs(kind: _Kind) -> JsonObject:
     """The official client's types have the field without a default."""
     return {"logprobs": []} if kind == "text" else {}
-
-
-def usage_of(part: DataPart) -> JsonObject | None:
-    match decode(part.data):
-        case {"prompt_tokens": int(prompt), "completion_tokens": int(completion), "total_tokens": int(total)}:
-            return {
-                "input_tokens": prompt,
-                "input_tokens_details": {"cached_tokens": 0},
-                "output_tokens": completion,
-                "output_tokens_details": {"reasoning_tokens": 0},
-                "total_tokens": total,
-            }
-        case _:
-            return None

@@ -7,12 +7,13 @@ after a person has approved is the proof that the agent's request waits for.
 from __future__ import annotations
 
 from dragoman.lm import CancellationToken, ToolCallPart
+from dragoman.lm.parts import ToolResult
 from dragoman.permissions.action import PERMISSION_TOOLS, ToolClass
 from dragoman.permissions.grants import Grants, PendingPermission
 from dragoman.permissions.keys import approval_key
 from dragoman.permissions.question import WANTS, in_one_line, question_about
 from dragoman.tools.declaration import Declaration
-from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, ToolResult
+from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation
 
 __all__ = ["PermissionTool", "permission_tools", "request_in_words"]
 

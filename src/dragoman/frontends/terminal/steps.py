@@ -10,7 +10,7 @@ from rich.style import Style
 from rich.text import Text
 
 from dragoman.diffs import files_of
-from dragoman.frontends.terminal.activity import SHORTEST, spinner
+from dragoman.frontends.terminal.activity import spinner
 from dragoman.frontends.terminal.layout import elapsed, marked
 from dragoman.lm import ActivityPart, PlanEntry, PlanPart, UsagePart
 from dragoman.visible import visible_line
@@ -26,6 +26,8 @@ _PLANNED = {"pending": ("☐", _DIM), "in_progress": ("◐", _CYAN), "completed"
 # One line holds no more than this in any terminal.
 _LINE = 400
 _SMALLEST_COST = 0.01
+# Nobody waited for a step that took fewer seconds.
+_WORTH_TELLING = 1.0
 
 
 @dataclass(slots=True)
@@ -65,7 +67,7 @@ class StepView:
             kept.append_text(_counted(self.part.diff))
         if self.part.exit_status:
             kept.append(f" · exit {self.part.exit_status}", style)
-        if self.since is not None and now - self.since >= SHORTEST:
+        if self.since is not None and now - self.since >= _WORTH_TELLING:
             rest.append(f" · {elapsed(now - self.since)}", _DIM)
         if has_failed and (last := _last_line(self.part.output)):
             rest.append(f" · {last}", _DIM)
@@ -126,9 +128,11 @@ def _planned(entry: PlanEntry) -> RenderableType:
 def _counted(diff: str) -> Text:
     lines = [line for _, lines in files_of(diff) for line in lines]
     added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-    text = Text(" · ", _DIM)
-    text.append(f"+{added}", _GREEN)
-    text.append(f" -{removed}", _RED)
+    text = Text(" ·", _DIM) if added or removed else Text()
+    if added:
+        text.append(f" +{added}", _GREEN)
+    if removed:
+        text.append(f" -{removed}", _RED)
     return text
 
 

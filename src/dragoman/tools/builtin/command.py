@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from dragoman.clock import Clock, SystemClock
 from dragoman.lm import CancellationToken, gfm, until_cancelled
+from dragoman.lm.parts import ToolResult
 from dragoman.permissions.layout import broken, on_one_line, shown_exactly
 from dragoman.permissions.sensitive import Places
 from dragoman.process import Exit, SpawnError
@@ -20,7 +21,7 @@ from dragoman.tools.builtin.output import HeadAndTail
 from dragoman.tools.builtin.pace import paced
 from dragoman.tools.builtin.workspace import Workspace, WorkspaceError
 from dragoman.tools.definition import DefinedTool, tool
-from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, ToolResult
+from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation
 from dragoman.visible import visible_exactly
 
 __all__ = [

@@ -11,6 +11,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from dragoman.lm import CancellationToken, gfm, until_cancelled
+from dragoman.lm.parts import ToolResult
 from dragoman.permissions.layout import on_one_line
 from dragoman.permissions.sensitive import Places
 from dragoman.tools.builtin.difference import MAX_HIDDEN, difference
@@ -25,7 +26,7 @@ from dragoman.tools.builtin.workspace import (
     explained,
 )
 from dragoman.tools.definition import DefinedTool, tool
-from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, ToolResult
+from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation
 from dragoman.visible import visible_exactly
 
 __all__ = ["MAX_CONTENT", "write_file"]

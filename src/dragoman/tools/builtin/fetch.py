@@ -14,6 +14,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from dragoman.lm import CancellationToken, DataPart, TextPart, gfm, until_cancelled
+from dragoman.lm.parts import ToolResult
 from dragoman.permissions.urls import MAX_URL_LENGTH, Url, UrlError
 from dragoman.tools.builtin import page as page_reader
 from dragoman.tools.builtin.child import run_module
@@ -21,7 +22,7 @@ from dragoman.tools.builtin.download import MAX_BODY_BYTES, LedToLocal, NotFetch
 from dragoman.tools.builtin.files import MAX_IMAGE_BYTES, image_type, text_or_none
 from dragoman.tools.builtin.shown import Shown
 from dragoman.tools.definition import DefinedTool, tool
-from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, ToolResult
+from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation
 
 __all__ = ["MAX_LOCAL_HOSTS", "MAX_TEXT", "PAGE_SECONDS", "fetch_url"]
 

@@ -9,6 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from dragoman.lm import CancellationToken, DataPart, TextPart, gfm, until_cancelled
+from dragoman.lm.parts import ToolResult
 from dragoman.permissions.layout import broken, shown_exactly
 from dragoman.permissions.sensitive import Places
 from dragoman.tools.builtin.globs import MAX_GLOB_LENGTH, Glob, GlobError
@@ -22,7 +23,7 @@ from dragoman.tools.builtin.workspace import (
     is_binary,
 )
 from dragoman.tools.definition import DefinedTool, tool
-from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation, ToolResult
+from dragoman.tools.tool import Confirmation, Invocation, PreparedInvocation
 from dragoman.visible import visible_exactly
 
 __all__ = [

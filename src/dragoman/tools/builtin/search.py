@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from dragoman.lm import CancellationToken, until_cancelled
+from dragoman.lm.parts import ToolResult
 from dragoman.tools.builtin import searcher
 from dragoman.tools.builtin.child import run_module
 from dragoman.tools.builtin.files import FILES_WHEN, asked_about_secrets
@@ -15,7 +16,7 @@ from dragoman.tools.builtin.globs import MAX_GLOB_LENGTH
 from dragoman.tools.builtin.output import HeadAndTail
 from dragoman.tools.builtin.workspace import MAX_PATH_LENGTH, Workspace, WorkspaceError
 from dragoman.tools.definition import DefinedTool, tool
-from dragoman.tools.tool import Invocation, PreparedInvocation, ToolResult
+from dragoman.tools.tool import Invocation, PreparedInvocation
 from dragoman.visible import visible_exactly
 
 __all__ = ["OUTPUT_BYTES", "SEARCH_SECONDS", "search_files"]

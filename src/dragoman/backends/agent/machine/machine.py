@@ -68,7 +68,7 @@ the step for that, from any phase: as if the agent were lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
@@ -79,7 +79,6 @@ from dragoman.backends.agent.machine.types import (
     AgentTurnEnded,
     AgentUnfit,
     Announced,
-    Answered,
     AnswerPending,
     CallAnswer,
     Called,
@@ -120,6 +119,7 @@ from dragoman.backends.agent.machine.types import (
 from dragoman.backends.agent.prompt.replay import lost_results
 from dragoman.lm import LanguageModelError, TextPart
 from dragoman.lm.gfm import error_text, notice
+from dragoman.lm.parts import ToolResult
 
 __all__ = ["PHASES", "TABLE", "IllegalEvent", "Phase", "State", "Step", "TableRow", "give_up", "handle"]
 
@@ -160,8 +160,13 @@ class State:
     # Whether the agent said anything since the last reply ended that nobody has seen.
     kept: bool = False
 
-    @property
-    def phase(self) -> Phase:
+    # Follows from the rest: computed when a state is made, because it is asked for with every event.
+    phase: Phase = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "phase", self._phase())
+
+    def _phase(self) -> Phase:
         if self.agent != "up":
             return _WITHOUT_AGENT[self.agent]
         if self.turn == "running":
@@ -214,14 +219,11 @@ def give_up(state: State) -> Step:
     return do.state, tuple(do.commands)
 
 
-class _Transition:
+class _Transition(msgspec.Struct):
     """A step under way: the state it has come to, and the commands so far."""
 
-    __slots__ = ("commands", "state")
-
-    def __init__(self, state: State) -> None:
-        self.state = state
-        self.commands: list[MachineCommand] = []
+    state: State
+    commands: list[MachineCommand] = []
 
     def emit(self, *commands: MachineCommand, **changes: object) -> None:
         self.commands += commands
@@ -255,7 +257,7 @@ class _Transition:
             answer = (answers or {}).get(call.call_id)
             if call.kind == "permission":
                 answer = TurnCancelled()
-            elif not isinstance(answer, Answered):
+            elif not isinstance(answer, ToolResult):
                 answer = for_calls
             self.emit(AnswerPending(call, answer))
         self.emit(pending=(), announced=frozenset())
@@ -303,7 +305,7 @@ class _Transition:
     def mark_unacknowledged(self, given: tuple[Pending, ...], answers: Mapping[str, CallAnswer]) -> None:
         """The agent was given results. Until it shows that it has them, it may have been gone."""
         if self.state.phase == "Streaming" and any(
-            isinstance(answers.get(call.call_id), Answered) for call in given
+            isinstance(answers.get(call.call_id), ToolResult) for call in given
         ):
             self.emit(unproved=(lost_results(given, answers),))
 
@@ -350,7 +352,7 @@ def _fitting(call: Pending, answer: CallAnswer | None) -> CallAnswer:
     """An answer of the right kind. For a permission anything but a proved grant is a refusal."""
     if call.kind == "permission":
         return answer if isinstance(answer, Granted | Refused) else Refused()
-    return answer if isinstance(answer, Answered) else Interrupted()
+    return answer if isinstance(answer, ToolResult) else Interrupted()
 
 
 # What each event does. The phase it is handled in stands in the table below.
@@ -480,7 +482,8 @@ def _restart_if_wanted(do: _Transition) -> None:
 def _emit(do: _Transition, event: Spoke) -> None:
     """Into the open reply."""
     do.commands.append(Emit(event.part))
-    do.acknowledge()
+    if do.state.silent or do.state.unproved:
+        do.acknowledge()
 
 
 def _notice(do: _Transition, event: Noticed) -> None:

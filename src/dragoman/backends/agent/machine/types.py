@@ -7,7 +7,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from dragoman.lm import ContentPart, LanguageModelError, Message, Part, ToolCallPart
+from dragoman.lm import LanguageModelError, Message, Part, ToolCallPart
+from dragoman.lm.parts import ToolResult
 
 __all__ = [
     "AgentExited",
@@ -16,7 +17,6 @@ __all__ = [
     "AgentUnfit",
     "Announced",
     "AnswerPending",
-    "Answered",
     "CallAnswer",
     "CallWithdrawn",
     "Called",
@@ -70,13 +70,6 @@ class _Value(msgspec.Struct, frozen=True):
 # What may become of a call or a permission request.
 
 
-class Answered(_Value, frozen=True):
-    """A tool call has its result."""
-
-    content: tuple[ContentPart, ...]
-    is_error: bool = False
-
-
 class Interrupted(_Value, frozen=True):
     """A tool call was cut off: nobody answered it, or its turn ended."""
 
@@ -100,7 +93,7 @@ class TurnCancelled(_Value, frozen=True):
     """A permission request ends with its turn."""
 
 
-CallAnswer: TypeAlias = Answered | Interrupted | TimedOut | Granted | Refused | TurnCancelled
+CallAnswer: TypeAlias = ToolResult | Interrupted | TimedOut | Granted | Refused | TurnCancelled
 
 
 class Pending(_Value, frozen=True):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dragoman.acp.content import ContentBlock, ImageBlock, TextBlock
-from dragoman.backends.agent.machine.types import Answered, CallAnswer, Pending
+from dragoman.backends.agent.machine.types import CallAnswer, Pending
 from dragoman.conversations.vscode_results import UNASKED, understood
 from dragoman.lm import (
     DataPart,
@@ -33,7 +33,7 @@ from dragoman.lm import (
     user,
 )
 from dragoman.lm.json import canonical, decode
-from dragoman.lm.parts import STOPPED, is_for_model
+from dragoman.lm.parts import STOPPED, ToolResult, is_for_model
 from dragoman.permissions.action import PERMISSION_TOOLS, is_permission_tool
 from dragoman.permissions.grants import GRANT_PREFIX
 from dragoman.permissions.question import WANTS
@@ -217,19 +217,19 @@ def lost_results(orphaned: Sequence[Pending], answers: Mapping[str, CallAnswer])
         answer = answers.get(call.call_id)
         if call.kind == "permission":
             parts.append(TextPart("A permission was asked for; if it is still needed, ask again.\n\n"))
-        elif isinstance(answer, Answered):
+        elif isinstance(answer, ToolResult):
             came = "failed" if answer.is_error else "returned"
             parts += TextPart(f"The tool {call.part.name} {came}:\n\n"), *_for_model(answer), TextPart("\n\n")
         else:
             parts.append(TextPart(f"The call of the tool {call.part.name} was interrupted.\n\n"))
     known = {call.call_id for call in orphaned}
     for call_id, answer in answers.items():
-        if call_id not in known and isinstance(answer, Answered):
+        if call_id not in known and isinstance(answer, ToolResult):
             parts += TextPart(f"The call {call_id} returned:\n\n"), *_for_model(answer), TextPart("\n\n")
     return user(f"{_RESTARTED} ", *parts, "Go on from there.")
 
 
-def _for_model(answer: Answered) -> Iterator[Part]:
+def _for_model(answer: ToolResult) -> Iterator[Part]:
     return filter(is_for_model, answer.content)
 
 

@@ -34,7 +34,7 @@ class Backpressure:
         self._drain: asyncio.Task[None] | None = None
 
     def given(self, part: Part) -> None:
-        self._undrained += size_of(part)
+        self._undrained += _PART_BYTES + len(part.value) if isinstance(part, TextPart) else size_of(part)
         if self._undrained > _DRAIN_BYTES and self._drain is None:
             self._undrained = 0
             self._flow.pause_reading(self)

@@ -21,9 +21,9 @@ from dragoman.lm import (
     Sink,
     Style,
     TextPart,
-    ToolCallPart,
     assistant,
 )
+from dragoman.lm.activity_text import Activities
 
 __all__ = ["Reply"]
 
@@ -33,61 +33,51 @@ class _Listener:
         self.sink = sink
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def hear(self, part: Part) -> None:
-        """A listener that cannot take a part fails by itself: the conversation and the others go on."""
-        if self.done.done():
-            return
-        try:
-            self.sink.report(part)
-        except Exception as error:
-            self.done.set_exception(error)
-
 
 class Reply:
     """`number` is its number in the conversation. `flow` is held while a listener is behind."""
 
-    def __init__(self, number: int, features: Features, style: Style, flow: Flow) -> None:
+    def __init__(
+        self, number: int, features: Features, style: Style, flow: Flow, activities: Activities
+    ) -> None:
         self.number = number
-        self.features = features
-        # An activity, a plan and a usage once: as it is now, where it was first.
-        self._said = Response()
+        # What the consumer was shown. It sends that back to us, so the guard does not present it again.
+        self._shown = Response()
         self.end: ReplyEnd | None = None
         self.error: LanguageModelError | None = None
         self._listeners: list[_Listener] = []
-        self._pace = Backpressure(flow, lambda: (listener.sink for listener in self._listeners))
-        # What the guard will make of our parts is what the consumer gives back to us.
-        self._presentation = Presentation(features, style)
-        self._words: list[str] = []
-        self._calls: list[ToolCallPart] = []
+        self._backpressure = Backpressure(flow, lambda: (listener.sink for listener in self._listeners))
+        self._presentation = Presentation(features, style, activities)
 
     @property
     def has_spoken(self) -> bool:
-        """Whether anything of it would be missed."""
-        return bool(self._calls) or any(words.strip() for words in self._words)
+        """Whether a consumer would miss any of it."""
+        return bool(self._shown.calls) or bool(self._shown.text.strip())
 
     @property
     def answer(self) -> NormalAnswer:
-        """The reply in normal form, as the consumer has it."""
-        return NormalAnswer.of(assistant("".join(self._words), *self._calls))
+        """The reply in normal form."""
+        return NormalAnswer.of(assistant(self._shown.text, *self._shown.calls))
 
     @property
     def parts(self) -> list[Part]:
-        """What was said so far, for a listener that joins."""
-        return self._said.parts
+        """What was shown so far, for a listener that joins. An activity stands here once, as it is now."""
+        return self._shown.parts
 
     def say(self, part: Part) -> None:
-        if isinstance(part, TextPart):
-            self._said.parts.append(part)
-        else:
-            self._said.report(part)
         for shown in self._presentation.present(part):
             if isinstance(shown, TextPart):
-                self._words.append(shown.value)
-            elif isinstance(shown, ToolCallPart):
-                self._calls.append(shown)
-        for listener in self._listeners:
-            listener.hear(part)
-        self._pace.given(part)
+                self._shown.parts.append(shown)
+            else:
+                self._shown.report(shown)
+            for listener in self._listeners:
+                if not listener.done.done():
+                    # A listener that cannot take a part fails alone: the conversation and the others go on.
+                    try:
+                        listener.sink.report(shown)
+                    except Exception as error:
+                        listener.done.set_exception(error)
+        self._backpressure.given(part)
 
     async def listen(self, sink: Sink, on_leave: Callable[[], None]) -> None:
         """Until the reply ends. Raises what it failed with. A caller that is cancelled leaves."""
@@ -114,4 +104,4 @@ class Reply:
                     listener.done.set_exception(error)
                 else:
                     listener.done.set_result(None)
-        self._pace.stop()
+        self._backpressure.stop()

@@ -82,8 +82,7 @@ class AgentListener:
         ):
             # Nobody gave it up: the agent is gone, and `lost` tells what becomes of what it waited for.
             return
-        if self._host.hears(self._epoch):
-            self._host.dispatch(event)
+        self._host.receive(self._epoch, event)
 
     # The connection.
 
@@ -105,7 +104,7 @@ class AgentListener:
                 continue
             if self._is_silenced:
                 self._is_silenced = isinstance(part, ThinkingPart | ActivityPart | PlanPart)
-            self._tell(Spoke(part))
+            self._host.receive(self._epoch, Spoke(part))
 
     def _announce(self, session: AgentSession, activity: ToolActivity) -> None:
         key = activity.tool_call_id

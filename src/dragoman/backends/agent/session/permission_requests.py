@@ -8,7 +8,7 @@ request's class then gets a call; for any other the model's `permission` setting
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dragoman.acp.messages import PermissionRequest, ToolActivity
 from dragoman.backends.agent.machine.types import (
@@ -60,21 +60,14 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentQuestion:
-    """A permission request that waits for its answer. `answer` tells the agent, and returns what the user should know."""
+class _Waiting(PendingPermission):
+    """A permission request of the agent. `answer` replies to the agent, and returns what the user should know."""
 
     key: str
-    action: Action
-    call_id: str
     answer: Callable[[CallAnswer], str | None]
     # Of the request, which is held until it is answered.
-    size: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Open:
-    question: AgentQuestion
-    record_id: str = field(default="")
+    size: int
+    record_id: str
 
 
 class PermissionRequests:
@@ -99,7 +92,6 @@ class PermissionRequests:
         self._permission_tools: frozenset[str] = frozenset()
         # Whether the agent's requests for the consumer's own tools are taken for what they say they are.
         self.recognises = True
-        self._open: dict[str, _Open] = {}
         # What approvals "for this session" are bound to.
         self.session = conversation
         # What was approved in the turn under way, and which turn that is: a number, to see that it is another.
@@ -139,8 +131,11 @@ class PermissionRequests:
         `answer` tells the agent, once, and returns what the user should know. `tell` hands an event to the conversation.
         """
         key = f"permission:{incoming.id!r}"
-        question = AgentQuestion(key, action, self._new_call_id(), answer, len(incoming.params))
-        asked = self._ask(question)
+        record_id = self._permissions.record.asked(action, self.session, self._workspace)
+        waiting = _Waiting(
+            self._new_call_id(), action, self._conversation, key, answer, len(incoming.params), record_id
+        )
+        asked = self._before_asking(waiting) or self._pending(waiting)
         if isinstance(asked, Pending):
             self._hand_over(asked, incoming, tell)
             return
@@ -149,19 +144,18 @@ class PermissionRequests:
         if notice_text:
             tell(Spoke(TextPart(notice(notice_text))))
 
-    def _ask(self, question: AgentQuestion) -> Pending | Decided:
-        action, call_id = question.action, question.call_id
-        record = self._permissions.record
-        record_id = record.asked(action, self.session, self._workspace)
-        decided = self._before_asking(question, record_id)
-        if decided is not None:
-            return decided
-        self._open[question.key] = _Open(question, record_id)
-        nonce = self._permissions.grants.open(PendingPermission(call_id, action, self._conversation))
-        return Pending(question.key, "permission", permission_call(action, call_id, nonce))
+    def _pending(self, waiting: _Waiting) -> Pending:
+        nonce = self._permissions.grants.open(waiting)
+        call = permission_call(waiting.action, waiting.call_id, nonce)
+        return Pending(waiting.key, "permission", call)
 
-    def _before_asking(self, question: AgentQuestion, record_id: str) -> Decided | None:
-        action, record = question.action, self._permissions.record
+    @property
+    def _waiting(self) -> tuple[_Waiting, ...]:
+        every = self._permissions.grants.of_conversation(self._conversation)
+        return tuple(each for each in every if isinstance(each, _Waiting))
+
+    def _before_asking(self, asked: _Waiting) -> Decided | None:
+        action, record, record_id = asked.action, self._permissions.record, asked.record_id
         decision = self._permissions.decide(action, self.session, self._workspace)
         if isinstance(decision, Allowed):
             by: By = "setting" if decision.why.startswith("auto") else "approval"
@@ -173,8 +167,9 @@ class PermissionRequests:
             decided = self._unasked(action)
             record.decided(record_id, allowed=decided.granted, by="setting")
             return decided
-        held = question.size + sum(each.question.size for each in self._open.values())
-        if len(self._open) >= _MAX_OPEN or held > _MAX_OPEN_BYTES:
+        waiting = self._waiting
+        size = asked.size + sum(each.size for each in waiting)
+        if len(waiting) >= _MAX_OPEN or size > _MAX_OPEN_BYTES:
             record.decided(record_id, allowed=False, by="limit")
             reason = "Too many requests of this agent wait for a decision already."
             shown = f"{escape(in_one_line(action))}. It was refused, because too many of its requests wait already."
@@ -199,40 +194,35 @@ class PermissionRequests:
 
     def answer(self, pending: Pending, answer: CallAnswer) -> str | None:
         """Tell the agent. Returns what the user should know, if anything."""
-        self._permissions.grants.close(pending.call_id)
-        waiting = self._open.pop(pending.key, None)
-        if waiting is None:
+        waiting = self._permissions.grants.close(pending.call_id)
+        if not isinstance(waiting, _Waiting):
             return None
-        told = waiting.question.answer(answer)
+        told = waiting.answer(answer)
         is_asked = isinstance(answer, Granted) or (isinstance(answer, Refused) and answer.asked)
         # With a notice the agent's own options did not allow what the person did.
         is_allowed = isinstance(answer, Granted) and told is None
         by: By = "person" if is_asked else "end"
         self._permissions.record.decided(waiting.record_id, allowed=is_allowed, by=by)
         if isinstance(answer, Refused) and not answer.asked:
-            return _unasked_notice(waiting.question.action, answer.reason)
+            return _unasked_notice(waiting.action, answer.reason)
         return told
 
     def _hand_over(self, pending: Pending, incoming: Incoming, tell: Callable[[MachineEvent], None]) -> None:
         """Give the request to the conversation. It ends when the agent withdraws its request."""
 
         def withdrawn() -> None:
-            self._withdraw(pending.key)
+            self._withdraw(pending.call_id)
             tell(CallWithdrawn(pending.key))
 
         incoming.token.on_cancel(withdrawn)
         tell(Called(pending))
 
-    def _withdraw(self, key: str) -> None:
-        """The agent does not wait any more; it is answered all the same, if it was not yet."""
-        waiting = self._open.pop(key, None)
-        if waiting is not None:
-            self._close(waiting)
-            waiting.question.answer(TurnCancelled())
-
-    def _close(self, waiting: _Open) -> None:
-        self._permissions.grants.close(waiting.question.call_id)
-        self._permissions.record.decided(waiting.record_id, allowed=False, by="end")
+    def _withdraw(self, call_id: str) -> None:
+        """The agent does not wait any more. It gets an answer all the same, if it had none yet."""
+        waiting = self._permissions.grants.close(call_id)
+        if isinstance(waiting, _Waiting):
+            self._permissions.record.decided(waiting.record_id, allowed=False, by="end")
+            waiting.answer(TurnCancelled())
 
     def end_turn(self) -> None:
         """Forget the edits that were approved in this turn."""
@@ -242,9 +232,9 @@ class PermissionRequests:
     def close(self) -> None:
         """The agent is gone: nothing can be answered, and nothing may be granted."""
         self.end_turn()
-        waiting, self._open = self._open, {}
-        for each in waiting.values():
-            self._close(each)
+        for waiting in self._waiting:
+            self._permissions.grants.close(waiting.call_id)
+            self._permissions.record.decided(waiting.record_id, allowed=False, by="end")
 
 
 def _unasked_notice(action: Action, reason: str | None) -> str:

@@ -10,9 +10,9 @@ says, `service` what it is said about, `over_http` and `over_socket` how it gets
 conversation's sessions, and `exchange` is HTTP for requests that wait.
 """
 
-from dragoman.backends.agent.toolserver.calls import PendingCall, ToolAnswer
+from dragoman.backends.agent.toolserver.calls import PendingCall
 from dragoman.backends.agent.toolserver.endpoint import Endpoint
 from dragoman.backends.agent.toolserver.naming import SERVER_NAME_LENGTH
 from dragoman.backends.agent.toolserver.server import ToolServer
 
-__all__ = ["SERVER_NAME_LENGTH", "Endpoint", "PendingCall", "ToolAnswer", "ToolServer"]
+__all__ = ["SERVER_NAME_LENGTH", "Endpoint", "PendingCall", "ToolServer"]

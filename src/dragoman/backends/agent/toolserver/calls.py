@@ -15,7 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from dragoman.lm import ContentPart, JsonObject
+from dragoman.lm import JsonObject
+from dragoman.lm.parts import ToolResult
 
 __all__ = [
     "MAX_OPEN_CALLS",
@@ -25,7 +26,6 @@ __all__ = [
     "Calls",
     "Hold",
     "PendingCall",
-    "ToolAnswer",
 ]
 
 _log = logging.getLogger(__name__)
@@ -48,12 +48,6 @@ class PendingCall:
     arguments: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class ToolAnswer:
-    content: tuple[ContentPart, ...] = ()
-    is_error: bool = False
-
-
 class CallRefused(Exception):
     """A call that cannot be opened, and why, in words for the model."""
 
@@ -65,9 +59,9 @@ class Hold:
 
     def __init__(self, call: PendingCall) -> None:
         self.call = call
-        self.outcome: asyncio.Future[ToolAnswer | CallEnded] = asyncio.get_running_loop().create_future()
+        self.outcome: asyncio.Future[ToolResult | CallEnded] = asyncio.get_running_loop().create_future()
 
-    def end(self, outcome: ToolAnswer | CallEnded) -> None:
+    def end(self, outcome: ToolResult | CallEnded) -> None:
         if not self.outcome.done():
             self.outcome.set_result(outcome)
 
@@ -78,7 +72,7 @@ class _Open:
     hold: Hold | None
     ticket: int | None = None
     # Only while nobody holds the call.
-    answer: ToolAnswer | None = field(default=None)
+    answer: ToolResult | None = field(default=None)
 
 
 class Calls:
@@ -111,7 +105,7 @@ class Calls:
             raise
         return hold
 
-    def answer(self, key: str, answer: ToolAnswer) -> bool:
+    def answer(self, key: str, answer: ToolResult) -> bool:
         """Hand the answer to the request that holds the call, or keep it for one that comes with the ticket. False: it goes nowhere."""
         call = self._open.get(key)
         if call is None or call.answer is not None:

@@ -13,10 +13,9 @@ import base64
 
 import msgspec
 
-from dragoman.backends.agent.toolserver.calls import ToolAnswer
 from dragoman.backends.tool_shapes import is_deeper_than
 from dragoman.lm import ContentPart, DataPart, JsonObject, TextPart, json
-from dragoman.lm.parts import is_for_model
+from dragoman.lm.parts import ToolResult, is_for_model
 from dragoman.lm.surrogates import mended
 
 __all__ = [
@@ -45,7 +44,7 @@ MAX_RESULT_PARTS = 1_000
 _JSON = "application/json"
 
 
-def result(answer: ToolAnswer) -> JsonObject:
+def result(answer: ToolResult) -> JsonObject:
     parts = _bounded(tuple(part for part in answer.content if is_for_model(part)))
     structured = _only_object(parts)
     blocks = [_block(part, number) for number, part in enumerate(parts, 1)]

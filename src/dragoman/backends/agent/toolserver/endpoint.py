@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dragoman.backends.agent.toolserver.calls import Calls, PendingCall, ToolAnswer
+from dragoman.backends.agent.toolserver.calls import Calls, PendingCall
 from dragoman.backends.agent.toolserver.naming import WAIT_TOOL, is_server_name
 from dragoman.backends.agent.toolserver.offer import OfferedTool, ToolOffer, offer
 from dragoman.backends.agent.toolserver.relay import TOKEN_VARIABLE
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.lm import ToolDefinition
+from dragoman.lm.parts import ToolResult
 
 __all__ = ["Addresses", "Endpoint"]
 
@@ -133,7 +134,7 @@ class Endpoint:
         self._has_listed.clear()
         self._seen = {}
 
-    def answer(self, key: str, answer: ToolAnswer) -> bool:
+    def answer(self, key: str, answer: ToolResult) -> bool:
         """The answer to a call. The first counts. False: the agent no longer waits for it, and it goes nowhere."""
         return self.calls.answer(key, answer)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dragoman.backends.agent.toolserver import content
-from dragoman.backends.agent.toolserver.calls import CallEnded, CallRefused, Hold, ToolAnswer
+from dragoman.backends.agent.toolserver.calls import CallEnded, CallRefused, Hold
 from dragoman.backends.agent.toolserver.endpoint import Endpoint
 from dragoman.backends.agent.toolserver.naming import WAIT_TOOL
 from dragoman.backends.agent.toolserver.offer import OfferedTool
@@ -36,6 +36,7 @@ from dragoman.backends.agent.toolserver.session import (
 from dragoman.backends.agent.toolserver.wire import MAX_CONNECTIONS
 from dragoman.jsonrpc.messages import INTERNAL_ERROR, INVALID_REQUEST, Notification, RequestId, RpcRequest
 from dragoman.lm import JsonObject
+from dragoman.lm.parts import ToolResult
 
 __all__ = ["PROGRESS_SECONDS", "McpClient", "McpReply", "ToolService"]
 
@@ -278,11 +279,11 @@ class _Held:
         if self._pace is not None:
             self._pace.cancel()
 
-    def _settled(self, outcome: asyncio.Future[ToolAnswer | CallEnded]) -> None:
+    def _settled(self, outcome: asyncio.Future[ToolResult | CallEnded]) -> None:
         self._rest()
         self._finish(outcome.result())
 
-    def _finish(self, outcome: ToolAnswer | CallEnded | int) -> None:
+    def _finish(self, outcome: ToolResult | CallEnded | int) -> None:
         try:
             result = _result(outcome)
         except Exception as error:
@@ -358,10 +359,10 @@ class _Subscription:
         return {SUBSCRIPTION: self._request_id}
 
 
-def _result(outcome: ToolAnswer | CallEnded | int) -> JsonObject:
+def _result(outcome: ToolResult | CallEnded | int) -> JsonObject:
     """For the answer, the number of a ticket, or why there is neither."""
     match outcome:
-        case ToolAnswer():
+        case ToolResult():
             return content.result(outcome)
         case int():
             return content.notice(

@@ -1,0 +1,87 @@
+"""An agent's activities and plans as items of a response. Values in, values out.
+
+Both types are extensions of the specification. Clients get them only if they ask, with a header. A later part with the
+same id changes its item, so such an item stays open while others begin and end. It ends with its activity, or with the
+response. After each change between its beginning and its end, an event of our own has the whole item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from dragoman.frontends.http.errors import bad_request
+from dragoman.lm import ActivityPart, JsonObject, PlanPart
+
+__all__ = ["ITEM_TYPES", "ActivityItem", "takes_activity"]
+
+_HEADER = "x-dragoman-activity"
+_ACTIVITY, _PLAN = "dragoman:activity", "dragoman:plan"
+ITEM_TYPES = frozenset({_ACTIVITY, _PLAN})
+_ENDED = frozenset({"completed", "failed"})
+
+_Shown: TypeAlias = ActivityPart | PlanPart
+
+
+def takes_activity(headers: Mapping[str, str]) -> bool:
+    """Whether the client asks for these items."""
+    value = headers.get(_HEADER)
+    if value is None:
+        return False
+    if value.strip().lower() != "items":
+        raise bad_request(
+            f"The header {_HEADER} has one value: `items`. Send that, or leave the header out.",
+            param=_HEADER,
+            code="invalid_header",
+        )
+    return True
+
+
+class ActivityItem:
+    """One item, as far as it has come."""
+
+    def __init__(self, part: _Shown, id_: str, index: int) -> None:
+        """`id_` is for a plan. An activity has an id, which is also its item's."""
+        self.part = part
+        self.id = part.id if isinstance(part, ActivityPart) else id_
+        self.index = index
+        self.is_done = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the agent is done with it. A plan may change until the response ends."""
+        return isinstance(self.part, ActivityPart) and self.part.status in _ENDED
+
+    @property
+    def updated(self) -> str:
+        """The type of the event that has its changes."""
+        return f"{_PLAN if isinstance(self.part, PlanPart) else _ACTIVITY}.updated"
+
+    def as_json(self) -> JsonObject:
+        part = self.part
+        if isinstance(part, PlanPart):
+            entries = msgspec.to_builtins(part.entries)
+            return {"type": _PLAN, "id": self.id, "status": self._status, "entries": entries}
+        return {
+            "type": _ACTIVITY,
+            "id": self.id,
+            "status": self._status,
+            "title": part.title,
+            "kind": part.kind,
+            "activity_status": part.status,
+            "locations": msgspec.to_builtins(part.locations),
+            "diff": part.diff,
+            "output": part.output,
+            "exit_status": part.exit_status,
+        }
+
+    @property
+    def _status(self) -> str:
+        """By the specification an `incomplete` item is the last of a response. So a step that goes on has completed here."""
+        if not self.is_done:
+            return "in_progress"
+        return (
+            "failed" if isinstance(self.part, ActivityPart) and self.part.status == "failed" else "completed"
+        )

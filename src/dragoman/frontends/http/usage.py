@@ -1,0 +1,43 @@
+"""A model's usage in the form of each dialect. Values in, values out.
+
+Both dialects require the counts of input and output: without both there is no usage. Open Responses also requires the
+details, which are zero where the model does not name them. Chat completions leave them out.
+"""
+
+from __future__ import annotations
+
+from dragoman.lm import JsonObject, UsagePart
+
+__all__ = ["chat_usage", "response_usage"]
+
+
+def response_usage(usage: UsagePart | None) -> JsonObject | None:
+    if usage is None or usage.input is None or usage.output is None:
+        return None
+    return {
+        "input_tokens": usage.input,
+        "input_tokens_details": {"cached_tokens": usage.cached or 0},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
+        "total_tokens": _total(usage.input, usage.output, usage.total),
+    }
+
+
+def chat_usage(usage: UsagePart | None) -> JsonObject | None:
+    if usage is None or usage.input is None or usage.output is None:
+        return None
+    told: JsonObject = {
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": _total(usage.input, usage.output, usage.total),
+    }
+    if usage.cached is not None:
+        told["prompt_tokens_details"] = {"cached_tokens": usage.cached}
+    if usage.reasoning is not None:
+        told["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
+    return told
+
+
+def _total(read: int, written: int, total: int | None) -> int:
+    """A provider names a total where it counts more than the two."""
+    return read + written if total is None else total
