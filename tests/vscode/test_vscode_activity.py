@@ -98,6 +98,7 @@ async def test_data_parts_of_activities_in_a_history_are_not_looked_at(tmp_path:
         said = [part for part in chat.history[-1]["content"] if part["type"] == "text"]
         internal = {"type": "data", "mimeType": "application/vnd.dragoman.activity+json", "data": "e30="}
         chat.history[-1]["content"] = [internal, *said, internal]
+        chat.history[0]["content"].append(internal)
         history = (await chat.say("!history")).text
         assert history.count("- user: `hello") == 1
         assert "conversation-so-far" not in history, "the same session goes on"
