@@ -35,6 +35,7 @@ from dragoman.lm import (
     LanguageModel,
     LanguageModelError,
     ModelInfo,
+    with_capability_tags,
 )
 from dragoman.nearest import nearest
 
@@ -190,7 +191,7 @@ class Models:
         found: list[ModelInfo] = []
         for model_id in self._config.models:
             try:
-                found.append(self.get(model_id).info)
+                found.append(with_capability_tags(self.get(model_id).info))
             except ModelNotUsable as error:
                 _log.warning("model %s cannot be used: %s", model_id, error.sentence)
         return tuple(found)
@@ -393,6 +394,7 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedService
         max_output_tokens=model.max_output_tokens,
         capabilities=Capabilities(tool_calling=True, image_input=True),
         detail="An agent, through Dragoman.",
+        tags=("agent", "permissions", "thinking"),
         is_byok=True,
         is_user_selectable=True,
     )

@@ -31,10 +31,10 @@ from dragoman.lm import (
 )
 from dragoman.lm.json import decode
 from dragoman.lm.messages import messages_from
-from dragoman.lm.parts import CACHE_CONTROL, STATEFUL_MARKER, UNKNOWN_PART, USAGE
+from dragoman.lm.parts import INTERNAL_MIME_TYPES
 
 INTERNAL: list[Part] = [
-    *(DataPart(kind, b"{}") for kind in (CACHE_CONTROL, STATEFUL_MARKER, USAGE, UNKNOWN_PART)),
+    *(DataPart(kind, b"{}") for kind in sorted(INTERNAL_MIME_TYPES)),
     ActivityPart("a", "Run", "execute", "completed", output="much"),
     PlanPart(()),
     UsagePart(1),

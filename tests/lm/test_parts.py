@@ -25,9 +25,10 @@ from dragoman.lm import (
     ToolDefinition,
     ToolResultPart,
     UsagePart,
+    with_capability_tags,
 )
 from dragoman.lm.json import decode, encode
-from dragoman.lm.parts import CACHE_CONTROL, STATEFUL_MARKER, UNKNOWN_PART, USAGE
+from dragoman.lm.parts import ACTIVITY, CACHE_CONTROL, STATEFUL_MARKER, UNKNOWN_PART, USAGE
 
 # As the interface says them, character for character.
 _WIRE: list[tuple[Part, str]] = [
@@ -182,7 +183,7 @@ def test_an_image_has_the_type_of_an_image() -> None:
         DataPart.image(b"", "text/plain")
 
 
-@pytest.mark.parametrize("mime_type", [STATEFUL_MARKER, CACHE_CONTROL, USAGE, UNKNOWN_PART])
+@pytest.mark.parametrize("mime_type", [ACTIVITY, STATEFUL_MARKER, CACHE_CONTROL, USAGE, UNKNOWN_PART])
 def test_data_that_programs_exchange_is_internal(mime_type: str) -> None:
     assert DataPart(mime_type, b"x").is_internal
 
@@ -260,6 +261,21 @@ def test_a_model_describes_itself_and_what_it_can_do() -> None:
         "isBYOK": True,
     }
     assert msgspec.json.decode(encode(info), type=ModelInfo) == info
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "tags"),
+    [
+        (Capabilities(), ("agent", "tools")),
+        (Capabilities(tool_calling=64, image_input=True), ("agent", "tools", "images")),
+        (Capabilities(tool_calling=False, image_input=True), ("agent", "images")),
+    ],
+)
+def test_tags_say_what_the_capabilities_say(capabilities: Capabilities, tags: tuple[str, ...]) -> None:
+    info = ModelInfo("m", "M", "f", "1", 1000, 100, capabilities, tags=("agent", "tools"))
+    tagged = with_capability_tags(info)
+    assert tagged.tags == tags
+    assert with_capability_tags(tagged) == tagged
 
 
 def test_a_model_calls_tools_and_takes_no_images_unless_it_says_otherwise() -> None:

@@ -152,13 +152,34 @@ _TOLD = (
 _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
     (forms.Initialize, ""),
     (forms.Client, ""),
-    (forms.EditorFeatures, "What the editor can show. Without thinking, it is told as text, or not at all."),
+    (
+        forms.EditorFeatures,
+        (
+            "What the editor can show. Without `thinking`, thinking becomes text or is left out, as the model's "
+            "`reasoning_fallback` says. With `activity`, responses have the parts `activity`, `plan` and `usage`; without, "
+            "activities and plans are thinking, and a usage is a data part `usage`."
+        ),
+    ),
     (forms.ChangeFolders, ""),
     (forms.ModelList, ""),
-    (ModelInfo, "Absent: as by default."),
+    (
+        ModelInfo,
+        (
+            "Absent: as by default. `tags` has some of `agent`, `permissions`, `thinking`, `tools`, `images` "
+            "([what they mean](../vscode.md#models)), and those of the model's own."
+        ),
+    ),
     (Capabilities, ""),
     (forms.ChatRequest, "The history ends with a user message, which may hold tool results."),
-    (RequestOptions, ""),
+    (
+        RequestOptions,
+        (
+            "Keys of `modelOptions` that begin with `_` are read and never forwarded. "
+            f"`{forms.ACTIVITY_OPTION}: false`: this response has no activities, plans and usage as parts, although the "
+            "editor declares `features.activity`. The VS Code extension sends it with every request that is not from its "
+            "own participant."
+        ),
+    ),
     (ToolDefinition, ""),
     (forms.CountTokens, "One of `text` and `message`."),
     (

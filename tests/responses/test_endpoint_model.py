@@ -501,7 +501,12 @@ async def test_a_proxy_of_the_environment_is_used(
 
 
 async def test_a_model_learns_what_its_endpoint_says_of_it(endpoint: Endpoint) -> None:
-    listed = {"id": "some/model", "context_window": 5_000, "max_tokens": 500, "tags": ["tool-use"]}
+    listed = {
+        "id": "some/model",
+        "context_window": 5_000,
+        "max_tokens": 500,
+        "tags": ["tool-use", "reasoning"],
+    }
     endpoint.models = {"data": [{"id": "other", "context_window": 1}, listed]}
     config = Config(
         models={
@@ -525,6 +530,11 @@ async def test_a_model_learns_what_its_endpoint_says_of_it(endpoint: Endpoint) -
         (1_000_000, 64_000),
     ]
     assert [known[id_].capabilities.image_input for id_ in ("plain", "set", "away")] == [False, True, True]
+    assert [known[id_].tags for id_ in ("plain", "set", "away")] == [
+        ("thinking", "tools"),
+        ("thinking", "tools", "images"),
+        ("tools", "images"),
+    ]
     assert len(endpoint.asked) == 2, "each asks once"
 
 
@@ -551,11 +561,18 @@ async def test_the_models_of_an_endpoint(endpoint: Endpoint) -> None:
     await model.close()
     assert endpoint.asked[0].target == "/v1/models"
     assert [
-        (each.id, each.max_input_tokens, each.max_output_tokens, each.tool_calling, each.image_input)
+        (
+            each.id,
+            each.max_input_tokens,
+            each.max_output_tokens,
+            each.tool_calling,
+            each.image_input,
+            each.thinking,
+        )
         for each in listed
     ] == [
-        ("plain", None, None, None, None),
-        ("vllm", 32_768, None, None, None),
-        ("router", 200_000, 8_000, True, True),
-        ("gateway", 1_000, 100, False, True),
+        ("plain", None, None, None, None, False),
+        ("vllm", 32_768, None, None, None, False),
+        ("router", 200_000, 8_000, True, True, False),
+        ("gateway", 1_000, 100, False, True, True),
     ]

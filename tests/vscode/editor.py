@@ -171,14 +171,14 @@ class Editor:
             self.logged_more.clear()
             await soon(self.logged_more.wait(), self.patience)
 
-    async def initialize(self, folder: Path) -> Any:
+    async def initialize(self, folder: Path, **features: bool) -> Any:
         return await self.ask(
             "initialize",
             {
                 "protocolVersion": 1,
                 "client": {"name": "test", "version": "1"},
                 "workspaceFolders": [str(folder)],
-                "features": {"thinking": True, "data": True},
+                "features": {"thinking": True, "data": True, **features},
             },
         )
 

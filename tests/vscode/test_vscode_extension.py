@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from dragoman import __version__
+from dragoman.frontends.vscode.protocol import ACTIVITY_OPTION
+from dragoman.lm.parts import ACTIVITY
 from dragoman.permissions.action import PERMISSION_TOOLS
 
 _EXTENSION = Path(__file__).parents[2] / "editors" / "vscode"
@@ -51,6 +53,12 @@ def test_it_has_the_permission_tools_and_the_version_of_the_backend() -> None:
     # Also while there is no backend: without a tool to ask with, an agent would be refused.
     assert all("when" not in tool for tool in tools)
     assert _MANIFEST["version"] == __version__
+
+
+def test_it_has_the_names_of_the_backend_for_activities() -> None:
+    wire = (_EXTENSION / "src" / "wire.ts").read_text()
+    assert f"export const ACTIVITY = '{ACTIVITY}';" in wire
+    assert f"export const ACTIVITY_OPTION = '{ACTIVITY_OPTION}';" in wire
 
 
 def test_no_click_approves_more_than_one_action() -> None:

@@ -79,6 +79,29 @@ for (const door of ['@dragoman', 'agent mode']) {
       await until('the thought', async () => dense(await chat.lastResponse()).includes(dense(thought)));
     });
 
+    test(`steps and plans are ${isParticipant ? 'drawn from structure' : 'thinking'}`, async () => {
+      await editor.newChat();
+      const since = editor.record.length;
+      await chat.say(to('!plan'));
+      await chat.hears(/\S/);
+      await chat.idle();
+      await chat.say(to(`!run echo stepped | tee -a ${file('stepped')}`));
+      await chat.dialog();
+      await chat.allowOnce();
+      await chat.hears(/stepped/);
+      await chat.idle();
+      const parts = editor.partsSince(since);
+      const types = ['activity', 'plan'].filter((kind) => parts.some(({ type }) => type === kind));
+      assert.deepEqual(types, isParticipant ? ['activity', 'plan'] : []);
+      // What the agent itself thinks is thinking either way.
+      const thought = parts.filter(({ type }) => type === 'thinking').map(({ value }) => value).join('');
+      assert.equal(/☑[^]*✓/.test(thought), !isParticipant);
+      if (isParticipant) {
+        await chat.hears(/✓ [^\n]*echo stepped/);
+        assert.match(await chat.text(), /☑ \S/);
+      }
+    });
+
     test('the agent calls a tool of the editor, two at once, and has the results', async () => {
       await editor.newChat();
       const since = editor.witnessed('measure').length;

@@ -6,7 +6,7 @@
  */
 import * as vscode from 'vscode';
 import { promptTsxText } from './prompttsx';
-import type { Message, Part, Role, Tool } from './wire';
+import { ACTIVITY, type Message, type Part, type ProgressPart, type Role, type Tool } from './wire';
 
 type Class = abstract new (...values: never[]) => object;
 interface Thinking {
@@ -35,11 +35,10 @@ export function isOne(part: unknown, ...names: string[]): boolean {
 }
 
 /** What this VS Code can take. */
-export function features(): { thinking: boolean; data: boolean } {
-  return {
-    thinking: classOf('LanguageModelThinkingPart') !== undefined,
-    data: classOf('LanguageModelDataPart') !== undefined,
-  };
+export function features(): { thinking: boolean; data: boolean; activity: boolean } {
+  const data = classOf('LanguageModelDataPart') !== undefined;
+  // Activities go to our participant as data.
+  return { thinking: classOf('LanguageModelThinkingPart') !== undefined, data, activity: data };
 }
 
 export function toWireMessages(messages: readonly vscode.LanguageModelChatRequestMessage[]): Message[] {
@@ -121,8 +120,27 @@ export function fromWire(part: Part): ResponsePart | undefined {
       return features().data
         ? new vscode.LanguageModelDataPart(Buffer.from(part.data, 'base64'), part.mimeType)
         : undefined;
+    case 'activity':
+    case 'plan':
+    case 'usage':
+      return features().activity
+        ? new vscode.LanguageModelDataPart(Buffer.from(JSON.stringify(part)), ACTIVITY)
+        : undefined;
     default:
       return undefined;
+  }
+}
+
+/** The activity, plan or usage that a data part carries, if it does. */
+export function progressOf(part: Part): ProgressPart | undefined {
+  if (part.type !== 'data' || part.mimeType !== ACTIVITY) {
+    return undefined;
+  }
+  try {
+    const value: unknown = JSON.parse(Buffer.from(part.data, 'base64').toString());
+    return typeof value === 'object' && value !== null ? (value as ProgressPart) : undefined;
+  } catch {
+    return undefined;
   }
 }
 

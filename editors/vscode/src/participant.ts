@@ -8,10 +8,12 @@ import * as vscode from 'vscode';
 import type { PendingApprovals } from './approvals';
 import { BackendError } from './backend';
 import { signalOf, unlessAborted } from './cancellation';
-import { features, fromWireMessage, isOne, toWire } from './convert';
+import { features, fromWireMessage, isOne, progressOf, toWire } from './convert';
 import { isCancellation, sentence } from './errors';
 import { type LoopHost, runTurn } from './loop';
-import { isPermissionTool, type Message, type Part, STATEFUL_MARKER, type ToolCall } from './wire';
+import { plain } from './markdown';
+import { Steps } from './steps';
+import { ACTIVITY_OPTION, isPermissionTool, type Message, type Part, STATEFUL_MARKER, type ToolCall } from './wire';
 
 export const PARTICIPANT = 'dragoman.participant';
 const VENDOR = 'dragoman';
@@ -59,11 +61,12 @@ export async function respond(
     stream.markdown(`*${plain(`Not passed on: ${leftOut.join(', ')}.`)}*\n\n`);
   }
   const tools = offered(request, vscode.lm.tools);
+  const steps = new Steps(stream);
   const host: LoopHost = {
     get isCancelled() {
       return token.isCancellationRequested;
     },
-    respond: (messages) => answer(model, messages, tools, stream, token),
+    respond: (messages) => answer(model, messages, tools, { stream, steps }, token),
     invoke: (call) => invoke(call, request, token).finally(() => approvals.answered([call.callId])),
   };
   const turn = await runTurn(host, [...historyOf(context.history), prompt]);
@@ -73,7 +76,11 @@ export async function respond(
   if (turn.reachedLimit) {
     stream.markdown('\n\nThe agent called tools for so many rounds that it was stopped. Say “go on” to let it.\n');
   }
-  return turn.error === undefined ? { metadata } : { metadata, errorDetails: { message: reason(turn.error) } };
+  return {
+    metadata,
+    ...(steps.usage === undefined ? {} : { details: steps.usage }),
+    ...(turn.error === undefined ? {} : { errorDetails: { message: reason(turn.error) } }),
+  };
 }
 
 /**
@@ -108,11 +115,6 @@ async function unlessStopped<T>(promise: Promise<T>, token: vscode.CancellationT
   }
 }
 
-/** Names are shown as they are. */
-function plain(text: string): string {
-  return text.replace(/[\\`*_[\]<>]/g, '\\$&');
-}
-
 /** The tools the user names first, and never so many that the model is offered none of the permission tools. */
 export function offered(
   request: Pick<vscode.ChatRequest, 'toolReferences'>,
@@ -135,18 +137,25 @@ async function* answer(
   model: vscode.LanguageModelChat,
   messages: readonly Message[],
   tools: vscode.LanguageModelChatTool[],
-  stream: vscode.ChatResponseStream,
+  { stream, steps }: { stream: vscode.ChatResponseStream; steps: Steps },
   token: vscode.CancellationToken,
 ): AsyncIterable<Part> {
   const thoughts = new Thoughts(stream);
-  const response = await model.sendRequest(messages.map(fromWireMessage), { tools }, token);
+  const options = { tools, modelOptions: { [ACTIVITY_OPTION]: true } };
+  const response = await model.sendRequest(messages.map(fromWireMessage), options, token);
   for await (const raw of response.stream) {
     for (const part of toWire(raw)) {
       if (part.type === 'text') {
         stream.markdown(part.value);
       }
       thoughts.take(part);
-      yield part;
+      const progress = progressOf(part);
+      if (progress === undefined) {
+        yield part;
+      } else {
+        // It is no part of what was said: it is drawn, and not kept.
+        steps.take(progress);
+      }
     }
   }
 }

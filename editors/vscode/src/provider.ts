@@ -3,9 +3,9 @@ import * as vscode from 'vscode';
 import type { PendingApprovals } from './approvals';
 import type { Backend } from './backend';
 import { signalOf, within } from './cancellation';
-import { fromWire, toWireMessage, toWireMessages, toWireTools } from './convert';
+import { features, fromWire, toWireMessage, toWireMessages, toWireTools } from './convert';
 import { errorText, isCancellation, languageModelError } from './errors';
-import { isPermissionTool, type ModelInformation, type Part } from './wire';
+import { ACTIVITY_OPTION, isPermissionTool, type ModelInformation, type Part } from './wire';
 
 /** As the backend counts: what tokenizers of the last years come to, in any script. */
 const BYTES_A_TOKEN = 4;
@@ -76,7 +76,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
       const { models: wanted } = this.#settings();
       return models
         .filter(({ id }) => wanted.length === 0 || wanted.includes(id))
-        .map((model) => ({ isUserSelectable: true, isBYOK: true, ...model, capabilities: model.capabilities ?? {} }));
+        .map((model) => ({ isUserSelectable: true, isBYOK: true, ...model, ...described(model) }));
     } catch (error) {
       // The status bar says what is wrong, with a button; a picker can only be empty.
       this.#log(`no models: ${String(error)}`);
@@ -117,6 +117,9 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     const { signal, dispose } = signalOf(token);
     const { permission, thinking } = this.#settings();
     const history = toWireMessages(messages);
+    // VS Code's own chat would not show them: it gets the same as thinking.
+    const takesActivity =
+      features().activity && thinking !== 'hide' && options.modelOptions?.[ACTIVITY_OPTION] === true;
     this.#approvals.seen(history);
     let hasSpoken = false;
     const onPart = (part: Part) => {
@@ -140,7 +143,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
           options: {
             tools,
             toolMode: options.toolMode === vscode.LanguageModelChatToolMode.Required ? 'required' : 'auto',
-            modelOptions: options.modelOptions,
+            modelOptions: { ...options.modelOptions, [ACTIVITY_OPTION]: takesActivity },
             modelConfiguration: options.modelConfiguration,
             requestInitiator: options.requestInitiator,
           },
@@ -185,6 +188,12 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
       dispose();
     }
   }
+}
+
+/** VS Code has no field for tags and drops them; on hover it shows the tooltip. */
+function described({ capabilities = {}, tooltip, detail, tags = [] }: ModelInformation) {
+  const words = [tooltip ?? detail, `Tags: ${tags.join(', ')}.`].filter((text) => text !== undefined);
+  return { capabilities, ...(tags.length > 0 ? { tooltip: words.join('\n\n') } : {}) };
 }
 
 function tokens(text: string): number {

@@ -7,7 +7,38 @@ export type Part =
   | { type: 'thinking'; value: string | string[]; id?: string; metadata?: object }
   | { type: 'tool_call'; callId: string; name: string; input: object }
   | { type: 'tool_result'; callId: string; content: Part[]; isError?: boolean }
-  | { type: 'data'; mimeType: string; data: string };
+  | { type: 'data'; mimeType: string; data: string }
+  | ProgressPart;
+
+export interface Activity {
+  type: 'activity';
+  id: string;
+  title: string;
+  kind: string;
+  status: 'pending' | 'in_progress' | 'completed' | 'failed';
+  locations: { path: string; line?: number }[];
+  diff?: string;
+  output?: string;
+  exitStatus?: number;
+}
+
+export interface Plan {
+  type: 'plan';
+  entries: { text: string; priority: string; status: 'pending' | 'in_progress' | 'completed' }[];
+}
+
+export interface Usage {
+  type: 'usage';
+  input?: number;
+  output?: number;
+  contextUsed?: number;
+  contextSize?: number;
+  cost?: number;
+  currency?: string;
+}
+
+/** What happens beside the answer. A later one replaces the earlier one: an activity that with its id. */
+export type ProgressPart = Activity | Plan | Usage;
 
 export type ToolCall = Extract<Part, { type: 'tool_call' }>;
 
@@ -31,6 +62,8 @@ export interface ModelInformation {
   capabilities?: { toolCalling?: boolean | number; imageInput?: boolean };
   isBYOK?: boolean;
   isUserSelectable?: boolean;
+  /** What it can do, by name. */
+  tags?: string[];
 }
 
 export interface Tool {
@@ -79,3 +112,9 @@ export interface RecentQuestion {
 
 /** Our own bytes in a response: where in which conversation it stands. */
 export const STATEFUL_MARKER = 'stateful_marker';
+
+/** The JSON of a `ProgressPart`, on its way through VS Code, which has only data parts for it. */
+export const ACTIVITY = 'application/vnd.dragoman.activity+json';
+
+/** Of a request's model options: whether its response has such parts. Our participant sets it: nobody else draws them. */
+export const ACTIVITY_OPTION = '_dragomanActivity';

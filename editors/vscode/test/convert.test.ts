@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as vscode from 'vscode';
-import { features, fromWire, fromWireMessage, toWire, toWireMessage, toWireTools } from '../src/convert';
+import { features, fromWire, fromWireMessage, progressOf, toWire, toWireMessage, toWireTools } from '../src/convert';
 import { promptTsxText } from '../src/prompttsx';
-import type { Part } from '../src/wire';
+import { ACTIVITY, type Part } from '../src/wire';
 import * as fake from './vscode';
 
 const MARKER: Part = { type: 'data', mimeType: 'stateful_marker', data: Buffer.from('demo\\abc').toString('base64') };
@@ -26,6 +26,26 @@ for (const part of THERE_AND_BACK) {
     assert.deepEqual(toWire(made), [part]);
   });
 }
+
+const BESIDE_THE_ANSWER: Part[] = [
+  { type: 'activity', id: 't1', title: 'Lesen – 漢字', kind: 'read', status: 'completed', locations: [{ path: '/a', line: 3 }] },
+  { type: 'plan', entries: [{ text: 'Look', priority: 'high', status: 'pending' }] },
+  { type: 'usage', contextUsed: 1_200, contextSize: 200_000 },
+];
+
+test('activities, plans and usage go through VS Code as data of our own type', () => {
+  for (const part of BESIDE_THE_ANSWER) {
+    const [data] = toWire(fromWire(part));
+    assert(data?.type === 'data');
+    assert.equal(data.mimeType, ACTIVITY);
+    assert.deepEqual(progressOf(data), part);
+  }
+});
+
+test('data that carries no activity is data', () => {
+  const json = (text: string): Part => ({ type: 'data', mimeType: ACTIVITY, data: Buffer.from(text).toString('base64') });
+  assert.deepEqual([MARKER, json('{half'), json('null'), { type: 'text', value: '{}' } as const].map(progressOf), [undefined, undefined, undefined, undefined]);
+});
 
 test('the other variants of a class are known by what they are', () => {
   const { LanguageModelTextPart2: Text, LanguageModelToolResultPart2: Result, LanguageModelDataPart2: Data } = fake;
@@ -82,10 +102,11 @@ test('tools without a schema have none', () => {
 });
 
 test('features are those of the classes that are there, and so are the parts', () => {
-  assert.deepEqual(features(), { thinking: true, data: true });
+  assert.deepEqual(features(), { thinking: true, data: true, activity: true });
   const made = THERE_AND_BACK.map((part) => fromWire(part));
   fake.withoutNewClasses(() => {
-    assert.deepEqual(features(), { thinking: false, data: false });
+    assert.deepEqual(features(), { thinking: false, data: false, activity: false });
+    assert.deepEqual(BESIDE_THE_ANSWER.map(fromWire), [undefined, undefined, undefined]);
     assert.deepEqual(
       THERE_AND_BACK.filter((part) => fromWire(part) === undefined).map(({ type }) => type),
       ['thinking', 'thinking', 'data', 'data'],

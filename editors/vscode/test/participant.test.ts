@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
 import { PendingApprovals } from '../src/approvals';
 import { respond } from '../src/participant';
-import type { Message, Part } from '../src/wire';
+import { ACTIVITY, type Message, type Part } from '../src/wire';
 import * as vscode from './vscode';
 
 const { selectChatModels, invokeTool } = vscode.lm;
@@ -11,7 +11,7 @@ afterEach(() => {
   Object.assign(vscode.lm, { selectChatModels, invokeTool });
 });
 
-type Asked = { id: string; messages: { content: unknown[] }[] };
+type Asked = { id: string; messages: { content: unknown[] }[]; options?: object };
 
 /** A model that answers with these parts, one list a request, and then with its name. */
 function model(id: string, vendor: string, asked: Asked[], ...answers: unknown[][]) {
@@ -19,8 +19,8 @@ function model(id: string, vendor: string, asked: Asked[], ...answers: unknown[]
     id,
     vendor,
     name: id.toUpperCase(),
-    sendRequest: async (messages: Asked['messages']) => {
-      asked.push({ id, messages });
+    sendRequest: async (messages: Asked['messages'], options: object) => {
+      asked.push({ id, messages, options });
       const parts = answers[asked.length - 1] ?? [new vscode.LanguageModelTextPart(`from ${id}`)];
       return {
         stream: (async function* () {
@@ -46,7 +46,7 @@ async function answered(selected: object | undefined, { references = [], approva
   const host = { approvals: approvals ?? new PendingApprovals(() => undefined), failure: () => failure };
   const result = await respond(host, request as never, { history: [] } as never, stream as never, token as never);
   const { messages } = (result.metadata ?? {}) as { messages?: Message[] };
-  return { shown: shown.join(''), error: result.errorDetails?.message, prompt: messages?.[0]?.content, messages };
+  return { result, shown: shown.join(''), error: result.errorDetails?.message, prompt: messages?.[0]?.content, messages };
 }
 
 test('a model is looked up before it is asked: after a reload VS Code shows one that it does not know yet', async () => {
@@ -159,4 +159,25 @@ test('a tool that fails is told to the model as a failure', async () => {
   const [result] = said[1]?.messages.at(-1)?.content ?? [];
   const text = new vscode.LanguageModelTextPart('ERROR while calling tool: no such file');
   assert.deepEqual(result, new vscode.LanguageModelToolResultPart('dg_1', [text], true));
+});
+
+test('it asks for activities, draws them, and keeps none in its history', async () => {
+  const said: Asked[] = [];
+  const activity = (value: object) => new (vscode.LanguageModelDataPart ?? assert.fail())(Buffer.from(JSON.stringify(value)), ACTIVITY);
+  const step = { type: 'activity', id: 't1', title: 'Look', kind: 'read', status: 'completed', locations: [] };
+  const call = new vscode.LanguageModelToolCallPart('dg_1', 'look', {});
+  const parts = [activity(step), new vscode.LanguageModelTextPart('Seen.'), activity({ type: 'usage', input: 5 })];
+  // A step goes on over the rounds of a turn.
+  vscode.lm.selectChatModels = async () => [model('demo', 'dragoman', said, [activity(step), call], parts)];
+  vscode.lm.invokeTool = async () => ({ content: [] });
+  const { shown, messages, result } = await answered(model('demo', 'dragoman', []));
+  assert.deepEqual(said.map(({ options }) => (options as { modelOptions: object }).modelOptions), [
+    { _dragomanActivity: true },
+    { _dragomanActivity: true },
+  ]);
+  assert.equal(shown, '\n\n✓ Look\n\nSeen.');
+  assert.deepEqual(messages?.map(({ content }) => content.map(({ type }) => type)), [
+    ['text'], ['tool_call'], ['tool_result'], ['text'],
+  ]);
+  assert.equal((result as { details?: string }).details, '5 tokens in');
 });

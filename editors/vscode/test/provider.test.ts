@@ -158,7 +158,7 @@ test('options go along, and permission tools only where somebody is asked', asyn
     await respond(provider, options);
     const sent = asked[0]?.[1]['options'] as Record<string, unknown> & { tools: { name: string }[] };
     assert.equal(sent.tools.length, permission === 'ask' ? 2 : 1);
-    assert.deepEqual([sent['toolMode'], sent['requestInitiator'], sent['modelOptions']], ['required', 'x', { _conversationId: 'c' }]);
+    assert.deepEqual([sent['toolMode'], sent['requestInitiator'], sent['modelOptions']], ['required', 'x', { _conversationId: 'c', _dragomanActivity: false }]);
   }
 });
 
@@ -276,4 +276,33 @@ test('of too many tools, those stay that are needed: to ask, and those that are 
   const names = offered({ toolReferences: [{ name: 't199' }] }, tools).map(({ name }) => name);
   assert.equal(names.length, 128);
   assert.deepEqual(names.slice(0, 3), ['dragoman-agent-action-edit', 't199', 't0']);
+});
+
+test('only a request of our participant gets activities, and none where thinking is hidden', async () => {
+  const marked = { toolMode: 1, modelOptions: { _dragomanActivity: true, temperature: 0 } };
+  const asks = async (options: object, thinking: ProviderSettings['thinking'] = 'show') => {
+    const { provider, asked } = made({ [RESPOND]: says() }, { thinking });
+    await respond(provider, options);
+    return (asked[0]?.[1]['options'] as { modelOptions: object }).modelOptions;
+  };
+  assert.deepEqual(await asks(marked), { _dragomanActivity: true, temperature: 0 });
+  assert.deepEqual(await asks({ toolMode: 1 }), { _dragomanActivity: false });
+  assert.deepEqual(await asks({ toolMode: 1, modelOptions: { _conversationId: 'c' } }), { _conversationId: 'c', _dragomanActivity: false });
+  assert.deepEqual(await asks(marked, 'text'), { _dragomanActivity: true, temperature: 0 });
+  assert.deepEqual(await asks(marked, 'hide'), { _dragomanActivity: false, temperature: 0 });
+});
+
+test('an activity reaches VS Code as data of our type', async () => {
+  const step: Part = { type: 'activity', id: 't1', title: 'Look', kind: 'read', status: 'completed', locations: [] };
+  const [part] = await respond(made({ [RESPOND]: says(step) }).provider);
+  const { mimeType, data } = part as { mimeType: string; data: Uint8Array };
+  assert.equal(mimeType, 'application/vnd.dragoman.activity+json');
+  assert.deepEqual(JSON.parse(Buffer.from(data).toString()), step);
+});
+
+test('the tags of a model are in its tooltip, for VS Code has no field for them', async () => {
+  const models = [{ ...MODEL, detail: 'An agent.', tags: ['agent', 'tools'] }, { ...MODEL, tooltip: 'Mine.' }, { ...MODEL, detail: 'Plain.' }];
+  const { provider } = made({ 'lm/provideLanguageModelChatInformation': () => ({ models }) });
+  const listed = await provider.provideLanguageModelChatInformation({ silent: true }, new vscode.CancellationTokenSource().token);
+  assert.deepEqual(listed.map(({ tooltip }) => tooltip), ['An agent.\n\nTags: agent, tools.', 'Mine.', undefined]);
 });

@@ -163,10 +163,16 @@ export class Uri {
     return `${this.scheme}:${this.fsPath}`;
   }
 }
+export class Position {
+  constructor(
+    readonly line: number,
+    readonly character: number,
+  ) {}
+}
 export class Location {
   constructor(
     readonly uri: Uri,
-    readonly range: { start: { line: number }; end: { line: number } },
+    readonly range: { start: { line: number }; end: { line: number } } | Position,
   ) {}
 }
 export class ThemeIcon {

@@ -14,7 +14,15 @@ from dragoman.lm.errors import ErrorKind, LanguageModelError
 from dragoman.lm.guard import GuardedModel, RuleBroken
 from dragoman.lm.json import JsonObject
 from dragoman.lm.messages import Message, Role, assistant, system, user
-from dragoman.lm.model import Capabilities, Closing, LanguageModel, ModelInfo, Sink, estimate_tokens
+from dragoman.lm.model import (
+    Capabilities,
+    Closing,
+    LanguageModel,
+    ModelInfo,
+    Sink,
+    estimate_tokens,
+    with_capability_tags,
+)
 from dragoman.lm.parts import (
     ActivityLocation,
     ActivityNote,
@@ -94,4 +102,5 @@ __all__ = [
     "system",
     "until_cancelled",
     "user",
+    "with_capability_tags",
 ]

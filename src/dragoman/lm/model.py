@@ -25,7 +25,16 @@ from dragoman.lm.parts import (
 )
 from dragoman.lm.request import Request
 
-__all__ = ["Capabilities", "Closing", "LanguageModel", "ModelInfo", "Presenting", "Sink", "estimate_tokens"]
+__all__ = [
+    "Capabilities",
+    "Closing",
+    "LanguageModel",
+    "ModelInfo",
+    "Presenting",
+    "Sink",
+    "estimate_tokens",
+    "with_capability_tags",
+]
 
 
 class Capabilities(msgspec.Struct, frozen=True, rename="camel"):
@@ -48,9 +57,18 @@ class ModelInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     takes_options: bool = False
     tooltip: str | None = None
     detail: str | None = None
+    # What it can do, for consumers that look at nothing else. A back end names what `capabilities` has no field for: `agent`,
+    # `permissions` (it may ask before it acts), `thinking`. `with_capability_tags` adds the rest.
     tags: tuple[str, ...] = ()
     is_byok: bool | None = msgspec.field(default=None, name="isBYOK")
     is_user_selectable: bool | None = None
+
+
+def with_capability_tags(info: ModelInfo) -> ModelInfo:
+    """With `tools` and `images` among its tags, as its capabilities say: they may be known only after a while."""
+    has = {"tools": bool(info.capabilities.tool_calling), "images": info.capabilities.image_input}
+    own = [tag for tag in info.tags if tag not in has]
+    return msgspec.structs.replace(info, tags=(*own, *(tag for tag, is_so in has.items() if is_so)))
 
 
 class Sink(Protocol):

@@ -13,6 +13,7 @@ import msgspec
 from dragoman.lm.json import JsonObject, encode
 
 __all__ = [
+    "ACTIVITY",
     "CACHE_CONTROL",
     "CONVERSATION",
     "INTERNAL_MIME_TYPES",
@@ -52,10 +53,14 @@ USAGE = "usage"
 STOPPED = "application/vnd.dragoman.stopped+json"
 CONVERSATION = "application/vnd.dragoman.conversation+json"
 UNKNOWN_PART = "application/vnd.dragoman.unknown-part+json"
+# The JSON of an activity, a plan or a usage, where an editor has only data parts for it: the VS Code extension makes them.
+ACTIVITY = "application/vnd.dragoman.activity+json"
 
 # Data parts that two programs exchange about a conversation. They are no part of what was said: a person does not
 # see them, and no comparison of histories looks at them.
-INTERNAL_MIME_TYPES = frozenset({STATEFUL_MARKER, CACHE_CONTROL, USAGE, STOPPED, CONVERSATION, UNKNOWN_PART})
+INTERNAL_MIME_TYPES = frozenset(
+    {STATEFUL_MARKER, CACHE_CONTROL, USAGE, STOPPED, CONVERSATION, UNKNOWN_PART, ACTIVITY}
+)
 
 # Besides `text/…`, and whatever is JSON or XML of a kind: what is text all the same.
 _TEXTUAL = frozenset({"application/javascript", "application/json", "application/xml", "application/yaml"})

@@ -24,6 +24,7 @@ class Listed:
     max_output_tokens: int | None = None
     tool_calling: bool | None = None
     image_input: bool | None = None
+    thinking: bool = False
 
 
 def listed_models(value: object) -> tuple[Listed, ...]:
@@ -59,6 +60,7 @@ def _model(id_: str, model: JsonObject) -> Listed:
         output if isinstance(output, int) and output > 0 else None,
         "tool-use" in tags if tags is not None else "tools" in parameters if parameters is not None else None,
         "image" in takes if takes is not None else "vision" in tags if tags is not None else None,
+        "reasoning" in (tags or ()) or "reasoning" in (parameters or ()),
     )
 
 

@@ -252,6 +252,7 @@ def _with_listed(info: ModelInfo, listed: Listed) -> ModelInfo:
             can.tool_calling if listed.tool_calling is None else listed.tool_calling,
             can.image_input if listed.image_input is None else listed.image_input,
         ),
+        tags=("thinking",) if listed.thinking else info.tags,
     )
 
 

@@ -11,6 +11,7 @@ from dragoman.lm.json import decode
 from dragoman.lm.messages import messages_from
 
 __all__ = [
+    "ACTIVITY_OPTION",
     "NOT_INITIALIZED",
     "PROTOCOL_VERSION",
     "REQUEST_FAILED",
@@ -28,6 +29,9 @@ __all__ = [
 ]
 
 PROTOCOL_VERSION = 1
+# In the model options of a request: false, and its response has no activities, plans and usage, although the editor
+# declares `features.activity`. VS Code's own chat cannot draw them, the extension's participant can.
+ACTIVITY_OPTION = "_dragomanActivity"
 # As in the Language Server Protocol.
 NOT_INITIALIZED = -32002
 # A request that was understood and failed; `data` says how.
@@ -46,6 +50,7 @@ class Client(_Form, frozen=True):
 class EditorFeatures(_Form, frozen=True):
     thinking: bool = False
     data: bool = False
+    activity: bool = False
 
 
 class Initialize(_Form, frozen=True):

@@ -17,6 +17,7 @@ import msgspec
 from dragoman import __version__
 from dragoman.frontends.side_requests import ASIDE, is_side_request
 from dragoman.frontends.vscode.protocol import (
+    ACTIVITY_OPTION,
     NOT_INITIALIZED,
     PROTOCOL_VERSION,
     REQUEST_FAILED,
@@ -160,7 +161,8 @@ class VsCodeServer:
                 {"supported": [PROTOCOL_VERSION]},
             )
             return
-        features = Features(thinking=wanted.features.thinking, data=wanted.features.data)
+        declared = wanted.features
+        features = Features(thinking=declared.thinking, data=declared.data, activity=declared.activity)
         # The same editor is the same connection after a restart of ours: its conversations go on.
         self._consumer = Consumer("vscode", f"stdio:{wanted.client.name}", wanted.workspace_folders, features)
         incoming.reply(
@@ -198,8 +200,11 @@ class VsCodeServer:
     async def _respond(self, incoming: Incoming) -> object:
         chat = decode_chat_request(incoming.params)
         model = self._models.get(chat.model_id)
-        consumer = self._consumer or Consumer()
         options = chat.options
+        consumer = self._consumer or Consumer()
+        if options.model_options.get(ACTIVITY_OPTION) is False:
+            features = msgspec.structs.replace(consumer.features, activity=False)
+            consumer = msgspec.structs.replace(consumer, features=features)
         if is_side_request(chat.messages, options.tools):
             marked = {**options.model_options, ASIDE: True}
             options = msgspec.structs.replace(options, model_options=marked)
