@@ -22,7 +22,7 @@ from unittest.mock import patch
 from dragoman.acp.launch import RunningAgent
 from dragoman.acp.link import AgentLink
 from dragoman.backends.agent.model import AgentModel
-from dragoman.backends.agent.session import session
+from dragoman.backends.agent.session import opening
 from dragoman.backends.agent.settings import AgentSettings
 from dragoman.jsonrpc import Peer, PeerOptions
 from dragoman.lm import (
@@ -119,7 +119,7 @@ async def _measure(count: int, folder: Path) -> dict[str, float]:
     settings = AgentSettings("crowd", "Crowd", ("crowd",), {}, folder, max_agents=10_000)
     info = ModelInfo("crowd", "Crowd", "crowd", "1", 100_000, 10_000)
     try:
-        with patch.object(session, "launch", launch), Database.open(folder / "state") as database:
+        with patch.object(opening, "launch", launch), Database.open(folder / "state") as database:
             model = AgentModel(info, settings, store=ConversationStore(database))
             # Everything that is loaded once is loaded by the first.
             first = _Chat(model, 0)

@@ -261,7 +261,7 @@ async def test_t17_an_idle_session_is_given_up_but_not_one_that_waits(
     server = ToolServer(clock, session_idle_seconds=0.3)
     await server.start()
     caplog.set_level(logging.INFO, "dragoman")
-    watch = _Watch("is given up")
+    watch = _Watch("is closed: it was not used")
     logging.getLogger("dragoman").addHandler(watch)
     try:
         bridge = Bridge.of(server, tool("ask"))
