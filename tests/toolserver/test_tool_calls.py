@@ -41,7 +41,7 @@ async def test_t7_the_first_answer_counts(told: _Told, caplog: pytest.LogCapture
     told.calls.answer(hold.call.key, text("first"))
     told.calls.answer(hold.call.key, text("second"))
     assert hold.outcome.result() == text("first")
-    assert "goes nowhere" in caplog.text
+    assert "is discarded" in caplog.text
 
 
 async def test_an_answer_may_come_while_the_call_is_being_told(told: _Told) -> None:

@@ -1,6 +1,6 @@
 """Content blocks: what prompts and updates carry. https://agentclientprotocol.com/protocol/content
 
-A block of a kind we do not know is kept as it came; nothing here fails on what a newer agent may send.
+A block of an unknown kind is stored unchanged; decoding does not fail on what a newer agent may send.
 """
 
 from __future__ import annotations

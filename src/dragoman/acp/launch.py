@@ -28,7 +28,7 @@ _WHERE_TO_LOOK = (
     "What it printed is in the log, with --log-level info (and --log-file FILE)."
     " To see whether it works: dragoman doctor MODEL."
 )
-# To somebody whose agent has never spoken ACP.
+# The hint for a command that has never spoken ACP.
 _IS_IT_COMPLETE = "Its command may lack an argument (for many agents: --acp):"
 # The end of what an agent printed to its standard error, as much of it as helps in an error message.
 _LAST_WORDS_CHARACTERS = 600

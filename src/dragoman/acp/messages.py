@@ -1,7 +1,7 @@
 """The messages of ACP that we send and receive, as types. https://agentclientprotocol.com/protocol/schema
 
-What we send is exact. What we receive is taken as it comes: fields we do not know are ignored, `_meta` is kept where
-agents put what we need into it, and a value of the wrong form costs that value, never the message.
+What we send is exact. What we receive is read leniently: unknown fields are ignored, `_meta` is stored where agents put
+needed data into it, and a value of the wrong form is dropped without failing the message.
 """
 
 from __future__ import annotations
@@ -310,9 +310,9 @@ _chunk_line = msgspec.json.Decoder(_ChunkLine)
 
 
 def decode_words(line: bytes) -> SessionUpdate | None:
-    """A whole line that tells a chunk, in one pass: what `decode_update` makes of its parameters. None for any other.
+    """Decode a whole line with a chunk update in one pass, with the result of `decode_update`. None for other lines.
 
-    Also for one that is not ASCII: what is passed over in it would have to be looked at, too.
+    Also None for a line that is not ASCII: the fields that this decoder skips would have to be checked, too.
     """
     if not line.isascii():
         return None
@@ -322,15 +322,15 @@ def decode_words(line: bytes) -> SessionUpdate | None:
     except (msgspec.DecodeError, RecursionError, KeyError):
         return None
     if found.id is not UNSET:
-        # It wants an answer.
+        # It is a request.
         return None
     return SessionUpdate(found.params.session_id, ChunkUpdate(role, found.params.update.content))
 
 
 def decode_update(params: bytes) -> SessionUpdate:
-    """The parameters of `session/update`. Raises `msgspec.ValidationError` only if it is no update at all.
+    """Decode the parameters of `session/update`. Raises `msgspec.ValidationError` only if it is no update at all.
 
-    The text of a chunk may end or begin with half a character; whoever puts the chunks together joins the halves.
+    The text of a chunk may end or begin with half a character; the consumer of the chunks joins the halves.
     """
     try:
         # Nearly all updates are chunks: one pass for them.
@@ -390,12 +390,12 @@ def _is_amount(value: float) -> bool:
 
 
 def activity_from(value: JsonObject) -> ToolActivity:
-    """A tool call with whatever of it can be read; its id is all it must have."""
+    """Decode a tool call, without the fields that cannot be read; only its id is required."""
     try:
         return msgspec.convert(value, ToolActivity)
     except msgspec.ValidationError:
-        kept = {name: field for name, field in value.items() if _has_its_form(name, field)}
-        return msgspec.convert(kept, ToolActivity)
+        valid = {name: field for name, field in value.items() if _has_its_form(name, field)}
+        return msgspec.convert(valid, ToolActivity)
 
 
 def _has_its_form(name: str, field: object) -> bool:
@@ -452,7 +452,7 @@ class PermissionRequest(_Message, frozen=True):
 
 
 def decode_permission(params: bytes) -> PermissionRequest:
-    """The parameters of `session/request_permission`. Raises `msgspec.ValidationError` if nobody could answer it."""
+    """Decode the parameters of `session/request_permission`. Raises `msgspec.ValidationError` without usable options."""
     value = _object(_readable(decode, params))
     meta = value.get("_meta")
     call = _object(value.get("toolCall"))

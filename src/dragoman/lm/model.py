@@ -89,7 +89,7 @@ class Presenting(Protocol):
 
 @runtime_checkable
 class Closing(Protocol):
-    """A model that holds something: processes, connections. Whoever made it closes it."""
+    """A model with resources, such as processes or connections. Its creator closes it."""
 
     async def close(self) -> None: ...
 

@@ -61,9 +61,9 @@ _TEXTUAL = frozenset({"application/javascript", "application/json", "application
 
 Audience: TypeAlias = Literal["user", "model", "extension"]
 
-# What became of a tool call. `denied`: somebody said no to it. `skipped`: it was not asked about, because an earlier
-# one was denied or a program decided that it must not run. `interrupted`: it was cut off, and may have run in part.
-# `timed_out`: nobody decided.
+# The outcome of a tool call. `denied`: the user refused it. `skipped`: the user was not asked, because an earlier one was
+# denied or a program decided that it must not run. `interrupted`: it was cut off, and may have run in part. `timed_out`:
+# the user did not decide in time.
 Outcome: TypeAlias = Literal["ok", "error", "denied", "skipped", "interrupted", "timed_out"]
 
 ActivityKind: TypeAlias = Literal[
@@ -75,7 +75,7 @@ PlanStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
 
 
 class _Part(msgspec.Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
-    """Common to all parts: frozen, told apart by `type`, absent fields left out."""
+    """The base of all parts: frozen, tagged by `type`, absent fields left out."""
 
 
 class TextPart(_Part, frozen=True, tag="text", gc=False):

@@ -475,7 +475,7 @@ class Conversation:
     def _send_prompt(self, prompt: tuple[Message, ...]) -> None:
         session = self._session
         if session is None:
-            # It is gone, and how is about to be told.
+            # The agent is gone, and an `AgentExited` event is about to follow.
             return
         self._prompt = prompt
         composed = self._session_context.prompt(prompt, images=session.takes_images)
@@ -503,7 +503,7 @@ class Conversation:
     def _steer(self, steering: Steering) -> None:
         session = self._session
         if session is None:
-            # It is gone, and how is about to be told.
+            # The agent is gone, and an `AgentExited` event is about to follow.
             return
         composed = self._session_context.steer(steering.prompt, images=session.takes_images)
         for text in composed.notices:
@@ -542,7 +542,7 @@ class Conversation:
         self.dispatch(AgentUnfit(self._prompt))
 
     def on_stale_update(self, session: AgentSession) -> None:
-        """The agent sent an update of an earlier turn. Later updates cannot be told apart from the answer."""
+        """The agent sent an update of an earlier turn. Later updates cannot be separated from the answer."""
         session.learn(history="unusable")
         self._session_id = None
         if self._may_start_over:

@@ -1,7 +1,7 @@
-"""What the bridge makes of what is known of agents beyond what they say of themselves.
+"""Known traits of agents that the protocol does not report, in the form that the bridge uses.
 
 The facts are data: `_meta.dragoman` of each entry in `dragoman/agents/catalogue.json`. An agent that is not there gets
-the careful defaults; what `initialize` says wins over both.
+careful defaults; the response to `initialize` wins over both.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Traits:
     # Whether the agent lists the tools when a session begins, and again when they change. None: it was never seen.
     lists: bool | None = True
     lists_again: bool | None = True
-    # When it tells the history of a session that it loads.
+    # When it sends the history of a session that it loads.
     history: HistoryTiming | None = None
     # Ways to recognise that a tool call is one of a server's tools: each is a set of fields that must all agree.
     recognised_by: tuple[_Fields, ...] = ()
@@ -50,7 +50,7 @@ class Traits:
     quirks: tuple[str, ...] = ()
 
     def after(self, learnt: Observed) -> Traits:
-        """With what this agent was seen to do. An agent of the catalogue may have failed once to do what it does as a rule."""
+        """The traits updated by observations. They weigh less for an agent in the catalogue: it may have failed once."""
         limits = [each for each in (self.tool_limit_seconds, learnt.tool_limit_seconds) if each is not None]
         lists, lists_again = self.lists, self.lists_again
         if learnt.lists is not None:
@@ -74,7 +74,7 @@ UNKNOWN = Traits(is_known=False, tool_limit_seconds=_CAREFUL_LIMIT_SECONDS, list
 
 
 def traits_of(agent: str | None, facts: Mapping[str, Facts] | None = None) -> Traits:
-    """`facts` are those of somebody who knows more than what came with us."""
+    """The traits of an agent. `facts` are additional catalogue entries, such as those of a registry."""
     found = (facts or {}).get(agent or "")
     if found is None:
         return CATALOGUE.get(agent or "", UNKNOWN)
@@ -87,7 +87,7 @@ def traits_of(agent: str | None, facts: Mapping[str, Facts] | None = None) -> Tr
         or found.loads
     ):
         return traits
-    # A registry knows where agents come from, and as a rule nothing of what they do.
+    # A registry has the sources of agents, and usually no facts about their behaviour.
     return replace(
         traits,
         is_known=False,

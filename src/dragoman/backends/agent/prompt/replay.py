@@ -51,7 +51,7 @@ _RESULT_CUT = "[result left out: the transcript would be too long]"
 _REST_CUT = "[the rest left out: the transcript would be too long]"
 _OLDER_CUT = "[{older} left out: the transcript would be too long]"
 _RESTARTED = "You were restarted while you waited."
-# Long enough that no text contains the digest of itself but by design, and nobody can design that.
+# Long enough that a text cannot be made to contain the digest of itself.
 _TAG_DIGEST_BYTES = 8
 
 
@@ -71,7 +71,7 @@ class _Entry:
 
     @property
     def text(self) -> str:
-        # Every character that a reader may take for the end of a line; names of tools and calls are anybody's too.
+        # `splitlines` splits at every character that a reader may take for a line break. The head is untrusted, too.
         return f"{' '.join(self.head.split())}: " + "\n  ".join(self.body.splitlines())
 
     @property
@@ -99,14 +99,14 @@ def transcript(messages: Sequence[Message], *, budget: int, images: bool) -> Rep
 
 
 def _tagged(tag: str, body: str) -> str:
-    """In a tag that nothing in it can close."""
+    """Wrap a text in a tag that the text cannot close."""
     if f"</{tag}" in body.lower():
         tag += f"-{hashlib.blake2b(body.encode(), digest_size=_TAG_DIGEST_BYTES).hexdigest()}"
     return f"<{tag}>\n{body}\n</{tag}>"
 
 
 def _cut(entries: list[_Entry], budget: int) -> tuple[int, int]:
-    """Shorten in place until it fits: how many results were cut, and how many entries left out."""
+    """Shorten in place until it fits. Returns how many results were cut, and how many entries left out."""
     total = sum(entry.tokens for entry in entries)
     results = older = 0
     for entry in entries:
@@ -151,7 +151,7 @@ def _entries(message: Message, calls: Mapping[str, ToolCallPart], *, images: boo
             case DataPart(mime_type=mime_type) if mime_type == STOPPED:
                 said.append(f"[stopped: {Stopped.of(part).words}]")
             case DataPart() if not part.is_internal:
-                said.append(_told(part))
+                said.append(_described(part))
                 pictures += _pictures(part, images=images)
             case ToolCallPart(name=name) if is_permission_tool(name):
                 said.append(f"[asked the user for permission{_about(name, part)}]")
@@ -160,7 +160,7 @@ def _entries(message: Message, calls: Mapping[str, ToolCallPart], *, images: boo
             case ToolResultPart(call_id=call_id):
                 yield _result(part, calls.get(call_id), images=images)
             case _:
-                # Text has its place at the top; thinking is nobody's to hear again.
+                # Text is at the top already; thinking is not repeated.
                 pass
     if said:
         who = "User" if message.role == "user" else "Assistant"
@@ -180,7 +180,7 @@ def _result(part: ToolResultPart, call: ToolCallPart | None, *, images: bool) ->
     failed = " (an error)" if part.is_error else ""
     return _Entry(
         f"Result of {of}{failed}",
-        "\n".join(["", *([text] if text else []), *map(_told, data)]),
+        "\n".join(["", *([text] if text else []), *map(_described, data)]),
         tuple(picture for inner in data for picture in _pictures(inner, images=images)),
         is_result=True,
     )
@@ -245,7 +245,7 @@ def blocks_of(parts: Sequence[Part], *, images: bool) -> tuple[tuple[ContentBloc
                 if mime_type.startswith("image/") and images:
                     blocks.append(_image(part))
                 elif part.is_textual:
-                    blocks.append(TextBlock(_told(part)))
+                    blocks.append(TextBlock(_described(part)))
                 else:
                     blocks.append(TextBlock(f"[{mime_type}, {len(part.data):,} bytes: left out]"))
                     refused.append(mime_type)
@@ -259,7 +259,7 @@ def context_block(text: str) -> TextBlock:
     return TextBlock(_tagged(_CONTEXT, f"From the program you are used in, not from the user.\n\n{text}"))
 
 
-def _told(part: DataPart) -> str:
+def _described(part: DataPart) -> str:
     """What it says, where that is text; else that it was there."""
     if part.is_textual:
         return part.data.decode("utf-8", "replace")

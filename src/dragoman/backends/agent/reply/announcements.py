@@ -1,8 +1,8 @@
-"""Which call is which announcement.
+"""Matches calls with their announcements.
 
-An agent tells of a call twice, by two ways: it announces it over ACP, under an id of its own, and makes it over MCP,
-without that id. Either may come first. What they have in common is the tool and the arguments, and several calls of one
-tool in parallel differ in nothing else.
+An agent sends a call twice: it announces the call over ACP, with an id, and makes it over MCP, without that id. Either
+may come first. What they have in common is the tool and the arguments, and several calls of one tool in parallel differ
+in nothing else.
 
 The arguments of an announcement may still be on their way, or stand one level deeper beside the name of the server. So a
 call takes the announcement with its very arguments, else one whose arguments are not known, else the oldest of its tool:
@@ -18,8 +18,8 @@ from dragoman.lm.json import JsonObject, canonical
 
 __all__ = ["Announcements"]
 
-# Calls that came without a word before. An agent that announces nothing makes no more of them than a turn has calls, and
-# one that announces late does so within a moment.
+# Calls that arrived before an announcement. An agent that announces nothing makes no more of them than a turn has calls,
+# and one that announces late does so within a moment.
 _EARLY_LIMIT = 64
 
 

@@ -1,8 +1,8 @@
-"""An agent's updates as parts.
+"""Converts an agent's updates to parts.
 
-Words are text, thoughts are thinking, pictures are data. What the agent does by itself is an activity, its plan a plan,
-and what it counts a usage: each part is whole, and is reported only when it differs from the last one. How these are
-shown is not decided here (`lm.presentation`).
+Messages become text, thoughts thinking, pictures data. The agent's own tool calls become activities, its plan a plan, and
+its token counts usage: each part is complete, and is reported only when it differs from the last one.
+`lm.presentation` decides how they are shown.
 
 Calls of the consumer's own tools are not reported here: the consumer sees them as calls.
 """
@@ -73,7 +73,7 @@ class _Known:
 
     id: str
     activity: ToolActivity
-    # What its terminal has printed, where the agent tells that apart, and piece by piece.
+    # What its terminal has printed, where the agent reports that separately and in pieces.
     printed: str = ""
     # What the agent showed last of the output, and all of it so far.
     window: str = ""

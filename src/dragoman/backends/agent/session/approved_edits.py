@@ -25,7 +25,7 @@ _NOT_FOUND = -32002
 
 
 class FileRefused(Exception):
-    """What the agent is told instead."""
+    """A file request is refused. The agent gets this code and message."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -64,7 +64,7 @@ class Change:
         except UnicodeEncodeError:
             raise FileRefused(INVALID_PARAMS, "The content has half a character in it.") from None
         if "\0" in request.content:
-            # Programs stop reading there, or take the file for no text: nobody could be shown what it does.
+            # Programs stop reading there, or treat the file as binary: a diff could not show what it does.
             raise FileRefused(INVALID_PARAMS, "The content has a NUL character. Only text can be written.")
         if size > MAX_FILE_BYTES:
             raise FileRefused(
