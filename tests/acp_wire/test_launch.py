@@ -1,4 +1,4 @@
-"""A command that is no agent, or not all of one: whoever wrote it learns what it is and what it said."""
+"""A command that is no agent, or an incomplete one: the error shows the command and its output."""
 
 from __future__ import annotations
 

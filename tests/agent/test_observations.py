@@ -1,4 +1,4 @@
-"""What agents were seen to do: kept, read again, and never in the way."""
+"""Observations of agents: stored, read again, and never a reason to fail."""
 
 from __future__ import annotations
 
