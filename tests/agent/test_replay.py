@@ -204,7 +204,7 @@ def test_the_oldest_results_are_cut_first() -> None:
     assert present == list(range(cut, 10))
     assert all(f"question {number}" in text and f"answer {number}" in text for number in range(10))
     assert found.notice == (
-        f"The agent took up this conversation anew, without {cut} tool results: the transcript would be too long."
+        f"The agent got this conversation without {cut} tool results: the transcript would be too long."
     )
     assert estimate_tokens(text) <= 6_000 + 100
 
@@ -221,7 +221,7 @@ def test_then_the_oldest_messages_are_left_out() -> None:
     assert left_out
     assert len(entries(text)) - 1 + int(left_out[1]) == 40
     assert found.notice == (
-        f"The agent took up this conversation anew, without {left_out[1]} older messages and 10 tool results: "
+        f"The agent got this conversation without {left_out[1]} older messages and 10 tool results: "
         "the transcript would be too long."
     )
 

@@ -117,7 +117,7 @@ class Initialized(_Message, frozen=True):
 
     @property
     def steers(self) -> bool:
-        """Whether it takes words in mid-turn: an extension that the Claude and Codex adapters share."""
+        """Whether it accepts messages in mid-turn: an extension that the Claude and Codex adapters share."""
         steering = (self.meta or {}).get("steering")
         return isinstance(steering, dict) and steering.get("supported") is True
 
@@ -129,12 +129,12 @@ class SessionCreated(_Message, frozen=True):
 
     @property
     def mode(self) -> object:
-        """The mode that the session is in, if the agent says so."""
+        """The current mode of the session, if the agent reports it."""
         return (self.modes or {}).get("currentModeId")
 
     @property
     def options(self) -> dict[object, object]:
-        """What its options are set to, by their ids, as far as the agent says so."""
+        """The current values of its options by their ids, as far as the agent reports them."""
         return {option.get("id"): option.get("currentValue") for option in self.config_options or ()}
 
 
@@ -207,7 +207,7 @@ class ToolActivity(_Message, frozen=True):
 
     @property
     def terminal_output(self) -> str:
-        """What a terminal of the agent's own has printed since the last time it said so: an extension, which Codex sends."""
+        """New output of the agent's own terminal since the last update: an extension, which Codex sends."""
         for name in ("terminal_output_delta", "terminal_output"):
             match (self.meta or {}).get(name):
                 case {"data": str(data)}:
@@ -241,7 +241,7 @@ class ToolActivity(_Message, frozen=True):
 
 
 class ChunkUpdate(_Message, frozen=True):
-    """A piece of what the agent says (`agent`), thinks (`thought`), or repeats of the user's words (`user`)."""
+    """A chunk of the agent's message (`agent`), of its thinking (`thought`), or of a repeated user message (`user`)."""
 
     role: Literal["agent", "thought", "user"]
     content: ContentBlock
@@ -258,7 +258,7 @@ class PlanUpdate(_Message, frozen=True):
 
 
 class UsageUpdate(_Message, frozen=True):
-    """How full the context is, and what the session has cost so far. What the agent does not say is None."""
+    """The size of the context, and the cost of the session so far. What the agent does not report is None."""
 
     used: int | None = None
     size: int | None = None
@@ -267,7 +267,7 @@ class UsageUpdate(_Message, frozen=True):
 
 
 class OtherUpdate(_Message, frozen=True):
-    """Known or not, it says nothing to a user: commands, modes, titles, what newer agents send."""
+    """An update that is not shown to the user: commands, modes, titles, and unknown kinds."""
 
     kind: str
     content: JsonObject

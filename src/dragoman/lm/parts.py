@@ -52,11 +52,11 @@ STOPPED = "application/vnd.dragoman.stopped+json"
 CONVERSATION = "application/vnd.dragoman.conversation+json"
 UNKNOWN_PART = "application/vnd.dragoman.unknown-part+json"
 
-# Data parts that two programs exchange about a conversation. They are no part of what was said: a person does not
-# see them, and no comparison of histories looks at them.
+# Data parts that two programs exchange about a conversation. They are not content: a person does not see them, and
+# comparisons of histories ignore them.
 INTERNAL_MIME_TYPES = frozenset({STATEFUL_MARKER, CACHE_CONTROL, USAGE, STOPPED, CONVERSATION, UNKNOWN_PART})
 
-# Besides `text/…`, and whatever is JSON or XML of a kind: what is text all the same.
+# MIME types that are text, besides `text/…` and the `+json` and `+xml` types.
 _TEXTUAL = frozenset({"application/javascript", "application/json", "application/xml", "application/yaml"})
 
 Audience: TypeAlias = Literal["user", "model", "extension"]
@@ -85,7 +85,7 @@ class TextPart(_Part, frozen=True, tag="text", gc=False):
     """
 
     value: str
-    # Only meaningful inside a tool result: for whom this piece is meant. Empty: for everybody.
+    # Only meaningful inside a tool result: for whom this piece is meant. Empty: for all.
     audience: tuple[Audience, ...] = ()
 
 
@@ -248,7 +248,7 @@ class UsagePart(_Part, frozen=True, tag="usage"):
     currency: str | None = None
 
 
-# What happens beside the answer. None of it is part of what was said.
+# Progress beside the answer. It is not part of the answer's content.
 ProgressPart: TypeAlias = ActivityPart | PlanPart | UsagePart
 
 

@@ -1,4 +1,4 @@
-"""What was decided lately: each action with the decision and who made it, newest last.
+"""The latest decisions: each action with the decision and its origin, newest last.
 
 In memory, for the editor's command that turns a recent question into a lasting approval. It keeps complete actions, so
 that such an approval covers exactly what was shown.

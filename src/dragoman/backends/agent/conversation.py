@@ -99,9 +99,9 @@ _WITHDRAWAL_SECONDS = 1.0
 _INTERRUPTED = "Error: The call was interrupted before it had a result."
 _TRY_AGAIN = "Try again; if it fails again, please report it with what the log says."
 _TIMED_OUT = "Error: The user did not decide about this call in time."
-_NEW_TOOLS = "{name} does not look at changed tools while it runs, so it was started anew for them."
+_NEW_TOOLS = "{name} does not look at changed tools while it runs, so it was restarted for them."
 _OLD_WORDS = (
-    "{name} was still sending an earlier part of this conversation, so it was started anew in a new session."
+    "{name} was still sending an earlier part of this conversation, so it was restarted with a new session."
 )
 _MIXED = "{name} mixed words of earlier turns into this answer."
 # A call that the agent withdraws earlier than this did not hit a time limit.

@@ -70,7 +70,7 @@ class AgentSettings:
     fs: bool = False
     # After so many seconds it gives a tool call up, whatever else is known about it.
     tool_limit_seconds: float | None = None
-    # The agent's own method to log in by, where it wants that.
+    # The agent's login method, where it requires a login.
     auth: str | None = None
     # Where agents that run are written down.
     ledger: Ledger | None = None

@@ -20,7 +20,7 @@ __all__ = ["CATALOGUE", "UNKNOWN", "Traits", "recognise", "recognise_request", "
 
 # A place in a tool call, dots between the names, and what stands there for a tool of a server: one of several, with a
 # bar between. One that ends in an asterisk is the beginning of a longer text. A place that begins with `announced` is in
-# what the agent said before it asked for permission.
+# the updates before the permission request.
 _Field: TypeAlias = tuple[str, str]
 _Fields: TypeAlias = tuple[_Field, ...]
 _LONGER = "*"
@@ -39,7 +39,7 @@ class Traits:
     history: HistoryTiming | None = None
     # Ways to recognise that a tool call is one of a server's tools: each is a set of fields that must all agree.
     recognised_by: tuple[_Fields, ...] = ()
-    # Environment without which the agent decides by itself, or hides our tools.
+    # Environment without which the agent does not ask for permission, or hides our tools.
     env: tuple[tuple[str, str], ...] = ()
     # What cannot work with it, by the name of the scenario in `tests/agents`, and why.
     cannot: tuple[tuple[str, str], ...] = ()
@@ -126,12 +126,14 @@ def warned(traits: Traits, command: Sequence[str], *, fs: bool, mode: str | None
     )
 
 
-def recognise(traits: Traits, said: Iterable[ToolActivity], server: str, tools: Iterable[str]) -> str | None:
-    """Which of our tools a tool call is, by what was said of it so far; None where that does not show.
+def recognise(
+    traits: Traits, updates: Iterable[ToolActivity], server: str, tools: Iterable[str]
+) -> str | None:
+    """Which of our tools a tool call is for, by its updates so far; None where they do not show it.
 
     `server` is random for each conversation: a model cannot name it by chance.
     """
-    activities = tuple(said)
+    activities = tuple(updates)
     return _only(
         tool
         for tool in tools
@@ -146,10 +148,10 @@ def recognise(traits: Traits, said: Iterable[ToolActivity], server: str, tools: 
 def recognise_request(
     traits: Traits, announced: ToolActivity, asked: ToolActivity, server: str, tools: Iterable[str]
 ) -> str | None:
-    """Which of our tools a request for permission is about.
+    """Which of our tools a permission request is for.
 
-    What the agent said of the call before counts only where the request says nothing else: a call that is announced as
-    ours and asked for as a command is a command.
+    Earlier updates of the call count only where the request does not contradict them: a call that is announced as ours
+    and requested as a command is a command.
     """
     names = tuple(tools)
     shown = [
@@ -165,7 +167,7 @@ def recognise_request(
 
 
 def _only(tools: Iterable[str]) -> str | None:
-    """The one tool that a call can be. Where the beginning of an id fits two tools (`look`, `look__up`), it shows neither."""
+    """The only matching tool. Where the beginning of an id matches two (`look`, `look__up`), there is none."""
     found = tuple(tools)
     return found[0] if len(found) == 1 else None
 

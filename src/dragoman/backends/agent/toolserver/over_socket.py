@@ -208,7 +208,7 @@ class _Connection(asyncio.Protocol):
             self._lost.set_result(None)
 
     def pause_writing(self) -> None:
-        # Who does not read is not served: so what is answered cannot pile up.
+        # Stop reading requests while the client does not read, so that responses are not buffered without limit.
         self._is_clogged = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
@@ -257,7 +257,7 @@ class _Connection(asyncio.Protocol):
             case Notification() as notification:
                 client.notification(notification)
             case _:
-                # An answer, to a question that we did not ask.
+                # A response, though we send no requests.
                 pass
 
     def _close(self) -> None:
