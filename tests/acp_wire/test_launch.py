@@ -1,4 +1,4 @@
-"""A command that is no agent, or not all of one: whoever wrote it learns what it is and what it said."""
+"""A command that is no agent, or an incomplete one: the error shows the command and its output."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_a_command_that_does_not_speak_acp(command: tuple[str, ...], said:
         await agent.stop()
     assert error.message == "Fake ended unexpectedly: it exited with code 0."
     question = f"Its command may lack an argument (for many agents: --acp): {agent.link.command}"
-    assert error.hint == f"{said}{question}\nTry again to start it anew."
+    assert error.hint == f"{said}{question}\nTry again to restart it."
 
 
 # Prints every message to its standard error, and kills itself at the named request.

@@ -1,4 +1,4 @@
-"""The link to an agent: whatever form an answer has, whoever asked has one."""
+"""The link to an agent: every request gets a result or an error, whatever the form of the response."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _linked(result: bytes, field: bytes = b"result") -> AgentLink:
         (b'{"stopReason":"refusal"}', "refusal"),
         (b'{"stopReason":"refusal","_meta":{"last":%s}}' % _HALF, "refusal"),
         (b'{"stopReason":"refusal","usage":{"of":%s}}' % _HALF, "refusal"),
-        # Nobody can say why; but that it is over.
+        # The reason is unknown, but the turn is over.
         (b'{"stopReason":7}', "end_turn"),
         (b"null", "end_turn"),
     ],
@@ -87,21 +87,21 @@ async def test_f10_an_answer_that_cannot_be_read_is_a_failure_of_the_agents(resu
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "reported"),
     [
         ("Is it the url?.", "Fake could not answer: Is it the url?"),
         ("Internal error", "Fake could not answer: Internal error."),
         ("No credit left...", "Fake could not answer: No credit left."),
     ],
 )
-async def test_an_error_of_an_agents_is_told_in_words_for_people(said: str, told: str) -> None:
+async def test_an_error_of_an_agents_is_told_in_words_for_people(said: str, reported: str) -> None:
     ended: asyncio.Future[TurnEnd] = asyncio.get_running_loop().create_future()
     error = json.dumps({"code": -32603, "message": said, "data": {"details": "It is down"}}).encode()
     _linked(error, b"error").prompt("s", (), ended.set_result)
     end = await asyncio.wait_for(ended, 10)
     assert isinstance(end, LanguageModelError)
     next_step = "Try again; if it stays so, start it by hand and see what it says: 'my fake' --acp"
-    assert end.sentence == f"{told} It is down. {next_step}"
+    assert end.sentence == f"{reported} It is down. {next_step}"
 
 
 _METHODS = Initialized(
@@ -186,7 +186,7 @@ async def test_f8_f9_a_prompt_that_fails_keeps_the_agents_own_words(
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "reported"),
     [
         (None, "Internal error."),
         ("It is down", "Internal error. It is down."),
@@ -201,12 +201,12 @@ async def test_f8_f9_a_prompt_that_fails_keeps_the_agents_own_words(
     ],
 )
 async def test_what_an_agent_says_beside_its_error_is_kept_and_acts_on_nothing(
-    data: object, told: str
+    data: object, reported: str
 ) -> None:
     error = json.dumps({"code": -32603, "message": "Internal error", "data": data}).encode()
     with pytest.raises(LanguageModelError) as failure:
         await asyncio.wait_for(_linked(error, b"error").set_mode("s", "plan"), 10)
-    assert failure.value.message == f"Fake could not do what it was asked to: {told}"
+    assert failure.value.message == f"Fake could not do what it was asked to: {reported}"
 
 
 async def test_a_long_error_of_an_agent_is_cut() -> None:
@@ -243,9 +243,9 @@ async def test_f16_half_a_character_in_an_answer_costs_only_itself() -> None:
     ],
 )
 async def test_f10_f16_what_became_of_words_in_mid_turn_is_told(result: bytes, *, is_taken: bool) -> None:
-    told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-    _linked(result).steer("s", (), told.set_result)
-    assert await asyncio.wait_for(told, 10) == is_taken
+    reported: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    _linked(result).steer("s", (), reported.set_result)
+    assert await asyncio.wait_for(reported, 10) == is_taken
 
 
 @pytest.mark.parametrize(

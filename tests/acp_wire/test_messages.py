@@ -236,7 +236,7 @@ def test_tool_servers_are_what_the_official_sdk_reads(server: HttpServer | Stdio
     assert again == sent
 
 
-# What anybody might send.
+# What an agent might send.
 
 
 @pytest.mark.long
@@ -310,7 +310,7 @@ def test_f16_half_a_character_at_the_end_of_a_chunk_is_kept() -> None:
     read = decode_update(data).update
     assert isinstance(read, ChunkUpdate)
     assert read.content == TextBlock("a\ud83d")
-    # Elsewhere nobody could join it.
+    # In other places the halves could not be joined.
     data = b'{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"t","title":"a\\ud83d"}}'
     assert decode_update(data).update == ToolActivity("t", title="a\ufffd")
 

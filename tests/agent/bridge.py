@@ -1,7 +1,7 @@
 """A bridge without agents, and a consumer without a screen: what `identify` stands between.
 
 `Bridge` does with records what a conversation does: it takes a request in, says something, and ends the reply.
-`Chat` is a consumer that keeps a history the way an editor does, and tells it.
+`Chat` is a consumer that stores a history the way an editor does, and sends it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A reader of what an agent is told of its context, who knows nothing of how that was made."""
+"""Reads the context updates in prompts, independently of the code that writes them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ REPLACED = "instead of everything that it told you before.\n\n"
 Known = list[tuple[str, str]]
 
 
-def read(known: Known, told: str) -> Known:
-    """What whoever does as it is told knows afterwards."""
-    if REPLACED in told:
-        return [*units(told.partition(REPLACED)[2])]
+def read(known: Known, sent: str) -> Known:
+    """The context that a reader has after it has applied an update."""
+    if REPLACED in sent:
+        return [*units(sent.partition(REPLACED)[2])]
     if not known:
-        return [*units(told)]
-    for (_, said), (name, section) in pairwise([*units(told), ("", "")]):
+        return [*units(sent)]
+    for (_, said), (name, section) in pairwise([*units(sent), ("", "")]):
         known = _obeyed(known, said, name, section)
     return known
 

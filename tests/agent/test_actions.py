@@ -1,4 +1,4 @@
-"""What class of risk a request is in, what a person is shown of it, and what the agent is told."""
+"""The class of risk of a request, what a person sees of it, and the response to the agent."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_t23_there_is_a_tool_for_each_class_and_all_are_known_by_name() -> None:
     assert not is_permission_tool("look")
 
 
-# What the agent is told.
+# The response to the agent.
 
 
 def asked(*kinds: str) -> PermissionRequest:

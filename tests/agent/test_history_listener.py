@@ -31,22 +31,22 @@ def _other() -> bytes:
 
 
 def _waited(
-    *told: tuple[float, bytes],
+    *sent: tuple[float, bytes],
     known: HistoryTiming | None = None,
     words: str = "go on",
     answer: str = "so it is",
 ) -> tuple[HistoryTiming, float]:
-    """How the agent is said to tell its history, and how long that took; 0 is the moment of its answer."""
+    """When the agent sent its history, and how long the wait took; 0 is the moment of its answer."""
 
     async def wait() -> tuple[HistoryTiming, float]:
         clock: VirtualClock = running_clock()
         listener = HistoryListener(words, answer)
 
-        before = [each for each in told if each[0] <= 0]
+        before = [each for each in sent if each[0] <= 0]
         for _, update in before:
             listener.on_update(decode_update(update))
         listener.on_answer()
-        later = [each for each in told if each[0] > 0]
+        later = [each for each in sent if each[0] > 0]
         told_later = asyncio.ensure_future(_tell(listener, later, clock))
         found = await listener.wait_complete(known, _TIMING, clock)
         took = clock.now()
@@ -56,8 +56,8 @@ def _waited(
     return run(wait())
 
 
-async def _tell(listener: HistoryListener, told: list[tuple[float, bytes]], clock: VirtualClock) -> None:
-    for at, update in told:
+async def _tell(listener: HistoryListener, sent: list[tuple[float, bytes]], clock: VirtualClock) -> None:
+    for at, update in sent:
         await clock.sleep(at - clock.now())
         listener.on_update(decode_update(update))
 
@@ -66,7 +66,7 @@ _DONE = (_chunk("user", "go  on"), _chunk("agent", "well, so\nit is"))
 
 
 @pytest.mark.parametrize(
-    ("told", "known", "found", "seconds"),
+    ("sent", "known", "found", "seconds"),
     [
         # All in time: a moment in case that more comes. The first time also where it cannot be seen that it is all.
         ([(0, _DONE[0]), (0, _DONE[1])], None, "before", 1),
@@ -91,16 +91,16 @@ _DONE = (_chunk("user", "go  on"), _chunk("agent", "well, so\nit is"))
     ],
 )
 def test_h21_the_end_of_a_history(
-    told: list[tuple[float, bytes]], known: HistoryTiming | None, found: HistoryTiming, seconds: float
+    sent: list[tuple[float, bytes]], known: HistoryTiming | None, found: HistoryTiming, seconds: float
 ) -> None:
-    how, took = _waited(*told, known=known)
+    how, took = _waited(*sent, known=known)
     assert how == found
     assert took == pytest.approx(seconds)
 
 
 def test_h21_a_history_without_end_is_given_up() -> None:
-    told = [(at / 2, _chunk("agent", "and ")) for at in range(1, 300)]
-    found, seconds = _waited(*told)
+    sent = [(at / 2, _chunk("agent", "and ")) for at in range(1, 300)]
+    found, seconds = _waited(*sent)
     assert found == "unusable"
     assert seconds == pytest.approx(60, abs=1)
 

@@ -71,7 +71,7 @@ class World(RuleBasedStateMachine):
         self.given: dict[str, Pending] = {}
         # Of those, the ones whose agent is gone.
         self.orphaned: dict[str, Pending] = {}
-        self.heard_by_consumer: list[str] = []
+        self.received_by_consumer: list[str] = []
         # The agent's side.
         self.agent = "none"
         self.turn = False
@@ -82,19 +82,19 @@ class World(RuleBasedStateMachine):
         self.prompts_said: list[str] = []
         self.last_prompt: tuple[Message, ...] = ()
         # What an agent that was idle was given, and has shown no sign of.
-        self.unheard: list[str] = []
+        self.unacknowledged_prompt: list[str] = []
         self.is_asking = False
-        # Whether it has shown a sign of the turn, and whether what the prompt told is to be told again.
+        # Whether it has sent no output of the turn, and whether the prompt's context is to be sent again.
         self.silent = False
         self.taken_back = False
         # Whether it was given results, and has shown no sign of them.
-        self.unproved = False
+        self.unacknowledged_results = False
         # Words that it was given in mid-turn, and has not said what became of.
         self.steers = False
         self.steered: dict[int, list[str]] = {}
         # Text that must reach the consumer, in order: said in a turn that was not cancelled.
         self.due: list[str] = []
-        self.kept: list[str] = []
+        self.backlog: list[str] = []
         self.unsettled_text: list[str] = []
         self.timers: set[Timer] = set()
         self.approved: set[str] = set()
@@ -114,21 +114,21 @@ class World(RuleBasedStateMachine):
                 self.agent = "starting"
             case StopAgent():
                 assert self.agent == "up"
-                assert self.taken_back or not self.turn, "what a stopped turn was told is lost"
+                assert self.taken_back or not self.turn, "the prompt of a stopped turn is lost"
                 self.agent, self.turn, self.cancel_sent = "none", False, False
                 self.waits_for.clear()
                 self.announced.clear()
             case SendPrompt(prompt=prompt):
                 assert self.agent == "up"
                 assert not self.turn, "prompted while a turn runs"
-                assert self.open_reply is not None, "prompted for nobody"
+                assert self.open_reply is not None, "prompted without a reply"
                 assert prompt
                 self.turn = self.silent = True
                 self.taken_back = False
                 texts = [_as_said(message.text) for message in prompt]
                 self.prompts_heard += texts
                 self.last_prompt = prompt
-                self.unheard = texts if self.is_asking else []
+                self.unacknowledged_prompt = texts if self.is_asking else []
             case TakeBack(acknowledged=acknowledged):
                 assert not self.taken_back, "taken back twice"
                 assert not (acknowledged and self.silent), "the agent has shown nothing"
@@ -154,13 +154,13 @@ class World(RuleBasedStateMachine):
                 self.emitted(part)
             case Keep(part=part):
                 assert isinstance(part, TextPart)
-                self.kept.append(part.value)
+                self.backlog.append(part.value)
             case Release():
                 assert self.open_reply is not None
-                self.heard_by_consumer += [text for text in self.kept if text.startswith("text")]
-                self.kept = []
+                self.received_by_consumer += [text for text in self.backlog if text.startswith("text")]
+                self.backlog = []
             case Discard():
-                self.kept = []
+                self.backlog = []
             case EndReply(reply=reply, end=end, error=error):
                 assert reply == self.open_reply, "ended a reply that is not open"
                 assert reply not in self.ended, "ended twice"
@@ -175,14 +175,14 @@ class World(RuleBasedStateMachine):
     def answered(self, pending: Pending, answer: CallAnswer) -> None:
         if self.orphaned.pop(pending.call_id, None) is None:
             known = self.waits_for.pop(pending.key, None)
-            assert known is not None, f"answered {pending.key}, which nobody waits for"
+            assert known is not None, f"answered {pending.key}, which the agent does not wait for"
         else:
             assert not isinstance(answer, Granted), "a permission outlived its agent"
         self.given.pop(pending.call_id, None)
         if pending.kind == "permission":
             assert isinstance(answer, Granted | Refused | TurnCancelled)
             if isinstance(answer, Granted):
-                assert pending.call_id in self.approved, "granted what nobody approved"
+                assert pending.call_id in self.approved, "granted without approval"
             if isinstance(answer, TurnCancelled):
                 assert self.cancel_sent or not self.turn, "a permission cancelled while its turn goes on"
         else:
@@ -194,7 +194,7 @@ class World(RuleBasedStateMachine):
             assert part.call_id not in self.given, "a call was handed over twice"
             self.given[part.call_id] = pending
         elif isinstance(part, TextPart) and part.value.startswith("text"):
-            self.heard_by_consumer.append(part.value)
+            self.received_by_consumer.append(part.value)
 
     # The consumer.
 
@@ -218,12 +218,12 @@ class World(RuleBasedStateMachine):
             text = f"prompt {next(self.numbers)}"
             self.prompts_said.append(text)
             prompt = (user(text),)
-        self.is_asking = self.state.phase == "Idle" and not self.kept and not self.given
+        self.is_asking = self.state.phase == "Idle" and not self.backlog and not self.given
         returns = any(isinstance(answer, ToolResult) for answer in answers.values()) and bool(self.given)
         goes_on = self.state.phase == "Idle" or (self.state.phase == "Awaiting" and not cancels)
         self.event(Requested(next(self.numbers), answers, prompt, cancels=cancels))
         self.is_asking = False
-        self.unproved = returns and goes_on and self.state.phase == "Streaming"
+        self.unacknowledged_results = returns and goes_on and self.state.phase == "Streaming"
 
     @precondition(lambda self: self.opened)
     @rule(data=st.data())
@@ -232,13 +232,13 @@ class World(RuleBasedStateMachine):
         was_open = reply == self.open_reply
         self.event(ReplyCancelled(reply))
         if was_open:
-            self.unproved = False
+            self.unacknowledged_results = False
             assert self.ended[reply] == "cut", "a cancelled reply settles at once"
 
     # The agent.
 
     def shown_life(self) -> None:
-        self.unheard, self.unproved = [], False
+        self.unacknowledged_prompt, self.unacknowledged_results = [], False
         # What is left of a turn that was cancelled may be of the one before it.
         self.silent = self.silent and self.cancel_sent
 
@@ -266,7 +266,7 @@ class World(RuleBasedStateMachine):
     @precondition(lambda self: self.agent == "up")
     @rule()
     def notice(self) -> None:
-        """Of ours: whether the agent is there, nobody knows by that."""
+        """A notice of ours: it does not show that the agent is there."""
         text = f"text {next(self.numbers)}"
         if not self.cancel_sent:
             self.unsettled_text.append(text)
@@ -310,7 +310,7 @@ class World(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(sorted(self.waits_for)))
         pending = self.waits_for.pop(key)
         self.event(CallWithdrawn(key))
-        assert pending.call_id not in self.given, "a call that nobody waits for is still taken for open"
+        assert pending.call_id not in self.given, "a withdrawn call is still open"
 
     @precondition(lambda self: self.agent == "up" and self.steered)
     @rule(taken=st.booleans(), data=st.data())
@@ -325,7 +325,7 @@ class World(RuleBasedStateMachine):
     @rule(fails=st.booleans())
     def end_turn(self, fails: bool) -> None:  # noqa: FBT001
         cancelled, silent = self.cancel_sent, self.silent
-        self.unheard, self.unproved = [], False
+        self.unacknowledged_prompt, self.unacknowledged_results = [], False
         self.turn, self.cancel_sent, self.silent = False, False, False
         self.announced.clear()
         if cancelled:
@@ -340,10 +340,10 @@ class World(RuleBasedStateMachine):
         """The prompt goes to another run of the agent, and the reply waits for that."""
         reply = self.open_reply
         del self.prompts_heard[-len(self.last_prompt) :]
-        if self.unproved:
+        if self.unacknowledged_results:
             self.prompts_said.insert(len(self.prompts_heard), "restarted")
-            self.unproved = False
-        self.unheard = []
+            self.unacknowledged_results = False
+        self.unacknowledged_prompt = []
         self.event(AgentUnfit(self.last_prompt))
         assert self.agent == "starting"
         assert self.taken_back
@@ -354,15 +354,19 @@ class World(RuleBasedStateMachine):
     def crash(self) -> None:
         if self.cancel_sent:
             self.unsettled_text = []
-        cancelled, reply, unheard = self.cancel_sent, self.open_reply, self.unheard
+        cancelled, reply, unacknowledged_prompt = (
+            self.cancel_sent,
+            self.open_reply,
+            self.unacknowledged_prompt,
+        )
         was_in_turn = self.turn
-        if unheard and not cancelled:
+        if unacknowledged_prompt and not cancelled:
             # It is said again, to the next one, and to that one only once.
-            del self.prompts_heard[-len(unheard) :]
-        if self.unproved:
+            del self.prompts_heard[-len(unacknowledged_prompt) :]
+        if self.unacknowledged_results:
             self.prompts_said.insert(len(self.prompts_heard), "restarted")
-            self.unproved = False
-        self.agent, self.turn, self.cancel_sent, self.unheard = "none", False, False, []
+            self.unacknowledged_results = False
+        self.agent, self.turn, self.cancel_sent, self.unacknowledged_prompt = "none", False, False, []
         self.waits_for.clear()
         self.orphaned |= self.given
         self.given.clear()
@@ -370,7 +374,7 @@ class World(RuleBasedStateMachine):
         self.event(AgentExited(_GONE))
         assert self.taken_back or not was_in_turn
         if reply is not None and not cancelled:
-            assert self.ended.get(reply) == (None if unheard else "failed")
+            assert self.ended.get(reply) == (None if unacknowledged_prompt else "failed")
 
     # Time.
 
@@ -418,13 +422,13 @@ class World(RuleBasedStateMachine):
         if self.state.turn == "cancelling":
             assert "grace" in self.timers
         if self.state.phase == "Idle":
-            # Whatever it is that nobody comes for, the agent does not wait for ever.
+            # If no request comes, the agent does not wait for ever.
             assert {"idle", "human"} & self.timers
 
     @invariant()
     def nothing_said_is_lost_or_said_twice(self) -> None:
-        """I5: what the agent said is with the consumer or kept for it, once and in order."""
-        have = self.heard_by_consumer + [text for text in self.kept if text.startswith("text")]
+        """I5: the agent's output is with the consumer or in the backlog, once and in order."""
+        have = self.received_by_consumer + [text for text in self.backlog if text.startswith("text")]
         assert len(have) == len(set(have))
         wanted = [text for text in self.unsettled_text if text not in have]
         assert not wanted, f"lost: {wanted}"

@@ -325,7 +325,7 @@ def test_t24_a_call_outside_any_turn_waits_for_somebody_but_not_for_ever() -> No
     assert machine.phase == "Idle"
     assert machine(TimerPassed("human")) == [AnswerPending(LOOK, TimedOut()), SetTimer("idle")]
     assert machine(TimerPassed("idle")) == [StopAgent()]
-    # Somebody comes in time.
+    # A request arrives in time.
     machine = idle()
     machine(Called(LOOK))
     assert machine(Requested(2, prompt=says("two"))) == [
@@ -424,7 +424,7 @@ def test_p22_silence_until_the_deadline_is_no_denial() -> None:
         AnswerPending(given(MAY_I), TurnCancelled()),
     ]
     assert machine.phase == "Cancelling"
-    # Whoever comes now is told that it is too late.
+    # A request that arrives now gets a notice that it is too late.
     assert machine(Requested(2, {"dg_1": SEEN})) == [OpenReply(2), TOO_LATE]
     assert machine(AgentTurnEnded()) == [
         ClearTimer("grace"),
@@ -557,7 +557,7 @@ def test_c7_an_agent_that_does_not_stop_is_replaced() -> None:
     assert machine(TimerPassed("grace")) == [TakeBack(), StopAgent(), Discard(), StartAgent()]
     assert machine.phase == "Starting"
     assert machine(AgentStarted()) == [SendPrompt(says("two"))]
-    # Nobody waits: it is only stopped.
+    # No request waits: the agent is only stopped.
     machine = streaming()
     machine(ReplyCancelled(1))
     assert machine(TimerPassed("grace")) == [TakeBack(), StopAgent(), Discard()]
@@ -688,7 +688,7 @@ def test_f6_a_second_crash_loses_no_result_and_tells_none_twice() -> None:
 
 
 def test_f6_results_given_to_an_agent_that_is_gone_by_then_are_told_to_the_next_one() -> None:
-    """Nobody sees at once that a process has died: they may come in between."""
+    """The exit of a process is noticed late: results may arrive before that."""
     machine = awaiting(LOOK, MAY_I)
     machine(Requested(2, {"dg_1": SEEN, "dg_p1": Granted()}, says("and then?")))
     assert machine(AgentExited(GONE)) == [
@@ -917,7 +917,7 @@ def test_f5_after_a_sign_of_the_turn_its_crash_is_told(sign: MachineEvent) -> No
 
 
 def test_f4_what_the_reply_began_with_is_not_said_to_an_agent_that_does_not_know_of_it() -> None:
-    """The words kept from before are in this reply and in no history yet: another agent could not go on from them."""
+    """The backlog is in this reply and in no history yet: another agent could not continue from it."""
     machine = idle()
     machine(text("By the way."))
     machine(Requested(2, prompt=says("two")))

@@ -92,21 +92,21 @@ def code_in(markdown: str) -> str:
 )
 def test_whatever_real_agents_send_is_told(session: list[Recorded]) -> None:
     narrates = narrator()
-    told: list[Part] = []
+    narrated: list[Part] = []
     wanted = ""
     for recorded in session:
         update = decode_update(recorded.data).update
         if isinstance(update, ChunkUpdate) and update.role == "agent":
             assert isinstance(update.content, TextBlock)
             wanted += update.content.text
-        told += narrates.parts(update)
+        narrated += narrates.parts(update)
         if isinstance(update, ToolActivity):
             assert narrates.known(update).tool_call_id == update.tool_call_id
         # All of it again says nothing new.
         if not isinstance(update, ChunkUpdate):
             assert list(narrates.parts(update)) == []
-    assert "".join(part.value for part in told if isinstance(part, TextPart)) == wanted
-    thought = "".join(part.text for part in told if isinstance(part, ThinkingPart))
+    assert "".join(part.value for part in narrated if isinstance(part, TextPart)) == wanted
+    thought = "".join(part.text for part in narrated if isinstance(part, ThinkingPart))
     assert thought.count("✓") <= sum("completed" in str(recorded.params) for recorded in session)
     assert narrates.end_turn() == ()
 
@@ -143,8 +143,8 @@ def test_what_is_nothing_new_is_not_told(update: Update) -> None:
 def test_f16_an_emoji_in_two_halves_is_one() -> None:
     narrates = narrator()
     halves = ["a\ud83d", "\ude00b", "\ude00", "c\ud83d"]
-    told = [part for half in halves for part in narrates.parts(ChunkUpdate("agent", TextBlock(half)))]
-    assert told == [TextPart("a"), TextPart("😀b"), TextPart("\ufffd"), TextPart("c")]
+    narrated = [part for half in halves for part in narrates.parts(ChunkUpdate("agent", TextBlock(half)))]
+    assert narrated == [TextPart("a"), TextPart("😀b"), TextPart("\ufffd"), TextPart("c")]
     # Thoughts are a stream of their own.
     list(narrates.parts(ChunkUpdate("thought", TextBlock("\ud83d"))))
     assert narrates.end_turn() == (ThinkingPart("\ufffd"), TextPart("\ufffd"))
@@ -191,8 +191,8 @@ def test_the_consumers_own_calls_are_not_told_here() -> None:
 def test_a_diff_is_told_as_a_diff_once() -> None:
     narrates = narrator()
     diff = {"type": "diff", "path": "/a`b", "oldText": "one\n", "newText": "two\n"}
-    told = thoughts(narrates, ToolActivity("t", "Edit", content=(diff,)))
-    assert told == "\n\n▸ Edit\n\n\n``/a`b``\n\n```diff\n@@ -1 +1 @@\n-one\n+two\n```\n"
+    narrated = thoughts(narrates, ToolActivity("t", "Edit", content=(diff,)))
+    assert narrated == "\n\n▸ Edit\n\n\n``/a`b``\n\n```diff\n@@ -1 +1 @@\n-one\n+two\n```\n"
     assert (
         thoughts(narrates, ToolActivity("t", content=(diff,)), ToolActivity("t", status="in_progress")) == ""
     )
@@ -225,22 +225,22 @@ def test_an_output_that_is_sent_again_in_full_costs_what_is_new() -> None:
     """An agent that repeats 280 KB of output 3,000 times: what we say is no longer than what it has."""
     narrates = narrator()
     lines = [f"line {number:>5} of a build that goes on and on, as builds do\n" for number in range(1_000)]
-    told = thoughts(narrates, ToolActivity("t", "make"))
+    narrated = thoughts(narrates, ToolActivity("t", "make"))
     text = ""
     for number in range(3_000):
         if number % 3 == 0:
             text += lines[number // 3]
-        told += thoughts(narrates, ToolActivity("t", content=output(text)))
-    assert len(told) <= 1.2 * len(text)
-    assert code_in(told) == text
+        narrated += thoughts(narrates, ToolActivity("t", content=output(text)))
+    assert len(narrated) <= 1.2 * len(text)
+    assert code_in(narrated) == text
 
 
 def test_beyond_a_limit_output_is_not_shown() -> None:
     narrates = narrator()
-    told = thoughts(narrates, ToolActivity("t", "cat", content=output("x" * 60_000)))
-    told += thoughts(narrates, ToolActivity("t", content=output("x" * 70_000)))
-    assert told.count("x") == 64_000
-    assert told.endswith("\n\n… and more\n")
+    narrated = thoughts(narrates, ToolActivity("t", "cat", content=output("x" * 60_000)))
+    narrated += thoughts(narrates, ToolActivity("t", content=output("x" * 70_000)))
+    assert narrated.count("x") == 64_000
+    assert narrated.endswith("\n\n… and more\n")
     assert thoughts(narrates, ToolActivity("t", content=output("x" * 80_000))) == ""
     assert thoughts(narrates, ToolActivity("t", status="completed")) == "\n\n✓ cat\n"
 
@@ -249,10 +249,10 @@ def test_a_window_is_shown_as_it_moves_on() -> None:
     narrates = narrator()
     lines = [f"line {number} of the output\n" for number in range(100)]
     thoughts(narrates, ToolActivity("t", "tail"))
-    told = ""
+    narrated = ""
     for end in range(10, 101):
-        told += thoughts(narrates, ToolActivity("t", content=output("".join(lines[end - 10 : end]))))
-    assert code_in(f"x\n{told}") == "".join(lines)
+        narrated += thoughts(narrates, ToolActivity("t", content=output("".join(lines[end - 10 : end]))))
+    assert code_in(f"x\n{narrated}") == "".join(lines)
 
 
 @pytest.mark.parametrize("now", ["one two three", "one", "two", "", "three"])
@@ -283,8 +283,8 @@ def test_the_fence_that_an_agent_puts_around_output_is_not_output(language: str)
     "text", ["```\na\n```\nand\n```\nb\n```", "```\na", "a\n```", "```", "``` `\na\n```", "````\na\n```"]
 )
 def test_what_is_not_one_fence_is_output_as_it_is(text: str) -> None:
-    told = thoughts(narrator(), ToolActivity("t", "Run it", content=output(text)))
-    assert code_in(told).rstrip("\n") == text
+    narrated = thoughts(narrator(), ToolActivity("t", "Run it", content=output(text)))
+    assert code_in(narrated).rstrip("\n") == text
 
 
 def test_what_the_agents_own_terminal_prints_is_output() -> None:
@@ -344,12 +344,12 @@ def test_output_after_something_else_stands_under_its_name_again() -> None:
     ):
         text = first = f"{first}two\n"
         list(narrates.parts(between))
-        told = thoughts(narrates, ToolActivity("t", content=output(_all_output(text))))
-        assert told == "\n\n▸ make …\n\n    two\n    "
+        narrated = thoughts(narrates, ToolActivity("t", content=output(_all_output(text))))
+        assert narrated == "\n\n▸ make …\n\n    two\n    "
 
 
-def _all_output(told: str) -> str:
-    return told.removeprefix("\n\n▸ make\n\n    ").replace("\n    ", "\n")
+def _all_output(narrated: str) -> str:
+    return narrated.removeprefix("\n\n▸ make\n\n    ").replace("\n    ", "\n")
 
 
 @pytest.mark.long
@@ -361,20 +361,20 @@ def _all_output(told: str) -> str:
 def test_output_is_code_whatever_is_in_it(pieces: list[str], title: str, before: str) -> None:
     """Also after a list or a quotation in the agent's own thoughts."""
     narrates = narrator()
-    told = thoughts(narrates, ToolActivity("t", f"T{title}"))
+    narrated = thoughts(narrates, ToolActivity("t", f"T{title}"))
     text = "begin\n"
     for piece in pieces:
-        told += thoughts(narrates, ToolActivity("t", content=output(text)))
-        told += thoughts(narrates, ChunkUpdate("thought", TextBlock(f"\n\n{before}"))) if before else ""
+        narrated += thoughts(narrates, ToolActivity("t", content=output(text)))
+        narrated += thoughts(narrates, ChunkUpdate("thought", TextBlock(f"\n\n{before}"))) if before else ""
         text += piece
-    told += thoughts(narrates, ToolActivity("t", content=output(text), status="completed"))
-    seen = {token.type for token in tokens(told) if token.type != "inline"}
+    narrated += thoughts(narrates, ToolActivity("t", content=output(text), status="completed"))
+    seen = {token.type for token in tokens(narrated) if token.type != "inline"}
     assert not any(kind.startswith(("html", "table", "heading", "fence")) for kind in seen)
-    kinds = {token.type for token in inline_tokens(told)}
+    kinds = {token.type for token in inline_tokens(narrated)}
     assert kinds <= {"text", "softbreak", "hardbreak", "text_special", "code_inline"}
     if not before:
         # A renderer shows a null character as the replacement character: CommonMark wants it so.
-        assert "".join(text.replace("\0", "\ufffd").split()) == "".join(code_in(told).split())
+        assert "".join(text.replace("\0", "\ufffd").split()) == "".join(code_in(narrated).split())
 
 
 # Plans.

@@ -1,4 +1,4 @@
-"""What agents were seen to do: kept, read again, and never in the way."""
+"""Observations of agents: stored, read again, and never a reason to fail."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_an_agent_is_known_by_its_name_and_command_and_shows_none_of_its_argumen
     [
         (Observed(), ""),
         (Observed(lists=True, lists_again=True), "looks at changed tools while it runs"),
-        (Observed(lists=False, lists_again=False), "started anew for them"),
+        (Observed(lists=False, lists_again=False), "restarted for them"),
         (Observed(tool_limit_seconds=59.7), "after 60 seconds"),
         (Observed(history="before"), "before it answers"),
         (Observed(history="late"), "after its answer, so Dragoman waits for its end"),

@@ -1,4 +1,4 @@
-"""What an agent is told beside the new words: everything once, then what has changed, and again what it may not have kept."""
+"""What a prompt contains beside the new messages: everything once, then changes, and again what may be lost."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def _texts(composed: Composed) -> list[str]:
 
 
 def _prompted(session_context: SessionContext, context: str, *messages: Message) -> list[str]:
-    """What is told with a request, the words last."""
+    """The blocks of the prompt for a request, the user's messages last."""
     said = messages or (user("hello"),)
     session_context.update(_asked(*([system(context)] if context else []), *said))
     return _texts(session_context.prompt([said[-1]], images=False))
 
 
-def _context(told: list[str]) -> str:
+def _context(sent: list[str]) -> str:
     return next(
-        (text.removeprefix(_OPENING).removesuffix(_CLOSING) for text in told if text.startswith(_OPENING)),
+        (text.removeprefix(_OPENING).removesuffix(_CLOSING) for text in sent if text.startswith(_OPENING)),
         "",
     )
 
@@ -88,17 +88,17 @@ def test_h7_f8_what_is_taken_back_is_told_again() -> None:
     _prompted(session_context, "Be brief.", *_EARLIER, user("one"))
     session_context.take_back(acknowledged=False)
     assert session_context.is_new
-    told = _prompted(session_context, "Be brief.", *_EARLIER, user("two"))
-    assert "Hello, Ada." in "".join(told)
-    assert _context(told).endswith("Be brief.")
-    # The next prompt told nothing: there is nothing to take back.
+    sent = _prompted(session_context, "Be brief.", *_EARLIER, user("two"))
+    assert "Hello, Ada." in "".join(sent)
+    assert _context(sent).endswith("Be brief.")
+    # The next prompt had no context: there is nothing to take back.
     assert _prompted(session_context, "Be brief.", *_EARLIER, user("three")) == ["three"]
     session_context.take_back(acknowledged=False)
     assert _prompted(session_context, "Be brief.", *_EARLIER, user("four")) == ["four"]
 
 
 def test_h7_f3_of_what_was_heard_only_what_the_program_says_is_told_again() -> None:
-    """An agent that has spoken knows the conversation: as one that joins it, it would be told what it was part of."""
+    """The session of an agent that has sent output has the conversation: it must not get a transcript of it."""
     session_context = _session_context()
     _prompted(session_context, "Be brief.", *_EARLIER, user("one"))
     assert (session_context.was_new, session_context.is_new) == (True, False)
@@ -126,7 +126,7 @@ def test_h7_a_prompt_that_could_not_be_made_has_told_nothing(monkeypatch: pytest
 
 @pytest.mark.parametrize("now", ["Be brief.", "Be long.", "Be kind."])
 def test_h7_f8_an_agent_that_may_have_heard_it_is_told_what_holds_instead(now: str) -> None:
-    """Be it what it was told before: that was replaced, or it was not."""
+    """Even if it is the context that was sent before: it is unknown whether that was replaced."""
     session_context = _session_context()
     _prompted(session_context, "Be brief.")
     _prompted(session_context, "Be long.")
@@ -156,7 +156,7 @@ _SECTIONS = ["<a>\n1\n</a>", "<a>\n2\n</a>", "<b>\n1\n</b>", "Be brief.", "Be ki
 _STEPS = st.lists(
     st.tuples(
         st.lists(st.sampled_from(_SECTIONS), max_size=4),
-        # What becomes of the prompt: it is answered; or the agent is gone, with or without having kept it; or replaced.
+        # The outcome of the prompt: it is answered; or the agent is gone, with or without having stored it; or replaced.
         st.sampled_from(["answered", "kept", "lost", "new"]),
     ),
     max_size=6,

@@ -65,8 +65,8 @@ async def test_h7_the_editors_context_is_told_once_and_then_what_has_changed(bri
     context, *words = await editor.hears(_rendered("one", "a.py"))
     assert words == ["one"]
     assert len(context) > 14_000
-    for told in ("Rule 99", "hello.txt", "a.py", "2026-11-16", "much faster"):
-        assert told in context
+    for sent in ("Rule 99", "hello.txt", "a.py", "2026-11-16", "much faster"):
+        assert sent in context
 
     assert await editor.hears(_rendered("two", "a.py")) == ["two"]
 
@@ -78,8 +78,8 @@ async def test_h7_the_editors_context_is_told_once_and_then_what_has_changed(bri
         assert "replaces the earlier section <editorContext>:" in context
         assert "not from the user" in context
         assert len(context) < 600
-        for told in ("Rule", "hello.txt", "2026-11-16", "much faster"):
-            assert told not in context
+        for sent in ("Rule", "hello.txt", "2026-11-16", "much faster"):
+            assert sent not in context
 
     # No file any more; and midnight passes.
     context, said = await editor.hears(_rendered("five", None, "2026-11-17"))
@@ -94,8 +94,8 @@ async def test_h7_the_editors_context_is_told_once_and_then_what_has_changed(bri
     context, said = await editor.hears(_rendered("six", None, "2026-11-17"))
     assert said == "six"
     assert "instead of everything that it told you before" in context
-    for told in ("Rule 99", "hello.txt", "2026-11-17", "much faster", "/logs/2"):
-        assert told in context
+    for sent in ("Rule 99", "hello.txt", "2026-11-17", "much faster", "/logs/2"):
+        assert sent in context
     assert await editor.hears(_rendered("seven", None, "2026-11-17")) == ["seven"]
     assert len(bridge.noted("session/new")) == 1
 
@@ -109,8 +109,8 @@ async def test_h7_a_session_that_is_new_is_told_all_of_it_again(bridge: Bridge) 
     context, *transcript, words = await editor.hears(_rendered("two, better", "b.py"))
     assert words == "two, better"
     assert len(transcript) == 1
-    for told in ("Rule 99", "hello.txt", "b.py", "2026-11-16"):
-        assert told in context
+    for sent in ("Rule 99", "hello.txt", "b.py", "2026-11-16"):
+        assert sent in context
     assert "a.py" not in context
     assert "holds" not in context
     assert len(bridge.noted("session/new")) == 2

@@ -29,8 +29,8 @@ _NO_RETRY = Timing(retry=-1.0)
 
 
 def _without_markers(message: Message) -> Message:
-    kept = (part for part in message.content if not isinstance(part, DataPart))
-    return Message(message.role, tuple(kept), message.name)
+    stored = (part for part in message.content if not isinstance(part, DataPart))
+    return Message(message.role, tuple(stored), message.name)
 
 
 def _tell(chat: Chat, *, markers: bool) -> None:
@@ -146,9 +146,9 @@ async def test_h15_the_agent_that_answers_anew_does_not_know_the_answer_that_was
     chat.history.pop()
     _tell(chat, markers=markers)
     await chat.begin().end()
-    told, words = _heard(bridge)
-    assert "remember the milk" in told
-    assert (words, "second" in told, thrown_away.text in told) == ("second", False, False)
+    sent, words = _heard(bridge)
+    assert "remember the milk" in sent
+    assert (words, "second" in sent, thrown_away.text in sent) == ("second", False, False)
     first, second, third = _sessions(bridge)
     assert first == second != third
 
@@ -171,12 +171,12 @@ async def test_h16_message_two_of_six_edited_is_told_to_a_fresh_session_with_all
             chat.history.append(user("and on"))
         await chat.begin().end()
         *context, words = _heard(bridge)
-        told = "\n".join(context)
+        sent = "\n".join(context)
         assert words == ("and on" if rest else "the second, better")
         for piece in ("I look.", "called look", "the moon", "round and pale"):
-            assert piece in told
-        assert "the second message" not in told.replace('["the second message"]', "")
-        assert ("the third message" in told) == bool(rest)
+            assert piece in sent
+        assert "the second message" not in sent.replace('["the second message"]', "")
+        assert ("the third message" in sent) == bool(rest)
     assert len(set(_sessions(bridge))) == 3
 
 

@@ -76,12 +76,12 @@ async def test_b7_what_is_over_is_put_away_and_found_again(
         chats = [bridge.chat(timing=_NO_RETRY, configured={"max_agents": 1}) for _ in range(5)]
         for number, chat in enumerate(chats):
             await chat.say(f"chat {number} {'.' * 300}")
-        kept = _directory(bridge)
-        assert (len(kept.records), len(kept._here)) == (5, 1)
-        assert len(list(kept.records)) < 5, "some are in the store only"
-        assert kept._resting_bytes <= 2_000
+        stored = _directory(bridge)
+        assert (len(stored.records), len(stored._here)) == (5, 1)
+        assert len(list(stored.records)) < 5, "some are in the store only"
+        assert stored._resting_bytes <= 2_000
         assert len(await chats[0].echo()) > 1, "the agent is told what came before"
-        assert len(kept.records) == 5, "it is the same conversation"
+        assert len(stored.records) == 5, "it is the same conversation"
         await bridge.close()
 
 

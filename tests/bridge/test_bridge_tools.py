@@ -153,7 +153,7 @@ async def test_t26_an_agent_that_never_lists_again_has_new_tools_from_the_next_p
     look, count, touch = TOOLS
     chat = bridge.chat(traits=Traits(lists_again=False), tools=(look, count), resume=resume)
     await chat.do(["say", "remember the milk"])
-    # One less: nothing is started anew, the tool answers with an error.
+    # One less: no agent is restarted, the tool answers with an error.
     chat.tools = (look,)
     answer = await chat.do(["call", "count", {}])
     assert "<count returned as an error: The tool count is no longer available.>" in answer.text

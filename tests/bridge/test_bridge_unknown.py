@@ -150,9 +150,7 @@ async def test_t12_t26_an_agent_that_does_not_look_again_is_started_anew_with_a_
     await chat.say("remember the milk")
     chat.tools = (LOOK, TOUCH)
     answer = await chat.do(["call", "touch", {}])
-    assert (
-        "Fake does not look at changed tools while it runs, so it was started anew for them." in answer.text
-    )
+    assert "Fake does not look at changed tools while it runs, so it was restarted for them." in answer.text
     [call] = answer.calls
     assert call.name == "touch"
     await chat.give(result(call, "felt"))
@@ -237,7 +235,7 @@ async def test_t12_t26_tools_that_come_with_a_result_are_seen_in_the_next_turn(
     await chat.give(result(call, "seen"))
     answer = await chat.do(["call", "touch", {}])
     assert [each.name for each in answer.calls] == ["touch"]
-    assert ("started anew" in answer.text) is not traits.is_known
+    assert ("restarted" in answer.text) is not traits.is_known
 
 
 async def test_t12_t26_tools_that_come_after_a_beginning_without_any_are_seen(bridge: Bridge) -> None:

@@ -1,4 +1,4 @@
-"""What the consumer's program says beside the user: told once, then what has changed of it."""
+"""The consumer's context: sent once, then its changes."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def test_h7_what_is_known_is_not_told_again() -> None:
 
 
 def test_h7_what_is_new_is_told_alone_with_its_place() -> None:
-    told = f"{_RULES}\n\n{_DATE}"
-    new = news(told, f"{told}\n\n{_FILE.format('a.py')}")
+    sent = f"{_RULES}\n\n{_DATE}"
+    new = news(sent, f"{sent}\n\n{_FILE.format('a.py')}")
     assert new.endswith(f"\n\nNew, behind the section <context>:\n\n{_FILE.format('a.py')}")
     assert len(new) < 500
-    new = news(told, f"{_FILE.format('a.py')}\n{told}")
+    new = news(sent, f"{_FILE.format('a.py')}\n{sent}")
     assert new.endswith(f"\n\nNew, before everything else:\n\n{_FILE.format('a.py')}")
 
 
 def test_h7_what_has_changed_is_told_whole_and_what_is_gone_by_its_name() -> None:
-    told = f"{_RULES}\n\n{_DATE}\n{_FILE.format('a.py')}"
-    new = news(told, told.replace("a.py", "b.py"))
+    sent = f"{_RULES}\n\n{_DATE}\n{_FILE.format('a.py')}"
+    new = news(sent, sent.replace("a.py", "b.py"))
     assert new.endswith(f"\n\nThis replaces the earlier section <editorContext>:\n\n{_FILE.format('b.py')}")
-    new = news(told, f"{_RULES}\n\n{_DATE}")
+    new = news(sent, f"{_RULES}\n\n{_DATE}")
     assert new.endswith(
         "changes. A section is an element that is in no other one.\n\nNo longer valid: the section <editorContext>."
     )
@@ -67,30 +67,30 @@ def test_h7_one_of_several_sections_of_a_name_is_known_by_its_number() -> None:
     """Two with the same long beginning among them."""
     long = "x" * 300
     skills = [f"<skill>\n{long}{name}\n</skill>" for name in ("one", "two", "three", "four")]
-    told = "\n".join([_RULES, _DATE, *skills[:2]])
-    new = news(told, "\n".join([_RULES, _DATE, skills[0], skills[3]]))
+    sent = "\n".join([_RULES, _DATE, *skills[:2]])
+    new = news(sent, "\n".join([_RULES, _DATE, skills[0], skills[3]]))
     assert new.endswith(f"\n\nThis replaces the earlier section <skill> number 2:\n\n{skills[3]}")
-    new = news(told, "\n".join([_RULES, _DATE, skills[0]]))
+    new = news(sent, "\n".join([_RULES, _DATE, skills[0]]))
     assert new.endswith("\n\nNo longer valid: the section <skill> number 2.")
-    new = news(told, "\n".join([_RULES, _DATE, *skills[:3]]))
+    new = news(sent, "\n".join([_RULES, _DATE, *skills[:3]]))
     assert new.endswith(f"\n\nNew, behind the section <skill> number 2:\n\n{skills[2]}")
 
 
 def test_h7_no_item_of_a_list_is_told_without_its_heading() -> None:
     paragraphs = "\n\n".join(f"Paragraph {number}." for number in range(30))
-    told = f"{paragraphs}\n\n{_NEVER}"
-    assert news(told, f"{told}\n\n{_ASK}").endswith(f"{REPLACED}{told}\n\n{_ASK}")
+    sent = f"{paragraphs}\n\n{_NEVER}"
+    assert news(sent, f"{sent}\n\n{_ASK}").endswith(f"{REPLACED}{sent}\n\n{_ASK}")
     rules = f"<rules>\n{paragraphs}\n\n{_NEVER}\n{{}}</rules>"
-    told = f"{_RULES}\n{rules}"
-    new = news(told.replace("{}", ""), told.replace("{}", f"{_ASK}\n"))
+    sent = f"{_RULES}\n{rules}"
+    new = news(sent.replace("{}", ""), sent.replace("{}", f"{_ASK}\n"))
     assert new.endswith("section <rules>:\n\n" + rules.replace("{}", f"{_ASK}\n"))
     assert "Rule 1:" not in new
 
 
 def test_h7_a_section_that_may_belong_to_the_text_before_it_is_told_with_that() -> None:
-    told = f"{_RULES}\n\n{_NEVER}"
-    now = f"{told}\n<example>\nAnswer at once.\n</example>"
-    assert news(told, now).endswith(f"{REPLACED}{now}")
+    sent = f"{_RULES}\n\n{_NEVER}"
+    now = f"{sent}\n<example>\nAnswer at once.\n</example>"
+    assert news(sent, now).endswith(f"{REPLACED}{now}")
 
 
 @pytest.mark.parametrize(
@@ -103,21 +103,21 @@ def test_h7_a_section_that_may_belong_to_the_text_before_it_is_told_with_that() 
 )
 def test_h7_an_element_that_is_spoken_of_inside_of_itself_is_told_with_all_the_rest(rules: str) -> None:
     """As a section, half of it would pass for all of it."""
-    told = f"{_RULES}\n{rules}"
-    now = told.replace("Never", "Do not")
-    assert news(told, now).endswith(f"{REPLACED}{now}")
+    sent = f"{_RULES}\n{rules}"
+    now = sent.replace("Never", "Do not")
+    assert news(sent, now).endswith(f"{REPLACED}{now}")
 
 
 def test_h7_what_has_moved_is_told() -> None:
-    told = "Current file:\n\n/src/a.py\n\nPrevious file:\n\n/src/b.py"
+    sent = "Current file:\n\n/src/a.py\n\nPrevious file:\n\n/src/b.py"
     for now in (
         "Current file:\n\n/src/b.py\n\nPrevious file:\n\n/src/a.py",
         "Current file:\n\n/src/b.py\n\nPrevious file:\n\n/src/c.py",
     ):
         for rest in ("", f"{_RULES}\n\n"):
-            assert news(rest + told, rest + now).endswith(f"{REPLACED}{rest}{now}")
-    told, now = f"{_RULES}\n{_DATE}\n{_FILE}", f"{_RULES}\n{_FILE}\n{_DATE}"
-    assert news(told, now).endswith(f"{REPLACED}{now}")
+            assert news(rest + sent, rest + now).endswith(f"{REPLACED}{rest}{now}")
+    sent, now = f"{_RULES}\n{_DATE}\n{_FILE}", f"{_RULES}\n{_FILE}\n{_DATE}"
+    assert news(sent, now).endswith(f"{REPLACED}{now}")
 
 
 def test_h7_a_change_of_most_of_it_is_told_as_everything() -> None:
@@ -168,16 +168,16 @@ _LONG = f"<long>\n{'x' * 2_000}\n</long>"
 
 
 @given(_TEXTS, _TEXTS)
-def test_h7_whoever_does_what_it_is_told_knows_what_is_said_now(told: list[str], now: list[str]) -> None:
-    before, after = "\n".join([_LONG, *told]), "\n".join([_LONG, *now])
+def test_h7_whoever_does_what_it_is_told_knows_what_is_said_now(sent: list[str], now: list[str]) -> None:
+    before, after = "\n".join([_LONG, *sent]), "\n".join([_LONG, *now])
     assert read([*units(before)], news(before, after)) == [*units(after)]
 
 
 def test_megabytes_of_it_take_no_time() -> None:
-    told = "\n".join(f"<a>\n{number}" for number in range(20_000))
+    sent = "\n".join(f"<a>\n{number}" for number in range(20_000))
     now = "\n".join(f"<a>\n{number}" for number in range(1, 40_001))
     began = time.process_time()
-    news(told, now)
-    news(told + "\n</a>" * 20_000, now + "\n</a>" * 40_000)
+    news(sent, now)
+    news(sent + "\n</a>" * 20_000, now + "\n</a>" * 40_000)
     news("<a>\n</a>\n" * 20_000, "<a>\n1\n</a>\n" * 20_000)
     assert time.process_time() - began < 5

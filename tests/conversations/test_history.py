@@ -47,7 +47,7 @@ def items(*messages: Message) -> tuple[object, ...]:
 
 
 def test_what_everybody_says_of_a_history() -> None:
-    told = normalise(
+    resent = normalise(
         [
             system("Be brief."),
             user("hello\n"),
@@ -57,7 +57,7 @@ def test_what_everybody_says_of_a_history() -> None:
             assistant("Done."),
         ]
     )
-    assert told.items == (
+    assert resent.items == (
         NormalPrompt("hello"),
         NormalAnswer("Hello.", (("dg_1", "look", '{"deep":[1.0,{"a":null,"b":true}],"where":"here"}'),)),
         NormalResult("dg_1"),
@@ -65,8 +65,8 @@ def test_what_everybody_says_of_a_history() -> None:
         NormalPrompt("so?"),
         NormalAnswer("Done."),
     )
-    assert told.counts == (1, 2, 3, 5, 6)
-    assert told.links == tuple(chain(told.items))
+    assert resent.counts == (1, 2, 3, 5, 6)
+    assert resent.links == tuple(chain(resent.items))
     assert NormalAnswer("x", (("a", "n", "{}"), ("b", "n", "{}"))).call_ids == ("a", "b")
 
 
@@ -135,8 +135,8 @@ def test_two_histories(one: list[Message], other: list[Message]) -> None:
 @pytest.mark.parametrize("arguments", ["{}", "null"])
 def test_h5_no_arguments_are_no_arguments(arguments: str) -> None:
     call = f'{{"type":"tool_call","callId":"x","name":"n","input":{arguments}}}'
-    told = messages_from(decode(f'[{{"role":"assistant","content":[{call}]}}]'))
-    assert items(*told) == (NormalAnswer("", (("x", "n", "{}"),)),)
+    resent = messages_from(decode(f'[{{"role":"assistant","content":[{call}]}}]'))
+    assert items(*resent) == (NormalAnswer("", (("x", "n", "{}"),)),)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_any_arguments_have_a_form(value: object) -> None:
 
 
 def test_a_chain_goes_on_from_a_link() -> None:
-    told = normalise([user("a"), assistant("b"), user("c")])
-    assert chain(told.items[1:], told.links[0]) == list(told.links[1:])
+    resent = normalise([user("a"), assistant("b"), user("c")])
+    assert chain(resent.items[1:], resent.links[0]) == list(resent.links[1:])
     assert chain(()) == []
 
 

@@ -137,9 +137,9 @@ def test_h5_a_call_without_arguments(bridge: Bridge, arguments: bytes) -> None:
 def test_h6_internal_parts_come_and_go(chat: Chat) -> None:
     first = chat.ask("look", "I look.", calls=1)
     noise = [CACHE, DataPart(STATEFUL_MARKER, b"gpt\\other"), DataPart(USAGE, b"{}")]
-    told = [Message(message.role, (*noise, *message.content, CACHE)) for message in chat.history]
+    resent = [Message(message.role, (*noise, *message.content, CACHE)) for message in chat.history]
     noisy = ToolResultPart(first.call_ids[0], (*noise, TextPart("seen"), CACHE))
-    found = chat.bridge.identify([*told, user(CACHE), user(noisy, CACHE), user(CACHE)])
+    found = chat.bridge.identify([*resent, user(CACHE), user(noisy, CACHE), user(CACHE)])
     assert (found.kind, found.conversation, found.prompt) == ("results", first.conversation, ())
     assert set(found.foreign) <= {"marker"}
 
@@ -189,7 +189,7 @@ def test_h8_rendered_anew_with_call_ids_only(bridge: Bridge) -> None:
         2,
     )
     assert dict(found.places) == {1: 2, 2: 4}
-    # The history grew longer than what the marker of an earlier reply tells of: its calls tell the rest.
+    # The history is longer than its last marker shows: its calls identify the rest.
     chat.history[1] = assistant(first.parts[0], *chat.history[1].content)
     assert chat.then(user(result(second.call_ids[0]))).identify().joins == 2
 
@@ -229,8 +229,8 @@ def test_h10_a_new_chat_beside_a_streaming_one_is_new(bridge: Bridge, consumer_i
     assert (found.kind, found.conversation) == ("fresh", None)
     # Nor does it lose its way later.
     other = Chat(bridge, keeps_markers=False, consumer_id=consumer_id)
-    told = other.ask("tell me a story", "There was a king.")
-    assert other.then("go on").identify().conversation == told.conversation
+    resent = other.ask("tell me a story", "There was a king.")
+    assert other.then("go on").identify().conversation == resent.conversation
 
 
 _UNKNOWN = "dg_aaaaaaaaaaaaaaaa_1"
@@ -310,14 +310,14 @@ def test_h11_a_front_end_that_knows_says_so(chat: Chat) -> None:
 
 def test_h12_the_longest_prefix_wins(bridge: Bridge) -> None:
     long = Chat(bridge, keeps_markers=False)
-    told = long.ask("twin", "Yes?")
+    resent = long.ask("twin", "Yes?")
     for number in range(4):
         long.ask(f"step {number}", f"Done {number}.")
     short = _twin(bridge)
     bridge.records.put(short)
-    assert len(bridge.record(told.conversation).items) == 10
+    assert len(bridge.record(resent.conversation).items) == 10
     found = long.then("on").identify()
-    assert (found.kind, found.conversation, found.evidence) == ("prompt", told.conversation, "prefix")
+    assert (found.kind, found.conversation, found.evidence) == ("prompt", resent.conversation, "prefix")
     # In what both have in common they are a tie.
     assert bridge.identify([*long.history[:2], user("on")]).kind == "fresh"
 
@@ -368,21 +368,21 @@ def test_h13_a_refusal_stays_in_the_long_chat(chat: Chat) -> None:
 
 def test_h13_several_rounds_of_a_refused_turn_vanish(chat: Chat) -> None:
     chat.ask("one", "First.")
-    kept = list(chat.history)
+    retained = list(chat.history)
     round_one = chat.ask("two", "I look.", calls=1)
     round_two = chat.give({round_one.call_ids[0]: "seen"}, "Again.", calls=1)
     pending = chat.give({round_two.call_ids[0]: "seen"}, "And touch.", calls=2)
-    for told in (
-        [*kept, user("two")],
-        chat.history[: len(kept) + 2],
-        chat.history[: len(kept) + 3],
-        chat.history[: len(kept) + 5],
+    for resent in (
+        [*retained, user("two")],
+        chat.history[: len(retained) + 2],
+        chat.history[: len(retained) + 3],
+        chat.history[: len(retained) + 5],
     ):
-        found = chat.bridge.identify([*told, user("stop that")])
-        assert (found.kind, found.conversation) == ("refusal", pending.conversation), told
+        found = chat.bridge.identify([*resent, user("stop that")])
+        assert (found.kind, found.conversation) == ("refusal", pending.conversation), resent
         assert text_of(found.prompt) == ["stop that"]
-    # A turn that vanishes with the words that opened it cannot be told from words that were edited.
-    found = chat.bridge.identify([*kept, user("stop that")])
+    # A turn that vanishes with the message that opened it looks like an edited message.
+    found = chat.bridge.identify([*retained, user("stop that")])
     assert (found.kind, found.conversation, found.joins) == ("fork", pending.conversation, 1)
 
 
@@ -440,7 +440,7 @@ def test_h14_the_same_request_on_the_same_connection(bridge: Bridge) -> None:
     # Something else is said beside the user, or may be called.
     assert replace(chat, history=[system("Be brief."), *chat.history]).identify().kind == "fork"
     assert chat.identify(tools=False).kind == "fork"
-    # What was asked before it came to rest, nobody knows.
+    # The request before it came to rest is not stored.
     bridge.records.put(bridge.record(again.conversation).at_rest())
     assert chat.identify().kind == "fork"
 
@@ -491,11 +491,11 @@ def test_h15_regenerate_forks_before_the_answer(chat: Chat) -> None:
 
 def test_h15_regenerate_a_turn_of_several_rounds(chat: Chat) -> None:
     first = chat.ask("one", "First.")
-    kept = [*chat.history, user("two")]
+    retained = [*chat.history, user("two")]
     looked = chat.ask("two", "I look.", calls=1)
     chat.give({looked.call_ids[0]: "seen"}, "Seen.")
     chat.bridge.now += 60
-    found = chat.bridge.identify(kept)
+    found = chat.bridge.identify(retained)
     assert (found.kind, found.conversation, found.joins) == ("fork", first.conversation, 1)
 
 
@@ -506,7 +506,7 @@ def test_h16_an_edited_message_forks_before_it(chat: Chat) -> None:
     edited = [*chat.history[:2], user("two, but different")]
     found = chat.bridge.identify(edited)
     assert (found.kind, found.conversation, found.joins) == ("fork", first.conversation, 1)
-    # With what followed still in the history, it is told how far it is the same.
+    # With the following messages still in the history, the common part is found.
     found = chat.bridge.identify([*edited, *chat.history[3:], user("four")])
     if chat.keeps_markers:
         assert (found.kind, found.joins) == ("prompt", 3)
@@ -565,7 +565,7 @@ def test_h17_summarised_and_known_by_the_consumers_id(bridge: Bridge) -> None:
     )
     assert bridge.identify(summary).kind == "fresh"
     assert bridge.identify([user("environment"), user("two")], consumer_id="mine").kind == "fresh"
-    # Whose summary it is cannot be told when a sub-agent shares the id.
+    # A summary is ambiguous when a sub-agent shares the id.
     Chat(bridge, consumer_id="mine").ask("a task", "Done.")
     assert bridge.identify(summary, consumer_id="mine").kind == "fresh"
 
@@ -599,7 +599,7 @@ def test_h19_another_models_turns_are_told_when_we_are_back(chat: Chat) -> None:
     assert text_of(found.prompt) == ["four"]
     assert text_of(found.meanwhile) == ["two", "B's second.", "three", "B's third.", "", "B's end."]
     assert (found.evidence, found.foreign) == (evidence_of(chat), ())
-    # What B was told by its tools is part of it.
+    # The results of B's tools are part of it.
     assert [part.call_id for message in found.meanwhile for part in message.results] == ["call_9"]
 
 
@@ -610,7 +610,7 @@ def test_h19_another_models_turns_and_everything_rendered_anew(bridge: Bridge) -
     found = chat.then("two", assistant("B's second."), "three").identify()
     assert (found.kind, found.conversation, found.evidence) == ("prompt", first.conversation, "marker")
     assert (text_of(found.meanwhile), text_of(found.prompt)) == (["two", "B's second."], ["three"])
-    # What only programs say to each other is no turn of anybody's.
+    # Internal data is no turn.
     between = [user("two"), user(CACHE), assistant("B's second."), user("three")]
     found = replace(chat, history=[*chat.history[:2], *between]).identify()
     assert (text_of(found.meanwhile), text_of(found.prompt)) == (["two", "B's second."], ["three"])
@@ -861,7 +861,7 @@ def test_h26_a_sub_agent_with_its_parents_id(bridge: Bridge, keeps_markers: bool
     assert (done.found.kind, done.found.conversation) == ("fresh", None)
     given = child.give({done.call_ids[0]: "seen"}, "Done.")
     assert (given.found.kind, given.conversation) == ("results", done.conversation)
-    # A second one, without calls, is told from both by what was said.
+    # A second one, without calls, is distinguished from both by its text.
     other = Chat(bridge, keeps_markers, consumer_id="chat")
     other.history += [user("instructions"), user("environment")]
     said = other.ask("do another part", "Done, too.")
@@ -885,9 +885,9 @@ def test_h27_stopped_in_mid_answer(chat: Chat, rounds: int, status: str) -> None
         chat.history.append(user(result(looked.call_ids[0])))
     cut = chat.bridge.respond(chat.history, "Second, and very long.", status=status)  # type: ignore[arg-type]
     for heard in ("Sec", "Second, and very long.", "Second, "):
-        told = replace(chat, history=list(chat.history))
-        told.hear([cut.parts[0], TextPart(heard)])
-        found = told.then("three").identify()
+        resent = replace(chat, history=list(chat.history))
+        resent.hear([cut.parts[0], TextPart(heard)])
+        found = resent.then("three").identify()
         assert (found.kind, found.conversation) == ("prompt", cut.conversation), heard
         assert (found.joins, text_of(found.prompt), found.meanwhile) == (cut.number, ["three"], ())
         assert dict(found.places)[cut.number] == len(found.history.items) - 1
@@ -911,9 +911,9 @@ def test_h27_stopped_before_a_word_was_said(bridge: Bridge) -> None:
     assert (found.kind, found.conversation, text_of(found.prompt)) == ("refusal", cut.conversation, ["three"])
     found = chat.then(marker, "three").identify()
     assert (found.kind, found.conversation, text_of(found.prompt)) == ("prompt", cut.conversation, ["three"])
-    kept = bridge.take(found).reply(cut.number)
-    assert kept is not None
-    assert (kept.starts, kept.ends) == (3, 3)
+    retained = bridge.take(found).reply(cut.number)
+    assert retained is not None
+    assert (retained.starts, retained.ends) == (3, 3)
 
 
 def test_h27_stopped_before_a_word_was_said_and_no_markers(bridge: Bridge) -> None:
@@ -947,8 +947,8 @@ def test_h27_an_echo_with_calls_we_never_made_is_none(bridge: Bridge) -> None:
 
 def test_t4_results_in_any_order_are_each_their_own_calls(chat: Chat) -> None:
     asked = chat.ask("look thrice", calls=3)
-    told = chat.then(*(user(result(call_id, call_id)) for call_id in reversed(asked.call_ids)))
-    found = told.identify()
+    resent = chat.then(*(user(result(call_id, call_id)) for call_id in reversed(asked.call_ids)))
+    found = resent.identify()
     assert (found.kind, found.reason) == ("results", "3 of 3 calls answered")
     assert [(given.call_id, given.text) for given in found.results] == [
         (call_id, call_id) for call_id in reversed(asked.call_ids)
@@ -973,14 +973,14 @@ def test_t6_a_result_that_comes_late_changes_nothing(chat: Chat) -> None:
     assert (found.kind, found.conversation, found.results) == ("prompt", asked.conversation, ())
     assert (text_of(found.prompt), found.joins) == (["so?"], 2)
     assert found.unwanted == (asked.call_ids[1],)
-    # It is said once, not with every request that tells it again.
+    # It is reported once, not with every request that contains it.
     chat.ask("so?", "So.")
     assert chat.then("and?").identify().unwanted == ()
 
 
 def test_t6_a_late_result_alone(chat: Chat) -> None:
     asked = chat.ask("look", "I look.", calls=1)
-    # Nobody decided in time.
+    # No decision arrived in time.
     chat.bridge.records.put(chat.bridge.record(asked.conversation).settled(asked.call_ids))
     found = chat.then(user(result(asked.call_ids[0], "late"))).identify()
     assert (found.kind, found.conversation, found.results) == ("results", asked.conversation, ())
@@ -993,11 +993,11 @@ def test_t6_a_late_result_alone(chat: Chat) -> None:
 def test_t7_the_first_of_two_results_wins(chat: Chat) -> None:
     asked = chat.ask("look", calls=1)
     (call_id,) = asked.call_ids
-    for told in (
+    for resent in (
         chat.then(user(result(call_id, "first"), result(call_id, "second"))),
         chat.then(user(result(call_id, "first")), user(result(call_id, "second"))),
     ):
-        found = told.identify()
+        found = resent.identify()
         assert [given.text for given in found.results] == ["first"]
         assert found.unwanted == (call_id,)
     assert chat.then(user(result(call_id, "only"))).identify().unwanted == ()
@@ -1006,13 +1006,13 @@ def test_t7_the_first_of_two_results_wins(chat: Chat) -> None:
 def test_t9_a_result_and_more_to_say(chat: Chat) -> None:
     asked = chat.ask("look", calls=2)
     given = [result(call_id) for call_id in asked.call_ids]
-    for told in (
+    for resent in (
         chat.then(user(*given), "and hurry"),
         chat.then(user(given[0]), "and hurry", user(given[1])),
         chat.then(user(*given, TextPart("and hurry"))),
         chat.then(user(TextPart("and hurry"), *given)),
     ):
-        found = told.identify()
+        found = resent.identify()
         assert (found.kind, found.conversation, len(found.results)) == (
             "results_and_prompt",
             asked.conversation,

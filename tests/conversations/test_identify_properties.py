@@ -1,4 +1,4 @@
-"""Identity, searched: editors and plain clients that tell their histories as they please.
+"""Identification, searched: editors and plain clients that send their histories in any form.
 
 Each chat knows the truth about itself: what its user said, which answers it has, which calls are open. What it sends is
 a history of that: text merged and trimmed, thinking dropped, markers kept or lost, user messages rendered anew, results
@@ -112,7 +112,7 @@ class Consumers(RuleBasedStateMachine):
         self.chats: list[Chat] = []
         self.agents: dict[str, Agent] = {}
 
-    # Telling a history.
+    # Sending a history.
 
     def render(self, chat: Chat, data: st.DataObject) -> tuple[Message, ...]:
         messages: list[Message] = [system(f"It is {data.draw(st.integers(0, 3))} o'clock.")]
@@ -220,9 +220,9 @@ class Consumers(RuleBasedStateMachine):
         if status == "failed" and data.draw(st.booleans()):
             # An editor throws away what it has of a response that failed.
             return
-        kept = text if status == "complete" else text[: data.draw(st.integers(0, len(text)))]
-        if kept.strip() or made or (chat.markers != "none" and data.draw(st.booleans())):
-            chat.entries.append(Answered(kept, made, marker, (record.id, last.number)))
+        retained = text if status == "complete" else text[: data.draw(st.integers(0, len(text)))]
+        if retained.strip() or made or (chat.markers != "none" and data.draw(st.booleans())):
+            chat.entries.append(Answered(retained, made, marker, (record.id, last.number)))
             chat.open_calls = tuple(call.call_id for call in made)
 
     # What people do.
@@ -297,7 +297,7 @@ class Consumers(RuleBasedStateMachine):
         ]
         chat.entries[start:] = instead
         chat.open_calls = ()
-        # Nothing streams any more, and nobody is impatient.
+        # No reply streams any more, and no request is repeated.
         self.bridge.now += 60
         for record in list(self.bridge.records):
             if record.last is not None and record.last.ended_at is None:

@@ -1,4 +1,4 @@
-"""Records keep what was told and said; their index is what it would be if it were made anew."""
+"""Records store histories and replies; the index after changes equals a new index of the same records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from searching import examples
 CALLS = (("dg_1", "look", "{}"),)
 
 
-def told(
+def requested(
     record: ConversationRecord, *texts: str, places: dict[int, int] | None = None, turn: int = 1
 ) -> ConversationRecord:
     """User and assistant take turns."""
@@ -36,7 +36,7 @@ def told(
 
 
 def test_a_reply_grows_until_it_ends() -> None:
-    record = told(ConversationRecord("x", SCOPE), "one")
+    record = requested(ConversationRecord("x", SCOPE), "one")
     assert record.last is not None
     assert (record.last.number, record.last.starts, record.last.ends, record.last.status) == (
         1,
@@ -58,13 +58,13 @@ def test_a_reply_grows_until_it_ends() -> None:
 
 @pytest.mark.parametrize("status", ["cut", "failed"])
 def test_a_turn_that_broke_off_is_not_settled(status: str) -> None:
-    record = told(ConversationRecord("x", SCOPE), "one").ended(status, 0.0)  # type: ignore[arg-type]
+    record = requested(ConversationRecord("x", SCOPE), "one").ended(status, 0.0)  # type: ignore[arg-type]
     assert record.is_unsettled
 
 
 def test_an_answer_without_a_word_leaves_nothing() -> None:
     record = (
-        told(ConversationRecord("x", SCOPE), "one")
+        requested(ConversationRecord("x", SCOPE), "one")
         .with_answer(NormalAnswer("First."))
         .with_answer(NormalAnswer(""))
     )
@@ -82,10 +82,12 @@ def test_an_answer_before_any_word_has_a_chain_too() -> None:
 
 def test_what_is_told_anew_has_its_replies_where_they_are_told_to_be() -> None:
     record = (
-        told(ConversationRecord("x", SCOPE), "one").with_answer(NormalAnswer("First.")).ended("complete", 0.0)
+        requested(ConversationRecord("x", SCOPE), "one")
+        .with_answer(NormalAnswer("First."))
+        .ended("complete", 0.0)
     )
     record = (
-        told(record, "one", "First.", "two", places={1: 2}, turn=2)
+        requested(record, "one", "First.", "two", places={1: 2}, turn=2)
         .with_answer(NormalAnswer("Second."))
         .ended("cut", 0.0)
     )
@@ -95,15 +97,15 @@ def test_what_is_told_anew_has_its_replies_where_they_are_told_to_be() -> None:
     ]
     assert (record.opening, record.reply(1), record.reply(3)) == (3, record.replies[0], None)
     # Summarised: of the first reply nothing is left, of the second a marker without a word.
-    record = told(record, "in short", places={2: 1}, turn=3)
+    record = requested(record, "in short", places={2: 1}, turn=3)
     assert [(reply.number, reply.starts, reply.ends) for reply in record.replies] == [(2, 1, 1), (3, 1, 1)]
-    record = told(record, places={2: 0}, turn=4)
+    record = requested(record, places={2: 0}, turn=4)
     assert [(reply.number, reply.starts, reply.ends) for reply in record.replies] == [(2, 0, 0), (4, 0, 0)]
 
 
 def test_a_turn_of_several_replies_opens_where_its_first_begins() -> None:
     record = (
-        told(ConversationRecord("x", SCOPE), "one")
+        requested(ConversationRecord("x", SCOPE), "one")
         .with_answer(NormalAnswer("I look.", CALLS))
         .ended("complete", 0.0, ["dg_1"])
     )
@@ -124,7 +126,7 @@ def test_a_reply_must_be_open_in_order_to_be_said() -> None:
 
 def test_h20_records_are_found_in_their_own_scope_only() -> None:
     records = Records()
-    records.put(told(ConversationRecord("x", SCOPE), "one"))
+    records.put(requested(ConversationRecord("x", SCOPE), "one"))
     assert records.get("x", SCOPE) is not None
     for other in (
         structs.replace(SCOPE, model="m"),
@@ -137,7 +139,7 @@ def test_h20_records_are_found_in_their_own_scope_only() -> None:
 
 def test_a_hash_is_no_proof() -> None:
     records = Records()
-    record = told(ConversationRecord("x", SCOPE), "one").with_answer(NormalAnswer("First."))
+    record = requested(ConversationRecord("x", SCOPE), "one").with_answer(NormalAnswer("First."))
     records.put(replace(record, items=(NormalPrompt("another"), NormalAnswer("First."))))
     history = normalise([user("one"), assistant("First."), user("two")])
     assert records.beginning_like(SCOPE, None, history) == (0, ())
@@ -156,17 +158,19 @@ class Shelves(RuleBasedStateMachine):
         scope=st.sampled_from([SCOPE, Scope("codex")]),
         consumer_id=st.sampled_from([None, "x", "y"]),
         words=st.lists(st.sampled_from(["hello", "yes"]), max_size=4),
-        kept=st.sets(st.integers(1, 4)),
+        retained=st.sets(st.integers(1, 4)),
     )
     def normalise(
-        self, name: str, scope: Scope, consumer_id: str | None, words: list[str], kept: set[int]
+        self, name: str, scope: Scope, consumer_id: str | None, words: list[str], retained: set[int]
     ) -> None:
         known = next(
             (record for record in self.records if record.id == name), ConversationRecord(name, scope)
         )
-        places = {number: min(2 * number, len(words)) for number in kept}
+        places = {number: min(2 * number, len(words)) for number in retained}
         turn = (known.last.turn if known.last else 0) + len(words) % 2
-        record = told(replace(known, scope=scope, consumer_id=consumer_id), *words, places=places, turn=turn)
+        record = requested(
+            replace(known, scope=scope, consumer_id=consumer_id), *words, places=places, turn=turn
+        )
         self.records.put(record)
 
     @precondition(lambda self: len(self.records) > 0)

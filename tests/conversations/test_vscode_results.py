@@ -25,7 +25,7 @@ _FAILED = "ERROR while calling tool: no such file\nor folder"
 _HOOK = "Tool execution denied: not on a Friday"
 _STOPPED = "The user cancelled the tool call."
 
-# As it comes, what it says of the call, and what of it is told.
+# The text as it arrives, the outcome of the call, and the text for the model.
 SAID: list[tuple[str, Outcome, str]] = [
     (_SKIP, "denied", _SKIP),
     (f"{_SKIP}\n", "denied", _SKIP),
@@ -64,12 +64,12 @@ def _result(text: str) -> ToolResultPart:
     return ToolResultPart("dg_1", (TextPart(text),))
 
 
-@pytest.mark.parametrize(("text", "outcome", "told"), SAID)
+@pytest.mark.parametrize(("text", "outcome", "text_for_model"), SAID)
 def test_i2_p2_a_call_that_was_not_made_is_an_error_in_true_words(
-    text: str, outcome: Outcome, told: str
+    text: str, outcome: Outcome, text_for_model: str
 ) -> None:
     read = understood(_result(text))
-    assert read == ToolResultPart("dg_1", (TextPart(told),), is_error=True, outcome=outcome)
+    assert read == ToolResultPart("dg_1", (TextPart(text_for_model),), is_error=True, outcome=outcome)
     assert understood(read) is read
 
 
@@ -115,11 +115,11 @@ def _asked() -> tuple[Grants, str]:
     return grants, token
 
 
-@pytest.mark.parametrize(("text", "outcome", "told"), SAID)
-def test_p2_p3_a_person_refused_or_was_never_asked(text: str, outcome: Outcome, told: str) -> None:
+@pytest.mark.parametrize(("text", "outcome", "text_for_model"), SAID)
+def test_p2_p3_a_person_refused_or_was_never_asked(text: str, outcome: Outcome, text_for_model: str) -> None:
     grants, _ = _asked()
     was_asked = outcome in ("denied", "interrupted")
-    expected = Refused() if was_asked else Refused(told, by_user=False)
+    expected = Refused() if was_asked else Refused(text_for_model, by_user=False)
     assert verdict(grants, understood(_result(text))) == expected
 
 
@@ -147,7 +147,7 @@ def test_i2_a_transcript_tells_it_too() -> None:
         user(ToolResultPart("dg_3", (TextPart(_SKIP),))),
     ]
     [block] = transcript(history, budget=10_000, images=False).blocks
-    told = getattr(block, "text", "")
-    assert "Result of look_up as dg_1 (an error)" in told
-    assert "[not asked: rm]" in told
-    assert "[refused: ls]" in told
+    text_for_model = getattr(block, "text", "")
+    assert "Result of look_up as dg_1 (an error)" in text_for_model
+    assert "[not asked: rm]" in text_for_model
+    assert "[refused: ls]" in text_for_model

@@ -80,21 +80,21 @@ def test_an_interruption_reaches_nobody() -> None:
 
 
 def test_a_long_output_and_a_long_diff_are_cut_and_that_is_said() -> None:
-    told = _text(_with("x" * (OUTPUT_LIMIT + 1)), _with("y" * 10))
-    assert told.count("x") == OUTPUT_LIMIT
-    assert told.endswith("\n\n… and more\n")
+    written = _text(_with("x" * (OUTPUT_LIMIT + 1)), _with("y" * 10))
+    assert written.count("x") == OUTPUT_LIMIT
+    assert written.endswith("\n\n… and more\n")
     diff = "--- /dev/null\n+++ /a\n@@ -0,0 +1,99 @@\n" + "\n".join(["+x"] * 99)
-    told = _text(msgspec.structs.replace(_RUN, diff=diff))
-    assert "`/a`\n\n```diff\n@@" in told
-    assert told.count("+x") == 59
-    assert told.endswith("… 40 more lines\n```\n")
+    written = _text(msgspec.structs.replace(_RUN, diff=diff))
+    assert "`/a`\n\n```diff\n@@" in written
+    assert written.count("+x") == 59
+    assert written.endswith("… 40 more lines\n```\n")
 
 
 def test_each_file_of_a_diff_is_written_once() -> None:
     one, two = (f"--- {name}\n+++ {name}\n@@ -1 +1 @@\n--- x\n+++ y" for name in ("/a", "/b"))
-    told = _text(*(msgspec.structs.replace(_RUN, diff=diff) for diff in (one, f"{one}\n{two}", one)))
-    assert (told.count("`/a`"), told.count("`/b`")) == (1, 1)
-    assert "```diff\n@@ -1 +1 @@\n--- x\n+++ y\n```" in told
+    written = _text(*(msgspec.structs.replace(_RUN, diff=diff) for diff in (one, f"{one}\n{two}", one)))
+    assert (written.count("`/a`"), written.count("`/b`")) == (1, 1)
+    assert "```diff\n@@ -1 +1 @@\n--- x\n+++ y\n```" in written
 
 
 def test_what_has_changed_of_a_plan_is_written() -> None:
@@ -133,7 +133,7 @@ def test_a_session_without_end_is_not_remembered_for_ever(structured: bool) -> N
     activities = Activities()
     steps = [_with("x" * 5_000, msgspec.structs.replace(_RUN, id=f"{n}")) for n in range(300)]
     _shown(*steps, activities=activities, structured=structured)
-    # The last ones are known, the first ones are told of anew.
+    # The last ones are known, the first ones are written again.
     assert bool(_shown(steps[0], activities=activities, structured=structured))
     assert not _shown(steps[-1], activities=activities, structured=structured)
 
@@ -213,9 +213,9 @@ def _presented(part: Part, features: Features, reasoning: Reasoning = "thinking"
 
 
 def test_the_text_is_shown_as_thinking_is() -> None:
-    told = "\n\n▸ Run \\*it\\*\n"
-    assert _presented(_RUN, Features(thinking=True)) == [ThinkingPart(told)]
-    assert _presented(_RUN, Features()) == [TextPart(told)]
+    written = "\n\n▸ Run \\*it\\*\n"
+    assert _presented(_RUN, Features(thinking=True)) == [ThinkingPart(written)]
+    assert _presented(_RUN, Features()) == [TextPart(written)]
     assert _presented(_RUN, Features(thinking=True), "hide") == []
     assert _presented(_RUN, Features(activity=True), "hide") == [_RUN]
 

@@ -1,4 +1,4 @@
-"""Cancellation: once, for everybody, and nothing runs on behind anybody's back."""
+"""Cancellation: once, for all callbacks, and no work runs on in the background."""
 
 import asyncio
 import logging

@@ -142,7 +142,7 @@ def test_s1_order_holds_for_a_consumer_that_takes_little(
                 expected.append(content.hex())
             case _:
                 pass
-    told = [
+    received = [
         part.value
         if isinstance(part, TextPart)
         else part.call_id
@@ -152,7 +152,7 @@ def test_s1_order_holds_for_a_consumer_that_takes_little(
         if isinstance(part, TextPart | ToolCallPart | DataPart) and part != TextPart("\n\n")
     ]
     if TextPart("\n\n") not in parts and ThinkingPart("\n\n") not in parts:
-        assert "".join(told) == "".join(expected)
+        assert "".join(received) == "".join(expected)
 
 
 async def test_s1_a_part_reported_after_the_end_reaches_nobody(caplog: pytest.LogCaptureFixture) -> None:
@@ -361,7 +361,7 @@ async def test_a_guard_around_a_guard_changes_nothing() -> None:
 
 
 async def test_s6_nothing_passes_once_cancelled() -> None:
-    """Nor is the model told of it as an error: it may not have noticed yet."""
+    """Nor does the model get an error: it may not have noticed the cancellation yet."""
     source = CancellationSource()
     went_on: list[bool] = []
 
@@ -680,9 +680,9 @@ async def test_s11_other_internal_data_reaches_only_consumers_of_data() -> None:
 
 
 async def test_s11_which_conversation_it_is_reaches_only_consumers_that_report_it() -> None:
-    told = DataPart(CONVERSATION, b"{}")
-    model = GuardedModel(plays(told, TextPart("x")))
-    assert await respond(model, ask(features=Features(reports=True))) == [told, TextPart("x")]
+    received = DataPart(CONVERSATION, b"{}")
+    model = GuardedModel(plays(received, TextPart("x")))
+    assert await respond(model, ask(features=Features(reports=True))) == [received, TextPart("x")]
     assert await respond(model, ask(features=Features(data=True))) == [TextPart("x")]
 
 
@@ -690,9 +690,9 @@ async def test_s11_which_conversation_it_is_reaches_only_consumers_that_report_i
 
 
 async def test_s12_a_broken_rule_is_named_in_what_the_user_sees() -> None:
-    (_, told) = await respond(GuardedModel(plays(TextPart("x"), ToolResultPart("dg_1"))), ask())
-    assert isinstance(told, TextPart)
-    assert "S3 (no tool results)" in told.value
+    (_, received) = await respond(GuardedModel(plays(TextPart("x"), ToolResultPart("dg_1"))), ask())
+    assert isinstance(received, TextPart)
+    assert "S3 (no tool results)" in received.value
 
 
 # --- S13
@@ -726,8 +726,8 @@ async def test_s13_links_that_act_are_inert_in_thinking_shown_as_text() -> None:
 
 async def test_s13_an_error_of_the_models_cannot_make_a_link() -> None:
     failure = LanguageModelError("internal", "[press](command:x) <b> http://e.test")
-    (_, told) = await respond(GuardedModel(plays(TextPart("x"), then=failure)), ask())
-    assert told == TextPart("\n\n**Error:** \\[press\\](command\\:x) \\<b\\> http\\://e.test.\n\n")
+    (_, received) = await respond(GuardedModel(plays(TextPart("x"), then=failure)), ask())
+    assert received == TextPart("\n\n**Error:** \\[press\\](command\\:x) \\<b\\> http\\://e.test.\n\n")
 
 
 # --- requests that no answer could honour
@@ -813,10 +813,10 @@ async def test_t14_an_answer_without_the_required_call_has_failed(parts: tuple[P
 
 
 async def test_t14_words_instead_of_the_required_call_are_kept_and_the_failure_told() -> None:
-    said, told = await respond(GuardedModel(plays(TextPart("No need."))), ask(tool_mode="required"))
+    said, received = await respond(GuardedModel(plays(TextPart("No need."))), ask(tool_mode="required"))
     assert said == TextPart("No need.")
-    assert isinstance(told, TextPart)
-    assert "T14" in told.value
+    assert isinstance(received, TextPart)
+    assert "T14" in received.value
 
 
 async def test_t14_a_cancelled_answer_owes_no_call() -> None:
@@ -913,7 +913,9 @@ async def test_s8_a_usage_is_nothing_that_a_failure_would_lose() -> None:
     model = plays(UsagePart(1), then=LanguageModelError("unavailable", "The line is dead."))
     with pytest.raises(LanguageModelError):
         await respond(GuardedModel(model), ask(features=Features(activity=True)))
-    told = plays(ActivityPart("a", "b", "read", "pending"), then=LanguageModelError("unavailable", "Dead."))
-    got = await respond(GuardedModel(told), ask(features=Features(activity=True)))
+    received = plays(
+        ActivityPart("a", "b", "read", "pending"), then=LanguageModelError("unavailable", "Dead.")
+    )
+    got = await respond(GuardedModel(received), ask(features=Features(activity=True)))
     assert isinstance(got[-1], TextPart)
     assert "Dead." in got[-1].value

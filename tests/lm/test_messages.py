@@ -114,13 +114,13 @@ def test_unknown_fields_do_no_harm() -> None:
     ],
 )
 def test_what_is_no_known_part_is_kept_out_of_the_way(value: object) -> None:
-    before, kept, after = _decoded(
+    before, retained, after = _decoded(
         {"type": "text", "value": "before"}, value, {"type": "text", "value": "after"}
     )
     assert (before, after) == (TextPart("before"), TextPart("after"))
-    assert kept == _unknown(value)
-    assert isinstance(kept, DataPart)
-    assert kept.is_internal
+    assert retained == _unknown(value)
+    assert isinstance(retained, DataPart)
+    assert retained.is_internal
 
 
 def test_an_unknown_part_survives_the_way_back() -> None:

@@ -49,7 +49,7 @@ from lm.providers import ask, respond, within_deadline
 
 
 class Clock:
-    """Time that passes only when somebody sleeps."""
+    """A clock whose time passes only in `sleep`."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []

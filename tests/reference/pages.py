@@ -5,6 +5,7 @@ from pathlib import Path
 
 from reference.commands import commands
 from reference.configuration import configuration
+from reference.modules import modules
 from reference.protocol import protocol
 from reference.rules import rules
 
@@ -15,6 +16,7 @@ FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands,
     "configuration.md": configuration,
+    "modules.md": modules,
     "protocol.md": protocol,
     "rules.md": rules,
 }

@@ -1,4 +1,4 @@
-"""A bridge that only writes down what it is told, and agents that are the official MCP library's own client."""
+"""A bridge that only records its calls, and agents that are the official MCP library's own client."""
 
 import asyncio
 import ssl
@@ -44,7 +44,7 @@ _Streams = tuple[
 
 # Longer than anything here takes on a busy machine. It is only reached by a test that fails.
 _DEADLINE = 10.0
-# To read the certificates of the machine takes longer than most tests here, and nobody shows one.
+# Reading the certificates of the machine takes longer than most tests here, and none is used.
 _NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
@@ -70,7 +70,7 @@ def texts(result: object) -> list[str]:
 
 
 class PatientClock(VirtualClock):
-    """Lets time pass only once somebody sleeps, so that a test cannot be early."""
+    """Lets time pass only once a task sleeps, so that a test cannot be early."""
 
     def __init__(self) -> None:
         super().__init__()

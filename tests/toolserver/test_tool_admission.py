@@ -1,4 +1,4 @@
-"""Who may speak to the tool server over HTTP, and how much: requests as anybody on the machine could send them."""
+"""Access control and limits of the tool server over HTTP: requests as any process on the machine could send them."""
 
 import asyncio
 import logging
@@ -243,7 +243,7 @@ async def test_an_agent_that_does_not_read_does_not_keep_us_from_closing(
 
 
 class _Watch(logging.Handler):
-    """An event for a line in a log: there is no other sign of a session that is given up."""
+    """An event for a line in a log: there is no other sign of a session that is closed."""
 
     def __init__(self, words: str) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ from toolserver.harness import text
 _T = TypeVar("_T")
 
 
-class _Told:
+class _Recorder:
     def __init__(self) -> None:
         self.called: list[PendingCall] = []
         self.withdrawn: list[str] = []
@@ -26,28 +26,30 @@ class _Told:
 
 
 @pytest.fixture
-async def told() -> _Told:
-    return _Told()
+async def recorder() -> _Recorder:
+    return _Recorder()
 
 
-async def test_a_call_is_told_before_it_can_be_waited_for(told: _Told) -> None:
-    hold = told.calls.open("read", {"path": "a"})
-    assert told.called == [PendingCall("1", "read", {"path": "a"})]
+async def test_a_call_is_told_before_it_can_be_waited_for(recorder: _Recorder) -> None:
+    hold = recorder.calls.open("read", {"path": "a"})
+    assert recorder.called == [PendingCall("1", "read", {"path": "a"})]
     assert not hold.outcome.done()
 
 
-async def test_t7_the_first_answer_counts(told: _Told, caplog: pytest.LogCaptureFixture) -> None:
+async def test_t7_the_first_answer_counts(recorder: _Recorder, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    hold = told.calls.open("read", {})
-    told.calls.answer(hold.call.key, text("first"))
-    told.calls.answer(hold.call.key, text("second"))
+    hold = recorder.calls.open("read", {})
+    recorder.calls.answer(hold.call.key, text("first"))
+    recorder.calls.answer(hold.call.key, text("second"))
     assert hold.outcome.result() == text("first")
     assert "is discarded" in caplog.text
 
 
-async def test_an_answer_may_come_while_the_call_is_being_told(told: _Told) -> None:
-    told.calls = Calls(on_call=lambda call: told.calls.answer(call.key, text("at once")), on_withdrawn=print)
-    assert told.calls.open("read", {}).outcome.result() == text("at once")
+async def test_an_answer_may_come_while_the_call_is_being_told(recorder: _Recorder) -> None:
+    recorder.calls = Calls(
+        on_call=lambda call: recorder.calls.answer(call.key, text("at once")), on_withdrawn=print
+    )
+    assert recorder.calls.open("read", {}).outcome.result() == text("at once")
 
 
 async def test_a_bridge_that_fails_to_take_a_call_leaves_none_open() -> None:
@@ -60,97 +62,97 @@ async def test_a_bridge_that_fails_to_take_a_call_leaves_none_open() -> None:
     assert len(calls) == 0
 
 
-async def test_t16_a_call_is_withdrawn_once_and_then_unknown(told: _Told) -> None:
-    hold = told.calls.open("read", {})
-    told.calls.withdraw(hold)
-    told.calls.withdraw(hold)
-    told.calls.answer(hold.call.key, text("late"))
-    assert told.withdrawn == [hold.call.key]
+async def test_t16_a_call_is_withdrawn_once_and_then_unknown(recorder: _Recorder) -> None:
+    hold = recorder.calls.open("read", {})
+    recorder.calls.withdraw(hold)
+    recorder.calls.withdraw(hold)
+    recorder.calls.answer(hold.call.key, text("late"))
+    assert recorder.withdrawn == [hold.call.key]
     assert hold.outcome.result() == "withdrawn"
 
 
-async def test_t16_an_answered_call_cannot_be_withdrawn(told: _Told) -> None:
-    hold = told.calls.open("read", {})
-    told.calls.answer(hold.call.key, text("done"))
-    told.calls.withdraw(hold)
-    assert told.withdrawn == []
+async def test_t16_an_answered_call_cannot_be_withdrawn(recorder: _Recorder) -> None:
+    hold = recorder.calls.open("read", {})
+    recorder.calls.answer(hold.call.key, text("done"))
+    recorder.calls.withdraw(hold)
+    assert recorder.withdrawn == []
 
 
-async def test_t25_an_answer_waits_for_its_ticket_and_is_handed_over_once(told: _Told) -> None:
-    hold = told.calls.open("read", {})
-    ticket = told.calls.put_off(hold)
+async def test_t25_an_answer_waits_for_its_ticket_and_is_handed_over_once(recorder: _Recorder) -> None:
+    hold = recorder.calls.open("read", {})
+    ticket = recorder.calls.put_off(hold)
     assert ticket is not None
-    told.calls.answer(hold.call.key, text("kept"))
-    again = told.calls.take_up(ticket)
+    recorder.calls.answer(hold.call.key, text("kept"))
+    again = recorder.calls.take_up(ticket)
     assert again is not None
     assert again.outcome.result() == text("kept")
-    assert told.calls.take_up(ticket) is None
-    assert len(told.calls) == 0
+    assert recorder.calls.take_up(ticket) is None
+    assert len(recorder.calls) == 0
 
 
-async def test_t25_a_call_keeps_its_ticket(told: _Told) -> None:
-    hold = told.calls.open("read", {})
-    ticket = told.calls.put_off(hold)
+async def test_t25_a_call_keeps_its_ticket(recorder: _Recorder) -> None:
+    hold = recorder.calls.open("read", {})
+    ticket = recorder.calls.put_off(hold)
     assert ticket is not None
-    again = told.calls.take_up(ticket)
+    again = recorder.calls.take_up(ticket)
     assert again is not None
-    assert told.calls.put_off(again) == ticket
-    assert told.calls.put_off(hold) is None
+    assert recorder.calls.put_off(again) == ticket
+    assert recorder.calls.put_off(hold) is None
 
 
-async def test_t25_who_comes_back_last_holds_the_call(told: _Told) -> None:
-    ticket = told.calls.put_off(told.calls.open("read", {}))
+async def test_t25_who_comes_back_last_holds_the_call(recorder: _Recorder) -> None:
+    ticket = recorder.calls.put_off(recorder.calls.open("read", {}))
     assert ticket is not None
-    first, second = told.calls.take_up(ticket), told.calls.take_up(ticket)
+    first, second = recorder.calls.take_up(ticket), recorder.calls.take_up(ticket)
     assert first is not None
     assert second is not None
     assert first.outcome.result() == "superseded"
-    told.calls.withdraw(first)
-    told.calls.answer(second.call.key, text("to the last"))
+    recorder.calls.withdraw(first)
+    recorder.calls.answer(second.call.key, text("to the last"))
     assert second.outcome.result() == text("to the last")
-    assert told.withdrawn == []
+    assert recorder.withdrawn == []
 
 
-async def test_t16_a_call_withdrawn_after_a_ticket_takes_the_ticket_along(told: _Told) -> None:
-    ticket = told.calls.put_off(told.calls.open("read", {}))
+async def test_t16_a_call_withdrawn_after_a_ticket_takes_the_ticket_along(recorder: _Recorder) -> None:
+    ticket = recorder.calls.put_off(recorder.calls.open("read", {}))
     assert ticket is not None
-    again = told.calls.take_up(ticket)
+    again = recorder.calls.take_up(ticket)
     assert again is not None
-    told.calls.withdraw(again)
-    assert told.withdrawn == [again.call.key]
-    assert told.calls.take_up(ticket) is None
+    recorder.calls.withdraw(again)
+    assert recorder.withdrawn == [again.call.key]
+    assert recorder.calls.take_up(ticket) is None
 
 
-async def test_more_calls_than_may_be_open_are_refused(told: _Told) -> None:
-    holds = [told.calls.open("read", {}) for _ in range(MAX_OPEN_CALLS)]
+async def test_more_calls_than_may_be_open_are_refused(recorder: _Recorder) -> None:
+    holds = [recorder.calls.open("read", {}) for _ in range(MAX_OPEN_CALLS)]
     with pytest.raises(CallRefused, match="128 calls are open"):
-        told.calls.open("read", {})
-    told.calls.answer(holds[0].call.key, text("room"))
-    told.calls.open("read", {})
-    assert len(told.called) == MAX_OPEN_CALLS + 1
+        recorder.calls.open("read", {})
+    recorder.calls.answer(holds[0].call.key, text("room"))
+    recorder.calls.open("read", {})
+    assert len(recorder.called) == MAX_OPEN_CALLS + 1
 
 
-async def test_answers_that_are_never_collected_are_dropped_oldest_first(told: _Told) -> None:
-    holds = [told.calls.open("read", {}) for _ in range(MAX_UNCOLLECTED + 1)]
-    tickets = [told.calls.put_off(hold) for hold in holds]
+async def test_answers_that_are_never_collected_are_dropped_oldest_first(recorder: _Recorder) -> None:
+    holds = [recorder.calls.open("read", {}) for _ in range(MAX_UNCOLLECTED + 1)]
+    tickets = [recorder.calls.put_off(hold) for hold in holds]
     for hold in holds:
-        told.calls.answer(hold.call.key, text(hold.call.key))
+        recorder.calls.answer(hold.call.key, text(hold.call.key))
     oldest, next_oldest = tickets[:2]
     assert oldest is not None
     assert next_oldest is not None
-    assert told.calls.take_up(oldest) is None
-    assert told.calls.take_up(next_oldest) is not None
+    assert recorder.calls.take_up(oldest) is None
+    assert recorder.calls.take_up(next_oldest) is not None
 
 
-async def test_closing_ends_every_hold_and_tells_nobody(told: _Told) -> None:
-    hold, put_off = told.calls.open("read", {}), told.calls.open("read", {})
-    told.calls.put_off(put_off)
-    told.calls.close()
+async def test_closing_ends_every_hold_and_tells_nobody(recorder: _Recorder) -> None:
+    hold, put_off = recorder.calls.open("read", {}), recorder.calls.open("read", {})
+    recorder.calls.put_off(put_off)
+    recorder.calls.close()
     assert hold.outcome.result() == "closed"
-    assert told.withdrawn == []
-    assert len(told.calls) == 0
+    assert recorder.withdrawn == []
+    assert len(recorder.calls) == 0
     with pytest.raises(CallRefused, match="has ended"):
-        told.calls.open("read", {})
+        recorder.calls.open("read", {})
 
 
 class CallsMachine(RuleBasedStateMachine):
@@ -163,7 +165,7 @@ class CallsMachine(RuleBasedStateMachine):
         super().__init__()
         # A hold has a future, and a future has a loop.
         self.runner = asyncio.Runner()
-        self.told = _Told()
+        self.recorder = _Recorder()
         self.all_holds: list[Hold] = []
 
     def teardown(self) -> None:
@@ -177,26 +179,26 @@ class CallsMachine(RuleBasedStateMachine):
 
     @rule(target=holds)
     def open(self) -> Hold:
-        hold = self._run(lambda: self.told.calls.open("tool", {}))
+        hold = self._run(lambda: self.recorder.calls.open("tool", {}))
         self.all_holds.append(hold)
         return hold
 
     @rule(number=st.integers(1, 12), value=st.sampled_from("abc"))
     def answer(self, number: int, value: str) -> None:
-        self._run(lambda: self.told.calls.answer(str(number), text(value)))
+        self._run(lambda: self.recorder.calls.answer(str(number), text(value)))
 
     @rule(hold=holds)
     def withdraw(self, hold: Hold) -> None:
-        self._run(lambda: self.told.calls.withdraw(hold))
+        self._run(lambda: self.recorder.calls.withdraw(hold))
 
     @rule(target=tickets, hold=holds)
     def put_off(self, hold: Hold) -> MultipleResults[int] | int:
-        ticket = self._run(lambda: self.told.calls.put_off(hold))
+        ticket = self._run(lambda: self.recorder.calls.put_off(hold))
         return multiple() if ticket is None else ticket
 
     @rule(target=holds, ticket=tickets)
     def take_up(self, ticket: int) -> MultipleResults[Hold] | Hold:
-        hold = self._run(lambda: self.told.calls.take_up(ticket))
+        hold = self._run(lambda: self.recorder.calls.take_up(ticket))
         if hold is None:
             return multiple()
         self.all_holds.append(hold)
@@ -209,20 +211,20 @@ class CallsMachine(RuleBasedStateMachine):
             for hold in self.all_holds
             if hold.outcome.done() and isinstance(hold.outcome.result(), ToolResult)
         ]
-        ends += self.told.withdrawn
+        ends += self.recorder.withdrawn
         assert len(ends) == len(set(ends))
 
     @invariant()
     def what_has_ended_is_no_longer_open(self) -> None:
-        still_open = set(self.told.calls._open)
-        assert still_open.isdisjoint(self.told.withdrawn)
+        still_open = set(self.recorder.calls._open)
+        assert still_open.isdisjoint(self.recorder.withdrawn)
         for hold in self.all_holds:
             if hold.outcome.done() and hold.outcome.result() != "superseded":
                 assert hold.call.key not in still_open
 
     @invariant()
     def at_most_one_hold_of_a_call_waits(self) -> None:
-        waiting = [call.hold for call in self.told.calls._open.values() if call.hold is not None]
+        waiting = [call.hold for call in self.recorder.calls._open.values() if call.hold is not None]
         assert all(not hold.outcome.done() for hold in waiting)
 
 

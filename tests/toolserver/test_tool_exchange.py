@@ -15,7 +15,7 @@ _LIMIT = 1_000
 
 
 class _Transport(asyncio.Transport):
-    """Keeps what is written. Somebody reads it, or not: that is for the test to say."""
+    """Records what is written. The test decides whether the client reads it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class _Transport(asyncio.Transport):
 
 
 class _Hall:
-    """A host that lets everybody in but to `/closed`, and answers when it is told to, or at once."""
+    """A host that admits all requests but those to `/closed`, and responds at once or when the test says so."""
 
     def __init__(self, answer: Callable[[Exchange, bytes], None] | None = None) -> None:
         self.transport = _Transport()
@@ -194,7 +194,7 @@ def test_who_is_refused_by_the_head_has_its_body_thrown_away() -> None:
     hall.connection.since = 0
     hall.receive(_request("/closed", b"x" * 900_000)[:1_000])
     assert hall.said() == [(404, b"")]
-    # The rest is waited for, but nobody waits for us, from now on.
+    # The rest of the body is awaited, but no request waits for a response from now on.
     assert hall.connection.is_idle
     assert hall.connection.since > 0
     hall.receive(_request("/closed", b"x" * 900_000)[1_000:] + _request("/next"))
@@ -278,7 +278,7 @@ def test_an_answer_has_left_when_it_was_read() -> None:
     assert exchange.is_clogged
     exchange.respond(200, [], b"large")
     assert (len(hall.served), ended) == (1, [])
-    # For ever is too long, so somebody may look whether it is.
+    # So that the host can close it after a limit.
     assert hall.connection.is_idle
     hall.connection.resume_writing()
     assert (len(hall.served), ended) == (2, ["end"])

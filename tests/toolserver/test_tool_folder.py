@@ -65,7 +65,7 @@ def test_i7_what_a_killed_process_left_is_removed_and_nothing_else(place: Path) 
 
 
 def test_i7_a_folder_in_which_somebody_answers_is_kept_whoever_that_is(place: Path) -> None:
-    """A process in another container has a pid that is nobody's here."""
+    """The pid of a process in another container is unknown here."""
     theirs = place / f"dragoman-{_dead()}-x"
     theirs.mkdir()
     with socket.socket(socket.AF_UNIX) as listening:

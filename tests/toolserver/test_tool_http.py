@@ -378,7 +378,7 @@ async def test_t12_an_agent_that_was_slow_to_read_hears_of_the_change_once(bridg
         assert not stream._owed
 
 
-# Connections that nobody uses.
+# Unused connections.
 
 
 async def _is_cut_off(reader: asyncio.StreamReader) -> bool:
@@ -434,7 +434,7 @@ async def test_a_stream_that_has_begun_is_a_sign_that_the_call_is_served(
 ) -> None:
     await raw.open_session()
     async with raw.calling("ask"):
-        # The head of the answer is here, and nobody has answered.
+        # The head of the response is here, and the call has no answer yet.
         call = await bridge.call()
         assert clock.now() == 0
     assert await soon(bridge.withdrawn.get()) == call.key
@@ -456,6 +456,6 @@ async def test_a_call_that_is_nested_too_deeply_has_a_result_that_says_so(raw: R
         assert isinstance(result, dict)
         assert result["isError"] is True
         assert "levels deep" in str(result["content"])
-    # Nobody could tell what another request would have been answered with.
+    # The response to another request would be ambiguous.
     refused = await raw.post(body.replace(b"tools/call", b"tools/list"))
     assert (refused.status_code, read(refused.content)["id"]) == (400, 1)

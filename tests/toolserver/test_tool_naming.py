@@ -1,4 +1,4 @@
-"""Names of tools: legal, unique, and nobody's business but the tool's own."""
+"""Names of tools: legal, unique, and independent of the other tools."""
 
 import re
 from string import ascii_letters

@@ -16,7 +16,7 @@ from toolserver.harness import Bridge, PatientClock, attached, soon, text, texts
 async def _put_off(
     asked: asyncio.Future[mcp_types.CallToolResult], clock: PatientClock, seconds: float
 ) -> str:
-    """Let the limit come near; what the agent is told then."""
+    """Let the limit come near, and return what the agent gets then."""
     began = clock.now()
     while (left := seconds - (clock.now() - began)) > 0:
         await clock.pass_seconds(min(15, left))

@@ -1,4 +1,4 @@
-"""What MCP says, without anybody to say it to: requests in, actions out."""
+"""The MCP protocol without a transport: requests in, actions out."""
 
 import mcp_types
 import pytest

@@ -1,6 +1,6 @@
 """Content blocks: what prompts and updates carry. https://agentclientprotocol.com/protocol/content
 
-A block of a kind we do not know is kept as it came; nothing here fails on what a newer agent may send.
+A block of an unknown kind is stored unchanged; decoding does not fail on what a newer agent may send.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ ContentBlock: TypeAlias = TextBlock | ImageBlock | AudioBlock | ResourceLinkBloc
 
 
 def parts_of(block: ContentBlock) -> tuple[Part, ...]:
-    """What a consumer gets of a block that an agent sent."""
+    """Convert a block from an agent to parts for the consumer."""
     match block:
         case TextBlock(text=text):
             return (TextPart(text),)
@@ -89,7 +89,7 @@ def _resource(resource: JsonObject) -> tuple[Part, ...]:
 
 def _data(data: str, mime_type: str) -> tuple[Part, ...]:
     if not mime_type or mime_type in INTERNAL_MIME_TYPES:
-        # What only programs read of each other, markers above all, is not an agent's to send.
+        # An agent must not send internal data, above all no markers.
         mime_type = _BYTES
     try:
         return (DataPart(mime_type, base64.b64decode(data, validate=True)),)

@@ -1,7 +1,7 @@
 """Starting an agent: a supervised process, and a connection to it.
 
-What an agent prints to its standard error says best why it does not start, so an error quotes it. From the first prompt
-on it may hold the user's words, or those of another conversation: then it goes to the log, and no error has it.
+The agent's standard error says best why it does not start, so an error quotes it. From the first prompt on it may contain
+the user's messages, or those of another conversation: then it goes to the log only.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["RunningAgent", "launch"]
 
 _log = logging.getLogger(__name__)
 
-_NEXT_STEP = "Try again to start it anew."
+_NEXT_STEP = "Try again to restart it."
 # For an agent that ended after its first prompt.
 _WHERE_TO_LOOK = (
     "What it printed is in the log, with --log-level info (and --log-file FILE)."
     " To see whether it works: dragoman doctor MODEL."
 )
-# To somebody whose agent has never spoken ACP.
+# The hint for a command that has never spoken ACP.
 _IS_IT_COMPLETE = "Its command may lack an argument (for many agents: --acp):"
 # The end of what an agent printed to its standard error, as much of it as helps in an error message.
 _LAST_WORDS_CHARACTERS = 600
@@ -55,7 +55,7 @@ class RunningAgent:
 
     @property
     def last_words(self) -> str | None:
-        """The end of what it printed, for an error message. None once the user's words may be in it."""
+        """The end of its output, for an error message. None once the user's messages may be in it."""
         tail = self._printed
         if not tail or self.link.knows_words:
             return None
@@ -72,11 +72,11 @@ class RunningAgent:
         return self._process.exit is not None
 
     async def exited(self) -> None:
-        """Until the process itself has ended, whatever of its words is still to be read."""
+        """Wait until the process has ended, even if its output is not read yet."""
         await self._process.wait()
 
     async def explain_exit(self) -> LanguageModelError:
-        """Why it is gone. Waits for the process, which ends a moment after its connection, or is ended."""
+        """The reason why it is gone. Waits for the process to end after its connection, or ends it."""
         try:
             async with asyncio.timeout(_EXIT_SECONDS):
                 how = f"ended unexpectedly: it {await self._process.wait()}"
@@ -107,11 +107,11 @@ async def launch(
     on_closed: Callable[[], None],
     ledger: Ledger | None = None,
 ) -> RunningAgent:
-    """Raises `LanguageModelError` when it cannot be started at all."""
+    """Start an agent's process and connect to it. Raises `LanguageModelError` when it cannot be started."""
     try:
         process = await SupervisedProcess.start(command, env=env, cwd=Path(cwd), ledger=ledger)
     except SpawnError as error:
-        # The model is known; its agent is not there, and asking again will not bring it.
+        # The agent is not installed, so a retry will not help.
         kind: ErrorKind = "agent_failed" if error.kind == "command_not_found" else "unavailable"
         raise LanguageModelError(
             kind, f"{name} cannot be started: {error.message}", hint=error.hint

@@ -1,7 +1,7 @@
-"""A connection to a running agent: requests out, updates in, errors in words that say what to do.
+"""A connection to a running agent: requests out, updates in, errors with messages that say what to do.
 
 It knows ACP's methods and nothing of conversations. Updates and permission requests go to the listener of their
-session, in the order of the wire, together with the ends of turns: a turn's end never overtakes what was said in it.
+session, in the order of the wire, together with the ends of turns: a turn's end never overtakes its updates.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TurnEnd: TypeAlias = PromptResponse | LanguageModelError
 
 _Answer = TypeVar("_Answer")
 
-# What an agent has not done that answers a request with an error.
+# What failed, by the method that the agent answered with an error.
 _FAILED = {
     "initialize": "could not start",
     "session/new": "could not begin a conversation",
@@ -65,16 +65,16 @@ _FAILED = {
     "session/prompt": "could not answer",
 }
 _FAILED_OTHERWISE = "could not do what it was asked to"
-# Of what a command prints that does not speak ACP: enough to know it by.
+# How much output of a command that does not speak ACP is stored: enough to recognise it.
 _PRINTED_BYTES = 600
 # ACP's own code for a login that is needed. JSON-RPC leaves it to servers, and agents use it for other errors as well.
 _AUTH_REQUIRED = -32000
-# Updates of a session whose `session/new` has not been answered yet: agents send a few. More is a fault of theirs.
+# The buffer for updates of a session whose `session/new` has not been answered yet: agents send a few. More is a bug.
 _EARLY_BYTES = 1024 * 1024
 
 
 class SessionListener(Protocol):
-    """What a session tells. Nothing here may wait."""
+    """Receives the updates and requests of a session. No method may block."""
 
     def on_update(self, update: SessionUpdate) -> None: ...
 
@@ -84,9 +84,9 @@ class SessionListener(Protocol):
 
 
 class AgentLink:
-    """One agent, as a receiver of its connection. `on_closed` is told once, when the connection has ended.
+    """The ACP client of one agent, as a receiver of its connection. `on_closed` is called once, when that has ended.
 
-    `command` is what it was started with: people are told, where they should see for themselves.
+    `command` is the command it was started with: error messages show it, so that the user can run it.
     """
 
     def __init__(self, name: str, command: Sequence[str], on_closed: Callable[[str], None]) -> None:
@@ -95,7 +95,7 @@ class AgentLink:
         self._on_closed = on_closed
         self._peer: Peer | None = None
         self._listeners: dict[str, SessionListener] = {}
-        # Sessions that are being made, and what was told meanwhile of sessions that nobody knows.
+        # How many sessions are being created, and the updates of unknown sessions that arrived meanwhile.
         self._nameless = 0
         self._early: list[SessionUpdate] = []
         self._early_bytes = 0
@@ -103,9 +103,9 @@ class AgentLink:
         self.offers_files = False
         self.info = Initialized(PROTOCOL_VERSION)
         self.is_introduced = False
-        # A prompt was sent to it, or a session that it had was taken up: the user's words may be in what it prints.
+        # A prompt was sent to it, or a session was resumed: what it prints may contain the user's messages.
         self.knows_words = False
-        # What it printed before it was, and what is no message.
+        # What it printed before `initialize` was answered, and is no message.
         self.printed = b""
 
     # As a receiver.
@@ -114,7 +114,7 @@ class AgentLink:
         self._peer = peer
 
     def take_line(self, line: bytes) -> bool:
-        """Words of a session that somebody listens to: nearly all that an agent sends."""
+        """Pass a chunk to the listener of its session, without the general decoder: most lines are chunks."""
         update = decode_words(line)
         listener = self._listeners.get(update.session_id) if update is not None else None
         if update is None or listener is None:
@@ -151,7 +151,7 @@ class AgentLink:
             return
         listener = self._listeners.get(request.session_id)
         if listener is None:
-            # Of a session that has been closed: nobody can be asked any more.
+            # Of a session that has been closed: no person can be asked any more.
             incoming.reply({"outcome": {"outcome": "cancelled"}})
         else:
             listener.on_permission(request, incoming)
@@ -177,7 +177,7 @@ class AgentLink:
     # Sessions.
 
     async def initialize(self, *, files: bool = False) -> Initialized:
-        """`files`: whether it may read and write text files through us."""
+        """Send `initialize`. `files`: whether the agent may read and write text files through us."""
         self.offers_files = files
         params = {
             "protocolVersion": PROTOCOL_VERSION,
@@ -188,7 +188,7 @@ class AgentLink:
             self.info = await self._ask("initialize", params, Initialized)
         except LanguageModelError as error:
             if isinstance(error.__cause__, ConnectionClosed):
-                # It may have stopped reading before what it printed has arrived.
+                # It may have stopped reading before its output has arrived.
                 await self._connection.wait_closed()
             raise
         self.is_introduced = True
@@ -250,7 +250,7 @@ class AgentLink:
         servers: Iterable[ToolServerAddress],
         on_answer: Callable[[], object] | None = None,
     ) -> SessionCreated:
-        """Take a session up. The agent does not tell its history again."""
+        """Resume a session. The agent does not send its history."""
         self.knows_words = True
         params = {"sessionId": session, **self._place(workspace, servers)}
         return await self._ask("session/resume", params, SessionCreated, on_answer)
@@ -262,13 +262,13 @@ class AgentLink:
         servers: Iterable[ToolServerAddress],
         on_answer: Callable[[], object] | None = None,
     ) -> SessionCreated:
-        """Take a session up. The agent tells its history as updates, and should be done when it answers."""
+        """Load a session. The agent sends its history as updates, and should finish before it answers."""
         self.knows_words = True
         params = {"sessionId": session, **self._place(workspace, servers)}
         return await self._ask("session/load", params, SessionCreated, on_answer)
 
     def attach(self, session: str, listener: SessionListener) -> None:
-        """From here on this listener hears of the session, beginning with what came before its name was known."""
+        """Set the listener of a session. It first gets the updates that arrived before the session's id was known."""
         self._listeners[session] = listener
         early, self._early = self._early, []
         for update in early:
@@ -292,9 +292,9 @@ class AgentLink:
     def prompt(
         self, session: str, blocks: tuple[ContentBlock, ...], on_end: Callable[[TurnEnd], None]
     ) -> None:
-        """Begin a turn. Its end is told in the order of the wire, behind everything said in it.
+        """Begin a turn. `on_end` is called in the order of the wire, after all updates of the turn.
 
-        A turn that the end of the connection cuts off has no end of its own: `on_closed` tells all there is to tell.
+        It is not called for a turn that the end of the connection cuts off: then `on_closed` is.
         """
 
         def on_reply(reply: RpcReply) -> None:
@@ -310,10 +310,10 @@ class AgentLink:
     def steer(
         self, session: str, blocks: tuple[ContentBlock, ...], on_outcome: Callable[[bool], None]
     ) -> None:
-        """Put words into the turn that runs. Whether it has taken them is told in the order of the wire.
+        """Send a message into the turn that runs. `on_outcome` gets whether the agent took it, in the order of the wire.
 
         ACP has no method for it yet; this one is an extension, declared as `_meta.steering`. An agent whose turn has just
-        ended is asked not to begin another by itself: nobody would hear of its end.
+        ended is asked not to begin another one: we would not receive its end.
         """
         params: JsonObject = {
             "sessionId": session,
@@ -348,7 +348,7 @@ class AgentLink:
         return self._peer
 
     def _place(self, workspace: tuple[str, ...], servers: Iterable[ToolServerAddress]) -> JsonObject:
-        """Where a session works, and which tools it has. The other folders only for an agent that knows of such."""
+        """The folders and tool servers of a session. Additional folders only for an agent that supports them."""
         first, *others = workspace
         place: JsonObject = {"cwd": first, "mcpServers": tuple(servers)}
         if others and self.info.agent_capabilities.session_capabilities.additional_directories is not None:
@@ -362,10 +362,10 @@ class AgentLink:
         kind: type[_Answer],
         on_answer: Callable[[], object] | None = None,
     ) -> _Answer:
-        """`on_answer` is called in the order of the wire: before what comes behind the answer is heard."""
+        """Send a request. `on_answer` is called in the order of the wire, before any message after the answer."""
         try:
             result = await self._connection.request(method, params, on_answer)
-            # Where there is nothing to say, some agents say null.
+            # Some agents send null for an empty result.
             return Decoder(kind).decode(b"{}" if result in (b"", b"null") else result)
         except (RemoteError, ConnectionClosed) as error:
             raise self._failure(error, method) from error
@@ -382,7 +382,7 @@ class AgentLink:
                 try:
                     return _prompt_response.decode(result)
                 except msgspec.DecodeError:
-                    # The turn is over all the same.
+                    # The turn is over anyway.
                     return PromptResponse("end_turn")
             case ErrorResponse(error=error):
                 return self._failure(RemoteError(error), "session/prompt")
@@ -425,7 +425,7 @@ _outcome = Decoder(_Outcome)
 
 def _was_taken(result: bytes) -> bool:
     try:
-        # The second: the agent began a turn with them after all.
+        # The second: the agent began a new turn with the message.
         return _outcome.decode(result).outcome in ("injected", "startedNewTurn")
     except msgspec.DecodeError:
         return False

@@ -1,7 +1,7 @@
 """The messages of ACP that we send and receive, as types. https://agentclientprotocol.com/protocol/schema
 
-What we send is exact. What we receive is taken as it comes: fields we do not know are ignored, `_meta` is kept where
-agents put what we need into it, and a value of the wrong form costs that value, never the message.
+What we send is exact. What we receive is read leniently: unknown fields are ignored, `_meta` is stored where agents put
+needed data into it, and a value of the wrong form is dropped without failing the message.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Initialized(_Message, frozen=True):
 
     @property
     def steers(self) -> bool:
-        """Whether it takes words in mid-turn: an extension that the Claude and Codex adapters share."""
+        """Whether it accepts messages in mid-turn: an extension that the Claude and Codex adapters share."""
         steering = (self.meta or {}).get("steering")
         return isinstance(steering, dict) and steering.get("supported") is True
 
@@ -129,12 +129,12 @@ class SessionCreated(_Message, frozen=True):
 
     @property
     def mode(self) -> object:
-        """The mode that the session is in, if the agent says so."""
+        """The current mode of the session, if the agent reports it."""
         return (self.modes or {}).get("currentModeId")
 
     @property
     def options(self) -> dict[object, object]:
-        """What its options are set to, by their ids, as far as the agent says so."""
+        """The current values of its options by their ids, as far as the agent reports them."""
         return {option.get("id"): option.get("currentValue") for option in self.config_options or ()}
 
 
@@ -207,7 +207,7 @@ class ToolActivity(_Message, frozen=True):
 
     @property
     def terminal_output(self) -> str:
-        """What a terminal of the agent's own has printed since the last time it said so: an extension, which Codex sends."""
+        """New output of the agent's own terminal since the last update: an extension, which Codex sends."""
         for name in ("terminal_output_delta", "terminal_output"):
             match (self.meta or {}).get(name):
                 case {"data": str(data)}:
@@ -241,7 +241,7 @@ class ToolActivity(_Message, frozen=True):
 
 
 class ChunkUpdate(_Message, frozen=True):
-    """A piece of what the agent says (`agent`), thinks (`thought`), or repeats of the user's words (`user`)."""
+    """A chunk of the agent's message (`agent`), of its thinking (`thought`), or of a repeated user message (`user`)."""
 
     role: Literal["agent", "thought", "user"]
     content: ContentBlock
@@ -258,7 +258,7 @@ class PlanUpdate(_Message, frozen=True):
 
 
 class UsageUpdate(_Message, frozen=True):
-    """How full the context is, and what the session has cost so far. What the agent does not say is None."""
+    """The size of the context, and the cost of the session so far. What the agent does not report is None."""
 
     used: int | None = None
     size: int | None = None
@@ -267,7 +267,7 @@ class UsageUpdate(_Message, frozen=True):
 
 
 class OtherUpdate(_Message, frozen=True):
-    """Known or not, it says nothing to a user: commands, modes, titles, what newer agents send."""
+    """An update that is not shown to the user: commands, modes, titles, and unknown kinds."""
 
     kind: str
     content: JsonObject
@@ -310,9 +310,9 @@ _chunk_line = msgspec.json.Decoder(_ChunkLine)
 
 
 def decode_words(line: bytes) -> SessionUpdate | None:
-    """A whole line that tells a chunk, in one pass: what `decode_update` makes of its parameters. None for any other.
+    """Decode a whole line with a chunk update in one pass, with the result of `decode_update`. None for other lines.
 
-    Also for one that is not ASCII: what is passed over in it would have to be looked at, too.
+    Also None for a line that is not ASCII: the fields that this decoder skips would have to be checked, too.
     """
     if not line.isascii():
         return None
@@ -322,15 +322,15 @@ def decode_words(line: bytes) -> SessionUpdate | None:
     except (msgspec.DecodeError, RecursionError, KeyError):
         return None
     if found.id is not UNSET:
-        # It wants an answer.
+        # It is a request.
         return None
     return SessionUpdate(found.params.session_id, ChunkUpdate(role, found.params.update.content))
 
 
 def decode_update(params: bytes) -> SessionUpdate:
-    """The parameters of `session/update`. Raises `msgspec.ValidationError` only if it is no update at all.
+    """Decode the parameters of `session/update`. Raises `msgspec.ValidationError` only if it is no update at all.
 
-    The text of a chunk may end or begin with half a character; whoever puts the chunks together joins the halves.
+    The text of a chunk may end or begin with half a character; the consumer of the chunks joins the halves.
     """
     try:
         # Nearly all updates are chunks: one pass for them.
@@ -390,12 +390,12 @@ def _is_amount(value: float) -> bool:
 
 
 def activity_from(value: JsonObject) -> ToolActivity:
-    """A tool call with whatever of it can be read; its id is all it must have."""
+    """Decode a tool call, without the fields that cannot be read; only its id is required."""
     try:
         return msgspec.convert(value, ToolActivity)
     except msgspec.ValidationError:
-        kept = {name: field for name, field in value.items() if _has_its_form(name, field)}
-        return msgspec.convert(kept, ToolActivity)
+        valid = {name: field for name, field in value.items() if _has_its_form(name, field)}
+        return msgspec.convert(valid, ToolActivity)
 
 
 def _has_its_form(name: str, field: object) -> bool:
@@ -452,7 +452,7 @@ class PermissionRequest(_Message, frozen=True):
 
 
 def decode_permission(params: bytes) -> PermissionRequest:
-    """The parameters of `session/request_permission`. Raises `msgspec.ValidationError` if nobody could answer it."""
+    """Decode the parameters of `session/request_permission`. Raises `msgspec.ValidationError` without usable options."""
     value = _object(_readable(decode, params))
     meta = value.get("_meta")
     call = _object(value.get("toolCall"))

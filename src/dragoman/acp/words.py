@@ -1,6 +1,6 @@
-"""An agent's own words in our messages: an error that it answers with, or what it printed.
+"""An agent's own texts in our messages: its error responses, and its output.
 
-They come from outside, so they are cut to what a person reads, and hold nothing that a terminal would obey.
+They are untrusted, so they are cut to a length that a person reads, and terminal sequences are removed.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _LONGEST = 600
 # Where agents put what their message leaves out, and how deep: Gemini's `details`, Codex's `message`, `error.message`.
 _DETAILS = ("message", "details", "error")
 _DEEPEST = 3
-# Colours and the like: printed for a terminal, and no part of what is said.
+# Colours and the like, which are for a terminal.
 _TERMINAL_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 
 
 def words_of(error: RemoteError) -> str:
     """What the agent says of its error, as sentences: the message, and the details where they say more."""
-    said: list[str] = []
+    lines: list[str] = []
     for text in (error.message, *_details(error.data, _DEEPEST)):
         line = _in_short(text)
-        if line and not any(line.casefold() in before.casefold() for before in said):
-            said.append(line)
-    return " ".join(said) or f"It gives no reason (code {error.code})."
+        if line and not any(line.casefold() in before.casefold() for before in lines):
+            lines.append(line)
+    return " ".join(lines) or f"It gives no reason (code {error.code})."
 
 
 def _details(data: object, deepest: int) -> Iterator[str]:
@@ -49,11 +49,11 @@ def _in_short(text: str) -> str:
 
 
 def cleaned(text: str) -> str:
-    """Text that was printed for a terminal, without what a terminal would obey. Its lines stay lines."""
+    """Text that was printed for a terminal, without terminal sequences. Line breaks stay."""
     return visible(_TERMINAL_SEQUENCE.sub("", text))
 
 
 def as_sentence(text: str) -> str:
-    """With one mark at its end, whatever of that it brings along."""
+    """The text with exactly one punctuation mark at its end."""
     text = text.rstrip(" \n.")
     return text if text.endswith(("!", "?", "…")) else f"{text}."

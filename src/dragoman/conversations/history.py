@@ -2,10 +2,10 @@
 
 Consumers send the whole history with every request, and no two of them send it alike: text streamed in forty parts
 comes back as one, empty parts come and go, a final newline is lost, text is moved before the calls, arguments are
-written anew, results are shortened or moved to a file, thinking is dropped, system prompts drift. The normal form keeps
+encoded again, results are shortened or moved to a file, thinking is dropped, system prompts drift. The normal form keeps
 what all copies share and nothing else:
 
-- a user's words, a message at a time, without white space at the ends, and digests of the pictures and files with them;
+- a user's message: its text without white space at the ends, and digests of its pictures and files;
 - an answer: its text joined, and its calls by id, name and canonical arguments;
 - a result, by the id of its call, without its content.
 
@@ -50,12 +50,12 @@ class NormalPrompt(_Item, frozen=True, gc=False):
     """A user's message."""
 
     text: str
-    # Of its pictures and files: a message may have no words at all, and is a message still.
+    # Digests of its pictures and files: a message may have no text.
     data: tuple[str, ...] = ()
 
 
 class NormalAnswer(_Item, frozen=True, gc=False):
-    """What a model said and called."""
+    """A model's answer: its text and its calls."""
 
     text: str
     calls: tuple[tuple[str, str, str], ...] = ()

@@ -1,10 +1,10 @@
 """Activities, plans and usage for consumers: as text where they have no such parts, and thinned where they have.
 
-As text, what an agent does is thinking: each state once, and of an output that grows only what is new. Output stands in
-indented lines below its step's title: unlike a fence, that is code until a line begins at the margin, whatever is in it.
+As text, activities become thinking: each state once, and of a growing output only what is new. Output is in indented
+lines below its activity's title: unlike a fence, that is code until a line begins at the margin, whatever is in it.
 
-The same parts in always give the same parts out. What came out of one `Activities` passes through another unchanged, so
-that a back end may keep one for longer than a response.
+The conversion is deterministic. The output of one `Activities` passes through another unchanged, so that a back end may
+use one instance for several responses.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["INTERRUPTION", "OUTPUT_LIMIT", "Activities"]
 
 _T = TypeVar("_T")
 
-# The agent began to say something else, and said nothing: output that follows needs its title again. No consumer gets it.
+# Marks that the agent began another message without text: output that follows needs its title again. No consumer gets it.
 INTERRUPTION = ThinkingPart("")
 
 # Output beyond this is not shown: it is for the agent to read. A provider reports one character more of a longer one.
@@ -57,7 +57,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 @dataclass(slots=True)
 class _Written:
-    """What was written of one activity."""
+    """What the consumer has got of one activity."""
 
     title: str = ""
     diff: str | None = None
@@ -69,22 +69,22 @@ class _Written:
 
 
 class Activities:
-    """What a consumer was given of one agent's activities."""
+    """Presents one agent's activities to a consumer, and stores what it has got."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was given: another run of the agent names its activities anew."""
+        """Drop the state: another run of the agent uses new activity ids."""
         self._passed: dict[str, ActivityPart] = {}
         self._written: dict[str, _Written] = {}
         self._plan: frozenset[tuple[str, str]] = frozenset()
-        # The activity that was written of last, and whether its output was; None once something else was said. Then output
+        # The id of the activity that was written last, and whether its output was. None after any other part: then output
         # needs its title again.
         self.last_written: tuple[str, bool] | None = None
 
     def present(self, part: Part, *, structured: bool) -> Iterable[Part]:
-        """`structured`: the consumer has `features.activity`. Parts of all other kinds are passed on."""
+        """Convert a part. `structured`: the consumer has `features.activity`. Other parts are passed on."""
         match part:
             case _ if part is INTERRUPTION:
                 self.last_written = None
@@ -187,7 +187,7 @@ def _thinking(text: str) -> Iterable[Part]:
 
 
 def _state(entry: PlanEntry) -> tuple[str, str]:
-    """What is written of an entry: its priority is not."""
+    """The parts of an entry that are written: not its priority."""
     return entry.text, entry.status
 
 

@@ -1,10 +1,10 @@
-"""Cancellation as a value that is handed along.
+"""Cancellation tokens.
 
-A `CancellationSource` belongs to whoever may cancel; its `token` goes to whoever must stop. A token is cancelled at
+The caller has a `CancellationSource`, and passes its `token` to the work that it may cancel. A token is cancelled at
 most once and stays so. Everything here belongs to one event loop.
 
-`CancellationError` is what work that was not done raises. The editor's API cannot tell a person who refuses one tool
-from one who stops the chat; ours says which it was.
+Cancelled work raises `CancellationError`. The editor's API does not distinguish a user who refuses one tool from one who
+stops the chat; `scope` does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CancellationScope: TypeAlias = Literal["rejected", "skipped", "request"]
 
 
 class CancellationError(Exception):
-    """Something did not happen because somebody did not want it to."""
+    """Work was cancelled. `scope` says what the user or the program cancelled."""
 
     def __init__(self, scope: CancellationScope = "request", reason: str | None = None) -> None:
         super().__init__(reason or _WORDS[scope])
@@ -46,10 +46,10 @@ _WORDS: dict[CancellationScope, str] = {
 
 
 class CancellationToken:
-    """Tells whether to stop, and calls back when it is time to."""
+    """Reports whether work was cancelled, and calls back when it is."""
 
     def __init__(self) -> None:
-        # For what asks often; `cancelled` says the same.
+        # An attribute for frequent checks; `cancelled` returns the same.
         self.is_cancelled = False
         self._callbacks: dict[object, Callable[[], object]] = {}
 
@@ -61,7 +61,7 @@ class CancellationToken:
             raise CancellationError
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` once, when cancelled: at once if that was before. Returns a function that takes it back."""
+        """Call `callback` once, when cancelled: at once if it is already. Returns a function that removes the callback."""
         if self.is_cancelled:
             callback()
             return lambda: None
@@ -74,7 +74,7 @@ class CancellationToken:
         return forget
 
     async def wait(self) -> None:
-        """Until cancelled."""
+        """Wait until cancelled."""
         reached = asyncio.get_running_loop().create_future()
         forget = self.on_cancel(lambda: None if reached.done() else reached.set_result(None))
         try:
@@ -94,7 +94,7 @@ class CancellationToken:
 
 
 class CancellationSource:
-    """Holds the right to cancel."""
+    """Cancels its token."""
 
     def __init__(self) -> None:
         self.token = CancellationToken()
@@ -104,10 +104,10 @@ class CancellationSource:
 
 
 async def until_cancelled(work: Awaitable[_T], token: CancellationToken) -> _T:
-    """The result of `work`, or `CancellationError` as soon as the token says so.
+    """Return the result of `work`, or raise `CancellationError` when the token is cancelled.
 
-    Work that has finished by then keeps its result. Work that has not is cancelled and waited for, so that nothing
-    of it runs on behind the caller's back.
+    Work that has finished by then returns its result. Work that has not is cancelled and awaited, so that nothing of
+    it runs on in the background.
     """
     current = asyncio.current_task()
     cancelling = current.cancelling() if current else 0

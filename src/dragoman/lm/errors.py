@@ -1,4 +1,4 @@
-"""What can go wrong, in words that say who can do something about it."""
+"""Errors of language models, by kind, each with a hint what to do."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ class LanguageModelError(Exception):
 
     @property
     def sentence(self) -> str:
-        """Cause and next step, as one would say them."""
+        """The cause and the next step as sentences."""
         cause = self.message if self.message.endswith((".", "!", "?", "…")) else f"{self.message}."
         return f"{cause} {self.hint}" if self.hint else cause

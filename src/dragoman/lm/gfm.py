@@ -66,5 +66,5 @@ def notice(text: str) -> str:
 
 
 def error_text(error: LanguageModelError) -> str:
-    """An error told as text, in the form that every front end uses."""
+    """An error as Markdown text, in the form that every front end uses."""
     return f"\n\n**Error:** {escape(error.sentence)}\n\n"

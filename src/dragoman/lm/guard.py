@@ -3,11 +3,11 @@
 It never reorders and never waits. A part that breaks a rule is not passed on; the provider gets the error at the
 place where it broke the rule, everything it reports from then on is refused, and the response fails naming the rule.
 
-How a response ends, whoever ends it:
+How a response ends:
 
 - cancelled: it resolves, with what was reported before (S6);
 - failed before the consumer had anything: it raises (S8);
-- failed afterwards: the error is told as text and the response resolves, unless the consumer keeps the parts of a
+- failed afterwards: the error is reported as text and the response resolves, unless the consumer keeps the parts of a
   failed response, which then gets the error as well (S8);
 - completed without a call that was required: it has failed (T14);
 - completed without anything visible: one line says so (S9).
@@ -96,7 +96,7 @@ class GuardedModel:
         finally:
             guarded.end()
         # The rule that was broken first is the cause, whatever the provider made of it.
-        error = guarded.broken or error or guarded.unkept_promise()
+        error = guarded.broken or error or guarded.missing_part()
         if token.cancelled():
             return
         if error is None:
@@ -156,12 +156,12 @@ class _GuardedSink:
             case ToolCallPart():
                 self.consumer_has_nothing = self._nothing_visible = False
             case DataPart(mime_type=mime_type) if mime_type == STOPPED:
-                # Why there is no more is an answer too.
+                # A stop reason is shown to the user.
                 self._nothing_visible = False
             case UsagePart():
                 pass
             case DataPart() if part.is_internal:
-                # A marker or a count is nothing anybody would miss.
+                # A marker or a count is invisible to the user.
                 pass
             case _:
                 self.consumer_has_nothing = False
@@ -171,11 +171,11 @@ class _GuardedSink:
         await self._sink.drain()
 
     def end(self) -> None:
-        """From here on nothing the provider reports reaches anybody."""
+        """End the response: later parts of the provider are dropped."""
         self._watch.ended = True
 
-    def unkept_promise(self) -> RuleBroken | None:
-        """What a response that is complete owes and does not have. An empty one is made visible instead."""
+    def missing_part(self) -> RuleBroken | None:
+        """The rule that a complete response breaks by lacking a required part. An empty response gets a notice instead."""
         missing = self._watch.missing()
         return RuleBroken(missing) if missing is not None and missing.rule.id != "S9" else None
 

@@ -1,7 +1,6 @@
 """JSON values as the rest of the package sees them.
 
-An object that came from outside is `JsonObject`: its values are `object`, so that nobody uses one without
-looking at what it is.
+An object from outside is a `JsonObject`: its values are `object`, so that the type checker demands a check of each.
 """
 
 from __future__ import annotations

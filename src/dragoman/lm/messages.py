@@ -1,8 +1,8 @@
-"""Messages, and how they are read where not everything is as expected.
+"""Messages, and a lenient decoder for them.
 
-Where it is, msgspec reads them as they are typed here. What is not expected is kept out of the way instead of failing
-the request: a part of an unknown type becomes an internal data part that holds it, unknown fields and unknown values of
-optional ones are ignored, a call without arguments has none.
+Valid messages are decoded by msgspec as they are typed here. Unexpected content does not fail the request: a part of an
+unknown type becomes an internal data part that contains it, unknown fields and invalid values of optional fields are
+ignored, and a call without arguments has none.
 """
 
 from __future__ import annotations
@@ -136,14 +136,14 @@ def _known(value: object) -> Part | None:
 
 
 def _salvaged(value: JsonObject, kind: type[_P]) -> _P | None:
-    """A part without those of its optional fields that make no sense here; None if a necessary one does not."""
-    kept: JsonObject = {"type": value["type"]}
+    """Decode a part without its invalid optional fields; None if a required field is invalid."""
+    valid: JsonObject = {"type": value["type"]}
     for field in msgspec.structs.fields(kind):
         name = field.encode_name
         if name in value and (field.required or _fits(value[name], field.type)):
-            kept[name] = value[name]
+            valid[name] = value[name]
     try:
-        return msgspec.convert(kept, kind)
+        return msgspec.convert(valid, kind)
     except msgspec.ValidationError:
         return None
 

@@ -1,6 +1,6 @@
-"""The contract in the middle.
+"""The interface between front ends and back ends.
 
-Front ends know nothing of back ends, nor back ends of front ends; both know this. A `LanguageModel` describes itself,
+Front ends do not know back ends, and back ends do not know front ends; both use this. A `LanguageModel` describes itself,
 counts tokens cheaply and answers a request by reporting parts to a `Sink`. A response is complete when `respond`
 returns; it has failed when `respond` raises.
 """
@@ -53,7 +53,7 @@ class ModelInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     capabilities: Capabilities = Capabilities()
     # Whether it can be made to call a tool (the mode "required"). An agent decides for itself.
     required_calls: bool = False
-    # Whether `model_options` change anything: an agent has settings of its own.
+    # Whether `model_options` have an effect: an agent has its own settings.
     takes_options: bool = False
     tooltip: str | None = None
     detail: str | None = None
@@ -88,7 +88,7 @@ class LanguageModel(Protocol):
     def info(self) -> ModelInfo: ...
 
     def count_tokens(self, text: str | Message) -> int:
-        """A number in microseconds: consumers ask for every line they render."""
+        """Count tokens, within microseconds: consumers call it for every line they render."""
         ...
 
     async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None: ...
@@ -107,7 +107,7 @@ class Presenting(Protocol):
 
 @runtime_checkable
 class Closing(Protocol):
-    """A model that holds something: processes, connections. Whoever made it closes it."""
+    """A model with resources, such as processes or connections. Its creator closes it."""
 
     async def close(self) -> None: ...
 
@@ -122,7 +122,7 @@ _TOKENS_AN_IMAGE = 1_600
 
 
 def estimate_tokens(text: str | Message) -> int:
-    """About how many tokens that is: local, cheap, and never zero for something."""
+    """Estimate the number of tokens, locally and cheaply. Never zero for a non-empty text."""
     if isinstance(text, str):
         return _of_text(text)
     return _TOKENS_A_MESSAGE + sum(_of_part(part) for part in text.content)

@@ -56,20 +56,20 @@ UNKNOWN_PART = "application/vnd.dragoman.unknown-part+json"
 # The JSON of an activity, a plan or a usage, where an editor has only data parts for it: the VS Code extension makes them.
 ACTIVITY = "application/vnd.dragoman.activity+json"
 
-# Data parts that two programs exchange about a conversation. They are no part of what was said: a person does not
-# see them, and no comparison of histories looks at them.
+# Data parts that two programs exchange about a conversation. They are not content: a person does not see them, and
+# comparisons of histories ignore them.
 INTERNAL_MIME_TYPES = frozenset(
     {STATEFUL_MARKER, CACHE_CONTROL, USAGE, STOPPED, CONVERSATION, UNKNOWN_PART, ACTIVITY}
 )
 
-# Besides `text/…`, and whatever is JSON or XML of a kind: what is text all the same.
+# MIME types that are text, besides `text/…` and the `+json` and `+xml` types.
 _TEXTUAL = frozenset({"application/javascript", "application/json", "application/xml", "application/yaml"})
 
 Audience: TypeAlias = Literal["user", "model", "extension"]
 
-# What became of a tool call. `denied`: somebody said no to it. `skipped`: it was not asked about, because an earlier
-# one was denied or a program decided that it must not run. `interrupted`: it was cut off, and may have run in part.
-# `timed_out`: nobody decided.
+# The outcome of a tool call. `denied`: the user refused it. `skipped`: the user was not asked, because an earlier one was
+# denied or a program decided that it must not run. `interrupted`: it was cut off, and may have run in part. `timed_out`:
+# the user did not decide in time.
 Outcome: TypeAlias = Literal["ok", "error", "denied", "skipped", "interrupted", "timed_out"]
 
 ActivityKind: TypeAlias = Literal[
@@ -81,7 +81,7 @@ PlanStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
 
 
 class _Part(msgspec.Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
-    """Common to all parts: frozen, told apart by `type`, absent fields left out."""
+    """The base of all parts: frozen, tagged by `type`, absent fields left out."""
 
 
 class TextPart(_Part, frozen=True, tag="text", gc=False):
@@ -91,7 +91,7 @@ class TextPart(_Part, frozen=True, tag="text", gc=False):
     """
 
     value: str
-    # Only meaningful inside a tool result: for whom this piece is meant. Empty: for everybody.
+    # Only meaningful inside a tool result: for whom this piece is meant. Empty: for all.
     audience: tuple[Audience, ...] = ()
 
 
@@ -269,7 +269,7 @@ class UsagePart(_Part, frozen=True, tag="usage"):
     currency: str | None = None
 
 
-# What happens beside the answer. None of it is part of what was said.
+# Progress beside the answer. It is not part of the answer's content.
 ProgressPart: TypeAlias = ActivityPart | PlanPart | UsagePart
 
 

@@ -1,9 +1,9 @@
-"""How parts are shown to a consumer that cannot take them as they are.
+"""Converts parts for consumers that do not support all kinds.
 
-Thinking becomes text or nothing where there is no thinking (S10); data gets a visible line, because editors do not
-draw it (S11); links that act are made inert (S13); activities, plans and usage become thinking and data where there are
-no such parts (`activity_text`). The same parts in always give the same parts out, so that whoever
-keeps a record of what the consumer was given can make it by running a `Presentation` of its own.
+Thinking becomes text or nothing where the consumer has no thinking parts (S10); data gets a visible line, because
+editors do not draw it (S11); links that act are made inert (S13); activities, plans and usage become thinking and data
+where the consumer has no such parts (`activity_text`). The conversion is deterministic, so that a back end can store
+what the consumer gets by running its own `Presentation`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Presentation:
     """Turns the parts of one response into those its consumer gets."""
 
     def __init__(self, features: Features, style: Style, activities: Activities | None = None) -> None:
-        """`activities` knows what earlier responses showed of an agent's activities."""
+        """`activities` has the state of an agent's activities that earlier responses showed."""
         self._features = features
         self._links = InertLinks()
         self._links_in_thoughts = InertLinks()

@@ -1,4 +1,4 @@
-"""What a consumer asks of a model, and what the model must know of the consumer."""
+"""Requests to a model, and the properties of the consumer that sends them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RequestOptions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class Features(msgspec.Struct, frozen=True):
-    """What the consumer can take. The defaults are those of a consumer that says nothing: the careful ones."""
+    """What the consumer supports. The defaults are the careful ones, for a consumer that declares nothing."""
 
     thinking: bool = False
     data: bool = False
@@ -46,14 +46,14 @@ class Features(msgspec.Struct, frozen=True):
     unparsed_calls: bool = False
     # The same for a call of a tool that was not offered: models make names up, and remember some from earlier.
     unknown_calls: bool = False
-    # A program that wants to know, apart from what was said, how much it cost, why it stopped and where it belongs.
+    # A program that reads usage, stop reason and conversation as separate data parts.
     reports: bool = False
     # A consumer that draws activities, plans and usage itself. Any other gets them as text (`activity_text`).
     activity: bool = False
 
 
 class Consumer(msgspec.Struct, frozen=True):
-    """Who asks. Two requests of different connections never share a conversation."""
+    """The sender of a request. Two requests of different connections never share a conversation."""
 
     name: str = "consumer"
     connection: str = ""

@@ -56,8 +56,8 @@ class Response:
 
     def message(self) -> Message:
         """The assistant message this response is, in as few parts as say the same."""
-        told = (part for part in self.parts if part != TextPart(""))
-        return Message("assistant", tuple(_folded(list(run)) for _, run in groupby(told, _Runs())))
+        parts = (part for part in self.parts if part != TextPart(""))
+        return Message("assistant", tuple(_folded(list(run)) for _, run in groupby(parts, _Runs())))
 
 
 class _Runs:

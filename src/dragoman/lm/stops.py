@@ -15,7 +15,7 @@ from dragoman.lm.parts import STOPPED, DataPart
 
 __all__ = ["StopReason", "Stopped"]
 
-# length: a limit of the model's or the agent's. content_filter: it would not say more. other: only the words tell.
+# length: a limit of the model or the agent. content_filter: the model refused. other: only `words` has the reason.
 StopReason: TypeAlias = Literal["length", "content_filter", "other"]
 
 

@@ -1,4 +1,4 @@
-"""What an agent wants to do, as one value with everything the agent sent.
+"""The action that an agent requests, as one value with everything the agent sent.
 
 The question's text, the approval key, the decision and the record are all made from an `Action`. It does no I/O and
 refers to nothing outside itself, so two processes that hold equal actions make equal keys.

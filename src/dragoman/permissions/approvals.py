@@ -3,17 +3,17 @@
 An approval is for a tool with a key: what exactly may be done, a command or a path. It reaches as far as the person
 said and no further:
 
-    once        this call; nothing is kept
+    once        this call; nothing is stored
     session     this session, in the memory of this process; another session asks again
     workspace   this folder, also after a restart
     always      everywhere, also after a restart
 
-What outlives the process is in the store, and the store is asked every time, so an approval that another process took
-back is gone here too. The approvals of sessions are not in it, but a reset is counted there, and voids them in every
-process that shares it.
+Lasting approvals are in the store, and every look-up reads the store, so an approval that another process revoked is not
+valid here either. The approvals of sessions are not in it, but it counts resets, which void them in every process that
+shares it.
 
-Without a store, or with one that fails, everything above `once` lasts for the session: the narrower promise is the one
-that can be kept. Whoever asked is told through `on_problem`.
+Without a store, or with one that fails, everything above `once` lasts for the session only, and `on_problem` is called
+with the error.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ LEVELS: tuple[ApprovalLevel, ...] = ("once", "session", "workspace", "always")
 
 # A key may be a whole input, and that a whole file. Beyond this, its digest stands for it.
 MAX_KEY_LENGTH = 4_096
-# How much of a long key is kept for a person to recognise it by.
+# How much of a long key is stored, so that a person recognises it.
 _KEY_EXCERPT = 200
 _DIGESTED = re.compile(r"… \(sha256 [0-9a-f]{64}\)\Z")
-# A server sees many sessions and is not told when they end. The oldest approvals go first: they are asked for again.
+# A server has many sessions, and does not see their ends. The oldest approvals are dropped first: the user is asked again.
 MAX_SESSION_APPROVALS = 10_000
 # Numbers that SQLite cannot hold are no approval's.
 _MAX_ID_DIGITS = 18
@@ -111,7 +111,7 @@ class Approvals:
         try:
             stored = self._store.find(tool, key, self._folder(workspace))
         except StoreError as problem:
-            self._tell(problem)
+            self._report_problem(problem)
             return None
         return None if stored is None else _from_store(stored)
 
@@ -124,19 +124,19 @@ class Approvals:
         *,
         workspace: str | Path | None = None,
     ) -> Approval | None:
-        """Keeps an approval, and returns it as it was kept: never wider than `level`, narrower if it must be."""
+        """Store an approval, and return it as it was stored: never wider than `level`, narrower if it must be."""
         key = _storable(key)
         self._notice_resets()
         if level == "once":
             return None
         folder = self._folder(workspace)
-        can_be_kept = level == "always" or (level == "workspace" and folder is not None)
-        if can_be_kept and self._store is not None:
+        is_lasting = level == "always" or (level == "workspace" and folder is not None)
+        if is_lasting and self._store is not None:
             where = folder if level == "workspace" else None
             try:
                 return _from_store(self._store.add(tool, key, where, self._clock()))
             except StoreError as problem:
-                self._tell(problem)
+                self._report_problem(problem)
         return self._grant_session(session, tool, key)
 
     def list(self) -> tuple[Approval, ...]:
@@ -146,7 +146,7 @@ class Approvals:
         return (*self._granted.values(), *map(_from_store, stored))
 
     def revoke(self, id: str) -> bool:  # noqa: A002 - what it is called everywhere else
-        """Takes one approval back. False if there is none with this id."""
+        """Revoke one approval. False if there is none with this id."""
         for subject, approval in self._granted.items():
             if approval.id == id:
                 del self._granted[subject]
@@ -156,18 +156,18 @@ class Approvals:
         return self._store.remove(int(id))
 
     def reset(self) -> None:
-        """Takes all back: every session, every workspace, every process on the same store."""
+        """Revoke all approvals: of every session, every workspace, every process with the same store."""
         self._granted.clear()
         if self._store is not None:
             self._store.clear()
             self._notice_resets()
 
     def end_session(self, session: str) -> None:
-        """Forgets what a session was granted."""
+        """Drop the approvals of a session."""
         self._granted = {subject: it for subject, it in self._granted.items() if it.session != session}
 
     def drop_incomplete(self) -> str | None:
-        """Take back the stored approvals of agents' actions whose keys are incomplete. Returns a sentence about them.
+        """Revoke the stored approvals of agents' actions whose keys are incomplete. Returns a sentence about them.
 
         Version 0.1 made keys that left out arguments, folders and agents. Such an approval covers more than the person
         was shown, so it does not count.
@@ -179,7 +179,7 @@ class Approvals:
             incomplete = [it for it in self._store.list() if it.tool in tools and not is_agent_key(it.key)]
             count = sum(self._store.remove(approval.id) for approval in incomplete)
         except StoreError as problem:
-            self._tell(problem)
+            self._report_problem(problem)
             return None
         if not count:
             return None
@@ -205,20 +205,20 @@ class Approvals:
         return approval
 
     def _notice_resets(self) -> None:
-        """Drops what a reset somewhere else has voided. A store that cannot be read has no news."""
+        """Drop approvals that a reset in another process has voided. If the store cannot be read, nothing changes."""
         if self._store is None:
             return
         try:
             resets = self._store.resets()
         except StoreError as problem:
-            self._tell(problem)
+            self._report_problem(problem)
             return
         if self._resets is not None and resets != self._resets:
             self._granted.clear()
         self._resets = resets
 
-    def _tell(self, problem: StoreError) -> None:
-        # A store that is broken is so at every question; once is enough.
+    def _report_problem(self, problem: StoreError) -> None:
+        # A broken store fails at every look-up; one report is enough.
         if str(problem) != self._last_problem:
             self._last_problem = str(problem)
             self._on_problem(problem)
@@ -230,7 +230,7 @@ def _from_store(stored: StoredApproval) -> Approval:
 
 
 def _storable(text: str) -> str:
-    """A text that stands for `text` and for no other, short enough to keep and possible to write."""
+    """A unique form of `text` that is short enough to store and can be encoded."""
     # Half a surrogate pair, as in the name of a file that is not UTF-8, cannot be written.
     data = text.encode("utf-8", "surrogatepass")
     is_writable = data.decode("utf-8", "replace") == text

@@ -1,4 +1,4 @@
-"""What needs no question because the settings say so beforehand.
+"""Automatic approval by settings.
 
 Three settings, as the editor has them: everything (`all`), which tools may be approved this way at all (`eligible`),
 and which addresses (`urls`). A tool that is set to false in `eligible` is asked about every time, whatever else is
@@ -38,7 +38,7 @@ class AutoApproval(msgspec.Struct, frozen=True):
         return self.eligible.get(tool) is False
 
     def covers(self, tool: str, urls: tuple[str, ...] = ()) -> str | None:
-        """Why nobody need be asked about this call, in a word or two; None if somebody must be."""
+        """Why this call needs no question, in a word or two; None if a person must decide."""
         if self.must_ask(tool) or any(map(self._refuses, urls)):
             return None
         if self.all:

@@ -72,7 +72,7 @@ def describe(
     extra: JsonObject | None = None,
     meta: JsonObject | None = None,
 ) -> Action:
-    """What an agent wants to do, from everything it said of that tool call so far."""
+    """Make an action from everything that the agent sent about a tool call so far."""
     fields = (*fields_of(input), *fields_of(extra))
     named = tuple(ActionLocation(path, line) for path, line in locations)
     blocks = tuple(block for value in content for block in _blocks(value))

@@ -89,7 +89,7 @@ class Grants:
         del self._by_nonce[held.nonce]
         if held.token is None:
             return False
-        # Hooks may put text around a result; the token stands in it as a word of its own.
+        # Hooks may put text around a result; the token is a separate word in it.
         token = held.token.encode()
         return any(hmac.compare_digest(word.encode(), token) for word in _words(text))
 

@@ -40,7 +40,7 @@ from dragoman.permissions.layout import (
 
 __all__ = ["WANTS", "ActionQuestion", "in_one_line", "question_about"]
 
-# What an agent wants, after its name.
+# The requested action as a verb, after the agent's name.
 WANTS: dict[ToolClass, str] = {
     "read": "read",
     "edit": "change files",
@@ -114,7 +114,7 @@ def question_about(action: Action, *, spaced: bool = False) -> ActionQuestion:
 
 
 def in_one_line(action: Action, verb: str = "wants to") -> str:
-    """Who wants what, on one line, for a record of the question."""
+    """The agent and its request on one line, for a record of the question."""
     what = action.title if action.command is None else action.command
     wants = WANTS[action.risk] if action.command is None else "run"
     return f"{in_short(action.agent_name, _ONE_LINE)} {verb} {wants}: {in_short(what, _ONE_LINE)}"

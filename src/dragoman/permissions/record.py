@@ -1,4 +1,4 @@
-"""What was decided lately: each action with the decision and who made it, newest last.
+"""The latest decisions: each action with the decision and its origin, newest last.
 
 In memory, for the editor's command that turns a recent question into a lasting approval. It keeps complete actions, so
 that such an approval covers exactly what was shown.
@@ -22,7 +22,7 @@ __all__ = ["By", "DecisionRecord", "Recorded"]
 By: TypeAlias = Literal["person", "approval", "setting", "limit", "end"]
 
 _MOST = 50
-# Actions hold whole files; so many bytes of them are kept.
+# Actions contain whole files; at most so many bytes of them are stored.
 _MOST_BYTES = 4_000_000
 
 
@@ -59,7 +59,7 @@ class DecisionRecord:
     _made: int = 0
 
     def add_request(self, action: Action, session: str, workspace: str) -> str:
-        """A question is open from now on. Returns the id that its decision is recorded under."""
+        """Add a request that is not decided yet. Returns the id that its decision is recorded under."""
         self._made += 1
         size = len(encode(action))
         recorded = Recorded(f"q{self._made}", action, session, workspace, datetime.now(UTC), size=size)
@@ -77,7 +77,7 @@ class DecisionRecord:
         return tuple(reversed(self._all))
 
     def allow(self, id: str, level: ApprovalLevel, approvals: Approvals) -> Recorded | None:  # noqa: A002
-        """Approve exactly that action from now on. None: there is no such question, or no such level for it."""
+        """Approve exactly that action from now on. None: there is no such request, or no such level for it."""
         for recorded in self._all:
             if recorded.id == id and level in recorded.levels:
                 action = recorded.action

@@ -1,8 +1,8 @@
 """Addresses, and patterns for them, compared by what they mean and not by how they are written.
 
-A `Url` is an http or https address taken apart once, strictly; whoever contacts it uses the text made of its parts, so
-that what was judged is what is fetched. Where programs are known to read an address differently (a user name, a
-backslash before the path, a host in hexadecimal), it is no address here.
+A `Url` is an http or https address, parsed once and strictly. Callers contact the text made of its parts, so that the
+checked address is the fetched one. Where programs are known to read an address differently (a user name, a backslash
+before the path, a host in hexadecimal), parsing fails.
 
 A pattern is `scheme://host[:port][/path]`:
 
@@ -117,7 +117,7 @@ class Url:
 
     @property
     def is_local(self) -> bool:
-        """Whether the host is this machine or on the local network, as far as its name tells."""
+        """Whether the host is this machine or on the local network, judged by its name."""
         address = _address(self.host)
         if address is not None:
             return is_local_address(address)
@@ -323,17 +323,17 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 def _path(text: str) -> str:
     """A path as it is sent: whole, with `.` and `..` resolved, with nothing in it that needs an escape."""
     text = _DROPPED.sub("", text).replace("\\", "/")
-    kept: list[str] = []
+    resolved: list[str] = []
     segments = text.split("/")[1:] or [""]
     for segment in segments:
         climb = _climb(segment)
         if climb is None:
-            kept.append(segment)
+            resolved.append(segment)
         else:
-            del kept[len(kept) - climb :]
+            del resolved[len(resolved) - climb :]
     if _climb(segments[-1]) is not None:
-        kept.append("")
-    return _escaped("/" + "/".join(kept), _IN_PATH)
+        resolved.append("")
+    return _escaped("/" + "/".join(resolved), _IN_PATH)
 
 
 def _climb(segment: str) -> int | None:

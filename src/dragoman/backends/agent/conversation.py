@@ -99,9 +99,9 @@ _WITHDRAWAL_SECONDS = 1.0
 _INTERRUPTED = "Error: The call was interrupted before it had a result."
 _TRY_AGAIN = "Try again; if it fails again, please report it with what the log says."
 _TIMED_OUT = "Error: The user did not decide about this call in time."
-_NEW_TOOLS = "{name} does not look at changed tools while it runs, so it was started anew for them."
+_NEW_TOOLS = "{name} does not look at changed tools while it runs, so it was restarted for them."
 _OLD_WORDS = (
-    "{name} was still sending an earlier part of this conversation, so it was started anew in a new session."
+    "{name} was still sending an earlier part of this conversation, so it was restarted with a new session."
 )
 _MIXED = "{name} mixed words of earlier turns into this answer."
 # A call that the agent withdraws earlier than this did not hit a time limit.
@@ -475,7 +475,7 @@ class Conversation:
     def _send_prompt(self, prompt: tuple[Message, ...]) -> None:
         session = self._session
         if session is None:
-            # It is gone, and how is about to be told.
+            # The agent is gone, and an `AgentExited` event is about to follow.
             return
         self._prompt = prompt
         composed = self._session_context.prompt(prompt, images=session.takes_images)
@@ -503,7 +503,7 @@ class Conversation:
     def _steer(self, steering: Steering) -> None:
         session = self._session
         if session is None:
-            # It is gone, and how is about to be told.
+            # The agent is gone, and an `AgentExited` event is about to follow.
             return
         composed = self._session_context.steer(steering.prompt, images=session.takes_images)
         for text in composed.notices:
@@ -542,7 +542,7 @@ class Conversation:
         self.dispatch(AgentUnfit(self._prompt))
 
     def on_stale_update(self, session: AgentSession) -> None:
-        """The agent sent an update of an earlier turn. Later updates cannot be told apart from the answer."""
+        """The agent sent an update of an earlier turn. Later updates cannot be separated from the answer."""
         session.learn(history="unusable")
         self._session_id = None
         if self._may_start_over:

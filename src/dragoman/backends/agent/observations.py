@@ -57,7 +57,7 @@ class Observed(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
             yield (
                 "It looks at changed tools while it runs."
                 if self.lists_again
-                else "It does not look at changed tools while it runs, so it is started anew for them."
+                else "It does not look at changed tools while it runs, so it is restarted for them."
             )
         if self.tool_limit_seconds is not None:
             yield f"It gave a tool call up after {self.tool_limit_seconds:.0f} seconds."

@@ -208,7 +208,7 @@ class ConversationRegistry:
         try:
             self._fetch(id_)
         except StoreError as error:
-            _log.warning("conversation %s cannot be taken up now: %s", id_, error)
+            _log.warning("conversation %s cannot be loaded now: %s", id_, error)
             self._revision, self._version = -1, None
 
     def _fetch(self, id_: str) -> None:
@@ -222,7 +222,7 @@ class ConversationRegistry:
         try:
             saved = load_conversation(stored.content)
         except SavedError as error:
-            _log.warning("conversation %s cannot be taken up again: %s", id_, error)
+            _log.warning("conversation %s cannot be loaded, and starts again: %s", id_, error)
             return
         self._revisions[id_] = stored.revision
         self._rest(saved, len(stored.content))

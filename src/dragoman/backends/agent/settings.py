@@ -43,10 +43,10 @@ class Timing:
     # How long a prompt is held until changed tools have been listed: by an agent that does so, and by one that may.
     list_again: float = 5.0
     list_again_unsure: float = 1.0
-    # So long after its last look at the tools, an agent that was never tried has taken in what it saw.
+    # How long an agent outside the catalogue gets after it has listed the tools.
     list_settle: float = 0.25
-    # When the history of a loaded session has been told: so long after its last words, where those are known; after
-    # anything else of it; and the most that it may take.
+    # When the history of a loaded session counts as complete: so long after its last message, where that is known;
+    # after any other update of it; and the longest time it may take.
     history_end: float = 1.0
     history_pause: float = 5.0
     history: float = 60.0
@@ -70,7 +70,7 @@ class AgentSettings:
     fs: bool = False
     # After so many seconds it gives a tool call up, whatever else is known about it.
     tool_limit_seconds: float | None = None
-    # The agent's own method to log in by, where it wants that.
+    # The agent's login method, where it requires a login.
     auth: str | None = None
     # Where agents that run are written down.
     ledger: Ledger | None = None

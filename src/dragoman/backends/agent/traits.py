@@ -1,7 +1,7 @@
-"""What the bridge makes of what is known of agents beyond what they say of themselves.
+"""Known traits of agents that the protocol does not report, in the form that the bridge uses.
 
 The facts are data: `_meta.dragoman` of each entry in `dragoman/agents/catalogue.json`. An agent that is not there gets
-the careful defaults; what `initialize` says wins over both.
+careful defaults; the response to `initialize` wins over both.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["CATALOGUE", "UNKNOWN", "Traits", "recognise", "recognise_request", "
 
 # A place in a tool call, dots between the names, and what stands there for a tool of a server: one of several, with a
 # bar between. One that ends in an asterisk is the beginning of a longer text. A place that begins with `announced` is in
-# what the agent said before it asked for permission.
+# the updates before the permission request.
 _Field: TypeAlias = tuple[str, str]
 _Fields: TypeAlias = tuple[_Field, ...]
 _LONGER = "*"
@@ -35,11 +35,11 @@ class Traits:
     # Whether the agent lists the tools when a session begins, and again when they change. None: it was never seen.
     lists: bool | None = True
     lists_again: bool | None = True
-    # When it tells the history of a session that it loads.
+    # When it sends the history of a session that it loads.
     history: HistoryTiming | None = None
     # Ways to recognise that a tool call is one of a server's tools: each is a set of fields that must all agree.
     recognised_by: tuple[_Fields, ...] = ()
-    # Environment without which the agent decides by itself, or hides our tools.
+    # Environment without which the agent does not ask for permission, or hides our tools.
     env: tuple[tuple[str, str], ...] = ()
     # What cannot work with it, by the name of the scenario in `tests/agents`, and why.
     cannot: tuple[tuple[str, str], ...] = ()
@@ -50,7 +50,7 @@ class Traits:
     quirks: tuple[str, ...] = ()
 
     def after(self, learnt: Observed) -> Traits:
-        """With what this agent was seen to do. An agent of the catalogue may have failed once to do what it does as a rule."""
+        """The traits updated by observations. They weigh less for an agent in the catalogue: it may have failed once."""
         limits = [each for each in (self.tool_limit_seconds, learnt.tool_limit_seconds) if each is not None]
         lists, lists_again = self.lists, self.lists_again
         if learnt.lists is not None:
@@ -74,7 +74,7 @@ UNKNOWN = Traits(is_known=False, tool_limit_seconds=_CAREFUL_LIMIT_SECONDS, list
 
 
 def traits_of(agent: str | None, facts: Mapping[str, Facts] | None = None) -> Traits:
-    """`facts` are those of somebody who knows more than what came with us."""
+    """The traits of an agent. `facts` are additional catalogue entries, such as those of a registry."""
     found = (facts or {}).get(agent or "")
     if found is None:
         return CATALOGUE.get(agent or "", UNKNOWN)
@@ -87,7 +87,7 @@ def traits_of(agent: str | None, facts: Mapping[str, Facts] | None = None) -> Tr
         or found.loads
     ):
         return traits
-    # A registry knows where agents come from, and as a rule nothing of what they do.
+    # A registry has the sources of agents, and usually no facts about their behaviour.
     return replace(
         traits,
         is_known=False,
@@ -126,12 +126,14 @@ def warned(traits: Traits, command: Sequence[str], *, fs: bool, mode: str | None
     )
 
 
-def recognise(traits: Traits, said: Iterable[ToolActivity], server: str, tools: Iterable[str]) -> str | None:
-    """Which of our tools a tool call is, by what was said of it so far; None where that does not show.
+def recognise(
+    traits: Traits, updates: Iterable[ToolActivity], server: str, tools: Iterable[str]
+) -> str | None:
+    """Which of our tools a tool call is for, by its updates so far; None where they do not show it.
 
     `server` is random for each conversation: a model cannot name it by chance.
     """
-    activities = tuple(said)
+    activities = tuple(updates)
     return _only(
         tool
         for tool in tools
@@ -146,10 +148,10 @@ def recognise(traits: Traits, said: Iterable[ToolActivity], server: str, tools: 
 def recognise_request(
     traits: Traits, announced: ToolActivity, asked: ToolActivity, server: str, tools: Iterable[str]
 ) -> str | None:
-    """Which of our tools a request for permission is about.
+    """Which of our tools a permission request is for.
 
-    What the agent said of the call before counts only where the request says nothing else: a call that is announced as
-    ours and asked for as a command is a command.
+    Earlier updates of the call count only where the request does not contradict them: a call that is announced as ours
+    and requested as a command is a command.
     """
     names = tuple(tools)
     shown = [
@@ -165,7 +167,7 @@ def recognise_request(
 
 
 def _only(tools: Iterable[str]) -> str | None:
-    """The one tool that a call can be. Where the beginning of an id fits two tools (`look`, `look__up`), it shows neither."""
+    """The only matching tool. Where the beginning of an id matches two (`look`, `look__up`), there is none."""
     found = tuple(tools)
     return found[0] if len(found) == 1 else None
 

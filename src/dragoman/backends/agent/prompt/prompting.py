@@ -1,4 +1,4 @@
-"""What is said to an agent: the user's new words, and before them whatever it does not know yet."""
+"""Composes prompts for an agent: the user's new messages, preceded by what the agent's session lacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.lm.stops import Stopped
 
 __all__ = ["Composed", "compose", "last_words", "split_prompt"]
 
-# Stop reasons that a user must hear of, because the answer is not what it seems.
+# Stop reasons that the user gets a notice about, because the answer is not complete.
 _STOPS = {
     "max_tokens": Stopped("length", "The agent stopped: it reached the limit of tokens for one answer."),
     "max_turn_requests": Stopped(
@@ -24,23 +24,24 @@ _STOPS = {
     "cancelled": Stopped("other", "The agent stopped this turn by itself."),
 }
 
-# How agents end a turn in which they were refused something: opencode and others the one way, Codex the other. Nobody
-# else has cancelled it.
+# How agents end a turn after a refusal: opencode and others the one way, Codex the other, without a cancel from us.
 _AFTER_REFUSAL = frozenset({"end_turn", "cancelled"})
 
-# To an agent that takes a turn over in its middle.
+# The prompt for an agent that takes over in the middle of a turn.
 _GO_ON = "Go on from where the conversation stopped."
 
 
 @dataclass(frozen=True, slots=True)
 class Composed:
+    """A prompt as content blocks, and notices about it."""
+
     blocks: tuple[ContentBlock, ...]
     # For the user: what the agent does not get.
     notices: tuple[str, ...] = ()
 
 
 def split_prompt(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """What was said before, and the user's last words: all that follows the last answer."""
+    """Split messages into those up to the last answer, and the user's messages after it."""
     last = max((index for index, message in enumerate(messages) if message.role == "assistant"), default=-1)
     spoken = [message for message in messages[last + 1 :] if message.role == "user"]
     return tuple(messages[: last + 1]), tuple(spoken)
@@ -49,27 +50,27 @@ def split_prompt(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tupl
 def compose(
     prompt: Sequence[Message], *, context: str, history: Sequence[Message], images: bool, budget: int
 ) -> Composed:
-    """`history` is what the agent has not seen; `prompt` may itself begin with turns it was no part of.
+    """Compose a prompt. `history` is what the agent has not seen; `prompt` may begin with turns of another model.
 
-    Results in it are of calls that this agent has not made: they belong to what went before.
+    Results in `prompt` are of calls that this agent has not made, so they go into the transcript.
     """
     before, words = split_prompt(prompt)
     results = [Message(message.role, message.results) for message in words if message.results]
-    told = transcript((*history, *before, *results), budget=budget, images=images)
+    replay = transcript((*history, *before, *results), budget=budget, images=images)
     said = [part for message in words for part in message.content if not isinstance(part, ToolResultPart)]
     blocks, refused = blocks_of(said, images=images)
     if not blocks:
         blocks = (TextBlock(_GO_ON),)
-    notices = [told.notice] if told.notice else []
+    notices = [replay.notice] if replay.notice else []
     notices += [
         f"The agent cannot take {escape(mime_type)}; it was left out." for mime_type in dict.fromkeys(refused)
     ]
     leading = (context_block(context),) if context else ()
-    return Composed((*leading, *told.blocks, *blocks), tuple(notices))
+    return Composed((*leading, *replay.blocks, *blocks), tuple(notices))
 
 
 def last_words(response: PromptResponse, *, silenced: bool = False) -> tuple[Part, ...]:
-    """What a turn's end adds to the answer. `silenced`: the agent has said nothing since it was refused something."""
+    """The parts that a turn's end adds to the answer. `silenced`: the agent has sent no text since a refusal."""
     if silenced and response.stop_reason in _AFTER_REFUSAL:
         return (TextPart(notice("The agent ended its turn after the refusal.")),)
     if response.stop_reason != "end_turn":

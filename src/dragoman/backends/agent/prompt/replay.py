@@ -1,12 +1,12 @@
 """A transcript for an agent that has never seen the conversation.
 
-It is given as context, marked as what it is, before the user's new words: who said what, what was called and what came
-of it. It stays within a budget of tokens: the oldest tool results are shortened first, then the oldest messages left
-out; whatever is missing is said, to the agent in its place and to the user once.
+It is sent as context, marked as such, before the user's new message: messages, calls and results. It stays within a
+budget of tokens: the oldest tool results are shortened first, then the oldest messages left out. A line in the
+transcript says what is missing, and the user gets a notice.
 
-What stands in a transcript was written by many: users, models, tools, pages from the web. None of it may pass for
-something else. Only who speaks begins at the margin, all further lines are indented; and the tag around it all is one
-that does not occur in it.
+The texts in a transcript have many authors: users, models, tools, pages from the web. None of them can pretend to be
+another entry. Only the author of an entry begins at the margin, all further lines are indented; and the tag around the
+transcript does not occur in it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _RESULT_CUT = "[result left out: the transcript would be too long]"
 _REST_CUT = "[the rest left out: the transcript would be too long]"
 _OLDER_CUT = "[{older} left out: the transcript would be too long]"
 _RESTARTED = "You were restarted while you waited."
-# Long enough that no text contains the digest of itself but by design, and nobody can design that.
+# Long enough that a text cannot be made to contain the digest of itself.
 _TAG_DIGEST_BYTES = 8
 
 
@@ -71,7 +71,7 @@ class _Entry:
 
     @property
     def text(self) -> str:
-        # Every character that a reader may take for the end of a line; names of tools and calls are anybody's too.
+        # `splitlines` splits at every character that a reader may take for a line break. The head is untrusted, too.
         return f"{' '.join(self.head.split())}: " + "\n  ".join(self.body.splitlines())
 
     @property
@@ -82,7 +82,7 @@ class _Entry:
 
 
 def transcript(messages: Sequence[Message], *, budget: int, images: bool) -> ReplayTranscript:
-    """All of `messages` but the system's, within the budget. Pictures go along where the agent takes them."""
+    """The transcript of all messages but the system's, within the budget; with pictures where the agent accepts them."""
     calls = {call.call_id: call for message in messages for call in message.calls}
     entries = [
         entry
@@ -99,14 +99,14 @@ def transcript(messages: Sequence[Message], *, budget: int, images: bool) -> Rep
 
 
 def _tagged(tag: str, body: str) -> str:
-    """In a tag that nothing in it can close."""
+    """Wrap a text in a tag that the text cannot close."""
     if f"</{tag}" in body.lower():
         tag += f"-{hashlib.blake2b(body.encode(), digest_size=_TAG_DIGEST_BYTES).hexdigest()}"
     return f"<{tag}>\n{body}\n</{tag}>"
 
 
 def _cut(entries: list[_Entry], budget: int) -> tuple[int, int]:
-    """Shorten in place until it fits: how many results were cut, and how many entries left out."""
+    """Shorten in place until it fits. Returns how many results were cut, and how many entries left out."""
     total = sum(entry.tokens for entry in entries)
     results = older = 0
     for entry in entries:
@@ -122,7 +122,7 @@ def _cut(entries: list[_Entry], budget: int) -> tuple[int, int]:
         older += 1
     del entries[:older]
     if total > budget:
-        # What is left is one message that is too long by itself.
+        # The last message alone is too long.
         entries[0].body, entries[0].images = f"{entries[0].body[:budget]}\n{_REST_CUT}", ()
     return results, older
 
@@ -136,7 +136,7 @@ def _notice(results: int, older: int) -> str | None:
     cut += [_counted(results, "tool result")] if results else []
     if not cut:
         return None
-    return f"The agent took up this conversation anew, without {' and '.join(cut)}: the transcript would be too long."
+    return f"The agent got this conversation without {' and '.join(cut)}: the transcript would be too long."
 
 
 def _counted(count: int, what: str) -> str:
@@ -151,7 +151,7 @@ def _entries(message: Message, calls: Mapping[str, ToolCallPart], *, images: boo
             case DataPart(mime_type=mime_type) if mime_type == STOPPED:
                 said.append(f"[stopped: {Stopped.of(part).words}]")
             case DataPart() if not part.is_internal:
-                said.append(_told(part))
+                said.append(_described(part))
                 pictures += _pictures(part, images=images)
             case ToolCallPart(name=name) if is_permission_tool(name):
                 said.append(f"[asked the user for permission{_about(name, part)}]")
@@ -160,7 +160,7 @@ def _entries(message: Message, calls: Mapping[str, ToolCallPart], *, images: boo
             case ToolResultPart(call_id=call_id):
                 yield _result(part, calls.get(call_id), images=images)
             case _:
-                # Text has its place at the top; thinking is nobody's to hear again.
+                # Text is at the top already; thinking is not repeated.
                 pass
     if said:
         who = "User" if message.role == "user" else "Assistant"
@@ -180,14 +180,14 @@ def _result(part: ToolResultPart, call: ToolCallPart | None, *, images: bool) ->
     failed = " (an error)" if part.is_error else ""
     return _Entry(
         f"Result of {of}{failed}",
-        "\n".join(["", *([text] if text else []), *map(_told, data)]),
+        "\n".join(["", *([text] if text else []), *map(_described, data)]),
         tuple(picture for inner in data for picture in _pictures(inner, images=images)),
         is_result=True,
     )
 
 
 def _about(name: str, call: ToolCallPart | None) -> str:
-    """What a permission was asked for: an HTTP client's call says it; of an editor's only the class is known."""
+    """The action of a permission request: from the call of an HTTP client; for an editor only the class is known."""
     title = call.input.get("title") if call else None
     wanted = next((WANTS[each] for each, tool in PERMISSION_TOOLS.items() if tool == name), "something")
     return f": {title or wanted}"
@@ -200,7 +200,7 @@ def _decided(part: ToolResultPart) -> str:
 
 
 def _allows(text: str) -> bool:
-    """Whether the result of a permission call says yes: by the token, or by a client's own decision."""
+    """Whether the result of a permission call grants it: by the token, or by a client's own decision."""
     if GRANT_PREFIX in text:
         return True
     try:
@@ -211,7 +211,7 @@ def _allows(text: str) -> bool:
 
 
 def lost_results(orphaned: Sequence[Pending], answers: Mapping[str, CallAnswer]) -> Message:
-    """What the agent before this one was waiting for, as words for this one."""
+    """A message for an agent with the results that its predecessor waited for."""
     parts: list[Part] = []
     for call in orphaned:
         answer = answers.get(call.call_id)
@@ -234,7 +234,7 @@ def _for_model(answer: ToolResult) -> Iterator[Part]:
 
 
 def blocks_of(parts: Sequence[Part], *, images: bool) -> tuple[tuple[ContentBlock, ...], tuple[str, ...]]:
-    """The user's new words as blocks, and what of them the agent cannot take."""
+    """The user's new message as blocks, and the MIME types that the agent cannot take."""
     blocks: list[ContentBlock] = []
     refused: list[str] = []
     for part in parts:
@@ -245,7 +245,7 @@ def blocks_of(parts: Sequence[Part], *, images: bool) -> tuple[tuple[ContentBloc
                 if mime_type.startswith("image/") and images:
                     blocks.append(_image(part))
                 elif part.is_textual:
-                    blocks.append(TextBlock(_told(part)))
+                    blocks.append(TextBlock(_described(part)))
                 else:
                     blocks.append(TextBlock(f"[{mime_type}, {len(part.data):,} bytes: left out]"))
                     refused.append(mime_type)
@@ -255,12 +255,12 @@ def blocks_of(parts: Sequence[Part], *, images: bool) -> tuple[tuple[ContentBloc
 
 
 def context_block(text: str) -> TextBlock:
-    """What the consumer's program says beside the user: known to the agent as context, not as the user's words."""
+    """The consumer's context as a block, marked as context and not as the user's message."""
     return TextBlock(_tagged(_CONTEXT, f"From the program you are used in, not from the user.\n\n{text}"))
 
 
-def _told(part: DataPart) -> str:
-    """What it says, where that is text; else that it was there."""
+def _described(part: DataPart) -> str:
+    """The text of a data part; for other data its type and size."""
     if part.is_textual:
         return part.data.decode("utf-8", "replace")
     return f"[{part.mime_type}, {len(part.data):,} bytes]"

@@ -1,8 +1,8 @@
-"""Which call is which announcement.
+"""Matches calls with their announcements.
 
-An agent tells of a call twice, by two ways: it announces it over ACP, under an id of its own, and makes it over MCP,
-without that id. Either may come first. What they have in common is the tool and the arguments, and several calls of one
-tool in parallel differ in nothing else.
+An agent sends a call twice: it announces the call over ACP, with an id, and makes it over MCP, without that id. Either
+may come first. What they have in common is the tool and the arguments, and several calls of one tool in parallel differ
+in nothing else.
 
 The arguments of an announcement may still be on their way, or stand one level deeper beside the name of the server. So a
 call takes the announcement with its very arguments, else one whose arguments are not known, else the oldest of its tool:
@@ -18,8 +18,8 @@ from dragoman.lm.json import JsonObject, canonical
 
 __all__ = ["Announcements"]
 
-# Calls that came without a word before. An agent that announces nothing makes no more of them than a turn has calls, and
-# one that announces late does so within a moment.
+# Calls that arrived before an announcement. An agent that announces nothing makes no more of them than a turn has calls,
+# and one that announces late does so within a moment.
 _EARLY_LIMIT = 64
 
 
@@ -41,7 +41,7 @@ class _Call:
 
 
 class Announcements:
-    """Of one turn."""
+    """The announcements of one turn."""
 
     def __init__(self) -> None:
         self._expected: dict[str, _Call] = {}
@@ -49,7 +49,7 @@ class Announcements:
         self._early: deque[tuple[str, JsonObject]] = deque(maxlen=_EARLY_LIMIT)
 
     def announce(self, key: str, tool: str, given: object) -> bool:
-        """What is now known of a call; whether that is one more to wait for."""
+        """Add or update an announcement. Returns whether there is one more call to wait for."""
         if key in self._made:
             return False
         call = _Call(tool, given)
@@ -58,7 +58,7 @@ class Announcements:
             return False
         near = [early for early in self._early if call.distance(*early) in (0, 1)]
         if near:
-            # It was quicker than its announcement.
+            # The call arrived before its announcement.
             self._early.remove(min(near, key=lambda early: call.distance(*early) or 0))
             self._made.add(key)
             return False
@@ -66,7 +66,7 @@ class Announcements:
         return True
 
     def make(self, tool: str, arguments: JsonObject) -> str | None:
-        """A call has come: the id under which it was announced."""
+        """Match a call that has arrived. Returns the key of its announcement."""
         distances = {key: call.distance(tool, arguments) for key, call in self._expected.items()}
         key = min(
             (key for key, distance in distances.items() if distance is not None),
@@ -81,7 +81,7 @@ class Announcements:
         return key
 
     def end(self, key: str) -> bool:
-        """A call is over, or was never what it was announced as; whether it was still waited for."""
+        """Remove an announcement whose call is over or was another. Returns whether the call was still expected."""
         self._made.discard(key)
         return self._expected.pop(key, None) is not None
 

@@ -1,8 +1,8 @@
-"""What an agent says while nobody listens, in order, for the next reply of its conversation.
+"""A buffer for an agent's output while no reply is open, in order, for the next reply of its conversation.
 
-It may say a great deal until somebody comes back. Progress (its thoughts, activities and plans) is left out beyond a
-limit, and that is said in its place; an activity or a plan that is kept is still replaced by what it has become. Words and
-pictures are never left out: beyond a limit of their own the agent is held, and waits with us.
+It may be much until the next request. Progress (thoughts, activities and plans) beyond a limit is discarded, and a line
+says so; a buffered activity or plan is still replaced by its newer state. Text and pictures are never discarded: beyond a
+separate limit, reading from the agent is paused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dragoman.lm.parts import progress_key
 
 __all__ = ["HELD_BYTES", "PROGRESS_BYTES", "Backlog"]
 
-# Pages of progress: more than anybody reads afterwards.
+# Pages of progress: more than a person reads afterwards.
 PROGRESS_BYTES = 256 * 1024
 # Some answers of the longest kind, with pictures.
 HELD_BYTES = 8 * 1024 * 1024
@@ -23,7 +23,7 @@ _LEFT_OUT = ThinkingPart(
 
 
 class Backlog:
-    """`flow` is held while there is too much."""
+    """The buffered output of one conversation. `flow` is paused while it is too large."""
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
@@ -56,16 +56,16 @@ class Backlog:
 
     @property
     def is_full(self) -> bool:
-        """The agent is held."""
+        """Whether reading from the agent is paused."""
         return self._bytes > HELD_BYTES
 
     def take(self) -> list[Part]:
-        """All of it, once."""
+        """Remove and return all parts."""
         parts, self._parts, self._places = self._parts, [], {}
         self._bytes, self._leaves_out = 0, False
         self.let_go()
         return parts
 
     def let_go(self) -> None:
-        """The agent is to stop: it need not be held any more, and could not say that it has."""
+        """Resume reading from the agent, for example because it is to stop and its answer must be read."""
         self._flow.resume_reading(self)

@@ -1,4 +1,4 @@
-"""Back-pressure: whoever speaks is held while a listener is behind."""
+"""Back-pressure: reading from the agent is paused while a listener is behind."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dragoman.lm import ActivityPart, DataPart, Part, PlanPart, Sink, TextPart, 
 
 __all__ = ["Backpressure", "Flow", "size_of"]
 
-# A sink is waited for after so many bytes: often enough that little piles up, seldom enough to cost nothing a part.
+# Sinks are drained after so many bytes: often enough that buffers stay small, seldom enough that a part costs nothing.
 _DRAIN_BYTES = 256 * 1024
 # What a part costs beside what is in it.
 _PART_BYTES = 64
 
 
 class Flow(Protocol):
-    """Where the words come from."""
+    """A source that can be paused."""
 
     def pause_reading(self, by: object) -> None: ...
 
@@ -25,7 +25,7 @@ class Flow(Protocol):
 
 
 class Backpressure:
-    """Holds `flow` now and then, until the sinks have taken what they were given."""
+    """Pauses `flow` after some output, until all sinks are drained."""
 
     def __init__(self, flow: Flow, sinks: Callable[[], Iterable[Sink]]) -> None:
         self._flow = flow
@@ -41,7 +41,7 @@ class Backpressure:
             self._drain = asyncio.create_task(self._drain_all())
 
     def stop(self) -> None:
-        """Whoever is still behind takes the rest in their own time."""
+        """Stop pausing. Sinks that are behind drain without it."""
         if self._drain is not None:
             self._drain.cancel()
         self._flow.resume_reading(self)

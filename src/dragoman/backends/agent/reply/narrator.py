@@ -1,8 +1,8 @@
-"""An agent's updates as parts.
+"""Converts an agent's updates to parts.
 
-Words are text, thoughts are thinking, pictures are data. What the agent does by itself is an activity, its plan a plan,
-and what it counts a usage: each part is whole, and is reported only when it differs from the last one. How these are
-shown is not decided here (`lm.presentation`).
+Messages become text, thoughts thinking, pictures data. The agent's own tool calls become activities, its plan a plan, and
+its token counts usage: each part is complete, and is reported only when it differs from the last one.
+`lm.presentation` decides how they are shown.
 
 Calls of the consumer's own tools are not reported here: the consumer sees them as calls.
 """
@@ -73,7 +73,7 @@ class _Known:
 
     id: str
     activity: ToolActivity
-    # What its terminal has printed, where the agent tells that apart, and piece by piece.
+    # What its terminal has printed, where the agent reports that separately and in pieces.
     printed: str = ""
     # What the agent showed last of the output, and all of it so far.
     window: str = ""
@@ -104,7 +104,7 @@ class Narrator:
         self._thoughts = SurrogateJoiner()
 
     def known(self, activity: ToolActivity) -> ToolActivity:
-        """Everything said of that tool call so far, with this on top."""
+        """All updates of a tool call so far, merged with this one."""
         known = self._calls.get(activity.tool_call_id)
         return known.activity.updated(activity) if known else activity
 
@@ -146,7 +146,7 @@ class Narrator:
                     )
                 )
             case _:
-                # The user's own words, titles, modes, commands: nothing new to the user.
+                # The user's own messages, titles, modes, commands: nothing new to the user.
                 return
 
     def end_turn(self) -> tuple[Part, ...]:
@@ -156,7 +156,7 @@ class Narrator:
         return tuple(ThinkingPart(half) for half in thought) + tuple(TextPart(half) for half in word)
 
     def _interrupted(self) -> tuple[Part, ...]:
-        """A chunk without words, which fast-agent sends between the updates of a tool call."""
+        """The parts for a chunk without text, which fast-agent sends between the updates of a tool call."""
         return (INTERRUPTION,) if self._calls else ()
 
     def usage(self, counted: JsonObject | None) -> tuple[Part, ...]:
@@ -164,7 +164,7 @@ class Narrator:
         counted = counted or {}
         tokens = {name: count(counted.get(theirs)) for name, theirs in _TOKENS.items()}
         if not any(tokens[name] for name in ("input", "output", "total")):
-            # An agent that does not count says so with zeros.
+            # An agent that does not count reports zeros.
             return ()
         parts = tuple(self._counted(msgspec.structs.replace(self._usage, **tokens)))
         self._usage = msgspec.structs.replace(self._usage, **dict.fromkeys(_TOKENS))
@@ -237,7 +237,7 @@ def _entries(plan: PlanUpdate) -> Iterator[PlanEntry]:
 
 
 def _take_output(known: _Known) -> None:
-    """Of an agent that shows a window of its output, add what the window moves on by."""
+    """Append new output. Some agents send a sliding window of it: then only the new end is appended."""
     before, now = known.window, _unfenced(known.activity.text) or known.printed or _raw(known.activity)
     if now in before:
         return
@@ -248,9 +248,9 @@ def _take_output(known: _Known) -> None:
 
 
 def _raw(activity: ToolActivity) -> str:
-    """What came of a call, of an agent that shows it in no other way: Codex's old line its commands, Copilot its errors.
+    """The raw output, of agents that report output in no other way: old Codex for commands, Copilot for errors.
 
-    Not a text that stands there alone: so Claude has what is for its model, and no news to a person.
+    Not a raw output that is only a text: Claude sends there what is for its model.
     """
     if activity.status not in _ENDED or not isinstance(activity.raw_output, dict):
         return ""
@@ -259,17 +259,17 @@ def _raw(activity: ToolActivity) -> str:
 
 
 def _unfenced(output: str) -> str:
-    """Claude puts a fence around output. It stands as code in any case, and would seem to be another whenever it grows."""
+    """Output without the fence that Claude puts around it. With it, growing output would look like new output."""
     begins = _FENCE.match(output)
     if begins is None or not output.endswith(f"\n{begins[1]}"):
         return output
     inside = output[begins.end() : -len(begins[1]) - 1]
-    # Else these are two that stand beside each other.
+    # Otherwise these are two fences.
     return output if f"\n{begins[1]}" in f"\n{inside}" else inside
 
 
 def _overlap(before: str, now: str) -> int:
-    """How much of what is there now was there before."""
+    """How many characters at the beginning of `now` are the end of `before`."""
     if now.startswith(before):
         return len(before)
     moved = before.find(now[:_OVERLAP])

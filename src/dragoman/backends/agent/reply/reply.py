@@ -1,7 +1,7 @@
-"""A reply under way: what was said of it, and who listens.
+"""A reply under way: its parts so far, and its listeners.
 
-Usually one request listens. A consumer that sends the same request again, because its connection broke or it lost
-patience, joins: it hears all that was said so far, and then the rest. A reply nobody listens to any more is cancelled.
+Usually one request listens. A consumer that sends the same request again, because its connection broke or timed out,
+joins: it gets all parts so far, and then the rest. A reply without listeners is cancelled.
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ class _Listener:
 
 
 class Reply:
-    """`number` is its number in the conversation. `flow` is held while a listener is behind."""
+    """One reply, with any number of listeners.
+
+    `number` is its number in the conversation. `flow` is paused while a listener is behind.
+    """
 
     def __init__(
         self, number: int, features: Features, style: Style, flow: Flow, activities: Activities
     ) -> None:
         self.number = number
-        # What the consumer was shown. It sends that back to us, so the guard does not present it again.
+        # The parts that the consumer got. It sends them back to us, so the guard does not present them again.
         self._shown = Response()
         self.end: ReplyEnd | None = None
         self.error: LanguageModelError | None = None
@@ -51,7 +54,7 @@ class Reply:
 
     @property
     def has_spoken(self) -> bool:
-        """Whether a consumer would miss any of it."""
+        """Whether it has text or calls."""
         return bool(self._shown.calls) or bool(self._shown.text.strip())
 
     @property
@@ -61,7 +64,7 @@ class Reply:
 
     @property
     def parts(self) -> list[Part]:
-        """What was shown so far, for a listener that joins. An activity stands here once, as it is now."""
+        """The parts so far, for a listener that joins. An activity is in it once, in its current state."""
         return self._shown.parts
 
     def report(self, part: Part) -> None:
@@ -80,7 +83,10 @@ class Reply:
         self._backpressure.given(part)
 
     async def listen(self, sink: Sink, on_leave: Callable[[], None]) -> None:
-        """Until the reply ends. Raises what it failed with. A caller that is cancelled leaves."""
+        """Report all parts to `sink` until the reply ends. Raises the error it failed with.
+
+        `on_leave` is called when the last listener is cancelled before the end.
+        """
         listener = _Listener(sink)
         for part in self.parts:
             sink.report(part)

@@ -20,7 +20,7 @@ def action_of(
     places: Places,
     request: PermissionRequest | None = None,
 ) -> Action:
-    """What a tool call would do. `activity` has everything the agent said of it so far, `request` what it said just now."""
+    """The action of a tool call. `activity` has all its updates merged, `request` is the permission request."""
     meta: JsonObject = {}
     if request is not None:
         both = {"toolCall": request.tool_call.meta, "request": request.meta}
@@ -41,7 +41,7 @@ def action_of(
 
 
 def _block(block: object, call_id: str) -> object:
-    """A content block. A terminal that is named after its own tool call has a new name each time, and it says nothing."""
+    """A content block. A terminal id that equals the call id is replaced: it is new each time, and has no meaning."""
     if block == {"type": "terminal", "terminalId": call_id}:
         return {"type": "terminal", "terminalId": "of this call"}
     return block
@@ -54,14 +54,14 @@ def permission_call(action: Action, call_id: str, nonce: str) -> ToolCallPart:
 
 @dataclass(frozen=True, slots=True)
 class OptionChoice:
-    """The answer to a permission request: an option of the agent's, or `cancelled`; and what the user should know."""
+    """The response to a permission request: an option of the agent, or `cancelled`; and a notice for the user."""
 
     option: str | None
     notice: str | None = None
 
 
 def choose(request: PermissionRequest, *, granted: bool) -> OptionChoice:
-    """The narrowest option that says what was decided. Never wider than that."""
+    """Choose the narrowest option for a decision. Never a wider one."""
     if granted:
         once = request.option("allow_once")
         if once is not None:

@@ -25,7 +25,7 @@ _NOT_FOUND = -32002
 
 
 class FileRefused(Exception):
-    """What the agent is told instead."""
+    """A file request is refused. The agent gets this code and message."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -64,7 +64,7 @@ class Change:
         except UnicodeEncodeError:
             raise FileRefused(INVALID_PARAMS, "The content has half a character in it.") from None
         if "\0" in request.content:
-            # Programs stop reading there, or take the file for no text: nobody could be shown what it does.
+            # Programs stop reading there, or treat the file as binary: a diff could not show what it does.
             raise FileRefused(INVALID_PARAMS, "The content has a NUL character. Only text can be written.")
         if size > MAX_FILE_BYTES:
             raise FileRefused(
@@ -78,12 +78,12 @@ class Change:
 
     @property
     def path(self) -> str:
-        """Where it is, whatever links lead there."""
+        """The path with links resolved."""
         return str(self.place.path)
 
     @property
     def activity(self) -> ToolActivity:
-        """The write as if the agent had asked for it first."""
+        """The write as a tool call of a permission request."""
         title = f"{'Create' if self.old is None else 'Change'} {self.place.label}"
         diff = {"type": "diff", "path": self.path, "oldText": self.old, "newText": self.new}
         return ToolActivity("", title, kind="edit", content=(diff,))
@@ -130,9 +130,9 @@ def _refusing(path: str) -> Iterator[None]:
 
 
 class ApprovedEdits:
-    """Edits that the agent asked for, and a person approved, in the turn under way. Each path is good for one write.
+    """Edits that a person approved in the turn under way. Each path is valid for one write.
 
-    An approval covers what its diff does. One that only named the file showed no content, and covers none.
+    An approval covers the change of its diff. A request without a diff showed no content, and covers no write.
     """
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class ApprovedEdits:
 
     @staticmethod
     def named(activity: ToolActivity) -> dict[str, tuple[Diff, ...]]:
-        """The changes of an edit by file: by what their paths lead to at this moment, which is what a person is asked."""
+        """The changes of an edit by file. Links are resolved now, because the person decides about these files."""
         return {
             os.path.realpath(path): tuple(diff for diff in activity.diffs if diff.path == path)
             for path in (diff.path for diff in activity.diffs)
@@ -151,7 +151,7 @@ class ApprovedEdits:
         self._by_path.update(named)
 
     def spend(self, change: Change) -> bool:
-        """Whether this change is approved. Asked once: the approval is used, or was for something else."""
+        """Whether this change is approved. The approval of its file is used up in any case."""
         diffs = self._by_path.pop(change.path, None)
         return diffs is not None and change.new == _outcome(change.old or "", diffs)
 
@@ -160,7 +160,7 @@ class ApprovedEdits:
 
 
 def _outcome(text: str, diffs: Iterable[Diff]) -> str:
-    """What a file is after these. Agents show all of it, or only the passage that changes."""
+    """The text of a file after these diffs. Agents send the whole file, or only the passage that changes."""
     for diff in diffs:
         text = text.replace(diff.old_text, diff.new_text, 1) if diff.old_text else diff.new_text
     return text

@@ -1,6 +1,6 @@
 """Opening a session: all that must be done before a first prompt, in order.
 
-Start the agent, offer it the tools, take up the session it had or make a new one, set mode and options, and wait until
+Start the agent, offer it the tools, resume its session or create a new one, set mode and options, and wait until
 it has listed the tools. An agent that is known to list them, and did not, gets one more session before the user sees a
 notice.
 """

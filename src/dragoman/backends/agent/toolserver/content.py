@@ -1,6 +1,6 @@
 """An answer as MCP carries it: every part in its place, text as text, images as images.
 
-JSON is the exception. MCP has a field of its own for it, but some agents (Codex) show a model that field *instead* of the
+JSON is the exception. MCP has a separate field for it, but some agents (Codex) show a model that field *instead* of the
 content. So an object goes there only when it is all there is; among other parts it stays a part.
 
 Parts that are meant for the user or the editor and not for the model are left out: the consumer has them already, and an
@@ -32,7 +32,7 @@ __all__ = [
 # Text is written with escapes, so it may double on its way; agents in Python fail a call whose result takes more than a
 # mebibyte. It is more than models read.
 MAX_TEXT_BYTES = 512 * 1024
-# What JSON may have to be sent a second time, in the field of its own.
+# The largest JSON that is also sent in the separate field.
 MAX_STRUCTURED_BYTES = 128 * 1024
 # Agents built on the official library give up at some 200 levels, and then wait for ever.
 MAX_STRUCTURED_DEPTH = 64
@@ -55,7 +55,7 @@ def result(answer: ToolResult) -> JsonObject:
 
 
 def notice(text: str) -> JsonObject:
-    """Something we say ourselves, in place of a result."""
+    """A message of ours in place of a result."""
     return {"content": [{"type": "text", "text": mended(text)}], "isError": False}
 
 
@@ -136,7 +136,7 @@ def _bounded(parts: tuple[ContentPart, ...]) -> tuple[ContentPart, ...]:
 
 
 def _cut(part: ContentPart, room: int) -> ContentPart | None:
-    """Half an image is none, but half a text is worth having. A character that is cut is dropped."""
+    """As much of a part as fits. An image is not cut, a text is, without a partial character at its end."""
     if _size(part) <= room:
         return part
     if isinstance(part, TextPart) and room > 0:

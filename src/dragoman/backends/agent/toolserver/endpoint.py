@@ -91,7 +91,7 @@ class Endpoint:
 
     def stdio(self) -> tuple[str, tuple[str, ...], dict[str, str]]:
         """Command, arguments and environment for an agent that starts its tool servers."""
-        # Isolated and without site packages, it starts in a third of the time, and nobody's PYTHONPATH reaches it.
+        # Isolated and without site packages, it starts in a third of the time, and PYTHONPATH has no effect on it.
         arguments = ("-I", "-S", str(_RELAY), str(self.addresses.socket))
         return sys.executable, arguments, {TOKEN_VARIABLE: self.token}
 

@@ -209,11 +209,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def _is_whole(self) -> bool:
-        """Whether there is a request, and no more of it to come."""
+        """Whether a request has arrived completely."""
         return self._exchange is not None and self._wire.their_state is not h11.SEND_BODY
 
     def _go_on(self) -> None:
-        """Do what can be done: end an exchange, read on, begin the next."""
+        """Process as much as possible: end an exchange, read on, begin the next."""
         if self._busy:
             return
         self._busy = True
@@ -226,7 +226,7 @@ class Connection(asyncio.Protocol):
             self._busy = False
 
     def _step(self) -> bool:
-        """Whether something was done."""
+        """Process one event. Returns whether there was one."""
         if self._answered and not self.is_clogged and self._is_whole:
             self._over()
             return self._next_cycle()
@@ -278,7 +278,7 @@ class Connection(asyncio.Protocol):
         body, self._body = self._body, None
         if body is not None and self._exchange is not None:
             self._host.serve(self._exchange, bytes(body))
-            # They were looked at, and the answer may take hours.
+            # The headers are not needed any more, and the response may take hours.
             self._exchange.headers = []
 
     def _over(self) -> None:
@@ -291,7 +291,7 @@ class Connection(asyncio.Protocol):
 
     def _next_cycle(self) -> bool:
         if self._wire.our_state is not h11.DONE or self._wire.their_state is not h11.DONE:
-            # One side has said that this request is the last.
+            # One side has announced that this request is the last.
             self.close()
             return False
         self._wire.start_next_cycle()

@@ -40,21 +40,21 @@ def is_json(exchange: Exchange) -> bool:
 
 
 def mismatch(exchange: Exchange, request: RpcRequest) -> str | None:
-    """From 2026-07-28 on, headers repeat what the body says; a request that contradicts itself is not served.
+    """Why the headers do not match the body, as they must from 2026-07-28 on; None if they do.
 
-    There are no headers for a call's arguments: a server has to ask for them in a schema, and `tool_shapes` sees
-    to it that none of ours does.
+    There are no headers for a call's arguments: a server must request them in a schema, and `tool_shapes` removes that
+    from ours.
     """
     params = params_of(request) or {}
     meta = params.get("_meta")
     if not isinstance(meta, dict) or META_VERSION not in meta:
-        # There is something worse to say about it.
+        # The request gets another error.
         return None
-    said = [(VERSION, _header(exchange, VERSION), meta[META_VERSION])]
-    said.append((_METHOD, _header(exchange, _METHOD), request.method))
+    pairs = [(VERSION, _header(exchange, VERSION), meta[META_VERSION])]
+    pairs.append((_METHOD, _header(exchange, _METHOD), request.method))
     if request.method == "tools/call" and params.get("name") is not None:
-        said.append((_NAME, _decoded(_header(exchange, _NAME)), params["name"]))
-    for name, header, body in said:
+        pairs.append((_NAME, _decoded(_header(exchange, _NAME)), params["name"]))
+    for name, header, body in pairs:
         if header != body:
             return f"the {name.decode()} header must be there once and say what the body says"
     return None

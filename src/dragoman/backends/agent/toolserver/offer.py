@@ -22,7 +22,7 @@ class OfferedTool:
 
     @property
     def description(self) -> str:
-        # Providers refuse a tool that says nothing of itself.
+        # Providers refuse a tool without a description.
         return self.definition.description or self.definition.name
 
     def arguments_for(self, arguments: JsonObject) -> JsonObject:

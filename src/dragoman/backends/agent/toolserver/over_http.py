@@ -21,7 +21,7 @@ from dragoman.backends.agent.toolserver.wire import MAX_MESSAGE_BYTES, WaitableS
 __all__ = ["MAX_REQUESTS", "SESSION_IDLE_SECONDS", "HttpListener"]
 
 _HOST = "127.0.0.1"
-# A session without an open stream is given up after so long. A person who comes back the next morning should find it:
+# A session without an open stream is closed after so long. A person who comes back the next morning should find it:
 # not every agent initialises again. One that waits for an answer is never idle.
 SESSION_IDLE_SECONDS = 24 * 3600.0
 # Of one conversation at once: its calls, and the streams it listens on.

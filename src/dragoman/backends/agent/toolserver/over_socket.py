@@ -1,7 +1,7 @@
 """MCP as lines of JSON over a unix socket: the other end of the relay that agents start.
 
 The socket is in a folder that only its owner can enter. A connection begins with the token of a conversation and a line
-break; whoever does not know one is cut off without a word.
+break; a connection without a valid token is closed without a response.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _log = logging.getLogger(__name__)
 
 _NAME = "tools"
 _PRIVATE = 0o600
-# The relay sends the token with its first breath.
+# The relay sends the token at once.
 _TOKEN_SECONDS = 5.0
 _TOKEN_LENGTH = 43
-# How long what is written may take to leave us when a connection closes.
+# How long the send buffer may take to drain when a connection closes.
 _CLOSE_SECONDS = 1.0
 # Thousands of relays may come at once.
 _BACKLOG = 2_048
@@ -59,7 +59,7 @@ class SocketListener:
     @property
     def path(self) -> Path:
         if self._folder is None:
-            raise RuntimeError("nobody listens")
+            raise RuntimeError("the listener is not started")
         return self._folder / _NAME
 
     async def start(self) -> None:
@@ -79,7 +79,7 @@ class SocketListener:
         await _end([connection for connection in self._connections if connection.service is service])
 
     async def close(self) -> None:
-        """Stop listening, cut off who has not said a token yet, and remove the folder."""
+        """Stop listening, close connections without a token, and remove the folder."""
         listening, self._listening = self._listening, None
         if listening is not None:
             listening.close()
@@ -109,7 +109,7 @@ class SocketListener:
 
 
 class _Connection(asyncio.Protocol):
-    """One relay. It is the reply to each of its requests: a socket has one way back for all."""
+    """The connection of one relay. It is the `McpReply` of all its requests, because they share the socket."""
 
     __slots__ = (
         "_arrived",
@@ -131,7 +131,7 @@ class _Connection(asyncio.Protocol):
         self._token = bytearray()
         self._watch: asyncio.TimerHandle | None = None
         self._lines = LineSplitter(MAX_MESSAGE_BYTES)
-        # Lines that wait until what was answered before them is read.
+        # Lines that wait until the client has read the earlier responses.
         self._arrived: deque[Line] = deque()
         self._is_clogged = False
         self._owed: dict[bytes, None] = {}
@@ -142,7 +142,7 @@ class _Connection(asyncio.Protocol):
         return None if self._client is None else self._client.service
 
     async def end(self) -> None:
-        """Close, and wait until what was written has left; but not for somebody who does not read."""
+        """Close, and wait until the send buffer is written, but not for long if the client does not read."""
         if self._transport is None:
             return
         self._lost = asyncio.get_running_loop().create_future()
@@ -208,7 +208,7 @@ class _Connection(asyncio.Protocol):
             self._lost.set_result(None)
 
     def pause_writing(self) -> None:
-        # Who does not read is not served: so what is answered cannot pile up.
+        # Stop reading requests while the client does not read, so that responses are not buffered without limit.
         self._is_clogged = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
@@ -257,7 +257,7 @@ class _Connection(asyncio.Protocol):
             case Notification() as notification:
                 client.notification(notification)
             case _:
-                # An answer, to a question that we did not ask.
+                # A response, though we send no requests.
                 pass
 
     def _close(self) -> None:

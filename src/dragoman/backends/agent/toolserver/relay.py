@@ -1,7 +1,7 @@
 """A relay between an agent that starts its tool servers and the one tool server that serves every conversation.
 
-Run by path, as a program of its own: `python -I -S relay.py SOCKET`, with the conversation's token in the environment and
-not among the arguments, where everybody on the machine could read it. It imports nothing of this package, and passes
+Run by path, as a separate program: `python -I -S relay.py SOCKET`, with the conversation's token in the environment and
+not among the arguments, where every user of the machine could read it. It imports nothing of this package, and passes
 bytes on without looking at them. When either side ends, it ends.
 """
 

@@ -21,7 +21,7 @@ __all__ = [
 
 # Room for the largest file an agent would pass through a tool, several times over.
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-# For one conversation, over either transport. An agent needs one; some connect anew with every prompt and leave the old
+# For one conversation, over either transport. An agent needs one; some connect again with every prompt and leave the old
 # ones behind.
 MAX_CONNECTIONS = 64
 

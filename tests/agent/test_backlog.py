@@ -1,4 +1,4 @@
-"""What is kept while nobody listens."""
+"""The buffer for output while no reply is open."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ def _step(output: str, status: ActivityStatus = "in_progress", id_: str = "a") -
     return ActivityPart(id_, "Run", "execute", status, output=output)
 
 
-def _kept(*parts: Part) -> list[Part]:
-    kept = Backlog(_Flow())
+def _buffered(*parts: Part) -> list[Part]:
+    backlog = Backlog(_Flow())
     for part in parts:
-        kept.add(part)
-    return kept.take()
+        backlog.add(part)
+    return backlog.take()
 
 
 def test_an_activity_replaces_the_one_that_is_kept() -> None:
-    assert _kept(_step("x"), _step("xy"), _step("xyz", "completed")) == [_step("xyz", "completed")]
-    assert _kept(PlanPart(()), UsagePart(1), UsagePart(2)) == [PlanPart(()), UsagePart(2)]
+    assert _buffered(_step("x"), _step("xy"), _step("xyz", "completed")) == [_step("xyz", "completed")]
+    assert _buffered(PlanPart(()), UsagePart(1), UsagePart(2)) == [PlanPart(()), UsagePart(2)]
 
 
 def test_what_was_said_in_between_keeps_its_place() -> None:
     parts: list[Part] = [_step("x"), TextPart("said"), _step("xy")]
-    assert _kept(*parts) == parts
+    assert _buffered(*parts) == parts
 
 
 def test_beyond_a_limit_progress_is_left_out_but_what_is_kept_goes_on() -> None:
     full = ThinkingPart("z" * PROGRESS_BYTES)
     plan = PlanPart((PlanEntry("Look", "low", "pending"),))
     done = PlanPart((PlanEntry("Look", "low", "completed"),))
-    first, begun, ended, *rest = _kept(
+    first, begun, ended, *rest = _buffered(
         plan,
         _step("x"),
         full,
@@ -63,11 +63,11 @@ def test_beyond_a_limit_progress_is_left_out_but_what_is_kept_goes_on() -> None:
 
 def test_many_steps_at_once_do_not_take_more_than_the_limit() -> None:
     flow = _Flow()
-    kept = Backlog(flow)
+    backlog = Backlog(flow)
     for size in range(1, 2_000):
         for id_ in "ab":
-            kept.add(_step("x" * (30 * size), id_=id_))
-    parts = kept.take()
+            backlog.add(_step("x" * (30 * size), id_=id_))
+    parts = backlog.take()
     total = sum(len(part.output or "") for part in parts if isinstance(part, ActivityPart))
     assert total < 2 * PROGRESS_BYTES
     # Each as it was last.
@@ -79,14 +79,14 @@ def test_many_steps_at_once_do_not_take_more_than_the_limit() -> None:
 
 def test_the_agent_is_held_while_there_is_too_much() -> None:
     flow = _Flow()
-    kept = Backlog(flow)
-    kept.add(TextPart("x" * (HELD_BYTES + 1)))
-    assert kept.is_full
-    assert flow.held == {kept}
-    kept.take()
+    backlog = Backlog(flow)
+    backlog.add(TextPart("x" * (HELD_BYTES + 1)))
+    assert backlog.is_full
+    assert flow.held == {backlog}
+    backlog.take()
     assert not flow.held
     # What was replaced in the last one is not in this one.
-    kept.add(_step("x"))
-    kept.take()
-    kept.add(_step("xy"))
-    assert kept.take() == [_step("xy")]
+    backlog.add(_step("x"))
+    backlog.take()
+    backlog.add(_step("xy"))
+    assert backlog.take() == [_step("xy")]
