@@ -23,7 +23,7 @@ from bench.figures import Column, Figure, Goal, Row
 from bench.stage import Scale, Stage, alone
 from dragoman.conversations.history import NormalAnswer, NormalHistory, normalise
 from dragoman.conversations.identify import Knowledge, identify
-from dragoman.conversations.ids import CallName, MarkerName, Tokens
+from dragoman.conversations.ids import CallName, IdSigner, MarkerName
 from dragoman.conversations.records import ConversationRecord, Records, ReplyRecord, Scope
 from dragoman.frontends.vscode.protocol import decode_chat_request
 from dragoman.lm import Consumer, Message, Request, TextPart, ToolCallPart, ToolResultPart, assistant, user
@@ -32,7 +32,7 @@ from dragoman.lm.json import encode
 __all__ = ["measure"]
 
 _SCOPE = Scope("bench", ("/",), "bench")
-_TOKENS = Tokens(b"k" * 32)
+_TOKENS = IdSigner(b"k" * 32)
 _CONVERSATION = "c" * 16
 _COLUMNS = (
     Column("decode", "decoding ms", 3),

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from dragoman.backends.agent.model import AgentModel
     from dragoman.backends.responses.model import EndpointModel
     from dragoman.permissions.autoapproval import AutoApproval
-    from dragoman.permissions.pipeline import Permissions
+    from dragoman.permissions.pipeline import PermissionServices
     from dragoman.process import Ledger
     from dragoman.store import AgentStore, ConversationStore, Database
 
@@ -108,7 +108,7 @@ def find(config: Config, model_id: str) -> ModelConfig:
 class SharedServices:
     """What the models of one process share."""
 
-    permissions: Permissions | None = None
+    permissions: PermissionServices | None = None
     store: ConversationStore | None = None
     ledger: Ledger | None = None
     # The store of what was learnt about agents.
@@ -129,7 +129,7 @@ class ModelSource(Protocol):
     """What a front end needs of the configured models. `Models` is the one that the commands use."""
 
     @property
-    def permissions(self) -> Permissions: ...
+    def permissions(self) -> PermissionServices: ...
 
     async def learn(self) -> None: ...
 
@@ -147,7 +147,7 @@ class Models:
         self,
         config: Config,
         state_dir: Path | None = None,
-        permissions: Permissions | None = None,
+        permissions: PermissionServices | None = None,
         learnt: AgentStore | None = None,
         max_memory: int | None = None,
     ) -> None:
@@ -167,7 +167,7 @@ class Models:
         self._has_forgotten = False
 
     @property
-    def permissions(self) -> Permissions:
+    def permissions(self) -> PermissionServices:
         """The approvals and the pending permission requests of all models."""
         if self._permissions is None:
             self._permissions = permissions_of(self._config, self._state_dir, self._opened())
@@ -274,16 +274,16 @@ class Models:
         return self._database
 
 
-def permissions_of(config: Config, state_dir: Path | None, database: Database | None) -> Permissions:
+def permissions_of(config: Config, state_dir: Path | None, database: Database | None) -> PermissionServices:
     """What approvals and settings say of agents' actions."""
     from dragoman.permissions.approvals import Approvals  # noqa: PLC0415 - for models that are agents
-    from dragoman.permissions.pipeline import Permissions  # noqa: PLC0415
+    from dragoman.permissions.pipeline import PermissionServices  # noqa: PLC0415
     from dragoman.store import ApprovalStore  # noqa: PLC0415
 
     approvals = Approvals(None if database is None else ApprovalStore(database))
     if (notice := approvals.drop_incomplete()) is not None:
         _log.warning("%s", notice)
-    return Permissions(approvals, auto_approval(config), own=own_places(config, state_dir))
+    return PermissionServices(approvals, auto_approval(config), own=own_places(config, state_dir))
 
 
 def auto_approval(config: Config) -> AutoApproval:
@@ -307,10 +307,10 @@ def cautions_of(config: Config, model_id: str) -> tuple[str, ...]:
     model = config.models[model_id]
     if not isinstance(model, AcpModel):
         return ()
-    from dragoman.backends.agent.traits import traits_of, warned  # noqa: PLC0415 - only agents need it
+    from dragoman.backends.agent.traits import cautions_for, traits_of  # noqa: PLC0415 - only agents need it
 
     traits = traits_of(model.agent, config.facts)
-    return warned(traits, model.command or (), fs=model.fs, mode=model.mode)
+    return cautions_for(traits, model.command or (), fs=model.fs, mode=model.mode)
 
 
 def log_cautions(config: Config, model_id: str) -> None:

@@ -12,7 +12,7 @@ from functools import cache
 
 from dragoman.conversations.history import NormalAnswer, normalise
 from dragoman.conversations.identify import Identified, Knowledge, identify
-from dragoman.conversations.ids import CallName, MarkerName, Tokens
+from dragoman.conversations.ids import CallName, IdSigner, MarkerName
 from dragoman.conversations.records import ConversationRecord, Records, ReplyStatus, RequestKey, Scope
 from dragoman.lm import (
     Consumer,
@@ -64,7 +64,7 @@ class Reply:
 
 @dataclass
 class Bridge:
-    tokens: Tokens = field(default_factory=lambda: Tokens(b"k" * 32))
+    tokens: IdSigner = field(default_factory=lambda: IdSigner(b"k" * 32))
     records: Records = field(default_factory=Records)
     now: float = 1_000.0
     # What was asked last.

@@ -15,10 +15,10 @@ from dragoman.backends.agent.traits import (
     CATALOGUE,
     UNKNOWN,
     Traits,
+    cautions_for,
     recognise,
     recognise_request,
     traits_of,
-    warned,
 )
 from dragoman.clock import SystemClock
 
@@ -233,15 +233,15 @@ def test_a_field_that_is_nowhere_has_no_value() -> None:
 def test_i4_it_is_known_how_an_agent_is_started_so_that_it_asks(
     command: tuple[str, ...], about: list[str], *, fs: bool
 ) -> None:
-    texts = warned(traits_of("fast-agent"), command, fs=fs, mode=None)
+    texts = cautions_for(traits_of("fast-agent"), command, fs=fs, mode=None)
     assert len(texts) == len(about)
     assert all(word in text for word, text in zip(about, texts, strict=True))
-    assert warned(traits_of("unknown"), command, fs=fs, mode=None) == ()
+    assert cautions_for(traits_of("unknown"), command, fs=fs, mode=None) == ()
 
 
 @pytest.mark.parametrize(("mode", "count"), [(None, 1), ("auto", 1), ("default", 0)])
 def test_i4_it_is_known_in_which_mode_an_agent_asks(mode: str | None, count: int) -> None:
-    assert len(warned(traits_of("qwen"), ("qwen", "--acp"), fs=True, mode=mode)) == count
+    assert len(cautions_for(traits_of("qwen"), ("qwen", "--acp"), fs=True, mode=mode)) == count
 
 
 def recognised(recorded: Recorded, server: str) -> tuple[str | None, str]:

@@ -35,7 +35,7 @@ from dragoman.lm import (
     user,
 )
 from dragoman.permissions.action import PERMISSION_TOOLS
-from dragoman.permissions.pipeline import Permissions
+from dragoman.permissions.pipeline import PermissionServices
 from dragoman.permissions.question import question_about
 from dragoman.store import ConversationStore
 from fake_agent.steps import COMMAND, open_gate, prompt
@@ -154,7 +154,7 @@ class Bridge:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.permissions = Permissions()
+        self.permissions = PermissionServices()
         self.grants = self.permissions.grants
         self.model: GuardedModel | None = None
         # Where conversations are kept, if anywhere.

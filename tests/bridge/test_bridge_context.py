@@ -14,7 +14,7 @@ import pytest
 from bridge.consumer import Bridge, Chat
 from dragoman.backends.agent.settings import Timing
 from dragoman.conversations.saving import load_conversation
-from dragoman.frontends.vscode.rendered import spoken
+from dragoman.frontends.vscode.rendered import unrendered_messages
 from dragoman.lm import DataPart, LanguageModelError, Message, assistant, system, user
 from dragoman.store import ConversationStore, Database
 from fake_agent.steps import prompt
@@ -52,7 +52,9 @@ class _Editor:
     async def hears(self, message: Message) -> list[str]:
         """What the agent is prompted with."""
         self.messages.append(message)
-        self.chat.history = list(spoken((system(_SYSTEM.replace("{}", str(self.log))), *self.messages)))
+        self.chat.history = list(
+            unrendered_messages((system(_SYSTEM.replace("{}", str(self.log))), *self.messages))
+        )
         answer = await self.chat.begin().end()
         assert answer.text.startswith("echo: "), answer.text
         self.messages.append(assistant(answer.text))

@@ -7,7 +7,6 @@ import pytest
 from dragoman.config import (
     BUILTIN_MODELS,
     AcpModel,
-    Agreed,
     Config,
     ConversationConfig,
     Found,
@@ -15,6 +14,7 @@ from dragoman.config import (
     ModelConfig,
     ScriptModel,
     Serve,
+    TrustedFiles,
     effects,
     found_file,
     ignored,
@@ -246,7 +246,7 @@ def test_an_agreement_is_for_a_place_a_text_and_the_models_that_were_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    agreements = Agreed(tmp_path / "state")
+    agreements = TrustedFiles(tmp_path / "state")
     path = tmp_path / "an ünusual place/dragoman.toml"
     models: dict[str, ModelConfig] = {"a": ScriptModel(path=Path("x"))}
     found = Found(Source(path, "x = 1"), models)

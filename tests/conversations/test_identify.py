@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from agent.bridge import MODEL, SCOPE, Bridge, Chat, crowded, result, text_of
-from dragoman.conversations.ids import CallName, MarkerName, Tokens
+from dragoman.conversations.ids import CallName, IdSigner, MarkerName
 from dragoman.conversations.records import ConversationRecord, Records
 from dragoman.lm import (
     DataPart,
@@ -699,7 +699,7 @@ def test_h22_another_picture_is_another_request(bridge: Bridge) -> None:
 
 def test_h23_forged_and_foreign_names_are_as_good_as_none(chat: Chat) -> None:
     first = chat.ask("one", "I look.", calls=1)
-    victim, ours, thief = first.conversation, chat.bridge.tokens, Tokens(b"t" * 32)
+    victim, ours, thief = first.conversation, chat.bridge.tokens, IdSigner(b"t" * 32)
     forged_call = thief.call_id(CallName(victim, 1))
     genuine = ours.marker(MODEL, MarkerName(victim, 1, 1))
     wrong: list[Message] = [

@@ -12,14 +12,14 @@ from dragoman.conversations.ids import (
     CONVERSATION_ID,
     KEY_BYTES,
     CallName,
+    IdSigner,
     MarkerName,
-    Tokens,
     new_conversation_id,
 )
 from dragoman.lm import DataPart
 from dragoman.lm.parts import STATEFUL_MARKER
 
-TOKENS = Tokens(b"k" * KEY_BYTES)
+TOKENS = IdSigner(b"k" * KEY_BYTES)
 CONVERSATIONS = st.from_regex(CONVERSATION_ID, fullmatch=True)
 NUMBERS = st.integers(0, 999_999_999)
 
@@ -61,7 +61,7 @@ def test_h23_what_we_did_not_issue_is_not_ours() -> None:
         f" {genuine}",
         f"{genuine}\n",
         genuine.upper(),
-        Tokens(b"x" * KEY_BYTES).call_id(name),
+        IdSigner(b"x" * KEY_BYTES).call_id(name),
         "",
         "call_1",
     ):
@@ -81,14 +81,14 @@ def test_h23_a_marker_that_we_did_not_sign_is_not_ours() -> None:
         b"m\\A",
         b"m\\\xff",
         b"",
-        Tokens(b"x" * KEY_BYTES).marker("m", name).data,
+        IdSigner(b"x" * KEY_BYTES).marker("m", name).data,
     ):
         assert TOKENS.read_marker(DataPart(STATEFUL_MARKER, data)) is None, data
     assert TOKENS.read_marker(DataPart("image/png", marker.data)) is None
 
 
 def test_h23_a_signed_payload_of_another_form_is_not_ours() -> None:
-    class Careless(Tokens):
+    class Careless(IdSigner):
         def sign(self, payload: bytes) -> DataPart:
             signed = payload + self._mac(b"marker", payload)[:16]
             return DataPart(STATEFUL_MARKER, b"m\\" + base64.urlsafe_b64encode(signed).rstrip(b"="))
@@ -112,4 +112,4 @@ def test_any_text_may_come_back(text: str) -> None:
 @pytest.mark.parametrize("size", [0, KEY_BYTES - 1, KEY_BYTES + 1])
 def test_a_key_has_its_size(size: int) -> None:
     with pytest.raises(ValueError, match=f"{KEY_BYTES} bytes"):
-        Tokens(b"k" * size)
+        IdSigner(b"k" * size)

@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman.conversations.history import NormalAnswer, NormalHistory, NormalPrompt, chain
-from dragoman.conversations.records import Away, ConversationRecord, Records, Scope
+from dragoman.conversations.records import ConversationRecord, RecordNotLoaded, Records, Scope
 
 _SCOPE = Scope("model", ("/folder",))
 
@@ -36,11 +36,11 @@ def records() -> Records:
 def test_what_is_away_is_asked_for_by_every_way_to_find_it(records: Records) -> None:
     records.put(_record("theirs", "a third", "answer", consumer_id="an id"))
     records.put_away("theirs")
-    with pytest.raises(Away) as by_name:
+    with pytest.raises(RecordNotLoaded) as by_name:
         records.get("away", _SCOPE)
-    with pytest.raises(Away) as by_words:
+    with pytest.raises(RecordNotLoaded) as by_words:
         records.beginning_like(_SCOPE, None, _telling("a question", "its answer", "more"))
-    with pytest.raises(Away) as by_consumer:
+    with pytest.raises(RecordNotLoaded) as by_consumer:
         records.with_consumer_id(_SCOPE, "an id")
     asked = [caught.value.conversation for caught in (by_name, by_words, by_consumer)]
     assert asked == ["away", "away", "theirs"]

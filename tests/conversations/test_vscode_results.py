@@ -7,7 +7,7 @@ import pytest
 from dragoman.backends.agent.machine.types import Granted, Refused
 from dragoman.backends.agent.prompt.replay import transcript
 from dragoman.backends.agent.session.permission_requests import verdict
-from dragoman.conversations.vscode_results import understood
+from dragoman.conversations.vscode_results import with_outcome
 from dragoman.lm import DataPart, Message, Outcome, TextPart, ToolCallPart, ToolResultPart, assistant, user
 from dragoman.permissions.action import PERMISSION_TOOLS, Action
 from dragoman.permissions.grants import Grants, PendingPermission
@@ -68,42 +68,42 @@ def _result(text: str) -> ToolResultPart:
 def test_i2_p2_a_call_that_was_not_made_is_an_error_in_true_words(
     text: str, outcome: Outcome, text_for_model: str
 ) -> None:
-    read = understood(_result(text))
+    read = with_outcome(_result(text))
     assert read == ToolResultPart("dg_1", (TextPart(text_for_model),), is_error=True, outcome=outcome)
-    assert understood(read) is read
+    assert with_outcome(read) is read
 
 
 @pytest.mark.parametrize("text", WORDS)
 def test_i2_what_only_contains_such_words_is_a_result(text: str) -> None:
     given = _result(text)
-    assert understood(given) is given
+    assert with_outcome(given) is given
 
 
 def test_i2_what_hooks_add_stays_with_it() -> None:
     added = TextPart("\n<PreToolUse-context>\nIt is Friday.\n</PreToolUse-context>")
-    read = understood(ToolResultPart("dg_1", (TextPart(_HOOK), added)))
+    read = with_outcome(ToolResultPart("dg_1", (TextPart(_HOOK), added)))
     assert (read.outcome, read.is_error) == ("skipped", True)
     assert read.text == f"{_HOOK}{added.value}"
 
 
 def test_i2_what_is_for_the_user_stays_for_the_user() -> None:
     seen = TextPart("The door is at the back.", ("user",))
-    read = understood(ToolResultPart("dg_1", (TextPart(f"{_FAILED}{_ADVICE}"), seen)))
+    read = with_outcome(ToolResultPart("dg_1", (TextPart(f"{_FAILED}{_ADVICE}"), seen)))
     assert read.outcome == "error"
     assert read.content == (TextPart(_FAILED), seen)
 
 
 def test_i2_with_a_picture_it_is_a_result() -> None:
     given = ToolResultPart("dg_1", (TextPart(_SKIP), DataPart("image/png", b"png")))
-    assert understood(given) is given
+    assert with_outcome(given) is given
     # Programs exchange such parts between themselves.
     marked = ToolResultPart("dg_1", (TextPart(_SKIP), DataPart("cache_control", b"ephemeral")))
-    assert understood(marked).outcome == "denied"
+    assert with_outcome(marked).outcome == "denied"
 
 
 def test_i2_what_the_consumer_says_itself_stands() -> None:
     given = ToolResultPart("dg_1", (TextPart(_SKIP),), outcome="ok")
-    assert understood(given) is given
+    assert with_outcome(given) is given
 
 
 def _asked() -> tuple[Grants, str]:
@@ -120,17 +120,17 @@ def test_p2_p3_a_person_refused_or_was_never_asked(text: str, outcome: Outcome, 
     grants, _ = _asked()
     was_asked = outcome in ("denied", "interrupted")
     expected = Refused() if was_asked else Refused(text_for_model, by_user=False)
-    assert verdict(grants, understood(_result(text))) == expected
+    assert verdict(grants, with_outcome(_result(text))) == expected
 
 
 def test_p1_a_grant_is_a_grant() -> None:
     grants, token = _asked()
-    assert verdict(grants, understood(_result(token))) == Granted()
+    assert verdict(grants, with_outcome(_result(token))) == Granted()
 
 
 def test_p3_a_grant_among_words_that_say_that_nothing_ran_is_none() -> None:
     grants, token = _asked()
-    assert isinstance(verdict(grants, understood(_result(f"Tool execution denied: {token}"))), Refused)
+    assert isinstance(verdict(grants, with_outcome(_result(f"Tool execution denied: {token}"))), Refused)
 
 
 def test_i2_a_transcript_tells_it_too() -> None:

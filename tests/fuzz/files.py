@@ -33,7 +33,7 @@ from dragoman.config import (
 )
 from dragoman.config.editing import with_model, without_model
 from dragoman.config.references import resolved, secrets
-from dragoman.conversations.ids import CallName, MarkerName, Tokens
+from dragoman.conversations.ids import CallName, IdSigner, MarkerName
 from dragoman.conversations.saving import SavedError, load_conversation, save_conversation
 from dragoman.lm import DataPart, JsonObject
 from dragoman.lm.json import decode, encode
@@ -299,7 +299,7 @@ def saved_runs(data: bytes) -> None:
 
 # --- What only we should have written. -------------------------------------------------------------------------------
 
-_tokens = Tokens(_KEY)
+_tokens = IdSigner(_KEY)
 _MARKER = MarkerName("conversationabcd", 3, 5)
 _CALL = CallName("conversationabcd", 7)
 _issued = (_tokens.marker("model", _MARKER).data, _tokens.call_id(_CALL))

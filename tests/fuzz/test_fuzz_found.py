@@ -13,7 +13,7 @@ from dragoman.agents.installed import InstalledAgents
 from dragoman.backends.agent.session.approved_edits import read_text
 from dragoman.backends.responses.retries import retry_after_seconds
 from dragoman.conversations.saving import SavedError, load_conversation
-from dragoman.frontends.http.auth import Gate
+from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.errors import ApiError
 from dragoman.jsonrpc.messages import Malformed, parse
 from dragoman.jsonrpc.text import Decoder, encode
@@ -93,7 +93,7 @@ def test_a_trace_that_is_nested_too_deeply_is_no_trace() -> None:
 @pytest.mark.parametrize("origin", ["http://[", "http://[::1", "//]"])
 def test_an_origin_that_is_no_address_is_a_foreign_one(origin: str) -> None:
     with pytest.raises(ApiError) as refused:
-        Gate().check_place({"host": "localhost", "origin": origin})
+        AccessCheck().check_place({"host": "localhost", "origin": origin})
     assert refused.value.code == "forbidden_origin"
 
 

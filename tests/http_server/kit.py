@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from dragoman.backends.scripted import ScriptedModel, ScriptedReply, ScriptStep
 from dragoman.config import Serve
 from dragoman.frontends.http.app import build_app
-from dragoman.frontends.http.auth import Gate
+from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.service import HttpService
 from dragoman.lm import GuardedModel, LanguageModel, LanguageModelError, ModelInfo
 from dragoman.models import Models
-from dragoman.permissions.pipeline import Permissions
+from dragoman.permissions.pipeline import PermissionServices
 from dragoman.store import Database, ResponseStore
 from http_server.stream_check import check_events, check_resource
 
@@ -57,8 +57,8 @@ TOOL = function("look")
 class Held:
     """Models that are there already."""
 
-    def __init__(self, permissions: Permissions | None = None, **models: LanguageModel) -> None:
-        self.permissions = permissions or Permissions()
+    def __init__(self, permissions: PermissionServices | None = None, **models: LanguageModel) -> None:
+        self.permissions = permissions or PermissionServices()
         self._models = models
 
     async def learn(self) -> None:
@@ -198,7 +198,7 @@ def site_of(
     database = Database.open(store) if store is not None else None
     service = HttpService(models, serve, ResponseStore(database) if database is not None else None)
     headers = {"authorization": f"Bearer {keys[0]}"} if keys else {}
-    yield Site(build_app(service, Gate(keys, serve.cors_origins)), service, headers)
+    yield Site(build_app(service, AccessCheck(keys, serve.cors_origins)), service, headers)
     if database is not None:
         database.close()
 

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from dragoman.backends.responses.listing import listed_models
 from dragoman.config import Serve
-from dragoman.frontends.http.auth import Gate
+from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.budget import MOST_VALUES
 from dragoman.frontends.http.errors import ApiError
 from http_server.kit import KEY, Held, Site, scripted, site_of
@@ -37,7 +37,7 @@ async def test_r7_without_a_key_nobody_comes_in(site: _Make, given_: str) -> Non
 
 
 def test_a_connection_is_named_after_its_key_and_does_not_tell_it() -> None:
-    gate = Gate((KEY, "second"))
+    gate = AccessCheck((KEY, "second"))
     first, second = (gate.connection({"authorization": f"Bearer {key}"}) for key in (KEY, "second"))
     assert first != second
     assert KEY not in first
@@ -47,7 +47,7 @@ def test_a_connection_is_named_after_its_key_and_does_not_tell_it() -> None:
 @pytest.mark.parametrize("keys", [("",), (KEY, " "), ("\t",)])
 def test_a_gate_with_a_blank_key_cannot_be_made(keys: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="blank"):
-        Gate(keys)
+        AccessCheck(keys)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ async def test_without_keys_only_this_machine_is_served_and_no_page_of_another_s
 def test_a_request_with_several_hosts_or_origins_is_refused(raw: list[tuple[str, str]]) -> None:
     headers = Headers(raw=[(name.encode(), value.encode()) for name, value in raw])
     with pytest.raises(ApiError, match=r"this machine|this origin"):
-        Gate().check_place(headers)
+        AccessCheck().check_place(headers)
 
 
 async def test_a_page_may_ask_where_that_is_configured(site: _Make) -> None:

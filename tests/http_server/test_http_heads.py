@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from dragoman.frontends.http import wire
-from dragoman.frontends.http.auth import Gate
+from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.heads import HeadLimits
 from dragoman.frontends.http.running import bound, serve
 from http_server.kit import Site, soon
@@ -24,7 +24,7 @@ _LONG = 3_600.0
 async def _served(site: Site, limits: HeadLimits) -> AsyncIterator[int]:
     listening = bound("127.0.0.1", 0)
     port: int = listening.getsockname()[1]
-    serving = asyncio.create_task(serve(site.service, Gate(), listening, heads=limits))
+    serving = asyncio.create_task(serve(site.service, AccessCheck(), listening, heads=limits))
     try:
         assert (await _asked(port)).startswith(b"HTTP/1.1 200")
         yield port

@@ -12,7 +12,7 @@ from dragoman.frontends.http import compaction
 from dragoman.frontends.http.budget import MOST_VALUES, Budget, values_in
 from dragoman.frontends.http.compaction import compacted, expanded
 from dragoman.frontends.http.errors import ApiError
-from dragoman.frontends.http.items import tell
+from dragoman.frontends.http.items import messages_from_items
 from dragoman.frontends.http.tools import OfferedTools, chosen, functions_of
 from dragoman.lm import (
     DataPart,
@@ -40,12 +40,12 @@ _MOST_BYTES = 8_000_000
 
 
 def _told(*items: object) -> tuple[Message, ...]:
-    return tell(items, "m", Budget(_MOST_BYTES)).messages
+    return messages_from_items(items, "m", Budget(_MOST_BYTES)).messages
 
 
 def _wrong(*items: object) -> ApiError:
     with pytest.raises(ApiError) as caught:
-        tell(items, "m", Budget(_MOST_BYTES))
+        messages_from_items(items, "m", Budget(_MOST_BYTES))
     assert caught.value.kind == "invalid_request"
     assert caught.value.status == (413 if caught.value.code == "body_too_large" else 400)
     return caught.value
@@ -160,7 +160,9 @@ def test_r7_what_cannot_be_read_is_named_by_its_place(items: list[object], param
 
 
 def test_r7_an_item_of_a_kind_that_nobody_knows_is_named_and_the_rest_is_told() -> None:
-    told = tell([{"type": "web_search_call"}, {"role": "user", "content": "x"}], "m", Budget(_MOST_BYTES))
+    told = messages_from_items(
+        [{"type": "web_search_call"}, {"role": "user", "content": "x"}], "m", Budget(_MOST_BYTES)
+    )
     assert (told.ignored, told.messages) == (["input[0] (web_search_call)"], (user("x"),))
 
 

@@ -14,7 +14,7 @@ from dragoman.permissions.action import Action
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.permissions.decide import Allowed, Ask
 from dragoman.permissions.keys import approval_key
-from dragoman.permissions.pipeline import Permissions
+from dragoman.permissions.pipeline import PermissionServices
 from dragoman.permissions.question import question_about
 from dragoman.permissions.record import DecisionRecord
 from dragoman.permissions.sensitive import Places
@@ -146,7 +146,7 @@ def test_d3_asked_although_everything_is_approved(name: str) -> None:
         fields["content"] = [diff(f"{WORKSPACE}/a.txt", "a", "b")]
     asked = action(**fields)
     assert asked.sensitive is not None
-    assert Permissions(settings=AutoApproval(all=True)).decide(asked, "s", WORKSPACE) == Ask()
+    assert PermissionServices(settings=AutoApproval(all=True)).decide(asked, "s", WORKSPACE) == Ask()
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_d3_asked_although_everything_is_approved(name: str) -> None:
     [{"method": "POST"}, {"body": "everything"}, {"destination": "/home/u/bin/git"}, {"headers": {"A": "b"}}],
 )
 def test_an_approved_address_covers_fetching_it_and_nothing_else(more: dict[str, object]) -> None:
-    permissions = Permissions(settings=AutoApproval(urls={"https://docs.example/*": True}))
+    permissions = PermissionServices(settings=AutoApproval(urls={"https://docs.example/*": True}))
     plain = action(kind="fetch", input={"url": "https://docs.example/x", "prompt": "what is new?"})
     assert isinstance(permissions.decide(plain, "s", WORKSPACE), Allowed)
     asked = action(kind="fetch", input={"url": "https://docs.example/x", **more})
@@ -260,7 +260,7 @@ def test_the_record_forgets_large_inputs() -> None:
 
 
 def test_urls_do_not_cover_fields_that_acp_does_not_define() -> None:
-    permissions = Permissions(settings=AutoApproval(urls={"https://docs.example/*": True}))
+    permissions = PermissionServices(settings=AutoApproval(urls={"https://docs.example/*": True}))
     fetch = action(kind="fetch", input={"url": "https://docs.example/x"}, extra={"command": "rm -rf /"})
     assert isinstance(permissions.decide(fetch, "s", WORKSPACE), Ask)
 

@@ -11,7 +11,7 @@ from dragoman.permissions.approvals import Approval, Approvals
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.permissions.decide import Allowed, Ask, decide, unasked
 from dragoman.permissions.keys import approval_key
-from dragoman.permissions.pipeline import Permissions
+from dragoman.permissions.pipeline import PermissionServices
 from dragoman.permissions.record import DecisionRecord
 from permissions.actions import WORKSPACE, action, diff
 
@@ -65,7 +65,7 @@ def test_d5_without_a_person_a_sensitive_action_is_refused_whatever_the_setting(
 
 
 def test_d3_an_approval_with_the_very_key_of_a_sensitive_action_does_not_count() -> None:
-    permissions = Permissions()
+    permissions = PermissionServices()
     git = action(kind="edit", content=[diff(f"{WORKSPACE}/.git/config", "a", "b")])
     plain = action(kind="edit", content=[diff(f"{WORKSPACE}/a.txt", "a", "b")])
     for each in (git, plain):
@@ -76,14 +76,14 @@ def test_d3_an_approval_with_the_very_key_of_a_sensitive_action_does_not_count()
 
 
 def test_q5_an_approval_of_an_action_without_substance_does_not_count() -> None:
-    permissions = Permissions()
+    permissions = PermissionServices()
     bare = action(title="Bash", kind="execute")
     permissions.approvals.grant("s", bare.permission_tool, approval_key(bare), "session")
     assert permissions.decide(bare, "s", WORKSPACE) == Ask()
 
 
 def test_addresses_count_for_fetching_only() -> None:
-    permissions = Permissions(settings=AutoApproval(urls={"https://e.example": True}))
+    permissions = PermissionServices(settings=AutoApproval(urls={"https://e.example": True}))
     fetch = action(kind="fetch", input={"url": "https://e.example/a"})
     assert isinstance(permissions.decide(fetch, "s", WORKSPACE), Allowed)
     other = action(kind="think", input={"url": "https://e.example/a", "then": "rm"})
@@ -136,7 +136,7 @@ def test_a_decision_is_recorded_once_and_the_record_is_bounded() -> None:
 def test_the_places_of_a_process_are_its_disk_and_its_own_files(tmp_path: Path) -> None:
     (tmp_path / "ws").mkdir()
     (tmp_path / "ws/out").symlink_to(tmp_path)
-    places = Permissions(own=(str(tmp_path / "ws/state.db"),)).places((str(tmp_path / "ws"),))
+    places = PermissionServices(own=(str(tmp_path / "ws/state.db"),)).places((str(tmp_path / "ws"),))
     assert places.why_changing(str(tmp_path / "ws/out/a"))
     assert places.why_reading(str(tmp_path / "ws/state.db"))
     assert places.why_changing(str(tmp_path / "ws/a")) is None

@@ -16,7 +16,7 @@ import pytest
 from bridge.consumer import Bridge, soon
 from dragoman.backends.agent.model import AgentModel
 from dragoman.backends.agent.toolserver.folder import socket_folder
-from dragoman.config import Agreed, Found
+from dragoman.config import Found, TrustedFiles
 from dragoman.config.source import Source
 from dragoman.logs import open_private
 from dragoman.process import Ledger, ProcessIdentity, SupervisedProcess
@@ -56,7 +56,7 @@ def test_everything_in_the_state_folder_is_private(tmp_path: Path) -> None:
     state = tmp_path / "state"
     with Database.open(state):
         Ledger(state / "run").record(ProcessIdentity.own(), ["agent", "--key", "secret"])
-        Agreed(state).add(Found(Source(tmp_path / "dragoman.toml", ""), {}))
+        TrustedFiles(state).add(Found(Source(tmp_path / "dragoman.toml", ""), {}))
         assert _open_to_others(state) == []
         assert stat.S_IMODE((state / "run").stat().st_mode) == 0o700
         assert {stat.S_IMODE(path.stat().st_mode) for path in (state / "run").iterdir()} == {0o600}

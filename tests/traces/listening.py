@@ -53,7 +53,7 @@ from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolServer
 from dragoman.backends.agent.toolserver.endpoint import Addresses
 from dragoman.backends.agent.traits import traits_of
-from dragoman.conversations.ids import KEY_BYTES, Tokens
+from dragoman.conversations.ids import KEY_BYTES, IdSigner
 from dragoman.conversations.records import ConversationRecord, Records, Scope
 from dragoman.frontends.http.approvals import spelled_out
 from dragoman.jsonrpc import Incoming, PeerOptions
@@ -70,7 +70,7 @@ from dragoman.lm import (
 from dragoman.lm.activity_text import Activities
 from dragoman.lm.json import canonical, encode_text
 from dragoman.permissions.action import PERMISSION_TOOLS
-from dragoman.permissions.pipeline import Permissions
+from dragoman.permissions.pipeline import PermissionServices
 from dragoman.process import SupervisedProcess
 from dragoman.traces.frames import Frame
 from memory_peers import memory_pair
@@ -183,8 +183,8 @@ class _Client:
         around = SharedContext(
             settings,
             ToolServer(clock),
-            Tokens(b"k" * KEY_BYTES),
-            Permissions(),
+            IdSigner(b"k" * KEY_BYTES),
+            PermissionServices(),
             Records(),
             clock,
             lambda *_args, **_options: None,

@@ -12,7 +12,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from dragoman.backends.responses.http import Troubled
+from dragoman.backends.responses.http import EndpointFailure
 from dragoman.backends.responses.model import EndpointModel
 from dragoman.checker.event_rules import EVENT_RULES, EventWatch
 from dragoman.checker.probes import PLAIN, Probe, probes
@@ -58,7 +58,7 @@ async def check_events(
                     watch.frame(event)
             watch.end()
             streamed += 1
-        except (Troubled, LanguageModelError, TimeoutError) as error:
+        except (EndpointFailure, LanguageModelError, TimeoutError) as error:
             unanswered.append((probe.name, str(error) or "it never ended"))
         _note(record, watch, probe.name)
     _note(record, await _refusal(model), _REFUSED)

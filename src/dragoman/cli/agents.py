@@ -18,7 +18,7 @@ from dragoman.agents.entry import CatalogueEntry
 from dragoman.agents.failure import InstallError
 from dragoman.agents.installed import Installation, InstalledAgents
 from dragoman.agents.installing import InstallPlan, install, plan
-from dragoman.backends.agent.traits import traits_of, warned
+from dragoman.backends.agent.traits import cautions_for, traits_of
 from dragoman.cli.actions import check_action
 from dragoman.cli.asking import agreed_to
 from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError, complain
@@ -216,7 +216,7 @@ def _announce(desk: _Desk, planned: InstallPlan, model_id: str | None) -> None:
     if planned.kind == "npx" and entry.facts.scripts:
         lines.append("  runs      the installation script of that package; it does not work without")
     known = traits_of(entry.id, {entry.id: entry.facts})
-    cautions = warned(known, planned.what.args, fs=True, mode=asking_mode(entry.id))
+    cautions = cautions_for(known, planned.what.args, fs=True, mode=asking_mode(entry.id))
     lines += [f"  mind      {text}" for text in cautions]
     if entry.facts.when_no_tools is not None:
         lines.append(f"  tools     {entry.facts.when_no_tools}")

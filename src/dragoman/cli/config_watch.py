@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dragoman.cli.run import CommandContext
-from dragoman.config import Agreed, ConfigError, user_config_file
+from dragoman.config import ConfigError, TrustedFiles, user_config_file
 from dragoman.config.folders import FILE_NAME
 from dragoman.models import Models
 
@@ -30,7 +30,7 @@ async def follow(context: CommandContext, models: Models, changed: Callable[[], 
     A file that appears is read, too: the first agent that is added brings it. Models of a found file appear when the
     user trusts the file, and go when it changes.
     """
-    places = (followed_file(context), Path(FILE_NAME), Agreed(context.state_dir).folder)
+    places = (followed_file(context), Path(FILE_NAME), TrustedFiles(context.state_dir).folder)
     seen = tuple(map(_state, places))
     while True:
         await asyncio.sleep(_LOOK_EVERY_SECONDS)

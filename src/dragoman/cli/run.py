@@ -21,9 +21,9 @@ from dragoman.cli.errors import FAILED, WRONG_USAGE, CommandError, UsageError, c
 from dragoman.cli.known_agents import KnownAgents
 from dragoman.cli.layout import say
 from dragoman.config import (
-    Agreed,
     Config,
     ConfigError,
+    TrustedFiles,
     config_file,
     effects,
     found_file,
@@ -79,7 +79,7 @@ class CommandContext:
         if (line := ignored(own, found)) is not None:
             say(line, sys.stderr)
         config = layered(own, found)
-        is_trusted = config.found is not None and config.found in Agreed(self.state_dir)
+        is_trusted = config.found is not None and config.found in TrustedFiles(self.state_dir)
         return trusted(config) if is_trusted else config
 
     def _ready(self, config: Config) -> Config:
@@ -124,7 +124,7 @@ class CommandContext:
         if not agreed(f"{found.source.path} came with this folder. Do you trust it with this?"):
             return None
         try:
-            Agreed(self.state_dir).add(found)
+            TrustedFiles(self.state_dir).add(found)
         except OSError as error:
             _log.warning("you will be asked again: %s cannot be written: %s", error.filename, error.strerror)
         return self._ready(trusted(config))

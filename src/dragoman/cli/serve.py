@@ -15,7 +15,7 @@ from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
 from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
 from dragoman.config import Config, Serve, api_keys
-from dragoman.frontends.http.auth import Gate
+from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.running import PortTaken, bound, serve
 from dragoman.frontends.http.service import HttpService
 from dragoman.interruptible import fast_loop, run_interruptible
@@ -37,7 +37,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
             f"on {settings.host} other machines can connect: add `api_keys` to [serve] in the configuration."
         )
     config = context.offered(config)
-    gate = Gate(keys, settings.cors_origins)
+    gate = AccessCheck(keys, settings.cors_origins)
 
     async def work() -> bool:
         models = Models(config, context.state_dir, max_memory=settings.max_memory_bytes)

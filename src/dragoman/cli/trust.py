@@ -9,7 +9,7 @@ from dragoman.cli.asking import agreed_to
 from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError
 from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
-from dragoman.config import Agreed, effects
+from dragoman.config import TrustedFiles, effects
 
 __all__ = ["run"]
 
@@ -24,7 +24,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
     if found is None:
         # It was there a moment ago.
         raise UsageError("There is no dragoman.toml in this folder.")
-    agreements = Agreed(context.state_dir)
+    agreements = TrustedFiles(context.state_dir)
     path = found.source.path
     try:
         if arguments.forget:

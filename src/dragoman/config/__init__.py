@@ -1,6 +1,6 @@
 """Configuration: the schema of the file, reading it, and the paths of the file and the state folder."""
 
-from dragoman.config.agreed import Agreed
+from dragoman.config.agreed import TrustedFiles
 from dragoman.config.folders import config_file, found_file, state_folder, user_config_file
 from dragoman.config.layers import effects, ignored, layered, trusted
 from dragoman.config.loading import BUILTIN_MODELS, DEMO, Config, Found, load
@@ -21,7 +21,6 @@ __all__ = [
     "BUILTIN_MODELS",
     "DEMO",
     "AcpModel",
-    "Agreed",
     "Config",
     "ConfigError",
     "ConversationConfig",
@@ -33,6 +32,7 @@ __all__ = [
     "ScriptModel",
     "Serve",
     "Tools",
+    "TrustedFiles",
     "api_keys",
     "config_file",
     "effects",

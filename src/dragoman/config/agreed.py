@@ -13,12 +13,12 @@ from pathlib import Path
 from dragoman.config.loading import Found
 from dragoman.config.source import Source
 
-__all__ = ["Agreed"]
+__all__ = ["TrustedFiles"]
 
 _PRIVATE_FOLDER = 0o700
 
 
-class Agreed:
+class TrustedFiles:
     def __init__(self, state_dir: Path) -> None:
         # Its modification time changes with every agreement.
         self.folder = state_dir / "agreed"

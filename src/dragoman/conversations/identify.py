@@ -28,9 +28,9 @@ import msgspec
 from msgspec.structs import replace
 
 from dragoman.conversations.history import NormalAnswer, NormalHistory, NormalItem, NormalPrompt, NormalResult
-from dragoman.conversations.ids import Tokens
+from dragoman.conversations.ids import IdSigner
 from dragoman.conversations.records import ConversationRecord, Records, ReplyRecord, RequestKey, Scope
-from dragoman.conversations.vscode_results import understood
+from dragoman.conversations.vscode_results import with_outcome
 from dragoman.lm import (
     DataPart,
     LanguageModelError,
@@ -59,7 +59,7 @@ class Knowledge(msgspec.Struct, frozen=True, gc=False):
     """The input of `identify` beside the request."""
 
     records: Records
-    tokens: Tokens
+    tokens: IdSigner
     scope: Scope
     # When this request arrived.
     now: float = 0.0
@@ -500,13 +500,13 @@ def _answers(message: Message) -> bool:
 
 
 def _first_results(messages: Iterable[Message], pending: frozenset[str]) -> Iterator[ToolResultPart]:
-    """The first result for each open call, interpreted by `understood`; further results for the same call are dropped."""
+    """The first result for each open call, interpreted by `with_outcome`; further results for the same call are dropped."""
     seen: set[str] = set()
     for message in messages:
         for result in message.results:
             if result.call_id in pending and result.call_id not in seen:
                 seen.add(result.call_id)
-                yield understood(result)
+                yield with_outcome(result)
 
 
 def _spoken(messages: Iterable[Message]) -> Iterator[Message]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from dragoman.lm.parts import STATEFUL_MARKER, DataPart
 
-__all__ = ["CONVERSATION_ID", "KEY_BYTES", "CallName", "MarkerName", "Tokens", "new_conversation_id"]
+__all__ = ["CONVERSATION_ID", "KEY_BYTES", "CallName", "IdSigner", "MarkerName", "new_conversation_id"]
 
 KEY_BYTES = 32
 # Enough that two conversations never share one, short enough for a call id.
@@ -53,7 +53,7 @@ class CallName:
     number: int
 
 
-class Tokens:
+class IdSigner:
     """Issues and verifies markers and call ids with one key."""
 
     def __init__(self, key: bytes) -> None:

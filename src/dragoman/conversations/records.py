@@ -6,7 +6,7 @@ provisional item commits it; one that continues after the committed items means 
 
 `Records` finds a record by what a request may contain: an id, a call, a prefix. The time of a look-up does not grow
 with the number of conversations. A record may be *away*: then only its index entries are in memory, and a look-up that
-needs the record raises `Away`, so that the caller loads it.
+needs the record raises `RecordNotLoaded`, so that the caller loads it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,15 @@ from dragoman.conversations.history import (
 )
 from dragoman.lm import Message, Request, RequestOptions
 
-__all__ = ["Away", "ConversationRecord", "Records", "ReplyRecord", "ReplyStatus", "RequestKey", "Scope"]
+__all__ = [
+    "ConversationRecord",
+    "RecordNotLoaded",
+    "Records",
+    "ReplyRecord",
+    "ReplyStatus",
+    "RequestKey",
+    "Scope",
+]
 
 # streaming: under way. complete: all of it went out. cut: the consumer stopped it. failed: it broke.
 ReplyStatus: TypeAlias = Literal["streaming", "complete", "cut", "failed"]
@@ -180,7 +188,7 @@ def _placed(reply: ReplyRecord, history: NormalHistory, ends: int) -> ReplyRecor
 _Shelf: TypeAlias = tuple[Scope, str | None]
 
 
-class Away(Exception):
+class RecordNotLoaded(Exception):
     """A look-up needs a record that is not in memory: `put` it, or `remove` it, and repeat the look-up."""
 
     def __init__(self, conversation: str) -> None:
@@ -200,7 +208,7 @@ class _Trace:
 class Records:
     """All records, with indexes by id, consumer id and prefix.
 
-    Every look-up raises `Away` when it needs a record that is not in memory.
+    Every look-up raises `RecordNotLoaded` when it needs a record that is not in memory.
     """
 
     _records: dict[str, ConversationRecord] = field(default_factory=dict)
@@ -262,7 +270,7 @@ class Records:
     def _here(self, conversation: str) -> ConversationRecord:
         record = self._records.get(conversation)
         if record is None:
-            raise Away(conversation)
+            raise RecordNotLoaded(conversation)
         return record
 
     def _move(self, conversation: str, to: _Trace | None) -> None:

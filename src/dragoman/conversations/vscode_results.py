@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dragoman.lm import Outcome, TextPart, ToolResultPart
 from dragoman.lm.parts import is_for_model
 
-__all__ = ["UNASKED", "understood"]
+__all__ = ["UNASKED", "with_outcome"]
 
 # Outcomes of calls that no person has decided about.
 UNASKED: frozenset[Outcome | None] = frozenset({"skipped", "error"})
@@ -49,7 +49,7 @@ _ADVICE = "\nPlease check your input and try again."
 _HOOKS = re.compile(r"\n<(?:Pre|Post)ToolUse-context>\n")
 
 
-def understood(result: ToolResultPart) -> ToolResultPart:
+def with_outcome(result: ToolResultPart) -> ToolResultPart:
     """The same result with its outcome set, if its text is one of VS Code's. Parts for the user alone do not change."""
     for_model = [part for part in result.content if is_for_model(part)]
     if result.outcome is not None or not all(isinstance(part, TextPart) for part in for_model):

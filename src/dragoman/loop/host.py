@@ -21,7 +21,7 @@ from dragoman.loop.settings import LoopSettings
 from dragoman.tools.decision import Approve, Decision, Deny, NobodyToAsk, ToolQuestion
 from dragoman.tools.result import bounded, failure_text, result_of
 
-__all__ = ["Host", "HostAnswer", "NotAsked", "Silence"]
+__all__ = ["DecisionTimedOut", "Host", "HostAnswer", "NotAsked"]
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -35,11 +35,11 @@ class NotAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
+class DecisionTimedOut:
     """No decision came in time."""
 
 
-HostAnswer: TypeAlias = Decision | NotAsked | Silence
+HostAnswer: TypeAlias = Decision | NotAsked | DecisionTimedOut
 
 
 class Host:
@@ -69,7 +69,7 @@ class Host:
         except Suspend:
             raise
         except DeadlinePassed:
-            return Silence()
+            return DecisionTimedOut()
         except NobodyToAsk as error:
             self._token.raise_if_cancelled()
             return NotAsked(str(error))

@@ -18,7 +18,7 @@ from dragoman.lm import CancellationError, CancellationToken, LanguageModelError
 from dragoman.lm.parts import ToolResult
 from dragoman.loop.events import EndReason, ToolFinished, ToolProgressed, ToolStarted, question_asked
 from dragoman.loop.hooks import Hooks, Suspend
-from dragoman.loop.host import Host, NotAsked, Silence
+from dragoman.loop.host import DecisionTimedOut, Host, NotAsked
 from dragoman.loop.journal import Journal
 from dragoman.loop.round import (
     APPROVAL_FAILED,
@@ -119,7 +119,7 @@ class Settlement:
                 match await self._host.decide(question):
                     case Approve() as approval:
                         approved = self._remember(prepared, approval)
-                    case Silence():
+                    case DecisionTimedOut():
                         self._journal.round = self._journal.round.left_undecided()
                         continue
                     case answer:

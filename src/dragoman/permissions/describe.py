@@ -36,7 +36,7 @@ from dragoman.permissions.fields import (
     plain_name,
     texts_of,
 )
-from dragoman.permissions.sensitive import Places, Scan
+from dragoman.permissions.sensitive import Places, SensitivePathScan
 
 __all__ = ["describe", "tool_name_in"]
 
@@ -168,7 +168,7 @@ def _sensitive(action: Action, risk: RiskClass, places: Places, leads: Iterable[
         for text in named:
             if (reason := places.why_changing(places.absolute(text, action.folder))) is not None:
                 return reason
-    return Scan(places, action.folder, changing=not is_reading).why(texts)
+    return SensitivePathScan(places, action.folder, changing=not is_reading).why(texts)
 
 
 def _words(action: Action) -> Iterator[str]:

@@ -13,11 +13,11 @@ from dragoman.permissions.keys import approval_key
 from dragoman.permissions.record import DecisionRecord
 from dragoman.permissions.sensitive import Places
 
-__all__ = ["Permissions"]
+__all__ = ["PermissionServices"]
 
 
 @dataclass(frozen=True, slots=True)
-class Permissions:
+class PermissionServices:
     approvals: Approvals = field(default_factory=Approvals)
     settings: AutoApproval = field(default_factory=AutoApproval)
     grants: Grants = field(default_factory=Grants)

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from dragoman.visible import hides
 
-__all__ = ["Places", "Scan"]
+__all__ = ["Places", "SensitivePathScan"]
 
 # Folders in which a change alters what programs do: hooks, editor tasks, start-up files, agents' own settings.
 _FOLDERS = frozenset(
@@ -117,7 +117,7 @@ class Places:
 
     def why_mentioning(self, text: str, folder: str) -> str | None:
         """Why a command, or a sentence about one, is sensitive: a sensitive path is one of its words."""
-        return Scan(self, folder).why([text])
+        return SensitivePathScan(self, folder).why([text])
 
     def why_named(self, path: str, ways: Iterator[str], *, changing: bool) -> str | None:
         """`ways` are the path by its words and, where it is looked up, by where it leads."""
@@ -158,7 +158,7 @@ class Places:
             return
 
 
-class Scan:
+class SensitivePathScan:
     """Looks for sensitive paths among the words of all texts of one request, within a limit for all of them."""
 
     def __init__(self, places: Places, folder: str, *, changing: bool = True) -> None:

@@ -69,7 +69,7 @@ from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.toolserver import Endpoint, ToolServer
 from dragoman.clock import Clock
 from dragoman.conversations.identify import Identified
-from dragoman.conversations.ids import CallName, MarkerName, Tokens
+from dragoman.conversations.ids import CallName, IdSigner, MarkerName
 from dragoman.conversations.records import ConversationRecord, Records, RequestKey, Scope
 from dragoman.conversations.saving import SavedConversation
 from dragoman.lm import (
@@ -88,7 +88,7 @@ from dragoman.lm import (
 from dragoman.lm.activity_text import Activities
 from dragoman.lm.gfm import escape, notice
 from dragoman.lm.parts import ToolResult
-from dragoman.permissions.pipeline import Permissions
+from dragoman.permissions.pipeline import PermissionServices
 
 __all__ = ["Conversation", "Save", "SharedContext"]
 
@@ -121,8 +121,8 @@ class SharedContext:
 
     settings: AgentSettings
     server: ToolServer
-    tokens: Tokens
-    permissions: Permissions
+    tokens: IdSigner
+    permissions: PermissionServices
     records: Records
     clock: Clock
     # Stores a conversation on disk.

@@ -19,7 +19,7 @@ from dragoman.backends.agent.side_requests import SideRequest
 from dragoman.backends.agent.toolserver import ToolServer
 from dragoman.clock import Clock, SystemClock
 from dragoman.conversations.identify import Knowledge
-from dragoman.conversations.ids import KEY_BYTES, Tokens
+from dragoman.conversations.ids import KEY_BYTES, IdSigner
 from dragoman.conversations.records import Scope
 from dragoman.lm import (
     CancellationError,
@@ -34,7 +34,7 @@ from dragoman.lm import (
     until_cancelled,
 )
 from dragoman.lm.parts import CONVERSATION
-from dragoman.permissions.pipeline import Permissions
+from dragoman.permissions.pipeline import PermissionServices
 from dragoman.store import ConversationStore
 
 __all__ = ["AgentModel"]
@@ -57,7 +57,7 @@ class AgentModel:
         settings: AgentSettings,
         *,
         store: ConversationStore | None = None,
-        permissions: Permissions | None = None,
+        permissions: PermissionServices | None = None,
         clock: Clock | None = None,
         observations: Observations | None = None,
     ) -> None:
@@ -67,9 +67,9 @@ class AgentModel:
         self._server = ToolServer(self._clock)
         self._starting: asyncio.Task[None] | None = None
         self._store = store
-        self._tokens = Tokens(store.key() if store is not None else secrets.token_bytes(KEY_BYTES))
+        self._tokens = IdSigner(store.key() if store is not None else secrets.token_bytes(KEY_BYTES))
         self._observations = observations or Observations()
-        self.permissions = permissions or Permissions()
+        self.permissions = permissions or PermissionServices()
         self._registry = ConversationRegistry(
             info.id, settings.max_agents, store, self._shared, settings.memory
         )

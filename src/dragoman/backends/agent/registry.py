@@ -35,7 +35,7 @@ from dragoman.conversations import lease as owner
 from dragoman.conversations.history import NormalPrompt, normalise
 from dragoman.conversations.identify import Identified, Knowledge, identify
 from dragoman.conversations.ids import new_conversation_id
-from dragoman.conversations.records import Away, ConversationRecord, Records, Scope
+from dragoman.conversations.records import ConversationRecord, RecordNotLoaded, Records, Scope
 from dragoman.conversations.saving import SavedConversation, SavedError, load_conversation, save_conversation
 from dragoman.lm import Request
 from dragoman.lm.surrogates import mended
@@ -174,7 +174,7 @@ class ConversationRegistry:
         while True:
             try:
                 return identify(request, history, known)
-            except Away as away:
+            except RecordNotLoaded as away:
                 self._bring(away.conversation)
 
     async def recall(self) -> None:

@@ -16,7 +16,7 @@ from dragoman.agents.entry import Caution, Facts
 from dragoman.backends.agent.observations import HistoryTiming, Observed
 from dragoman.lm import JsonObject
 
-__all__ = ["CATALOGUE", "UNKNOWN", "Traits", "recognise", "recognise_request", "traits_of", "warned"]
+__all__ = ["CATALOGUE", "UNKNOWN", "Traits", "cautions_for", "recognise", "recognise_request", "traits_of"]
 
 # A place in a tool call, dots between the names, and what stands there for a tool of a server: one of several, with a
 # bar between. One that ends in an asterisk is the beginning of a longer text. A place that begins with `announced` is in
@@ -115,7 +115,9 @@ def _traits(facts: Facts) -> Traits:
 CATALOGUE: Mapping[str, Traits] = {id_: _traits(entry.facts) for id_, entry in shipped().items()}
 
 
-def warned(traits: Traits, command: Sequence[str], *, fs: bool, mode: str | None = None) -> tuple[str, ...]:
+def cautions_for(
+    traits: Traits, command: Sequence[str], *, fs: bool, mode: str | None = None
+) -> tuple[str, ...]:
     """What a person must hear of an agent that is started so: where it acts without asking."""
     return tuple(
         caution.text

@@ -1,4 +1,4 @@
-"""Talking to an endpoint over HTTP: requests out, events in, and every failure as a `Troubled`.
+"""Talking to an endpoint over HTTP: requests out, events in, and every failure as a `EndpointFailure`.
 
 The client is imported when the first request is made, and honours the proxies of the environment. Redirections are not
 followed: they would carry the key elsewhere. When the reader of the events stops, the connection is closed at once.
@@ -38,7 +38,7 @@ from dragoman.lm.json import decode, encode
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["DONE", "Troubled", "Upstream"]
+__all__ = ["DONE", "EndpointFailure", "Upstream"]
 
 CONNECT_SECONDS = 15.0
 # A prompt with many pictures over a slow line.
@@ -55,7 +55,7 @@ _decoder = Decoder(dict)
 _T = TypeVar("_T")
 
 
-class Troubled(Exception):
+class EndpointFailure(Exception):
     """A request failed, or its stream of events broke off."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Upstream:
         self._client: httpx2.AsyncClient | None = None
 
     async def events(self, body: JsonObject) -> AsyncGenerator[JsonObject]:
-        """Send one request and yield its events. Raises `Troubled` if it fails or breaks off."""
+        """Send one request and yield its events. Raises `EndpointFailure` if it fails or breaks off."""
         async with self._response("POST", "/responses", encode(body)) as response:
             match _type_of(response):
                 case "application/json":
@@ -89,7 +89,7 @@ class Upstream:
                     yield {"type": _ENDS.get(whole.get("status"), "response.completed"), "response": whole}
                     yield DONE
                 case "text/html" | "application/xhtml+xml":
-                    raise Troubled(_OK, self._no_endpoint("a web page"))
+                    raise EndpointFailure(_OK, self._no_endpoint("a web page"))
                 case _:
                     async for event in self._streamed(response):
                         yield event
@@ -98,7 +98,9 @@ class Upstream:
         """Send one request and yield the events unparsed, for a check of the endpoint."""
         async with self._response("POST", "/responses", encode(body)) as response:
             if (kind := _type_of(response)) != "text/event-stream":
-                raise Troubled(_OK, self._no_endpoint(f"{kind or 'no type'} instead of a stream of events"))
+                raise EndpointFailure(
+                    _OK, self._no_endpoint(f"{kind or 'no type'} instead of a stream of events")
+                )
             async for event in self._frames(response):
                 yield event
 
@@ -110,7 +112,7 @@ class Upstream:
         except TimeoutError:
             name = self._settings.name
             raise LanguageModelError("timeout", f"{name} has not listed its models in time.") from None
-        except Troubled as troubled:
+        except EndpointFailure as troubled:
             raise troubled.error from troubled
         except msgspec.DecodeError as error:
             raise self._no_endpoint("something else than JSON") from error
@@ -133,7 +135,7 @@ class Upstream:
                     yield event
         except EventTooLarge as error:
             name = self._settings.name
-            raise Troubled(_OK, LanguageModelError("agent_failed", f"{name}: {error}.")) from error
+            raise EndpointFailure(_OK, LanguageModelError("agent_failed", f"{name}: {error}.")) from error
         last = reader.end()
         if last is not None:
             yield last
@@ -145,7 +147,7 @@ class Upstream:
             value: JsonObject = _decoder.decode(event.data)
         except msgspec.DecodeError as error:
             name = self._settings.name
-            raise Troubled(
+            raise EndpointFailure(
                 "connection",
                 LanguageModelError(
                     "unavailable", f"{name} sent an event that is not JSON ({error}).", hint="Try again."
@@ -165,7 +167,7 @@ class Upstream:
         try:
             return await until_cancelled(work, source.token)
         except CancellationError:
-            raise Troubled(_OK, self._silent()) from None
+            raise EndpointFailure(_OK, self._silent()) from None
         finally:
             watching.cancel()
 
@@ -180,7 +182,7 @@ class Upstream:
     async def _response(
         self, method: str, path: str, content: bytes | None = None
     ) -> AsyncIterator[httpx2.Response]:
-        """A response with status 200. Whatever goes wrong with it, also while it is read, is `Troubled`."""
+        """A response with status 200. Whatever goes wrong with it, also while it is read, is `EndpointFailure`."""
         import httpx2  # noqa: PLC0415 - takes a while to import, and is only needed where an endpoint is used
 
         url = self._settings.url + path
@@ -198,7 +200,9 @@ class Upstream:
             message = f"{self._settings.name} has no usable address: {error}."
             raise LanguageModelError("bad_request", message, hint="Check `base_url`.") from error
         except httpx2.HTTPError as error:
-            raise Troubled("connection", self._unreachable(error, broke_off=response is not None)) from error
+            raise EndpointFailure(
+                "connection", self._unreachable(error, broke_off=response is not None)
+            ) from error
         finally:
             if response is not None:
                 await response.aclose()
@@ -215,7 +219,7 @@ class Upstream:
             headers["Authorization"] = f"Bearer {self._settings.key}"
         return {**headers, **self._settings.headers}
 
-    async def _refused(self, response: httpx2.Response, url: str) -> Troubled:
+    async def _refused(self, response: httpx2.Response, url: str) -> EndpointFailure:
         body = await self._read(response, _MAX_ERROR_BYTES)
         complaint = complaint_of_body(body)
         complaint = EndpointComplaint(
@@ -230,7 +234,7 @@ class Upstream:
         )
         # Without credit, coming back in a moment does not help.
         trouble: Trouble = 402 if error.kind == "blocked" else response.status_code
-        return Troubled(trouble, error, complaint, body)
+        return EndpointFailure(trouble, error, complaint, body)
 
     async def _read(self, response: httpx2.Response, limit: int) -> bytes:
         body = bytearray()
@@ -271,7 +275,7 @@ def _object(body: bytes) -> JsonObject:
     try:
         value: JsonObject = _decoder.decode(body)
     except msgspec.DecodeError as error:
-        raise Troubled(
+        raise EndpointFailure(
             "connection",
             LanguageModelError("unavailable", f"The answer is not JSON ({error}).", hint="Try again."),
         ) from error

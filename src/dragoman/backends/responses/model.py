@@ -17,7 +17,7 @@ import msgspec
 
 from dragoman.backends.responses.call_ids import CallIds
 from dragoman.backends.responses.events import ResponseReader
-from dragoman.backends.responses.http import DONE, Troubled, Upstream
+from dragoman.backends.responses.http import DONE, EndpointFailure, Upstream
 from dragoman.backends.responses.items import body_of, items_of
 from dragoman.backends.responses.listing import Listed
 from dragoman.backends.responses.retries import pause_before_retry
@@ -90,7 +90,7 @@ class EndpointModel:
         return await self._upstream.models()
 
     def framed(self, request: Request) -> AsyncGenerator[ServerEvent]:
-        """The events of an answer as the endpoint writes them. Raises `Troubled`."""
+        """The events of an answer as the endpoint writes them. Raises `EndpointFailure`."""
         return self._upstream.framed(self._body(request))
 
     async def refused(self) -> bytes:
@@ -99,7 +99,7 @@ class EndpointModel:
             async with aclosing(self._upstream.framed({"input": "Hello.", "stream": True})) as events:
                 async for _ in events:
                     break
-        except Troubled as troubled:
+        except EndpointFailure as troubled:
             return troubled.body
         return b""
 
@@ -138,7 +138,7 @@ class EndpointModel:
             try:
                 await self._exchange(exchange, sink)
                 break
-            except Troubled as troubled:
+            except EndpointFailure as troubled:
                 if exchange.has_begun:
                     raise troubled.error from troubled
                 if self._keeps_reasoning and _is_about_reasoning(troubled):
@@ -202,7 +202,7 @@ class EndpointModel:
                     break
         if not exchange.has_begun and not was_announced:
             error = LanguageModelError("unavailable", f"{self._settings.name} sent no event at all.")
-            raise Troubled("connection", error)
+            raise EndpointFailure("connection", error)
         for part in answer.end(was_announced=was_announced):
             sink.report(part)
 
@@ -236,7 +236,7 @@ async def _read_to_the_end(events: AsyncIterator[JsonObject]) -> None:
         async with asyncio.timeout(_TAIL_SECONDS):
             async for _ in events:
                 pass
-    except (TimeoutError, Troubled):
+    except (TimeoutError, EndpointFailure):
         # The answer is complete, even if its connection fails now.
         return
 
@@ -256,7 +256,7 @@ def _with_listed(info: ModelInfo, listed: Listed) -> ModelInfo:
     )
 
 
-def _is_about_reasoning(troubled: Troubled) -> bool:
+def _is_about_reasoning(troubled: EndpointFailure) -> bool:
     complaint = troubled.complaint
     text = f"{complaint.param} {complaint.code} {complaint.message}".lower()
     return troubled.trouble in (400, 422) and ("encrypted" in text or complaint.param.startswith("include"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dragoman.acp.messages import SessionCreated
 from dragoman.backends.agent.settings import AgentSettings
-from dragoman.backends.agent.traits import warned
+from dragoman.backends.agent.traits import cautions_for
 from dragoman.config import quoted
 from dragoman.lm import JsonObject
 
@@ -64,7 +64,7 @@ def remedies(
             f"Write into {where}: fs = true. Dragoman then asks you about what the agent writes through it;"
             " run this again to see whether it does."
         )
-    if warned(settings.traits, settings.command, fs=settings.fs):
+    if cautions_for(settings.traits, settings.command, fs=settings.fs):
         yield f"See the caution at model {settings.model_id} above."
     yield from (f"Known of it: {quirk}" for quirk in settings.traits.quirks if _OF_ASKING.search(quirk))
     none = "" if modes or options else "It announces no modes. "

@@ -41,10 +41,10 @@ from dragoman.loop.events import (
 )
 from dragoman.tools.decision import Decision, ToolQuestion
 
-__all__ = ["Face"]
+__all__ = ["AcpHooks"]
 
 
-class Face(Hooks):
+class AcpHooks(Hooks):
     """The host of one turn."""
 
     def __init__(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from dragoman.acp.messages import PromptResponse
-from dragoman.demo.agent.hooks import Face
+from dragoman.demo.agent.hooks import AcpHooks
 from dragoman.demo.agent.messages import RequestRefused
 from dragoman.demo.agent.model import DemoModel
 from dragoman.demo.agent.permissions import DemoPermissions
@@ -68,7 +68,7 @@ async def take_turn(session: Session, prompt: UserPrompt, source: CancellationSo
         problems=lambda: toolbox.problems,
         prompts=session.shared.prompts,
     )
-    face = Face(session.send, permissions, toolbox, session.save)
+    face = AcpHooks(session.send, permissions, toolbox, session.save)
     consumer = Consumer("acp", session.id, tuple(map(str, toolbox.workspace)))
     loop = ToolLoop(model, toolbox.runtime, hooks=face, settings=_SETTINGS, consumer=consumer)
     state = begin((*session.messages, *prompt.messages))

@@ -16,13 +16,13 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp
 
 from dragoman.frontends.http.answering import ResponseRun
-from dragoman.frontends.http.auth import Gate
+from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.chat import ChatStream, read_chat
 from dragoman.frontends.http.create_request import object_of, read_compact, read_create
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.front_page import FRONT_PAGE
 from dragoman.frontends.http.input_items import listed
-from dragoman.frontends.http.middleware import Door, client_of
+from dragoman.frontends.http.middleware import RequestMiddleware, client_of
 from dragoman.frontends.http.openapi import description
 from dragoman.frontends.http.over_websocket import Socket
 from dragoman.frontends.http.resource import new_id
@@ -31,7 +31,7 @@ from dragoman.frontends.http.wire import (
     DONE,
     EventStream,
     JsonResponse,
-    Put,
+    WriteEvent,
     error_response,
     framed,
     read_body,
@@ -47,10 +47,10 @@ _GONE = 499
 _HEADER_LENGTH = 2_000
 
 
-def build_app(service: HttpService, gate: Gate) -> ASGIApp:
+def build_app(service: HttpService, gate: AccessCheck) -> ASGIApp:
     """The whole of it. Whoever runs it closes the models."""
     routes = _Routes(service)
-    middleware = [Middleware(Door, gate=gate, metrics=service.metrics)]
+    middleware = [Middleware(RequestMiddleware, gate=gate, metrics=service.metrics)]
     if origins := service.serve.cors_origins:
         cors = Middleware(
             CORSMiddleware,
@@ -239,7 +239,7 @@ async def _streamed(
         await stack.aclose()
         raise
 
-    async def write(put: Put) -> None:
+    async def write(put: WriteEvent) -> None:
         async with stack:
             async for frame in frames(prepared, answer):
                 await put(frame, more=answer.has_many)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from dragoman.frontends.http.errors import ApiError
 from dragoman.loopback import is_loopback
 
-__all__ = ["WITHOUT_KEY", "Gate"]
+__all__ = ["WITHOUT_KEY", "AccessCheck"]
 
 # The connection of every client of a server that has no keys.
 WITHOUT_KEY = "http:"
@@ -28,7 +28,7 @@ _LAST_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class AccessCheck:
     keys: tuple[str, ...] = ()
     origins: Sequence[str] = ()
 

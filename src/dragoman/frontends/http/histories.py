@@ -18,7 +18,7 @@ from dragoman.lm import JsonObject
 from dragoman.lm.json import encode
 from dragoman.store import ResponseStore, StoredResponse, StoreError
 
-__all__ = ["Chain", "Histories", "HistoryEntry", "Local"]
+__all__ = ["Histories", "HistoryEntry", "ResponseChain", "SocketHistory"]
 
 _log = logging.getLogger(__name__)
 
@@ -44,13 +44,13 @@ class HistoryEntry(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class ResponseChain:
     items: list[JsonObject]
     ids: tuple[str, ...] = ()
     consumer_id: str | None = None
 
 
-class Local(OrderedDict[str, HistoryEntry]):
+class SocketHistory(OrderedDict[str, HistoryEntry]):
     """What one WebSocket remembers. The oldest are forgotten first."""
 
     def keep(self, id_: str, kept: HistoryEntry) -> None:
@@ -67,7 +67,7 @@ class Histories:
     def stores(self) -> bool:
         return self._store is not None
 
-    def chain(self, id_: str | None, connection: str, local: Local | None = None) -> Chain:
+    def chain(self, id_: str | None, connection: str, local: SocketHistory | None = None) -> ResponseChain:
         """Everything up to a response and with it. An unknown one is an error: nobody may talk past a gap."""
         links: dict[str, HistoryEntry] = {}
         size = 0
@@ -82,7 +82,7 @@ class Histories:
             id_ = kept.previous
         items = [item for kept in reversed(links.values()) for item in (*kept.items, *kept.output)]
         last = next(iter(links.values()), None)
-        return Chain(items, tuple(links), None if last is None else last.consumer_id)
+        return ResponseChain(items, tuple(links), None if last is None else last.consumer_id)
 
     def find(self, id_: str, connection: str) -> HistoryEntry:
         kept, _ = self._find(id_, connection)

@@ -40,7 +40,7 @@ from dragoman.lm.nesting import INPUT_LEVELS, NestedTooDeeply
 from dragoman.lm.parts import STATEFUL_MARKER
 from dragoman.lm.rules import CALL_ID_LIMIT, NAMESPACE
 
-__all__ = ["RequestInput", "arguments_of", "content_of", "refused", "tell"]
+__all__ = ["RequestInput", "arguments_of", "content_of", "messages_from_items", "refused"]
 
 _ROLES: dict[object, Role] = {
     "user": "user",
@@ -62,7 +62,7 @@ class RequestInput:
     ignored: list[str] = field(default_factory=list)
 
 
-def tell(items: Sequence[object], model: str, budget: Budget) -> RequestInput:
+def messages_from_items(items: Sequence[object], model: str, budget: Budget) -> RequestInput:
     """The story of these items. `model` is whom the markers in it were given to; `budget` limits what is packed in them."""
     return _Telling(model, budget).told(items)
 

@@ -9,14 +9,14 @@ from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.frontends.http.activity_items import takes_activity
-from dragoman.frontends.http.auth import Gate
+from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.errors import ApiError, unexpected
 from dragoman.frontends.http.metrics import Metrics
 from dragoman.frontends.http.service import HttpClient
 from dragoman.frontends.http.wire import error_response
 from dragoman.lm.json import encode
 
-__all__ = ["HEADER_BYTES", "Door", "client_of"]
+__all__ = ["HEADER_BYTES", "RequestMiddleware", "client_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -34,8 +34,8 @@ def client_of(asking: HTTPConnection) -> HttpClient:
     return HttpClient(asking.scope[_CONNECTION], takes_items, takes_activity(asking.headers))
 
 
-class Door:
-    def __init__(self, app: ASGIApp, gate: Gate, metrics: Metrics) -> None:
+class RequestMiddleware:
+    def __init__(self, app: ASGIApp, gate: AccessCheck, metrics: Metrics) -> None:
         self._app = app
         self._gate = gate
         self._metrics = metrics

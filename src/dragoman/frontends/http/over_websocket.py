@@ -18,7 +18,7 @@ from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.auth import WITHOUT_KEY
 from dragoman.frontends.http.create_request import CreateRequest, object_of, read_create
 from dragoman.frontends.http.errors import ApiError, bad_request, unexpected
-from dragoman.frontends.http.histories import Local
+from dragoman.frontends.http.histories import SocketHistory
 from dragoman.frontends.http.middleware import client_of
 from dragoman.frontends.http.service import HttpService, Prepared
 from dragoman.lm import JsonObject
@@ -78,7 +78,7 @@ class _Session:
         self._service = service
         self._socket = socket
         self._client = client_of(socket)
-        self._local = Local()
+        self._local = SocketHistory()
         self._turns: asyncio.Queue[str | None] = asyncio.Queue(_AHEAD)
         self._answer: ResponseRun | None = None
         self._deadline = asyncio.get_running_loop().time() + _LIMIT_SECONDS

@@ -17,7 +17,7 @@ import uvicorn
 
 from dragoman.config import Serve
 from dragoman.frontends.http.app import build_app
-from dragoman.frontends.http.auth import Gate
+from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.heads import HeadLimits, LimitedHttp
 from dragoman.frontends.http.middleware import HEADER_BYTES
 from dragoman.frontends.http.service import HttpService
@@ -45,7 +45,7 @@ def bound(host: str, port: int) -> socket.socket:
 
 async def serve(
     service: HttpService,
-    gate: Gate,
+    gate: AccessCheck,
     listening: socket.socket,
     on_drain: Callable[[], object] = lambda: None,
     heads: HeadLimits | None = None,

@@ -20,8 +20,8 @@ from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import compacted, expanded
 from dragoman.frontends.http.create_request import IGNORED, CompactBody, CreateRequest, items_of
 from dragoman.frontends.http.errors import ApiError, bad_request, of_model, unknown_model
-from dragoman.frontends.http.histories import Chain, Histories, HistoryEntry, Local
-from dragoman.frontends.http.items import tell
+from dragoman.frontends.http.histories import Histories, HistoryEntry, ResponseChain, SocketHistory
+from dragoman.frontends.http.items import messages_from_items
 from dragoman.frontends.http.metrics import Metrics
 from dragoman.frontends.http.resource import Resource, new_id
 from dragoman.frontends.http.stream import ReasoningEvents, ResponseStream
@@ -69,7 +69,7 @@ class Prepared:
     request: Request
     asked: CreateRequest
     client: HttpClient
-    chain: Chain
+    chain: ResponseChain
     created_at: int
     ignored: tuple[str, ...] = ()
 
@@ -117,7 +117,9 @@ class HttpService:
             if answer.usage is not None:
                 self.metrics.tokens(model.info.id, answer.usage)
 
-    def prepare(self, asked: CreateRequest, client: HttpClient, local: Local | None = None) -> Prepared:
+    def prepare(
+        self, asked: CreateRequest, client: HttpClient, local: SocketHistory | None = None
+    ) -> Prepared:
         model = self.model(asked.model)
         chain = self.histories.chain(asked.previous, client.connection, local)
         if asked.consumer_id is not None and chain.consumer_id not in (None, asked.consumer_id):
@@ -126,7 +128,7 @@ class HttpService:
                 param="previous_response_id",
                 code="conflicting_ids",
             )
-        told = tell([*chain.items, *asked.items], asked.model, self._budget())
+        told = messages_from_items([*chain.items, *asked.items], asked.model, self._budget())
         messages = (*asked.messages, *told.messages)
         messages = with_proofs(messages, told.decisions, self.models.permissions.grants)
         if asked.instructions:
@@ -154,7 +156,7 @@ class HttpService:
         return Prepared(model, request, asked, client, chain, int(time.time()), ignored)
 
     async def events(
-        self, prepared: Prepared, answer: ResponseRun, local: Local | None = None
+        self, prepared: Prepared, answer: ResponseRun, local: SocketHistory | None = None
     ) -> AsyncIterator[JsonObject]:
         """A response from its first event to its last, which has it whole. One that is cancelled just ends."""
         stream = self._stream(prepared)
@@ -176,7 +178,7 @@ class HttpService:
                 yield event
             answer.outcome = stream.resource.status
 
-    def without_answer(self, prepared: Prepared, local: Local) -> Iterator[JsonObject]:
+    def without_answer(self, prepared: Prepared, local: SocketHistory) -> Iterator[JsonObject]:
         """The events of a response that only takes its input."""
         stream = self._stream(prepared)
         yield from stream.begin()
@@ -204,7 +206,7 @@ class HttpService:
         self,
         prepared: Prepared,
         stream: ResponseStream,
-        local: Local | None = None,
+        local: SocketHistory | None = None,
         conversation: str | None = None,
     ) -> Iterator[JsonObject]:
         """The last events of a response, which is kept before anybody hears of its end."""
@@ -239,7 +241,7 @@ class HttpService:
         if not items:
             raise bad_request("There is nothing to compact.", param="input")
         # An error for items that could not be taken when they come back.
-        tell(items, body.model, budget)
+        messages_from_items(items, body.model, budget)
         if body.instructions:
             items.insert(0, {"type": "message", "role": "system", "content": body.instructions})
         packed = compacted(items, self._budget())

@@ -25,7 +25,7 @@ __all__ = [
     "DONE",
     "EventStream",
     "JsonResponse",
-    "Put",
+    "WriteEvent",
     "error_response",
     "framed",
     "read_body",
@@ -36,7 +36,7 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 
-class Put(Protocol):
+class WriteEvent(Protocol):
     def __call__(self, event: bytes, *, more: bool = False) -> Awaitable[None]:
         """Write one event; with `more`, many others wait behind it, and it may leave with them."""
 
@@ -113,7 +113,7 @@ class EventStream(Response):
 
     def __init__(
         self,
-        write: Callable[[Put], Awaitable[None]],
+        write: Callable[[WriteEvent], Awaitable[None]],
         headers: Mapping[str, str],
     ) -> None:
         super().__init__(media_type="text/event-stream", headers={"cache-control": "no-store", **headers})

@@ -25,7 +25,7 @@ from dragoman.loop.state import begin
 from dragoman.models import Models, auto_approval, own_places
 from dragoman.nearest import nearest
 from dragoman.permissions.approvals import Approvals
-from dragoman.permissions.pipeline import Permissions
+from dragoman.permissions.pipeline import PermissionServices
 from dragoman.store import AgentStore, ApprovalStore, Database, StoreError
 from dragoman.tools.declaration import load_declarations
 from dragoman.tools.definition import DefinedTool
@@ -102,7 +102,7 @@ class ChatSession:
         self._auto = auto_approval(config)
         self._models = Models(
             config,
-            permissions=Permissions(self.approvals, self._auto, own=own_places(config, state_dir)),
+            permissions=PermissionServices(self.approvals, self._auto, own=own_places(config, state_dir)),
             learnt=AgentStore(database) if database is not None else None,
         )
         self.use(model)

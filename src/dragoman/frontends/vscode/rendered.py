@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from dragoman.lm import Message, Part, TextPart
 
-__all__ = ["spoken"]
+__all__ = ["unrendered_messages"]
 
 # The last thing in a message; words that contain the tags themselves are the user's all the same.
 _WORDS = re.compile(r"<userRequest>\n?(.*?)\n?</userRequest>[ \t]*\n*\Z", re.DOTALL)
@@ -23,7 +23,7 @@ _ATTACHED = re.compile(r"<attachments>\n.*?\n</attachments>\n?", re.DOTALL)
 _SUMMARY = "<conversation-summary>"
 
 
-def spoken(messages: Sequence[Message]) -> tuple[Message, ...]:
+def unrendered_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
     """A rendered history as a conversation; one that was not rendered, as it is."""
     rendered = [index for index, message in enumerate(messages) if _is_rendered(message)]
     if not rendered:

@@ -32,7 +32,7 @@ from dragoman.frontends.vscode.protocol import (
     decoded,
     error_data,
 )
-from dragoman.frontends.vscode.rendered import spoken
+from dragoman.frontends.vscode.rendered import unrendered_messages
 from dragoman.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -58,7 +58,7 @@ from dragoman.lm.json import JsonObject
 from dragoman.lm.messages import messages_from
 from dragoman.models import ModelSource
 from dragoman.permissions.action import PERMISSION_TOOLS
-from dragoman.permissions.pipeline import Permissions
+from dragoman.permissions.pipeline import PermissionServices
 from dragoman.permissions.question import in_one_line, question_about
 from dragoman.permissions.record import Recorded
 
@@ -208,7 +208,7 @@ class VsCodeServer:
         if is_side_request(chat.messages, options.tools):
             marked = {**options.model_options, ASIDE: True}
             options = msgspec.structs.replace(options, model_options=marked)
-        request = Request(spoken(chat.messages), options, consumer)
+        request = Request(unrendered_messages(chat.messages), options, consumer)
         await model.respond(request, _PartSink(self._connection, incoming), incoming.token)
         return {}
 
@@ -290,7 +290,7 @@ class VsCodeServer:
         return {}
 
     @property
-    def _permissions(self) -> Permissions:
+    def _permissions(self) -> PermissionServices:
         return self._models.permissions
 
     @property

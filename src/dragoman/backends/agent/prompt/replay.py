@@ -20,7 +20,7 @@ import msgspec
 
 from dragoman.acp.content import ContentBlock, ImageBlock, TextBlock
 from dragoman.backends.agent.machine.types import CallAnswer, Pending
-from dragoman.conversations.vscode_results import UNASKED, understood
+from dragoman.conversations.vscode_results import UNASKED, with_outcome
 from dragoman.lm import (
     DataPart,
     Message,
@@ -169,7 +169,7 @@ def _entries(message: Message, calls: Mapping[str, ToolCallPart], *, images: boo
 
 def _result(part: ToolResultPart, call: ToolCallPart | None, *, images: bool) -> _Entry:
     name = call.name if call else part.name or ""
-    part = understood(part)
+    part = with_outcome(part)
     if is_permission_tool(name):
         decided = _decided(part)
         return _Entry("User", f"[{decided}{_about(name, call)}]")

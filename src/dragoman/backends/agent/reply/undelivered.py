@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from dragoman.backends.agent.machine.types import Pending
 from dragoman.clock import Clock
-from dragoman.conversations.vscode_results import understood
+from dragoman.conversations.vscode_results import with_outcome
 from dragoman.lm import Message, Outcome, ToolResultPart
 from dragoman.lm.gfm import escape
 
@@ -86,7 +86,7 @@ class UndeliveredResults:
         }
         for call_id, result in results.items():
             # A refusal has its effect anyway, and the result of a Stop was not given by a person.
-            if understood(result).outcome not in _WITHOUT_EFFECT:
+            if with_outcome(result).outcome not in _WITHOUT_EFFECT:
                 yield f"{why[call_id]}. {_LOST}"
 
 

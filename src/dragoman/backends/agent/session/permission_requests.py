@@ -33,7 +33,7 @@ from dragoman.lm.gfm import escape, notice
 from dragoman.permissions.action import Action, is_permission_tool
 from dragoman.permissions.decide import Allowed, unasked
 from dragoman.permissions.grants import Grants, PendingPermission
-from dragoman.permissions.pipeline import Permissions
+from dragoman.permissions.pipeline import PermissionServices
 from dragoman.permissions.question import in_one_line
 from dragoman.permissions.record import By
 
@@ -77,7 +77,7 @@ class PermissionRequests:
         self,
         conversation: str,
         workspace: tuple[str, ...],
-        permissions: Permissions,
+        permissions: PermissionServices,
         settings: AgentSettings,
         new_call_id: Callable[[], str],
     ) -> None:
