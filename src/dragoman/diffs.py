@@ -1,7 +1,6 @@
 """Unified diffs: made from two texts, read again file by file, and shortened for a person.
 
-A person must see a change wherever there is one: so a line ends at a line feed and nowhere else, as it does for the
-programs that will read the file.
+The user must see every change: so a line ends only at a line feed, as it does for the programs that read the file.
 """
 
 from __future__ import annotations

@@ -204,7 +204,7 @@ class Models:
         was, self._config = self._config, config
         for model_id in self._made:
             if model_id in config.models and config.models[model_id] != was.models.get(model_id):
-                _log.info("model %s was changed: it will be so after a restart", model_id)
+                _log.info("model %s was changed: restart Dragoman to use the change", model_id)
         return list(config.models) != list(was.models)
 
     async def learn(self) -> None:

@@ -470,7 +470,7 @@ def test_the_doctor_looks_an_agent_over(home: Path, capsys: pytest.CaptureFixtur
     assert "Hello from the package." in shown
     assert "ok    it has looked at the tools that it was offered" in shown
     assert "ok    it calls the tools that it is offered" in shown
-    assert "ok    it asks before it acts, and takes no for an answer" in shown
+    assert "ok    it asks before it acts, and respects a denial" in shown
     assert " s after it is asked to (cancelled)" in shown
     assert " MB of memory" in shown
 

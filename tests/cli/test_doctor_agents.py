@@ -22,7 +22,7 @@ _ALL = {
 _OBEYED = "it asked, and obeyed the refusal"
 _UNTRIED = "warn not tried, so whether it asks is not known"
 _OWN_SETTINGS = "Its own settings may allow this: look there for what makes it ask."
-_ASKS = "ok    it asks before it acts, and takes no for an answer"
+_ASKS = "ok    it asks before it acts, and respects a denial"
 
 
 def _examined(

@@ -235,5 +235,5 @@ async def test_the_doctor_has_nothing_to_say_against_it(tmp_path: Path) -> None:
     )
     told, _ = await soon(process.communicate())
     _, _, examined = told.decode().partition("model demo")
-    assert "it asks before it acts, and takes no for an answer" in examined
+    assert "it asks before it acts, and respects a denial" in examined
     assert not re.findall(r"^(?:warn|fail) .*", examined, re.MULTILINE)

@@ -2,7 +2,7 @@
 
 A registry is fetched only at the user's request, from the address they give. What a registry says of an agent that we
 know replaces where it is installed from; what we found out about it stays, unless the file has facts of that kind itself.
-How a call is recognised as one of ours spares a person a question, and only what came with us may say that.
+Only the catalogue that came with us says how a call of our tools is recognised, because such calls need no approval.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def read_registry(data: bytes, name: str) -> tuple[CatalogueEntry, ...]:
 async def refresh(folder: Path, source: str | None) -> str:
     """Fetch a registry from an address or a file, and use it from now on; returns where it came from.
 
-    Without a source it is the one of the last time.
+    Without a source, uses the source of the last refresh.
     """
     if source is None:
         try:
@@ -141,7 +141,7 @@ def _read(path: str) -> bytes:
 def asking_mode(id_: str) -> str | None:
     """The mode in which an agent asks for permission, if its default mode does not.
 
-    It is written into the configuration. So it is taken from what came with Dragoman, and from no registry.
+    It is written into the configuration, so it comes only from the catalogue in Dragoman, and from no registry.
     """
     entry = shipped().get(id_)
     cautions = entry.facts.cautions if entry is not None else ()

@@ -4,7 +4,7 @@
     agents/claude/0.99.1-k3x9/        a version, with what installed it beside its `installation.json`
 
 A version is made in a folder of its own, at its final place, because an environment of Python cannot be moved. Nothing
-looks there before `current` points to it, and that changes in one step: a version that could not be completed never was.
+looks there before `current` points to it, and that changes in one step: an incomplete version is never in use.
 The previous version stays until the next one is installed, for agents that still run from it.
 """
 

@@ -1,7 +1,7 @@
 """Agents that are packages of npm.
 
-npm takes packages from where the person's own settings say. It verifies each against the hash that it was announced
-with, and runs no script of any: those of the agent's own package only, where the catalogue says that it cannot do without.
+npm takes packages from the registry in the user's own settings. It verifies each against its published hash, and runs
+no scripts, except those of the agent's own package if the catalogue says that they are needed.
 """
 
 from __future__ import annotations

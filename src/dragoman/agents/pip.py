@@ -1,6 +1,6 @@
 """Agents that are packages of PyPI: each in an environment of its own.
 
-pip takes packages from where the person's own settings say, and only such as run nothing while they are installed.
+pip takes packages from the index in the user's own settings, and only wheels, which run no code when installed.
 """
 
 from __future__ import annotations

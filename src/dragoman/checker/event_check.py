@@ -1,7 +1,7 @@
 """Checks the events of an endpoint, as it writes them, against the rules for them.
 
-What a model made of them says little: a client mends what it can, as ours does. So a few requests are put once more, and
-their streams read without it.
+The model's parts do not show faults in the events, because our client corrects what it can. So a few requests are sent
+again, and their streams are read without the client.
 """
 
 from __future__ import annotations

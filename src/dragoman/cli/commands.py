@@ -194,7 +194,7 @@ With -p there is one prompt and one answer, and an exit status that says
 whether it worked. Without a terminal to ask at, what needs an approval is not
 done.
 
-A dragoman.toml that only lies in the folder you are in spares no question;
+A dragoman.toml that is only found in the current folder approves nothing;
 one that you name with --config may.""",
             """\
   dragoman chat
@@ -214,7 +214,7 @@ one that you name with --config may.""",
             "a chat with the built-in demo agent: no account, no network",
             """\
 Talk to the built-in demo agent: a real agent in a process of its own, which
-thinks, calls your tools, asks for permission and takes no for an answer,
+thinks, calls your tools, asks for permission and respects a denial,
 without any account or network. It works on a copy of a small phrasebook, and
 leaves nothing behind.
 
@@ -234,8 +234,8 @@ Check what Dragoman needs: Python, the platform, the libraries, the
 configuration, the state folder and the configured models. Each line says ok,
 warn or fail, and what to do next.
 
-With MODEL that model is started and sent a short prompt. An agent is looked at
-more closely, in a scratch folder: its version and capabilities, whether it sees
+With MODEL, start that model and send it a short prompt. An agent is examined
+in a scratch folder: its version and capabilities, whether it sees
 tools, whether it asks before it runs a command, edits a file, deletes a file and
 fetches a page, whether a picture reaches its model, how fast it stops, how much
 memory it takes. That takes two to seven prompts, and says beforehand what it does.
@@ -249,7 +249,7 @@ What it asks for is refused. Models that cost money cost it here too.""",
         ),
         CliCommand(
             "agents",
-            "the agents that are known, and installing them",
+            "list the known agents, install and remove them",
             """\
 Show the catalogue of agents: which there are, which are installed, and which
 models of the configuration use them.
@@ -257,7 +257,8 @@ models of the configuration use them.
 add installs an agent into the state folder, after asking, starts it once to
 see that it works, and writes [models.ID] into your configuration. An agent that
 is installed already is replaced when the new version works, and not before.
-Packages come from where npm and pip are set up to look. remove takes both away.
+npm and pip take packages from the registries in their own settings. remove
+removes the agent and its models.
 
 Nothing is fetched unless you ask for it. The catalogue came with Dragoman;
 --refresh reads a registry in the format of the public ACP registry.""",
@@ -278,7 +279,7 @@ Nothing is fetched unless you ask for it. The catalogue came with Dragoman;
         ),
         CliCommand(
             "approvals",
-            "what has been approved, and taking it back",
+            "list approvals, and take them back",
             """\
 Show what has been approved for a workspace or for always, and take it back.
 An approval that is taken back is asked for again, also in chats that are
@@ -305,7 +306,7 @@ A conversation that was not used for `keep_days` is deleted.""",
   dragoman conversations show abcdefghijklmnop
       what was said in one of them
   dragoman conversations delete abcdefghijklmnop
-      forget it""",
+      delete it""",
             _conversations,
         ),
         CliCommand(
@@ -329,7 +330,7 @@ Answers that are under way when it ends may finish, for `drain_seconds`.""",
         ),
         CliCommand(
             "vscode",
-            "the other end of the VS Code extension, on standard input and output",
+            "the server for the VS Code extension, on standard input and output",
             """\
 Serve the VS Code extension: JSON-RPC 2.0, one JSON value a line, on standard
 input and output. The extension starts it; by hand it is of use to authors of
@@ -339,7 +340,7 @@ It ends with its input, or after the request `shutdown`, and every agent it
 started ends with it, however it ends.""",
             """\
   dragoman vscode --log-level debug --log-file dragoman.log
-      what the extension runs, with everything written down""",
+      what the extension runs, with a log of everything""",
             _no_arguments,
         ),
         CliCommand(
@@ -347,7 +348,7 @@ started ends with it, however it ends.""",
             "the built-in demo agent, speaking ACP on standard input and output",
             """\
 A small agent that speaks the Agent Client Protocol: it thinks, calls the tools
-it is offered, asks for permission before it acts, and takes no for an answer.
+it is offered, asks for permission before it acts, and respects a denial.
 For any client of that protocol, and to see how an agent works.""",
             """\
   dragoman demo-agent
@@ -356,11 +357,11 @@ For any client of that protocol, and to see how an agent works.""",
         ),
         CliCommand(
             "check",
-            "hold a model against the stream rules",
+            "check a model against the stream rules",
             """\
-Run a model through a set of probes and print which of the stream rules it
-keeps and which it breaks, with the part that broke it. For those who write
-models: the rules are what a consumer of a response may rely on.
+Send a set of probes to a model, and print which of the stream rules pass and
+which are broken, with the part that broke them. For authors of models: a
+consumer of a response may rely on these rules.
 
 Exits with 1 when a rule is broken.""",
             """\
@@ -376,11 +377,11 @@ Exits with 1 when a rule is broken.""",
             "trust",
             "trust a dragoman.toml that came with this folder, so that its models can be used",
             """\
-Show which programs the dragoman.toml in this folder starts, where it sends what
-is said and which environment variables it gets, and trust the file with that.
-Such a file comes with the folder, and its author is unknown. Before you
-trust it, none of its models is used. In a terminal, dragoman chat MODEL asks the
-same question. When the file changes, you are asked again.
+Show which programs the dragoman.toml in this folder starts, where it sends
+messages and which environment variables it gets, and trust the file with that.
+Such a file comes with the folder, and its author is unknown. Before you trust
+it, none of its models is used. In a terminal, dragoman chat MODEL asks the same
+question. When the file changes, you are asked again.
 
 The other settings of the file are ignored, except those that tighten. To honour
 the whole file, name it with --config.""",
@@ -390,7 +391,7 @@ the whole file, name it with --config.""",
   dragoman trust --yes
       agree without a terminal to ask at
   dragoman trust --forget
-      be asked again""",
+      take the trust back""",
             _trust,
         ),
         CliCommand(

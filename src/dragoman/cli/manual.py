@@ -44,7 +44,7 @@ class ManualPage:
 
 MANUAL: dict[str, ManualPage] = {
     "chat": ManualPage(
-        "the person left, or the one prompt was answered",
+        "the user left, or the one prompt was answered",
         "the one prompt was not answered: the model failed or stopped before it was done, or something was denied, or there was no terminal to ask at",
         (
             _CONFIG,
@@ -55,7 +55,7 @@ MANUAL: dict[str, ManualPage] = {
         (_KEYS, _COLOUR),
     ),
     "demo": ManualPage(
-        "the person left, or the tour is over",
+        "the user left, or the tour is over",
         "the demo agent did not answer",
         (("a temporary folder", "the phrasebook it works on; it is removed at the end"),),
         (_COLOUR,),
@@ -110,14 +110,14 @@ MANUAL: dict[str, ManualPage] = {
     ),
     "check": ManualPage(
         "every rule that was exercised has passed",
-        "a rule is broken, or the model cannot be asked",
+        "a rule is broken, or the model does not answer",
         (_CONFIG, _INSTALLED),
         (_KEYS, ("VARIABLE", "the key of an endpoint, where --key-variable names it")),
     ),
     "trust": ManualPage(
-        "it is agreed to, or there was nothing to ask",
+        "the file is trusted, or there was nothing to ask",
         "the answer was no",
-        (("./dragoman.toml", "what is agreed to"), ("STATE/agreed/", "what has been agreed to")),
+        (("./dragoman.toml", "the file to trust"), ("STATE/agreed/", "the files that you trust")),
     ),
     "completion": ManualPage(
         "the script was printed, or the names that it asks for",

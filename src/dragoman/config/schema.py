@@ -1,7 +1,7 @@
 """The schema of the configuration file, with the defaults.
 
 Each table is a frozen type, each key a field with its default and its limits. Numbers have a range, because a
-duration of `inf` or a limit of -1 is a slip of the pen and not a wish. `explain` turns these types into words, so a
+duration of `inf` or a limit of -1 is a mistake. `explain` turns these types into words, so a
 field that is added here is documented in every error message.
 """
 

@@ -1,6 +1,6 @@
 """The tour: the demo agent's chat with a scripted person, who types three prompts and decides four times.
 
-Only the agent's words and the person's keys are written down beforehand. The agent's process, the bridge to it, the
+Only the agent's text and the user's keys are scripted. The agent's process, the bridge to it, the
 tools, the questions and the files are real; what is on the screen is what a chat shows.
 """
 

@@ -1,8 +1,8 @@
 """Transports for what no selector can watch: regular files, terminals, /dev/null.
 
 Such a file is read by a thread of its own, one chunk at a time and only when the last one was taken, and written to at
-once. A terminal could be watched, but only after making it non-blocking for everybody who shares it: the shell, and
-our own log.
+once. A terminal could be watched, but only after making it non-blocking for all that share it: the shell, and our own
+log.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 **Order.** Everything that comes in is handed out synchronously and in exactly the order of the wire: requests and
 notifications to the `Receiver`, each reply to the callback given to `call`. So an actor can put all of it into one
-queue, and a reply never overtakes the updates sent before it. `request` is the same for those who would rather await;
-an awaiting task runs a moment later, when further messages may already have been handed out.
+queue, and a reply never overtakes the updates sent before it. `request` is the awaitable form; its caller runs a moment
+later, when further messages may already have been handed out.
 
 **Bad input.** A line that is no message is logged, and answered where the options say so; then the next line is served.
 What a receiver raises is logged; if it was about a request that is still open, the request fails.

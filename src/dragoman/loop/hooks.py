@@ -1,8 +1,8 @@
 """The hooks by which the host takes part in a run.
 
-`Hooks` is a base to override; as it stands it watches nothing, changes nothing and approves nothing. What a hook
-raises never costs a call its result: the rules stand beside each method. One that takes longer than a person may
-(`LoopSettings.deadline_seconds`) is given up like one that raises; after a cancel none is waited for.
+`Hooks` is a base class; its methods ignore events, change nothing and approve nothing. Every call gets its result, even
+if a hook raises: see each method. A hook that exceeds `LoopSettings.deadline_seconds` counts as one that raises. After a
+cancel, the loop waits for no hook.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Hooks:
     async def on_tool_result(self, call: ToolCallPart, result: ToolResult, *, approved: bool) -> ToolResult:
         """Replace what is recorded for a call; also called for those that did not run, with `approved` false.
 
-        What became of the call is recorded as it was; the words and the error flag are yours. An exception is logged,
-        and the result recorded as it came. Not called for calls that a cancel interrupted.
+        The hook may replace the text and the error flag, but not the outcome. An exception is logged, and the
+        original result recorded. Not called for calls that a cancel interrupted.
         """
         del call, approved
         return result

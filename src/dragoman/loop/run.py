@@ -1,6 +1,6 @@
 """The loop: ask the model, run its calls, ask again, until it has nothing more to call.
 
-The rules it keeps, whatever hooks, tools, people and models do:
+The invariants, whatever hooks, tools, users and models do:
 
 - every call gets exactly one result, in call order, and the result is true;
 - calls are looked at in order, one question at a time; a call that may run beside others starts as soon as it is
@@ -10,9 +10,9 @@ The rules it keeps, whatever hooks, tools, people and models do:
   Calls that already run are awaited, never cut;
 - a cancel ends the run at once: finished results are recorded, everything else is interrupted, nothing starts any more;
 - no history goes to a model before it is closed;
-- whatever moment a process dies at, what was written down until then goes on to the same end.
+- whenever a process dies, the stored state can be continued to the same end.
 
-What can become of a call is in `round`, which is pure; `settle` asks and runs; here is how one turn follows another.
+`round`, which is pure, has the states of a call; `settle` asks and runs; this module runs one turn after another.
 """
 
 from __future__ import annotations

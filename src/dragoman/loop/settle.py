@@ -1,6 +1,6 @@
 """Handles the calls of one answer: check, ask, run, record.
 
-What is decided about a call is in `round`, which is pure; here is what waits. `settle` sees to a round and leaves it
+`round`, which is pure, has the rules for calls; this module has what waits. `settle` handles a round and leaves it
 closed, unless it is suspended. `interrupt` and `abandon` end at any moment what is still open.
 """
 

@@ -1,7 +1,6 @@
 """Conversations that outlive the process, and the key that authenticates what we hand out about them.
 
-What a conversation consists of is its back end's affair: a row holds it as bytes, beside what everybody may want to know
-of it. Other processes use the same file: while a conversation is under way, it has an *owner*, which has it on a *lease*
+The back end defines the format of a conversation: a row stores it as bytes, beside a few columns for lists and queries. Other processes use the same file: while a conversation is under way, it has an *owner*, which has it on a *lease*
 and renews that as long as it lives. Only the owner writes. Each change has a *revision*, higher than all before it.
 """
 

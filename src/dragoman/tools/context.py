@@ -3,8 +3,7 @@
 A front end sets them (`workspaceFolderCount`, `debugState`), and `when` clauses ask for them. Code that
 has evaluated a clause subscribes with `on_change`, and evaluates it again.
 
-Values are taken over as they are at that moment: a list that its owner changes later does not change a key
-behind the back of those who subscribed. Everything here belongs to one event loop.
+Values are copied: a list that its owner changes later does not change a key without a notification. Everything here belongs to one event loop.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ A call goes through four steps, which a loop takes one by one and `invoke` takes
     run                 the tool itself, with progress and cancellation
 
 Every invocation is asked about, unless its tool is read-only, or an approval or the settings cover it. A tool that is
-not eligible for auto-approval is asked about every time, and only ever approved for once; so is a call of which its
-tool says that nothing decided before can have been meant for it.
+not eligible for auto-approval is asked about every time, and only ever approved for once; so is a call for
+which its tool accepts no earlier approval.
 """
 
 from __future__ import annotations

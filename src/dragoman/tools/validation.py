@@ -1,7 +1,7 @@
 """The part of `schema` that needs the jsonschema library. Import it where a schema is used, not before.
 
 Filling in and checking happen within `limited_work`: each step counts, the library's own as well, so that a schema
-whose references fan out ends in `TooMuchWork` and not in an evening.
+whose references fan out ends in `TooMuchWork` and does not run for hours.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 There is one recording in a process, as there is one log. Code that connects to an agent calls `watch`, and gets None
 when nothing is recorded; from then on a connection without one costs nothing.
 
-Every frame is written at once, by one call to the system: what a process that is killed has heard and said is in the file,
-and several processes may write to the same one. A file that cannot be written, or has grown too large, ends the recording,
-and nothing else.
+Every frame is written at once, by one system call: the file has all messages of a process that is killed, and several
+processes may write to the same file. A file that cannot be written, or has grown too large, ends only the recording.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 An endpoint's ids may be of any form, and some count from zero in every response. Ours are legal and never occur twice
 (stream rule S4), so each is a tag of our own with the endpoint's id behind it: the original is read out of the id when
-it comes back, without any stored state. Only an id that does not fit into sixty-four legal characters is remembered here,
-because some gateways keep state of their own in them; should it be forgotten, ours is sent in its place, which is as
-good to a server that sees the call and its result together.
+it comes back, without any stored state. Only an id that does not fit into sixty-four legal characters is cached here,
+because some gateways store state in their ids. If the cache has lost it, our id is sent in its place, which also works
+for a server that sees the call and its result together.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Text, refusals and thinking pass as they arrive. A `.done` event, a finished part, a finished item and the response at the
 end each repeat what came before them; of each, only what its deltas did not bring is emitted. A call is emitted once, whole,
-when its arguments are. Events and items of kinds that are not known here are passed over, as the specification asks.
+when its arguments are. Events and items of unknown kinds are ignored, as the specification asks.
 
 Servers do not agree on ids: one item may be announced twice under two of them, its last event may have a third, or a
 call's own id in the place of the item's. So an item is found by its id, by its call's id, or by its place in the output.

@@ -1,8 +1,8 @@
 """What an endpoint's errors mean to the caller.
 
 Endpoints report failures by a status, by an `error` event, nested or flat, or by a response that has failed. All of
-them have a message for people; some have a code, which is the better witness where there is one. Nothing here ever
-shows a key: endpoints like to repeat the one they refuse.
+them have a message for people; some have a code, which is more reliable than the message. Keys are redacted: endpoints
+often repeat the one they refuse.
 """
 
 from __future__ import annotations

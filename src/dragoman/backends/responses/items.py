@@ -1,9 +1,8 @@
 """From a request to the body that an endpoint gets.
 
-The whole history goes along each time, as items: an endpoint that keeps nothing (Ollama's) then knows as much as one that
-does. Plain texts are sent as strings, the one form that every server takes for every role. System messages become
+Every request has the whole history, as items, so that it also works with an endpoint that stores nothing (Ollama's). Plain texts are sent as strings, the one form that every server takes for every role. System messages become
 `developer` messages, because `instructions` reach only some models behind gateways. Every call has its result and every
-result its call: servers refuse a history without, or lose the thread.
+result its call: servers refuse other histories, or answer them badly.
 """
 
 from __future__ import annotations

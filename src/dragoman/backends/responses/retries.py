@@ -1,8 +1,8 @@
 """Whether and when to retry a request. Only before the first event: no text may be emitted twice.
 
 A busy endpoint (429, 502, 503, 504, 529) and a connection that does not come about are tried three times more; an error of
-its own (500) once, because that is often the request's fault after all. An endpoint that says when to come back is
-obeyed, unless that is longer than a user waits.
+its own (500) once, because the request often causes it. A `Retry-After` is obeyed, unless it is longer than a user
+waits.
 """
 
 from __future__ import annotations

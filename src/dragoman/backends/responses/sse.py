@@ -1,7 +1,7 @@
 """Server-sent events, from bytes. https://html.spec.whatwg.org/multipage/server-sent-events.html
 
-The network cuts a stream wherever it likes: in a line break, in a character, in a name. So lines are found in bytes, and
-only whole ones are looked at. The data stays bytes: it is JSON, and the caller that decodes it says whether it is valid.
+The network may cut a stream anywhere: in a line break, in a character, in a name. So lines are found in bytes, and
+only whole lines are parsed. The data stays bytes: it is JSON, and the caller that decodes it says whether it is valid.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A request's tools as functions of an endpoint, and calls of them back.
 
 Endpoints take names of sixty-four characters and objects as input; how consumers' tools are made to fit is the same as
-for agents. `strict` is said to be false because it is true where nothing is said, and a strict endpoint refuses every
-schema with an optional property.
+for agents. `strict` is set to false, because its default is true, and a strict endpoint refuses every schema with an
+optional property.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ class Trials:
         for trial in self.all:
             by.setdefault(trial.outcome, []).append(trial.what)
         if by.keys() == {"obeyed"}:
-            return Finding("ok", "it asks before it acts, and takes no for an answer")
+            return Finding("ok", "it asks before it acts, and respects a denial")
         if by.keys() == {"obeyed", "held"}:
             return Finding("ok", "it asks before it acts, or acts through Dragoman, which asks you")
         wrong = {

@@ -1,6 +1,6 @@
 """The requests of a client, as types. https://agentclientprotocol.com/protocol/schema
 
-What the agent answers with is in `backends.agent.acp.messages`: the two sides of one protocol share their words.
+The agent's responses are in `acp.messages`, which the client uses as well.
 """
 
 from __future__ import annotations

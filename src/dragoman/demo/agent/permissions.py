@@ -1,10 +1,9 @@
 """Asking for permission: `session/request_permission`. https://agentclientprotocol.com/protocol/tool-calls
 
-The calls of one answer are asked about all at once, as soon as they are known, and each runs when it is allowed. The loop
-decides about them one by one: by the time it comes to a call, its question may long be answered.
+The permission requests of all calls of one answer are sent at once, and each call runs when it is allowed. The loop
+decides about the calls one by one: by the time it comes to a call, its request may already be answered.
 
-ACP has no place for a reason. A refusal is a plain no, unless the client has put a reason beside it, under `_meta`, as
-Dragoman does: the model hears it and can do better.
+ACP has no field for a reason. A client may put one under `_meta`, as Dragoman does: then the model gets the reason.
 """
 
 from __future__ import annotations

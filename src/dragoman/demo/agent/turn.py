@@ -1,7 +1,7 @@
 """One turn: from a prompt to a stop reason. https://agentclientprotocol.com/protocol/prompt-turn
 
 The tool loop does the work: it asks the model, asks for permission, runs what is allowed, and asks the model again until it
-has nothing more to call. Here the turn is set up, and its end is put into ACP's words.
+has nothing more to call. This module sets up the turn, and translates its end into a stop reason.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Blocks of Markdown as the terminal shows them.
 
-Everything in the source is to be seen, but for what a code block says it is written in: the address of a link and its
-title stand beside its text, HTML and references are shown as they are written, an image is a line that names it. Text is made visible once more here, because an entity such as
-`&#x202e;` becomes a character only when Markdown is read; text does not need one.
+Everything in the source is shown, except the language of a code block: the address of a link and its title stand beside
+its text, HTML and references are shown as they are written, an image is a line that names it. Hidden characters are made
+visible again here, because an entity such as `&#x202e;` becomes a character only when Markdown is parsed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The Markdown dialect of the terminal: CommonMark with tables and strike-through, and nothing that hides text.
 
-Links by reference and HTML are not Markdown here. A reference could only be resolved by what comes later, and both would
-keep something from being seen. Neither is what stands very deep in quotes and lists: the parser
-would skip it without a word, so from there on it is shown as it is written. A row that has more cells than its table has
-columns keeps them in its last one, where Markdown would drop them.
+Links by reference and HTML are shown as they are written: a reference can only be resolved by later text, and both would
+hide something. So is text that is nested very deep in quotes and lists, which the parser would skip. A row with more
+cells than its table has columns shows them in its last column, where Markdown would drop them.
 """
 
 from __future__ import annotations

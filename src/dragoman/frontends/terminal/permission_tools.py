@@ -1,7 +1,7 @@
 """The permission tools for the terminal: what the extension has in VS Code, the terminal has in Python.
 
-There is one for each class. Each asks about the action that is pending, whatever stands in the call's input; invoking it
-after a person has approved is the proof that the agent's request waits for.
+There is one for each class. Each asks about the pending action, whatever the call's input is. Its invocation after the
+user's approval is the proof that the agent's request waits for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the user was shown before they decided, stored until the tool runs.
 
-A tool is prepared, a person looks at what it is about to do, and some time later it runs. What it relied on may have
+A tool is prepared, the user looks at what it is about to do, and some time later it runs. What it relied on may have
 changed by then: so the preparation notes it under the call and its input, and the run takes the note.
 """
 
