@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
+import acp
 import uvicorn
 import uvloop
 from acp.schema import AgentMessageChunk, TextContentBlock
@@ -21,8 +22,6 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
-
-import acp
 
 __all__: list[str] = []
 

@@ -239,9 +239,8 @@ async def test_an_agent_that_closes_its_output_and_lives_on_is_ended(bridge: Bri
 
 
 async def test_what_we_send_is_what_the_official_sdk_reads(bridge: Bridge) -> None:
-    from pydantic import BaseModel  # noqa: PLC0415
-
     from acp import schema  # noqa: PLC0415 - takes a second, and only this test needs it
+    from pydantic import BaseModel  # noqa: PLC0415
 
     chat = bridge.chat(resume=True)
     await chat.do(["say", "hello"], ["after", [["exit", 1]]])
