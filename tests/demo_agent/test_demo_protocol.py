@@ -9,7 +9,7 @@ import pytest
 
 from demo_agent.harness import Editor, in_this_process, soon, text
 from dragoman.demo.agent.server import AgentServer
-from dragoman.demo.agent.store import Kept, SessionStore, new_id
+from dragoman.demo.agent.store import SessionStore, StoredSession, new_id
 from dragoman.jsonrpc import RemoteError
 from dragoman.lm import user
 
@@ -264,7 +264,7 @@ async def test_a_fork_goes_its_own_way(editor: Editor, folder: Path) -> None:
 def test_sessions_that_cannot_be_kept_or_read_are_told_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept = Kept(id=new_id(), mode="default", pace="instant")
+    kept = StoredSession(id=new_id(), mode="default", pace="instant")
     in_the_way = tmp_path / "file"
     in_the_way.write_text("")
     SessionStore(in_the_way).save(kept)
@@ -277,7 +277,7 @@ def test_sessions_that_cannot_be_kept_or_read_are_told_of(
 def test_old_sessions_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.demo.agent.store.MAX_SESSIONS", 3)
     store = SessionStore(tmp_path)
-    sessions = [Kept(id=new_id(), mode="default", pace="instant") for _ in range(5)]
+    sessions = [StoredSession(id=new_id(), mode="default", pace="instant") for _ in range(5)]
     for age, kept in enumerate(sessions):
         store.save(kept)
         os.utime(tmp_path / f"{kept.id}.json", (age, age))
@@ -300,7 +300,7 @@ async def test_whatever_is_under_way_ends_when_the_client_is_gone(tmp_path: Path
 
 def test_half_a_character_costs_a_session_that_half_and_not_its_future(tmp_path: Path) -> None:
     """A client may cut what it sends in the middle of an emoji."""
-    kept = Kept(id=new_id(), mode="default", pace="instant", messages=(user("half \ud83d"),))
+    kept = StoredSession(id=new_id(), mode="default", pace="instant", messages=(user("half \ud83d"),))
     store = SessionStore(tmp_path)
     store.save(kept)
     loaded = store.load(kept.id)

@@ -10,7 +10,7 @@ from dragoman.lm.parts import ToolResult
 from dragoman.loop import LoopSettings
 from dragoman.loop.events import Ended, ToolFinished, ToolStarted
 from dragoman.loop.round import DENIED, SKIPPED
-from dragoman.tools.decision import Approve, NobodyToAsk, ToolQuestion
+from dragoman.tools.decision import Approve, CannotAsk, ToolQuestion
 from dragoman.tools.tool import Invocation
 from loop_kit import (
     NO,
@@ -222,7 +222,7 @@ async def test_p15_an_approval_that_raises_is_a_denial(clock: VirtualClock, sett
 async def test_p15_where_there_is_nobody_to_ask_the_result_says_so_and_nobody_is_said_to_have_refused(
     clock: VirtualClock,
 ) -> None:
-    write, person = RecordingTool("write"), Person(YES, NobodyToAsk("There is no terminal to ask in."))
+    write, person = RecordingTool("write"), Person(YES, CannotAsk("There is no terminal to ask in."))
     state = await play(three_calls(), toolbox(write), person, clock=clock)
 
     assert outcomes(state) == ["ok", "denied", "skipped"]

@@ -17,7 +17,7 @@ from dragoman.frontends.terminal.prompt import PromptInterrupted
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.transcript import Transcript
 from dragoman.lm import CancellationToken
-from dragoman.tools.decision import LEVELS, ApprovalLevel, Approve, Decision, Deny, NobodyToAsk, ToolQuestion
+from dragoman.tools.decision import LEVELS, ApprovalLevel, Approve, CannotAsk, Decision, Deny, ToolQuestion
 from dragoman.tools.tool import Confirmation
 from virtual_clock import Stuck, VirtualTimeLoop, run
 
@@ -144,7 +144,7 @@ def test_escape_denies_at_once() -> None:
 
 
 def test_a_terminal_that_is_gone_is_nobodys_denial() -> None:
-    with pytest.raises(NobodyToAsk):
+    with pytest.raises(CannotAsk):
         asked(END)
 
 

@@ -13,7 +13,7 @@ from dragoman.backends.scripted import ScriptedModel, forever
 from dragoman.clock import SystemClock
 from dragoman.config import Config
 from dragoman.frontends.terminal.chat import Turns, live
-from dragoman.frontends.terminal.host import INTERRUPTED, Nobody, TerminalHost
+from dragoman.frontends.terminal.host import INTERRUPTED, NoConfirmer, TerminalHost
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.session import ChatSession
@@ -61,7 +61,7 @@ def _session(folder: Path) -> ChatSession:
 async def test_the_first_cancels_the_turn(tmp_path: Path) -> None:
     with _session(tmp_path) as session:
         turns = Turns(session, Interrupts(VirtualClock()))
-        running = asyncio.ensure_future(turns.run_alone("go", TerminalHost(_Unseen(), Nobody())))
+        running = asyncio.ensure_future(turns.run_alone("go", TerminalHost(_Unseen(), NoConfirmer())))
         await asyncio.sleep(0)
         os.kill(os.getpid(), signal.SIGINT)
         assert await asyncio.wait_for(running, 20) == INTERRUPTED
@@ -82,7 +82,7 @@ async def test_the_second_leaves_even_when_the_turn_does_not_end(
     with _session(tmp_path) as session:
         monkeypatch.setattr(session, "answer", stubborn)
         turns = Turns(session, Interrupts(VirtualClock()))
-        running = asyncio.ensure_future(turns.run_alone("go", TerminalHost(_Unseen(), Nobody())))
+        running = asyncio.ensure_future(turns.run_alone("go", TerminalHost(_Unseen(), NoConfirmer())))
         await asyncio.sleep(0)
         turns.interrupt()
         await asyncio.wait_for(stopping.wait(), 20)

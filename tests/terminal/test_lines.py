@@ -11,7 +11,7 @@ import pytest
 from dragoman.frontends.terminal.lines import Answers, InputLines, JsonLines
 from dragoman.lm import CancellationToken
 from dragoman.loop.events import Ended, TextReported
-from dragoman.tools.decision import Approve, Decision, Deny, NobodyToAsk, ToolQuestion
+from dragoman.tools.decision import Approve, CannotAsk, Decision, Deny, ToolQuestion
 from dragoman.tools.tool import Confirmation
 
 _QUESTION = ToolQuestion("c1", "write_file", "Write file", {}, Confirmation("Write it?"))
@@ -56,7 +56,7 @@ async def test_the_end_of_input_is_nobodys_denial_and_says_what_would_have_allow
     reading, writing = pipe
     writing.close()
     problems = io.StringIO()
-    with pytest.raises(NobodyToAsk, match="ended before"):
+    with pytest.raises(CannotAsk, match="ended before"):
         await asyncio.wait_for(
             Answers(InputLines(reading), problems).confirm(_QUESTION, CancellationToken()), _DEADLINE
         )

@@ -18,7 +18,7 @@ from dragoman.lm import CancellationToken, ToolCallPart
 from dragoman.lm.parts import ToolResult
 from dragoman.loop.hooks import Hooks, Suspend
 from dragoman.loop.settings import LoopSettings
-from dragoman.tools.decision import Approve, Decision, Deny, NobodyToAsk, ToolQuestion
+from dragoman.tools.decision import Approve, CannotAsk, Decision, Deny, ToolQuestion
 from dragoman.tools.result import bounded, failure_text, result_of
 
 __all__ = ["DecisionTimedOut", "Host", "HostAnswer", "NotAsked"]
@@ -70,7 +70,7 @@ class Host:
             raise
         except DeadlinePassed:
             return DecisionTimedOut()
-        except NobodyToAsk as error:
+        except CannotAsk as error:
             self._token.raise_if_cancelled()
             return NotAsked(str(error))
         except Exception as error:

@@ -13,10 +13,10 @@ __all__ = [
     "LEVELS",
     "ApprovalLevel",
     "Approve",
+    "CannotAsk",
     "Confirmer",
     "Decision",
     "Deny",
-    "NobodyToAsk",
     "ToolQuestion",
 ]
 
@@ -51,14 +51,14 @@ class ToolQuestion:
     covers: str = "exactly this input"
 
 
-class NobodyToAsk(Exception):
+class CannotAsk(Exception):
     """No person can be asked, for example after the end of input. Not a denial, and not reported as one."""
 
 
 class Confirmer(Protocol):
     """Asks the user, without a time limit. Raises `CancellationError` when the token is cancelled.
 
-    Raises `NobodyToAsk`, with the reason in a sentence.
+    Raises `CannotAsk`, with the reason in a sentence.
     """
 
     async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision: ...

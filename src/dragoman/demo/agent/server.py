@@ -38,7 +38,7 @@ from dragoman.demo.agent.messages import (
 from dragoman.demo.agent.model import PromptHandlers
 from dragoman.demo.agent.prompt import read_prompt
 from dragoman.demo.agent.session import DEFAULT_MODE, Session, Shared
-from dragoman.demo.agent.store import Kept, SessionStore, new_id
+from dragoman.demo.agent.store import SessionStore, StoredSession, new_id
 from dragoman.demo.agent.tools import Toolbox
 from dragoman.demo.agent.turn import take_turn
 from dragoman.demo.pace import DEFAULT_PACE
@@ -196,7 +196,7 @@ class AgentServer:
 
     async def _new(self, params: bytes) -> object:
         place = read(params, SessionPlace)
-        saved = Kept(id=new_id(), mode=DEFAULT_MODE, pace=self._pace)
+        saved = StoredSession(id=new_id(), mode=DEFAULT_MODE, pace=self._pace)
         session = await self._open(saved, place)
         return session.created(named=True)
 
@@ -251,7 +251,7 @@ class AgentServer:
             )
         return session
 
-    def _saved(self, name: str) -> Kept:
+    def _saved(self, name: str) -> StoredSession:
         saved = self._sessions[name].saved if name in self._sessions else self._store.load(name)
         if saved is None:
             raise RequestRefused(NO_SUCH_SESSION, f"There is no session {name!r}.")
@@ -264,7 +264,7 @@ class AgentServer:
             await self._sessions.pop(self._idle(saved.id).id).close()
         return await self._open(saved, place)
 
-    async def _open(self, saved: Kept, place: SessionPlace) -> Session:
+    async def _open(self, saved: StoredSession, place: SessionPlace) -> Session:
         folders = tuple(map(Path, (place.cwd, *place.additional_directories)))
         toolbox = Toolbox(saved.id, folders)
         if self._shared is None:

@@ -12,7 +12,7 @@ from dragoman.backends.scripted import Script
 from dragoman.demo.agent.actions import describe
 from dragoman.demo.agent.messages import RequestRefused
 from dragoman.demo.agent.model import PromptHandlers
-from dragoman.demo.agent.store import Kept, SessionStore
+from dragoman.demo.agent.store import SessionStore, StoredSession
 from dragoman.demo.agent.tools import Toolbox
 from dragoman.demo.agent.updates import AgentUpdate, CurrentMode, replay
 from dragoman.demo.pace import PACES
@@ -39,7 +39,7 @@ class Shared:
 
 
 class Session:
-    def __init__(self, saved: Kept, toolbox: Toolbox, shared: Shared) -> None:
+    def __init__(self, saved: StoredSession, toolbox: Toolbox, shared: Shared) -> None:
         self.saved = saved
         self.shared = shared
         self.toolbox = toolbox

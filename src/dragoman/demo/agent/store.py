@@ -14,7 +14,7 @@ import msgspec
 from dragoman.lm import Message
 from dragoman.lm.json import encode
 
-__all__ = ["MAX_SESSIONS", "Kept", "SessionStore", "new_id"]
+__all__ = ["MAX_SESSIONS", "SessionStore", "StoredSession", "new_id"]
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ MAX_SESSIONS = 200
 _ID = re.compile(r"demo-[0-9a-f]{16}")
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     mode: str
     pace: str
@@ -39,7 +39,7 @@ class SessionStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def save(self, saved: Kept) -> None:
+    def save(self, saved: StoredSession) -> None:
         """Store a session. A failure, such as a full disk, is logged, and the session goes on in memory."""
         path = self._path(saved.id)
         try:
@@ -54,12 +54,12 @@ class SessionStore:
         except OSError as error:
             _log.warning("session %s cannot be stored: %s", saved.id, error)
 
-    def load(self, session: str) -> Kept | None:
+    def load(self, session: str) -> StoredSession | None:
         """The stored session; None if there is none that can be read."""
         if not _ID.fullmatch(session):
             return None
         try:
-            return msgspec.json.decode(self._path(session).read_bytes(), type=Kept)
+            return msgspec.json.decode(self._path(session).read_bytes(), type=StoredSession)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:

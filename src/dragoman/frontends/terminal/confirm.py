@@ -25,7 +25,7 @@ from dragoman.frontends.terminal.prompt import PromptInterrupted
 from dragoman.frontends.terminal.screen import Rows, Screen, ScreenRow
 from dragoman.frontends.terminal.transcript import Transcript
 from dragoman.lm import CancellationToken
-from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Deny, NobodyToAsk, ToolQuestion
+from dragoman.tools.decision import ApprovalLevel, Approve, CannotAsk, Decision, Deny, ToolQuestion
 from dragoman.visible import visible_exactly, visible_line
 
 __all__ = ["Asker", "Choice", "choose"]
@@ -132,7 +132,7 @@ class Asker:
                     case "reason":
                         break
                     case "gone":
-                        raise NobodyToAsk("The terminal is gone.")
+                        raise CannotAsk("The terminal is gone.")
                     case "interrupt":
                         self._interrupt()
                     case "more":

@@ -18,7 +18,7 @@ from dragoman.config import Config
 from dragoman.frontends.terminal.chat import Chat, Turns, live
 from dragoman.frontends.terminal.commands import Commands
 from dragoman.frontends.terminal.confirm import Asker
-from dragoman.frontends.terminal.host import Nobody, TerminalHost
+from dragoman.frontends.terminal.host import NoConfirmer, TerminalHost
 from dragoman.frontends.terminal.images import protocol_of
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.keys import TerminalKeys, quiet
@@ -123,7 +123,7 @@ async def _once(session: ChatSession, prompt: str, clock: Clock) -> int:
     transcript = _transcript(session, screen, clock, alone=True)
     interrupts = Interrupts(clock)
     turns = Turns(session, interrupts)
-    confirmer: Confirmer = Nobody()
+    confirmer: Confirmer = NoConfirmer()
     if sys.stdin.isatty() and file.isatty():
         line = PromptLine(screen, interrupts, output=create_output(stdout=file))
         confirmer = _asker(screen, transcript, clock, line, turns)

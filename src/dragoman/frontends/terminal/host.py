@@ -10,10 +10,10 @@ from dragoman.lm import CancellationToken
 from dragoman.loop.events import EndReason, RunEvent, ToolFinished
 from dragoman.loop.hooks import Hooks
 from dragoman.output import discard_output, unwritable
-from dragoman.tools.decision import Confirmer, Decision, NobodyToAsk, ToolQuestion
+from dragoman.tools.decision import CannotAsk, Confirmer, Decision, ToolQuestion
 from dragoman.visible import visible_line
 
-__all__ = ["DONE", "FAILED", "INTERRUPTED", "Nobody", "TerminalHost", "Watcher"]
+__all__ = ["DONE", "FAILED", "INTERRUPTED", "NoConfirmer", "TerminalHost", "Watcher"]
 
 DONE = 0
 FAILED = 1
@@ -82,7 +82,7 @@ def _how_to_allow(question: ToolQuestion) -> str:
     )
 
 
-class Nobody:
+class NoConfirmer:
     """The confirmer without a terminal: refuses, and prints to standard error how to allow the call."""
 
     async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision:
@@ -93,4 +93,4 @@ class Nobody:
             file=sys.stderr,
             flush=True,
         )
-        raise NobodyToAsk("There is no terminal to ask at, and this needs an approval.")
+        raise CannotAsk("There is no terminal to ask at, and this needs an approval.")

@@ -22,7 +22,7 @@ import msgspec
 
 from dragoman.lm import CancellationToken
 from dragoman.loop.events import RunEvent, to_json
-from dragoman.tools.decision import ApprovalLevel, Approve, Decision, Deny, NobodyToAsk, ToolQuestion
+from dragoman.tools.decision import ApprovalLevel, Approve, CannotAsk, Decision, Deny, ToolQuestion
 
 __all__ = ["Answers", "InputLines", "JsonLines"]
 
@@ -75,7 +75,7 @@ class Answers:
         self._complain(
             f"the input ended before there was an answer; {_example(question)} would have allowed it"
         )
-        raise NobodyToAsk("The input ended before there was an answer.")
+        raise CannotAsk("The input ended before there was an answer.")
 
     def _complain(self, text: str) -> None:
         print(f"dragoman: {text}", file=self._problems, flush=True)
