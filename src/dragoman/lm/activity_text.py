@@ -28,6 +28,7 @@ from dragoman.lm.parts import (
     PlanPart,
     TextPart,
     ThinkingPart,
+    ToolCallPart,
     UsagePart,
 )
 
@@ -89,10 +90,11 @@ class Activities:
             case _ if part is INTERRUPTION:
                 self.last_written = None
                 return ()
-            case TextPart() | ThinkingPart() | DataPart(is_internal=False):
+            case TextPart() | ThinkingPart() | ToolCallPart() | DataPart(is_internal=False):
                 self.last_written = None
                 return (part,)
             case ActivityNote():
+                self.last_written = None
                 return (part.activity,) if structured else (ThinkingPart(part.text),)
             case ActivityPart():
                 return self._thinned(part) if structured else _thinking("".join(self._write(part)))

@@ -54,6 +54,9 @@ class Presentation:
         self._links_in_thoughts = InertLinks()
         # From the first of them on, if none was given.
         self._activities = activities
+        if activities is not None:
+            # Another response begins at the margin: output in it needs its title.
+            activities.last_written = None
         # Which of the two was shown as text last, to set them apart.
         self._last: Literal["text", "thought"] | None = None
         if style.reasoning == "thinking" and not features.thinking:

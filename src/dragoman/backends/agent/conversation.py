@@ -268,7 +268,10 @@ class Conversation:
             reply = self._begin(request, found)
         number = reply.number
         try:
-            await until_cancelled(reply.listen(sink, lambda: self.dispatch(ReplyCancelled(number))), token)
+            await until_cancelled(
+                reply.listen(sink, request.consumer.features, lambda: self.dispatch(ReplyCancelled(number))),
+                token,
+            )
         except CancellationError:
             # What was sent stays; nothing more is sent.
             return

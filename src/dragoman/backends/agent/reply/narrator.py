@@ -53,6 +53,8 @@ _ENDED = frozenset({"completed", "failed"})
 # Agents number their tool calls; a session with more open ones than this has lost count of them itself.
 _KNOWN_LIMIT = 1_000
 _TITLE_LIMIT = 500
+# Characters of a step's diff. More is not read in an answer, and a part is sent again with every change of its step.
+_DIFF_LIMIT = 256_000
 # Of a step that has something to show and no title.
 _UNTITLED = "Tool call"
 # By so much of its beginning a window of output is found in the one before.
@@ -141,8 +143,9 @@ class Narrator:
                         self._usage,
                         context_used=update.used,
                         context_size=update.size,
-                        cost=update.amount,
-                        currency=update.currency,
+                        # An update without a cost says nothing about it.
+                        cost=update.amount if update.amount is not None else self._usage.cost,
+                        currency=update.currency if update.amount is not None else self._usage.currency,
                     )
                 )
             case _:
@@ -196,7 +199,10 @@ class Narrator:
         diffs = activity.diffs
         if diffs and diffs != known.diffs:
             known.diffs = diffs
-            known.diff = "\n".join(file_diff(each.path, each.old_text, each.new_text) for each in diffs)
+            whole = "\n".join(file_diff(each.path, each.old_text, each.new_text) for each in diffs)
+            known.diff = (
+                whole if len(whole) <= _DIFF_LIMIT else whole[: whole.rfind("\n", 0, _DIFF_LIMIT) + 1]
+            )
         status = (
             known.part.status if known.part and known.ended else _STATUSES.get(activity.status, "pending")
         )

@@ -29,8 +29,11 @@ __all__ = ["Reply"]
 
 
 class _Listener:
-    def __init__(self, sink: Sink) -> None:
+    """A request that listens. It has a presentation if its features differ from those of the first request."""
+
+    def __init__(self, sink: Sink, presentation: Presentation | None) -> None:
         self.sink = sink
+        self.presentation = presentation
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
@@ -44,7 +47,11 @@ class Reply:
         self, number: int, features: Features, style: Style, flow: Flow, activities: Activities
     ) -> None:
         self.number = number
-        # The parts that the consumer got. It sends them back to us, so the guard does not present them again.
+        self._features = features
+        self._style = style
+        # What the agent said, and the same as the consumer got it. The consumer sends that back, so it is presented here
+        # and not by the guard. Where a part is passed on as it is, both hold the same object.
+        self._said = Response()
         self._shown = Response()
         self.end: ReplyEnd | None = None
         self.error: LanguageModelError | None = None
@@ -64,32 +71,44 @@ class Reply:
 
     @property
     def parts(self) -> list[Part]:
-        """The parts so far, for a listener that joins. An activity is in it once, in its current state."""
+        """The parts that the consumer got so far. An activity is in it once, in its current state."""
         return self._shown.parts
 
     def report(self, part: Part) -> None:
-        for shown in self._presentation.present(part):
-            if isinstance(shown, TextPart):
-                self._shown.parts.append(shown)
-            else:
-                self._shown.report(shown)
-            for listener in self._listeners:
-                if not listener.done.done():
-                    # A listener that cannot take a part fails alone: the conversation and the others go on.
-                    try:
-                        listener.sink.report(shown)
-                    except Exception as error:
-                        listener.done.set_exception(error)
+        shown = tuple(self._presentation.present(part))
+        if isinstance(part, TextPart):
+            self._said.parts.append(part)
+            self._shown.parts.extend(shown)
+        else:
+            self._said.report(part)
+            for each in shown:
+                self._shown.report(each)
+        for listener in self._listeners:
+            if listener.done.done():
+                continue
+            # A listener that cannot take a part fails alone: the conversation and the others go on.
+            try:
+                for each in shown if listener.presentation is None else listener.presentation.present(part):
+                    listener.sink.report(each)
+            except Exception as error:
+                listener.done.set_exception(error)
         self._backpressure.given(part)
 
-    async def listen(self, sink: Sink, on_leave: Callable[[], None]) -> None:
+    async def listen(self, sink: Sink, features: Features, on_leave: Callable[[], None]) -> None:
         """Report all parts to `sink` until the reply ends. Raises the error it failed with.
 
-        `on_leave` is called when the last listener is cancelled before the end.
+        A request that joins may have other features than the first: it gets the parts presented for it. `on_leave` is
+        called when the last listener is cancelled before the end.
         """
-        listener = _Listener(sink)
-        for part in self.parts:
-            sink.report(part)
+        presentation = None if features == self._features else Presentation(features, self._style)
+        listener = _Listener(sink, presentation)
+        if presentation is None:
+            for part in self._shown.parts:
+                sink.report(part)
+        else:
+            for part in self._said.parts:
+                for shown in presentation.present(part):
+                    sink.report(shown)
         if self.end is not None:
             if self.error is not None:
                 raise self.error

@@ -74,6 +74,8 @@ class AgentListener:
         self._allowed: list[tuple[str, str]] = []
         # A person refused a request, and the agent has sent no text since.
         self._is_silenced = False
+        # A usage that came while no reply was open.
+        self._usage: UsagePart | None = None
         self._file_requests = FileRequests(host, self._dispatch)
 
     def _dispatch(self, event: MachineEvent) -> None:
@@ -100,13 +102,20 @@ class AgentListener:
             self._announce(session, session.narrator.known(update.update))
         for part in session.narrator.parts(update.update):
             if isinstance(part, UsagePart):
-                # The next one replaces it, so it does not go to the backlog.
-                if self._host.is_streaming:
-                    self._dispatch(Noticed(part))
+                # The next one replaces it, so it does not go to the backlog, but waits for a reply.
+                self._usage = part
                 continue
             if self._is_silenced:
                 self._is_silenced = isinstance(part, ThinkingPart | ActivityPart | PlanPart)
             self._host.receive(self._epoch, Spoke(part))
+        if self._usage is not None:
+            self._report_usage()
+
+    def _report_usage(self) -> None:
+        """Report the last usage, once a reply is open for it."""
+        if self._usage is not None and self._host.is_streaming:
+            part, self._usage = self._usage, None
+            self._dispatch(Noticed(part))
 
     def _announce(self, session: AgentSession, activity: ToolActivity) -> None:
         key = activity.tool_call_id
@@ -190,6 +199,7 @@ class AgentListener:
             self._file_requests.serve(request, incoming)
 
     def on_turn_end(self, end: TurnEnd) -> None:
+        self._report_usage()
         if self._host.is_current(self._epoch):
             self._host.permission_requests.end_turn()
         words: tuple[Part, ...] = ()
