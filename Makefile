@@ -132,7 +132,7 @@ coverage: $(VENV)/dev.stamp $(EXTENSION)/node_modules/.stamp ## branch coverage 
 CORE_TESTS := tests/acp_wire tests/agent tests/checker tests/conversations tests/lm tests/loop tests/permissions tests/tools tests/security/test_hostile_agent.py tests/fuzz/test_fuzz_found.py
 CORE := diffs.py lm/*.py loop/*.py permissions/*.py tools/*.py tools/when/*.py checker/check.py checker/probes.py checker/verdicts.py \
   $(patsubst %,conversations/%.py,context history identify ids records saving vscode_results) \
-  $(patsubst %,backends/agent/%.py,observations machine/machine machine/types prompt/prompting prompt/replay prompt/session_context \
+  $(patsubst %,backends/agent/%.py,profile/observations machine/machine machine/lost_results machine/types prompt/prompting prompt/replay prompt/session_context \
   reply/announcements reply/narrator reply/undelivered session/actions)
 comma := ,
 space := $(subst ,, )

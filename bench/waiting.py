@@ -22,8 +22,8 @@ from unittest.mock import patch
 from dragoman.acp.launch import RunningAgent
 from dragoman.acp.link import AgentLink
 from dragoman.backends.agent.model import AgentModel
+from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.session import opening
-from dragoman.backends.agent.settings import AgentSettings
 from dragoman.jsonrpc import Peer, PeerOptions
 from dragoman.lm import (
     CancellationSource,

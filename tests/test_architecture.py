@@ -22,6 +22,8 @@ _IO = frozenset(
 )  # fmt: skip
 # Folders whose parts are drawn, too; of the last only its packages.
 _DRAWN = ("backends", "frontends", "backends/agent")
+# Their folders have rows of their own.
+_SPLIT = ("backends.", "frontends.")
 _FROM = re.compile(r"^ *from ([\w.]+) import (\([^)]*\)|[^(\n]*?)(?:  #.*)?$", re.MULTILINE)
 _IMPORT = re.compile(r"^ *import ([\w.]+)", re.MULTILINE)
 _WAITS = re.compile(r"^ *async def ", re.MULTILINE)
@@ -67,11 +69,12 @@ def _imported(path: Path) -> Iterator[str]:
 
 
 def _package(module: str) -> str:
-    """The one that the table speaks of: `lm`, `backends.agent`, `frontends` for what front ends share."""
-    first, *rest = module.split(".")
-    if first in ("backends", "frontends") and rest and (_SOURCE / first / rest[0]).is_dir():
-        return f"{first}.{rest[0]}"
-    return first
+    """The package that has a row in the table: `lm`, `backends.agent.session`, `frontends` for what front ends share."""
+    for depth in (3, 2):
+        name = ".".join(module.split(".")[:depth])
+        if name.startswith(_SPLIT) and (_SOURCE / name.replace(".", "/")).is_dir():
+            return name
+    return module.partition(".")[0]
 
 
 def _known() -> Iterator[tuple[str, str]]:

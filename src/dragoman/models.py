@@ -40,8 +40,8 @@ from dragoman.lm import (
 from dragoman.nearest import nearest
 
 if TYPE_CHECKING:
-    from dragoman.backends.agent.memory_limit import MemoryLimit
     from dragoman.backends.agent.model import AgentModel
+    from dragoman.backends.agent.profile.memory_limit import MemoryLimit
     from dragoman.backends.responses.model import EndpointModel
     from dragoman.permissions.autoapproval import AutoApproval
     from dragoman.permissions.pipeline import PermissionServices
@@ -223,7 +223,7 @@ class Models:
             self._database = None
 
     def _memory_limit(self) -> MemoryLimit | None:
-        from dragoman.backends.agent.memory_limit import MemoryLimit  # noqa: PLC0415 - for models that are agents
+        from dragoman.backends.agent.profile.memory_limit import MemoryLimit  # noqa: PLC0415 - for models that are agents
 
         if self._memory is None and self._max_memory is not None:
             self._memory = MemoryLimit(self._max_memory)
@@ -307,7 +307,7 @@ def cautions_of(config: Config, model_id: str) -> tuple[str, ...]:
     model = config.models[model_id]
     if not isinstance(model, AcpModel):
         return ()
-    from dragoman.backends.agent.traits import cautions_for, traits_of  # noqa: PLC0415 - only agents need it
+    from dragoman.backends.agent.profile.traits import cautions_for, traits_of  # noqa: PLC0415 - only agents need it
 
     traits = traits_of(model.agent, config.facts)
     return cautions_for(traits, model.command or (), fs=model.fs, mode=model.mode)
@@ -346,9 +346,9 @@ def _made(model_id: str, model: ModelConfig, config: Config, shared: SharedServi
 
 def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedServices) -> AgentModel:
     from dragoman.backends.agent.model import AgentModel  # noqa: PLC0415
-    from dragoman.backends.agent.observations import Observations  # noqa: PLC0415
-    from dragoman.backends.agent.settings import AgentSettings, Timing  # noqa: PLC0415
-    from dragoman.backends.agent.traits import traits_of  # noqa: PLC0415 - only agents need it
+    from dragoman.backends.agent.profile.observations import Observations  # noqa: PLC0415
+    from dragoman.backends.agent.profile.settings import AgentSettings, Timing  # noqa: PLC0415
+    from dragoman.backends.agent.profile.traits import traits_of  # noqa: PLC0415 - only agents need it
     from dragoman.store import StoreError  # noqa: PLC0415
 
     if model.command is None:

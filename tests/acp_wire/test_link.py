@@ -20,8 +20,8 @@ from dragoman.acp.messages import (
     SessionCreated,
     SessionUpdate,
 )
+from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.session.opening import configure
-from dragoman.backends.agent.settings import AgentSettings
 from dragoman.jsonrpc import Incoming, Notification, Peer
 from dragoman.lm import LanguageModelError
 from memory_peers import memory_pair

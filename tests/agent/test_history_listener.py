@@ -10,9 +10,9 @@ import pytest
 
 from dragoman.acp.link import AgentLink
 from dragoman.acp.messages import decode_update
-from dragoman.backends.agent.observations import HistoryTiming
+from dragoman.backends.agent.profile.observations import HistoryTiming
+from dragoman.backends.agent.profile.settings import Timing
 from dragoman.backends.agent.session.history_listener import HistoryListener
-from dragoman.backends.agent.settings import Timing
 from dragoman.jsonrpc import Notification, PeerOptions, RpcReply, RpcResponse
 from memory_peers import memory_pair
 from virtual_clock import VirtualClock, run, running_clock

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dragoman.backends.agent.memory_limit import MemoryLimit
+from dragoman.backends.agent.profile.memory_limit import MemoryLimit
 from dragoman.lm import LanguageModelError
 from dragoman.process.memory import MemoryUse, measure_below, measure_tree
 

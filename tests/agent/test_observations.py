@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from dragoman.acp.messages import AgentInfo
-from dragoman.backends.agent.observations import AgentName, Observations, Observed, name_of
+from dragoman.backends.agent.profile.observations import AgentName, Observations, Observed, name_of
 
 _AGENT = AgentName("some-agent", "1.2")
 

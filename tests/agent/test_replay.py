@@ -10,8 +10,9 @@ from hypothesis import given, strategies as st
 
 from agent.bridge import result
 from dragoman.acp.content import ContentBlock, ImageBlock, TextBlock
+from dragoman.backends.agent.machine.lost_results import lost_results
 from dragoman.backends.agent.machine.types import Granted, Pending
-from dragoman.backends.agent.prompt.replay import blocks_of, context_block, lost_results, transcript
+from dragoman.backends.agent.prompt.replay import blocks_of, context_block, transcript
 from dragoman.lm import (
     DataPart,
     Message,

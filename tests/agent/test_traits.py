@@ -9,9 +9,8 @@ import pytest
 
 from agent.recorded import PERMISSIONS, UPDATES, Recorded
 from dragoman.acp.messages import ToolActivity, decode_permission, decode_update
-from dragoman.backends.agent.observations import Observed
-from dragoman.backends.agent.toolserver.endpoint import Addresses, Endpoint
-from dragoman.backends.agent.traits import (
+from dragoman.backends.agent.profile.observations import Observed
+from dragoman.backends.agent.profile.traits import (
     CATALOGUE,
     UNKNOWN,
     Traits,
@@ -20,6 +19,7 @@ from dragoman.backends.agent.traits import (
     recognise_request,
     traits_of,
 )
+from dragoman.backends.agent.toolserver.endpoint import Addresses, Endpoint
 from dragoman.clock import SystemClock
 
 TOOLS = ("look", "touch")

@@ -12,7 +12,7 @@ import pytest
 from agents.install import Missing
 from agents.rows import ROWS
 from agents.table import Cell, Table, judged
-from dragoman.backends.agent.traits import traits_of
+from dragoman.backends.agent.profile.traits import traits_of
 
 _TABLE = pytest.StashKey[Table]()
 

@@ -17,7 +17,7 @@ from agents_command import packages
 from dragoman.agents import catalogue as module
 from dragoman.agents.catalogue import CatalogueError, catalogue, read_registry, shipped
 from dragoman.agents.entry import CatalogueEntry, Facts
-from dragoman.backends.agent.traits import CATALOGUE, UNKNOWN, Traits, traits_of
+from dragoman.backends.agent.profile.traits import CATALOGUE, UNKNOWN, Traits, traits_of
 
 _DATA = resources.files("dragoman.agents").joinpath("catalogue.json").read_bytes()
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from dragoman.backends.agent.conversation import Conversation
 from dragoman.backends.agent.model import AgentModel
-from dragoman.backends.agent.observations import Observations
+from dragoman.backends.agent.profile.observations import Observations
+from dragoman.backends.agent.profile.settings import AgentSettings, Policy, Timing
+from dragoman.backends.agent.profile.traits import Traits, traits_of
 from dragoman.backends.agent.reply.backlog import HELD_BYTES
-from dragoman.backends.agent.settings import AgentSettings, Policy, Timing
-from dragoman.backends.agent.traits import Traits, traits_of
 from dragoman.lm import (
     CancellationSource,
     Consumer,

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from bridge.consumer import TOOLS, Bridge, result, soon
-from dragoman.backends.agent.settings import Timing
-from dragoman.backends.agent.traits import Traits
+from dragoman.backends.agent.profile.settings import Timing
+from dragoman.backends.agent.profile.traits import Traits
 from dragoman.lm import (
     CancellationToken,
     Consumer,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridge.consumer import Bridge, soon
-from dragoman.backends.agent.settings import Timing
+from dragoman.backends.agent.profile.settings import Timing
 from dragoman.backends.agent.toolserver import Endpoint
 from dragoman.lm import user
 from dragoman.lm.parts import ToolResult

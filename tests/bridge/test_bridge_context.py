@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bridge.consumer import Bridge, Chat
-from dragoman.backends.agent.settings import Timing
+from dragoman.backends.agent.profile.settings import Timing
 from dragoman.conversations.saving import load_conversation
 from dragoman.frontends.vscode.rendered import unrendered_messages
 from dragoman.lm import DataPart, LanguageModelError, Message, assistant, system, user

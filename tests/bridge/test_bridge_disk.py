@@ -16,8 +16,8 @@ import pytest
 
 from bridge.consumer import Bridge, Chat, result
 from dragoman.backends.agent.model import AgentModel
-from dragoman.backends.agent.settings import AgentSettings
-from dragoman.backends.agent.traits import traits_of
+from dragoman.backends.agent.profile.settings import AgentSettings
+from dragoman.backends.agent.profile.traits import traits_of
 from dragoman.config import AcpModel, Config
 from dragoman.lm import GuardedModel, ModelInfo
 from dragoman.models import Models

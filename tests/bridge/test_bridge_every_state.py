@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bridge.consumer import TOOLS, Bridge, Chat, Going, result, soon
-from dragoman.backends.agent.settings import Timing
+from dragoman.backends.agent.profile.settings import Timing
 from dragoman.lm import LanguageModelError, user
 from fake_agent.steps import COMMAND, prompt
 from process.living import all_gone

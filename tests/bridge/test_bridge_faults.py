@@ -8,10 +8,10 @@ import pytest
 from bridge.consumer import Bridge, Heard, result, soon
 from dragoman.acp.launch import RunningAgent
 from dragoman.backends.agent.conversation import Conversation
+from dragoman.backends.agent.profile.settings import Timing
 from dragoman.backends.agent.prompt.session_context import SessionContext
 from dragoman.backends.agent.reply.backpressure import size_of
 from dragoman.backends.agent.session.session import AgentSession
-from dragoman.backends.agent.settings import Timing
 from dragoman.backends.agent.toolserver.server import ToolServer
 from dragoman.jsonrpc import MAX_MESSAGE_BYTES
 from dragoman.lm import LanguageModelError, ToolDefinition, user

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bridge.consumer import Bridge, Chat, result, soon
-from dragoman.backends.agent.settings import Timing
+from dragoman.backends.agent.profile.settings import Timing
 from dragoman.lm import (
     DataPart,
     LanguageModelError,

@@ -25,7 +25,9 @@ async def test_i7_a_request_that_joins_gets_its_own_presentation(
     chat = bridge.chat()
     await chat.say("hello")
     chat.features = first
-    going = chat.begin(user(prompt(["think", "Hm."], _STEP, ["say", "one "], ["gate", "on"], _DONE, ["say", "two"])))
+    going = chat.begin(
+        user(prompt(["think", "Hm."], _STEP, ["say", "one "], ["gate", "on"], _DONE, ["say", "two"]))
+    )
     await going.until(lambda heard: "one" in heard.text)
     chat.features = second
     again = chat.begin()

@@ -6,8 +6,8 @@ import signal
 import pytest
 
 from bridge.consumer import Bridge, result
+from dragoman.backends.agent.profile.settings import Timing
 from dragoman.backends.agent.reply.backlog import HELD_BYTES
-from dragoman.backends.agent.settings import Timing
 from dragoman.lm import LanguageModelError, user
 from fake_agent.steps import prompt
 from process.living import all_gone

@@ -10,9 +10,9 @@ import pytest
 
 from bridge.consumer import Bridge, result
 from dragoman.backends.agent.model import AgentModel
+from dragoman.backends.agent.profile.settings import AgentSettings, Timing
+from dragoman.backends.agent.profile.traits import traits_of
 from dragoman.backends.agent.reply.backlog import PROGRESS_BYTES
-from dragoman.backends.agent.settings import AgentSettings, Timing
-from dragoman.backends.agent.traits import traits_of
 from dragoman.lm import DataPart, GuardedModel, ModelInfo, user
 from dragoman.permissions.action import PERMISSION_TOOLS
 from fake_agent.steps import COMMAND, open_gate, prompt, raw

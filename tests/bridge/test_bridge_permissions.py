@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from bridge.consumer import TOOLS, Bridge, result
-from dragoman.backends.agent.settings import Policy, Timing
-from dragoman.backends.agent.traits import Traits, traits_of
+from dragoman.backends.agent.profile.settings import Policy, Timing
+from dragoman.backends.agent.profile.traits import Traits, traits_of
 from dragoman.lm import user
 from fake_agent.steps import prompt
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from bridge.consumer import PERMISSIONS, TOOLS, Bridge, result
-from dragoman.backends.agent.settings import Policy, Timing
-from dragoman.backends.agent.traits import traits_of
+from dragoman.backends.agent.profile.settings import Policy, Timing
+from dragoman.backends.agent.profile.traits import traits_of
 from dragoman.lm import LanguageModelError, ToolCallPart, ToolDefinition, ToolResultPart, user
 from dragoman.permissions.action import PERMISSION_TOOLS
 from fake_agent.steps import prompt

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from bridge.consumer import TOOLS, Bridge, Chat, result, soon
-from dragoman.backends.agent import registry as directory
-from dragoman.backends.agent.memory_limit import MemoryLimit
+from dragoman.backends.agent import registry
 from dragoman.backends.agent.model import AgentModel
+from dragoman.backends.agent.profile.memory_limit import MemoryLimit
+from dragoman.backends.agent.profile.settings import Timing
 from dragoman.backends.agent.registry import ConversationRegistry
-from dragoman.backends.agent.settings import Timing
 from dragoman.lm import LanguageModelError
 from dragoman.lm.messages import user
 from dragoman.store import ConversationStore, Database
@@ -70,7 +70,7 @@ async def test_b5_an_agent_with_work_pending_is_never_parked(bridge: Bridge) -> 
 async def test_b7_what_is_over_is_put_away_and_found_again(
     bridge: Bridge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(directory, "_RESTING_BYTES", 2_000)
+    monkeypatch.setattr(registry, "_RESTING_BYTES", 2_000)
     with Database.open(tmp_path / "state") as database:
         bridge.store = ConversationStore(database)
         chats = [bridge.chat(timing=_NO_RETRY, configured={"max_agents": 1}) for _ in range(5)]
@@ -96,7 +96,7 @@ async def test_f16_half_a_character_in_what_is_said_stops_nobody(bridge: Bridge,
 async def test_b7_without_a_store_what_is_too_much_is_forgotten(
     bridge: Bridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(directory, "_RESTING_BYTES", 2_000)
+    monkeypatch.setattr(registry, "_RESTING_BYTES", 2_000)
     chats = [bridge.chat(timing=_NO_RETRY, configured={"max_agents": 1}) for _ in range(5)]
     for number, chat in enumerate(chats):
         await chat.say(f"chat {number} {'.' * 300}")

@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.consumer import Bridge, result
-from dragoman.backends.agent.settings import Timing
+from dragoman.backends.agent.profile.settings import Timing
 from dragoman.lm import LanguageModelError, system, user
 from fake_agent.steps import prompt
 

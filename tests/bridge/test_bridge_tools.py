@@ -5,8 +5,8 @@ import json
 import pytest
 
 from bridge.consumer import PERMISSIONS, TOOLS, Bridge, result
-from dragoman.backends.agent.settings import Timing
-from dragoman.backends.agent.traits import Traits
+from dragoman.backends.agent.profile.settings import Timing
+from dragoman.backends.agent.profile.traits import Traits
 from dragoman.lm import DataPart, user
 from fake_agent.steps import prompt
 

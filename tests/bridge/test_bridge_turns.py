@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bridge.consumer import TOOLS, Bridge, Heard, result, soon
-from dragoman.backends.agent.settings import Timing
+from dragoman.backends.agent.profile.settings import Timing
 from dragoman.lm import (
     CancellationToken,
     Consumer,

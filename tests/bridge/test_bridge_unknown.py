@@ -10,10 +10,10 @@ import pytest
 from bridge.consumer import TOOLS, Bridge, Chat, result
 from dragoman.acp.messages import AgentInfo
 from dragoman.backends.agent.model import AgentModel
-from dragoman.backends.agent.observations import Observations, Observed, name_of
-from dragoman.backends.agent.settings import Timing
+from dragoman.backends.agent.profile.observations import Observations, Observed, name_of
+from dragoman.backends.agent.profile.settings import Timing
+from dragoman.backends.agent.profile.traits import UNKNOWN, Traits, traits_of
 from dragoman.backends.agent.toolserver.naming import WAIT_TOOL
-from dragoman.backends.agent.traits import UNKNOWN, Traits, traits_of
 from dragoman.lm import user
 from dragoman.store import AgentStore, Database
 from fake_agent.steps import prompt

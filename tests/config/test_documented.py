@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dragoman.backends.agent.traits import CATALOGUE
+from dragoman.backends.agent.profile.traits import CATALOGUE
 from dragoman.config import AcpModel, ConversationConfig, Loop, ResponsesModel, ScriptModel, Serve, Tools
 from dragoman.config.schema import Tables
 

@@ -46,13 +46,13 @@ from dragoman.backends.agent.machine.types import (
     Spoke,
     TurnCancelled,
 )
-from dragoman.backends.agent.observations import Observations
+from dragoman.backends.agent.profile.observations import Observations
+from dragoman.backends.agent.profile.settings import AgentSettings
+from dragoman.backends.agent.profile.traits import traits_of
 from dragoman.backends.agent.session.listener import AgentListener
 from dragoman.backends.agent.session.session import AgentSession
-from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolServer
 from dragoman.backends.agent.toolserver.endpoint import Addresses
-from dragoman.backends.agent.traits import traits_of
 from dragoman.conversations.ids import KEY_BYTES, IdSigner
 from dragoman.conversations.records import ConversationRecord, Records, Scope
 from dragoman.frontends.http.approvals import spelled_out

@@ -18,7 +18,7 @@ from dragoman.agents.entry import CatalogueEntry
 from dragoman.agents.failure import InstallError
 from dragoman.agents.installed import Installation, InstalledAgents
 from dragoman.agents.installing import InstallPlan, install, plan
-from dragoman.backends.agent.traits import cautions_for, traits_of
+from dragoman.backends.agent.profile.traits import cautions_for, traits_of
 from dragoman.cli.actions import check_action
 from dragoman.cli.asking import agreed_to
 from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError, complain

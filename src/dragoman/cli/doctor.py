@@ -203,7 +203,7 @@ def _start(config: Config, model_id: str, state_dir: Path, report: Callable[[Fin
     if not isinstance(model, AgentModel):
         report(_answer(config, model_id))
         return
-    from dragoman.backends.agent.observations import Observations  # noqa: PLC0415 - as above
+    from dragoman.backends.agent.profile.observations import Observations  # noqa: PLC0415 - as above
     from dragoman.cli.agent_probe.examine import NOTICE, examine  # noqa: PLC0415
 
     settings = model.settings

@@ -56,7 +56,8 @@ from dragoman.backends.agent.machine.types import (
     TimerPassed,
     TurnCancelled,
 )
-from dragoman.backends.agent.observations import Observations
+from dragoman.backends.agent.profile.observations import Observations
+from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.prompt.session_context import SessionContext
 from dragoman.backends.agent.reply.backlog import Backlog
 from dragoman.backends.agent.reply.reply import Reply
@@ -65,7 +66,6 @@ from dragoman.backends.agent.session.listener import AgentListener
 from dragoman.backends.agent.session.opening import SessionPlan, open_session, wait_listed
 from dragoman.backends.agent.session.permission_requests import PermissionRequests, verdict
 from dragoman.backends.agent.session.session import AgentSession
-from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.toolserver import Endpoint, ToolServer
 from dragoman.clock import Clock
 from dragoman.conversations.identify import Identified

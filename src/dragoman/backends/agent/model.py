@@ -12,9 +12,9 @@ import secrets
 from contextlib import suppress
 
 from dragoman.backends.agent.conversation import SharedContext
-from dragoman.backends.agent.observations import Observations
+from dragoman.backends.agent.profile.observations import Observations
+from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.registry import ConversationRegistry
-from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.side_requests import SideRequest
 from dragoman.backends.agent.toolserver import ToolServer
 from dragoman.clock import Clock, SystemClock
@@ -170,15 +170,15 @@ class AgentModel:
         await side_request.start(scope.workspace)
 
     def _shared(self) -> SharedContext:
-        directory = self._registry
+        registry = self._registry
         return SharedContext(
             self._settings,
             self._server,
             self._tokens,
             self.permissions,
-            directory.records,
+            registry.records,
             self._clock,
-            directory.save,
+            registry.save,
             self._observations,
         )
 

@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from dragoman.acp.launch import RunningAgent
 from dragoman.backends.agent.conversation import Conversation, SharedContext
-from dragoman.backends.agent.memory_limit import LOOK_SECONDS, MemoryLimit
+from dragoman.backends.agent.profile.memory_limit import LOOK_SECONDS, MemoryLimit
 from dragoman.conversations import lease as owner
 from dragoman.conversations.history import NormalPrompt, normalise
 from dragoman.conversations.identify import Identified, Knowledge, identify

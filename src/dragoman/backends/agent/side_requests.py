@@ -14,12 +14,12 @@ from dragoman.acp.launch import RunningAgent, launch
 from dragoman.acp.link import TurnEnd
 from dragoman.acp.messages import PERMISSION_REFUSED, FileRequest, PermissionRequest, SessionUpdate
 from dragoman.backends.agent.machine.types import Refused
+from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.prompt.prompting import compose, last_words, split_prompt
 from dragoman.backends.agent.reply.backpressure import Backpressure
 from dragoman.backends.agent.reply.narrator import Narrator
 from dragoman.backends.agent.session.opening import configure, logged_in, started
 from dragoman.backends.agent.session.permission_requests import answer_agent
-from dragoman.backends.agent.settings import AgentSettings
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.conversations.context import context_of
 from dragoman.jsonrpc import Incoming

@@ -33,12 +33,12 @@ from dragoman.acp.messages import (
     WriteTextFile,
 )
 from dragoman.backends.agent.machine.types import Granted, Refused
-from dragoman.backends.agent.observations import Observations, name_of
+from dragoman.backends.agent.profile.observations import Observations, name_of
+from dragoman.backends.agent.profile.settings import AgentSettings
+from dragoman.backends.agent.profile.traits import recognise, recognise_request
 from dragoman.backends.agent.session.opening import address_of, configure, logged_in, started, wait_listed
 from dragoman.backends.agent.session.permission_requests import answer_agent
-from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolServer
-from dragoman.backends.agent.traits import recognise, recognise_request
 from dragoman.cli.agent_probe.page import ProbePage
 from dragoman.cli.agent_probe.remedies import about_pictures, remedies
 from dragoman.cli.agent_probe.stripes import QUESTION, Stripes

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dragoman.acp.messages import SessionCreated
-from dragoman.backends.agent.settings import AgentSettings
-from dragoman.backends.agent.traits import cautions_for
+from dragoman.backends.agent.profile.settings import AgentSettings
+from dragoman.backends.agent.profile.traits import cautions_for
 from dragoman.config import quoted
 from dragoman.lm import JsonObject
 

@@ -73,6 +73,7 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
+from dragoman.backends.agent.machine.lost_results import lost_results
 from dragoman.backends.agent.machine.types import (
     AgentExited,
     AgentStarted,
@@ -116,7 +117,6 @@ from dragoman.backends.agent.machine.types import (
     TimerPassed,
     TurnCancelled,
 )
-from dragoman.backends.agent.prompt.replay import lost_results
 from dragoman.lm import LanguageModelError, TextPart
 from dragoman.lm.gfm import error_text, notice
 from dragoman.lm.parts import ToolResult

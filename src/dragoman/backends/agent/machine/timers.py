@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from dragoman.backends.agent.machine.types import Timer
-from dragoman.backends.agent.settings import Timing
+from dragoman.backends.agent.profile.settings import Timing
 from dragoman.clock import Clock
 
 __all__ = ["Timers"]

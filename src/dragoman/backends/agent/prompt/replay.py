@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import msgspec
 
 from dragoman.acp.content import ContentBlock, ImageBlock, TextBlock
-from dragoman.backends.agent.machine.types import CallAnswer, Pending
 from dragoman.conversations.vscode_results import UNASKED, with_outcome
 from dragoman.lm import (
     DataPart,
@@ -33,12 +32,12 @@ from dragoman.lm import (
     user,
 )
 from dragoman.lm.json import canonical, decode
-from dragoman.lm.parts import STOPPED, ToolResult, is_for_model
+from dragoman.lm.parts import STOPPED, is_for_model
 from dragoman.permissions.action import PERMISSION_TOOLS, is_permission_tool
 from dragoman.permissions.grants import GRANT_PREFIX
 from dragoman.permissions.question import WANTS
 
-__all__ = ["ReplayTranscript", "blocks_of", "context_block", "lost_results", "transcript"]
+__all__ = ["ReplayTranscript", "blocks_of", "context_block", "transcript"]
 
 _TRANSCRIPT = "conversation-so-far"
 _CONTEXT = "client-context"
@@ -50,7 +49,6 @@ _PREAMBLE = (
 _RESULT_CUT = "[result left out: the transcript would be too long]"
 _REST_CUT = "[the rest left out: the transcript would be too long]"
 _OLDER_CUT = "[{older} left out: the transcript would be too long]"
-_RESTARTED = "You were restarted while you waited."
 # Long enough that a text cannot be made to contain the digest of itself.
 _TAG_DIGEST_BYTES = 8
 
@@ -208,29 +206,6 @@ def _allows(text: str) -> bool:
     except msgspec.DecodeError:
         return False
     return isinstance(value, dict) and value.get("decision") == "allow"
-
-
-def lost_results(orphaned: Sequence[Pending], answers: Mapping[str, CallAnswer]) -> Message:
-    """A message for an agent with the results that its predecessor waited for."""
-    parts: list[Part] = []
-    for call in orphaned:
-        answer = answers.get(call.call_id)
-        if call.kind == "permission":
-            parts.append(TextPart("A permission was asked for; if it is still needed, ask again.\n\n"))
-        elif isinstance(answer, ToolResult):
-            came = "failed" if answer.is_error else "returned"
-            parts += TextPart(f"The tool {call.part.name} {came}:\n\n"), *_for_model(answer), TextPart("\n\n")
-        else:
-            parts.append(TextPart(f"The call of the tool {call.part.name} was interrupted.\n\n"))
-    known = {call.call_id for call in orphaned}
-    for call_id, answer in answers.items():
-        if call_id not in known and isinstance(answer, ToolResult):
-            parts += TextPart(f"The call {call_id} returned:\n\n"), *_for_model(answer), TextPart("\n\n")
-    return user(f"{_RESTARTED} ", *parts, "Go on from there.")
-
-
-def _for_model(answer: ToolResult) -> Iterator[Part]:
-    return filter(is_for_model, answer.content)
 
 
 def blocks_of(parts: Sequence[Part], *, images: bool) -> tuple[tuple[ContentBlock, ...], tuple[str, ...]]:

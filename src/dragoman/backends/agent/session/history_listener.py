@@ -18,8 +18,8 @@ from dragoman.acp.messages import (
     SessionUpdate,
     UsageUpdate,
 )
-from dragoman.backends.agent.observations import HistoryTiming
-from dragoman.backends.agent.settings import Timing
+from dragoman.backends.agent.profile.observations import HistoryTiming
+from dragoman.backends.agent.profile.settings import Timing
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.jsonrpc import Incoming
 

@@ -23,11 +23,11 @@ from dragoman.acp.messages import (
     SessionCreated,
     StdioServer,
 )
-from dragoman.backends.agent.observations import Observations, name_of
+from dragoman.backends.agent.profile.observations import Observations, name_of
+from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.session.history_listener import HistoryListener
 from dragoman.backends.agent.session.listener import AgentListener
 from dragoman.backends.agent.session.session import AgentSession
-from dragoman.backends.agent.settings import AgentSettings
 from dragoman.backends.agent.toolserver import Endpoint, ToolServer
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.jsonrpc import ConnectionClosed

@@ -22,10 +22,10 @@ from dragoman.backends.agent.machine.types import (
     Spoke,
     TurnCancelled,
 )
+from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.reply.narrator import new_activity_id
 from dragoman.backends.agent.session.actions import action_of, choose, permission_call
 from dragoman.backends.agent.session.approved_edits import ApprovedEdits
-from dragoman.backends.agent.settings import AgentSettings
 from dragoman.conversations.vscode_results import UNASKED
 from dragoman.jsonrpc import Incoming
 from dragoman.lm import ActivityNote, JsonObject, Part, TextPart, ToolDefinition, ToolResultPart

@@ -13,10 +13,10 @@ from dragoman.acp.messages import (
     ToolActivity,
     Update,
 )
-from dragoman.backends.agent.observations import Observed
+from dragoman.backends.agent.profile.observations import Observed
+from dragoman.backends.agent.profile.traits import Traits, recognise, recognise_request
 from dragoman.backends.agent.reply.narrator import Narrator
 from dragoman.backends.agent.toolserver import Endpoint
-from dragoman.backends.agent.traits import Traits, recognise, recognise_request
 
 __all__ = ["AgentSession", "TurnListener"]
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from dragoman.acp.messages import ToolActivity
 from dragoman.agents.catalogue import shipped
 from dragoman.agents.entry import Caution, Facts
-from dragoman.backends.agent.observations import HistoryTiming, Observed
+from dragoman.backends.agent.profile.observations import HistoryTiming, Observed
 from dragoman.lm import JsonObject
 
 __all__ = ["CATALOGUE", "UNKNOWN", "Traits", "cautions_for", "recognise", "recognise_request", "traits_of"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from dragoman.backends.agent.memory_limit import MemoryLimit
-from dragoman.backends.agent.traits import Traits
+from dragoman.backends.agent.profile.memory_limit import MemoryLimit
+from dragoman.backends.agent.profile.traits import Traits
 from dragoman.lm import Style
 from dragoman.process import Ledger
 

@@ -1,0 +1,1 @@
+"""What is known of an agent: its settings, its traits, and what it was seen to do."""
