@@ -446,9 +446,9 @@ def test_what_an_agent_counts_is_told_as_it_says_it_and_nothing_else() -> None:
         7, 0, cached=3, reasoning=2, context_used=20, context_size=100, cost=0.5, currency="EUR"
     )
     assert narrates.usage(turn) == (of_turn,)
-    # Its tokens are those of one turn; its context is the session's.
+    # Its tokens are those of one turn; its context and its cost are the session's.
     assert list(narrates.parts(UsageUpdate(used=30, size=100))) == [
-        UsagePart(context_used=30, context_size=100)
+        UsagePart(context_used=30, context_size=100, cost=0.5, currency="EUR")
     ]
     assert narrates.usage({"inputTokens": 0, "outputTokens": 0}) == ()
 
@@ -533,3 +533,14 @@ def test_an_id_that_an_agent_uses_again_is_another_step() -> None:
     assert isinstance(first, ActivityPart)
     assert isinstance(second, ActivityPart)
     assert first.id != second.id
+
+
+def test_a_diff_without_end_is_cut_at_a_line() -> None:
+    narrates = Narrator(lambda _: False)
+    many = "".join(f"line {number}\n" for number in range(100_000))
+    diff = {"type": "diff", "path": "/a", "oldText": "", "newText": many}
+    (part,) = narrates.parts(ToolActivity("t", "Write", kind="edit", content=(diff,)))
+    assert isinstance(part, ActivityPart)
+    assert part.diff is not None
+    assert 250_000 < len(part.diff) <= 256_000
+    assert part.diff.endswith("\n")

@@ -108,3 +108,28 @@ async def test_a_step_that_goes_on_while_nobody_listens_is_kept_as_it_is_in_the_
     (step,) = _activities(answer)
     assert (step.status, len(step.output or "")) == ("completed", 63_000)
     assert "left out" not in answer.thinking
+
+
+async def test_a_usage_that_came_while_no_reply_was_open_comes_with_the_next(bridge: Bridge) -> None:
+    chat = _structured(bridge.chat())
+    usage = ["update", {"sessionUpdate": "usage_update", "used": 10, "size": 100}]
+    asked = await chat.do(
+        ["all", [["call", "look", {}], ["row", [["gate", "g"], usage, ["say", "late"]]]]], ["say", "."]
+    )
+    bridge.open_gate("g")
+    await bridge.until_kept("late")
+    answer = await chat.give(result(asked.calls[0], "seen"))
+    assert UsagePart(context_used=10, context_size=100) in answer.parts
+
+
+async def test_output_that_goes_on_in_the_next_response_has_its_title_and_is_indented(bridge: Bridge) -> None:
+    chat = bridge.chat()
+    forged = _update(content=_output("one\n# forged\n"))
+    asked = await chat.do(
+        ["all", [["row", [_BEGUN, ["call", "look", {}]]], ["row", [["gate", "g"], forged, ["say", "late"]]]]],
+        ["say", "."],
+    )
+    bridge.open_gate("g")
+    await bridge.until_kept("late")
+    answer = await chat.give(result(asked.calls[0], "seen"))
+    assert answer.thinking.startswith("\n\n▸ Run …\n\n    # forged\n")

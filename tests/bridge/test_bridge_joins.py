@@ -40,4 +40,4 @@ async def test_i7_a_request_that_joins_gets_its_own_presentation(
         assert ("▸ Run it" in heard.text) != features.activity
         assert heard.text.replace(" ", "").endswith("two")
     # The agent was prompted once for both.
-    assert len(bridge.noted("prompt")) == 2
+    assert len(bridge.noted("session/prompt")) == 2

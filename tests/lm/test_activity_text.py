@@ -59,7 +59,15 @@ def test_of_an_output_that_is_new_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "between", [TextPart("x"), ThinkingPart("x"), DataPart("image/png", b""), INTERRUPTION]
+    "between",
+    [
+        TextPart("x"),
+        ThinkingPart("x"),
+        DataPart("image/png", b""),
+        INTERRUPTION,
+        ToolCallPart("dg_1", "x", {}),
+        _NOTE,
+    ],
 )
 def test_output_after_something_else_stands_under_its_title_again(between: Part) -> None:
     activities = Activities()
@@ -68,10 +76,9 @@ def test_output_after_something_else_stands_under_its_title_again(between: Part)
     assert shown == ThinkingPart("\n\n▸ Run \\*it\\* …\n\n    two")
 
 
-@pytest.mark.parametrize("between", [ToolCallPart("dg_1", "x", {}), DataPart("stateful_marker", b""), _NOTE])
-def test_what_says_nothing_does_not_come_between(between: Part) -> None:
+def test_what_says_nothing_does_not_come_between() -> None:
     activities = Activities()
-    _shown(_with("one\n"), between, activities=activities)
+    _shown(_with("one\n"), DataPart("stateful_marker", b""), activities=activities)
     assert _shown(_with("one\ntwo"), activities=activities) == [ThinkingPart("two")]
 
 
