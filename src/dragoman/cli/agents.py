@@ -24,7 +24,7 @@ from dragoman.cli.asking import agreed_to
 from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError, complain
 from dragoman.cli.layout import laid_out, say, width_of
 from dragoman.cli.run import CommandContext
-from dragoman.cli.steps import Steps
+from dragoman.cli.steps import StepProgress
 from dragoman.cli.table import table
 from dragoman.config import (
     BUILTIN_MODELS,
@@ -83,7 +83,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
     try:
         if action == "list" and arguments.refresh is not None:
             wanted: str | None = arguments.refresh or None
-            with Steps() as steps:
+            with StepProgress() as steps:
                 steps.step("reading the catalogue anew")
                 source = run_interruptible(lambda: refresh(agents.folder, wanted))
             say(f"The catalogue was read from {source}.", sys.stderr)
@@ -166,7 +166,7 @@ def _add(desk: _Desk, id_: str, arguments: Namespace) -> int:
         _announce(desk, planned, model_id if is_written else None)
         if not agreed_to("Install it?", is_sure=arguments.yes):
             return _nothing_done()
-        with Steps() as steps:
+        with StepProgress() as steps:
             said = run_interruptible(lambda: install(planned, desk.agents, inherited(desk.config), steps))
     found = desk.agents.find(entry.id)
     say(f"{entry.name} {found.version if found else planned.version} is installed.")

@@ -19,7 +19,7 @@ from dragoman.cli.errors import DONE, FAILED
 from dragoman.cli.finding import Finding
 from dragoman.cli.layout import say, width_of
 from dragoman.cli.run import CommandContext
-from dragoman.cli.steps import Steps
+from dragoman.cli.steps import StepProgress
 from dragoman.config import (
     AcpModel,
     Config,
@@ -214,7 +214,7 @@ def _start(config: Config, model_id: str, state_dir: Path, report: Callable[[Fin
         except StoreError:
             # The unusable store has been reported.
             memory = None
-        steps = stack.enter_context(Steps())
+        steps = stack.enter_context(StepProgress())
         experience = Observations(memory)
         run_interruptible(lambda: examine(settings, experience, report, steps.step))
 
@@ -223,7 +223,7 @@ def _answer(config: Config, model_id: str) -> Finding:
     started = time.monotonic()
     try:
         built = build(config, model_id)
-        with Steps() as steps:
+        with StepProgress() as steps:
             steps.step(f"asking {model_id}")
             text = run_interruptible(lambda: _ask(built))
     except TimeoutError:

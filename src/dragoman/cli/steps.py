@@ -21,10 +21,10 @@ from rich.text import Text
 
 from dragoman.logs import one_line
 
-__all__ = ["Steps"]
+__all__ = ["StepProgress"]
 
 
-class Steps:
+class StepProgress:
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
         self._bar = Progress(

@@ -10,8 +10,8 @@ from rich.style import Style
 from rich.text import Text
 
 from dragoman.diffs import files_of
-from dragoman.frontends.terminal.activity import spinner
 from dragoman.frontends.terminal.layout import elapsed, marked
+from dragoman.frontends.terminal.tool_call_line import spinner
 from dragoman.lm import ActivityPart, PlanEntry, PlanPart, UsagePart
 from dragoman.visible import visible_line
 

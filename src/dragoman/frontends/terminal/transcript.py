@@ -16,13 +16,13 @@ from rich.styled import Styled
 from rich.text import Text
 
 from dragoman.clock import Clock
-from dragoman.frontends.terminal.activity import SHORTEST, Activity, spinner
 from dragoman.frontends.terminal.blocks import Blocks, MarkdownBlock
 from dragoman.frontends.terminal.images import Protocol, picture
 from dragoman.frontends.terminal.layout import column, elapsed, marked, note, stacked
 from dragoman.frontends.terminal.markdown import render
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.steps import PlanView, StepView
+from dragoman.frontends.terminal.tool_call_line import SHORTEST, ToolCallLine, spinner
 from dragoman.lm import (
     ActivityPart,
     ContentPart,
@@ -108,7 +108,7 @@ class Transcript:
         self._waiting_since: float | None = None
         self._speech: _Speech | None = None
         self._thought: _Thought | None = None
-        self._activities: dict[str, Activity] = {}
+        self._activities: dict[str, ToolCallLine] = {}
         # An agent's activities: those that run, by id, those that are printed, and the plan.
         self._steps: dict[str, StepView] = {}
         self._over: set[str] = set()
@@ -152,7 +152,7 @@ class Transcript:
                 self._note("↻", _sentences(error, f"Trying again in {elapsed(delay)}."), _NOTICE)
             case ToolUsed(call=call):
                 self._settle()
-                self._activities[call.call_id] = Activity(call)
+                self._activities[call.call_id] = ToolCallLine(call)
             case QuestionAsked(call_id=call_id) if call_id in self._activities:
                 self._activities[call_id].title = event.summary or event.title
                 self._activities[call_id].subject = event.subject

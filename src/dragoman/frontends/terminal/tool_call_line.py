@@ -14,7 +14,7 @@ from dragoman.loop.events import ToolStarted
 from dragoman.loop.round import APPROVAL_FAILED, DENIED_WITH_REASON
 from dragoman.visible import visible_line
 
-__all__ = ["SHORTEST", "Activity", "spinner"]
+__all__ = ["SHORTEST", "ToolCallLine", "spinner"]
 
 _DIM = Style(dim=True)
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -53,7 +53,7 @@ def spinner(now: float) -> str:
 
 
 @dataclass(slots=True)
-class Activity:
+class ToolCallLine:
     """A call that has no result yet."""
 
     call: ToolCallPart
