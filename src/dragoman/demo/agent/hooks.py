@@ -80,7 +80,7 @@ class AcpHooks(Hooks):
             case ToolStarted(call_id=call_id):
                 self._send(ToolCallUpdate(call_id, status="in_progress"))
             case ToolProgressed(call_id=call_id, line=line):
-                content = (*self._shown.get(call_id, ()), Content(TextBlock(line)))
+                content = (*self._shown.get(call_id, ()), Content(TextBlock(f"{line}\n")))
                 self._send(ToolCallUpdate(call_id, content=content))
             case ToolFinished(result=result):
                 self._permissions.close(result.call_id)
