@@ -15,10 +15,7 @@ from dataclasses import dataclass
 
 from dragoman.lm import Message, ToolDefinition
 
-__all__ = ["ASIDE", "is_side_request"]
-
-# The model option by which a front end marks a side request.
-ASIDE = "_aside"
+__all__ = ["is_side_request"]
 
 
 @dataclass(frozen=True, slots=True)

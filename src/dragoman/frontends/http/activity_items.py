@@ -7,36 +7,19 @@ response. After each change between its beginning and its end, an event of our o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TypeAlias
 
 import msgspec
 
-from dragoman.frontends.http.errors import bad_request
 from dragoman.lm import ActivityPart, JsonObject, PlanPart
 
-__all__ = ["ITEM_TYPES", "ActivityItem", "takes_activity"]
+__all__ = ["ITEM_TYPES", "ActivityItem"]
 
-_HEADER = "x-dragoman-activity"
 _ACTIVITY, _PLAN = "dragoman:activity", "dragoman:plan"
 ITEM_TYPES = frozenset({_ACTIVITY, _PLAN})
 _ENDED = frozenset({"completed", "failed"})
 
 _Shown: TypeAlias = ActivityPart | PlanPart
-
-
-def takes_activity(headers: Mapping[str, str]) -> bool:
-    """Whether the client asks for these items."""
-    value = headers.get(_HEADER)
-    if value is None:
-        return False
-    if value.strip().lower() != "items":
-        raise bad_request(
-            f"The header {_HEADER} has one value: `items`. Send that, or leave the header out.",
-            param=_HEADER,
-            code="invalid_header",
-        )
-    return True
 
 
 class ActivityItem:

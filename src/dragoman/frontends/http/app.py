@@ -167,8 +167,10 @@ class _Routes:
 
     async def chat(self, request: Request) -> Response:
         asked, with_usage = read_chat(await self._body(request), request.headers)
+        sender = client_of(request)
         # Its dialect has no items.
-        prepared = self._service.prepare(asked, HttpClient(client_of(request).connection))
+        client = HttpClient(sender.connection, is_aside=sender.is_aside)
+        prepared = self._service.prepare(asked, client)
         stream = ChatStream(new_id("chatcmpl"), asked.model, prepared.created_at, prepared.ignored)
         run = self._answering(prepared, request)
         if asked.is_streamed:

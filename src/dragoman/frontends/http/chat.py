@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 from dragoman.frontends.http.budget import Budget
-from dragoman.frontends.http.create_request import CreateRequest, read_form, says_aside
+from dragoman.frontends.http.create_request import CreateRequest, read_form
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.items import arguments_of, content_of, refused
 from dragoman.frontends.http.tools import chosen, functions_of
@@ -87,7 +87,6 @@ def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[CreateRequ
         consumer_id=headers.get("x-conversation-id") or None,
         is_streamed=bool(body.stream),
         is_stored=False,
-        is_aside=says_aside(headers),
         options=_options(body, value),
         ignored=tuple(ignored),
     )

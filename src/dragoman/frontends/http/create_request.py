@@ -30,7 +30,6 @@ __all__ = [
     "read_compact",
     "read_create",
     "read_form",
-    "says_aside",
 ]
 
 # Under this key of the metadata a response names what could not be honoured.
@@ -124,8 +123,6 @@ class CreateRequest:
     generates: bool = True
     # The history in a dialect that has no items.
     messages: tuple[Message, ...] = ()
-    # It says of itself that it belongs to no conversation.
-    is_aside: bool = False
     metadata: JsonObject = field(default_factory=dict)
     # As the resource shows them.
     echoed: JsonObject = field(default_factory=dict)
@@ -182,17 +179,11 @@ def read_create(
         is_streamed=bool(body.stream) or over_websocket,
         is_stored=body.store is not False,
         generates=body.generate is not False,
-        is_aside=says_aside(headers),
         metadata=dict(body.metadata or {}),
         echoed=_echoed(body, value),
         options=_options(value),
         ignored=tuple(ignored),
     )
-
-
-def says_aside(headers: Mapping[str, str]) -> bool:
-    """Whether the client says that this is a side request."""
-    return headers.get("x-dragoman-aside", "").strip().lower() in ("true", "1")
 
 
 def read_compact(value: JsonObject) -> CompactBody:

@@ -8,10 +8,10 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dragoman.frontends.http.activity_items import takes_activity
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.errors import ApiError, unexpected
 from dragoman.frontends.http.metrics import Metrics
+from dragoman.frontends.http.request_headers import is_switched_on
 from dragoman.frontends.http.service import HttpClient
 from dragoman.frontends.http.wire import error_response
 from dragoman.lm.json import encode
@@ -29,9 +29,14 @@ _OPEN_TO_ALL = frozenset({"/", "/healthz", "/openapi.json"})
 
 
 def client_of(asking: HTTPConnection) -> HttpClient:
-    """Who has come in."""
-    takes_items = asking.headers.get("x-dragoman-approvals", "").lower() == "items"
-    return HttpClient(asking.scope[_CONNECTION], takes_items, takes_activity(asking.headers))
+    """Return the client of a request, with what its headers ask for."""
+    headers = asking.headers
+    return HttpClient(
+        asking.scope[_CONNECTION],
+        approves_items=is_switched_on(headers, "x-dragoman-approvals"),
+        takes_activity=is_switched_on(headers, "x-dragoman-activity"),
+        is_aside=is_switched_on(headers, "x-dragoman-aside"),
+    )
 
 
 class RequestMiddleware:

@@ -26,7 +26,7 @@ from dragoman.frontends.http.metrics import Metrics
 from dragoman.frontends.http.resource import Resource, new_id
 from dragoman.frontends.http.stream import ReasoningEvents, ResponseStream
 from dragoman.frontends.http.usage import response_usage
-from dragoman.frontends.side_requests import ASIDE, is_side_request
+from dragoman.frontends.side_requests import is_side_request
 from dragoman.lm import (
     Consumer,
     Features,
@@ -38,6 +38,7 @@ from dragoman.lm import (
     UsagePart,
     system,
 )
+from dragoman.lm.request import SIDE_REQUEST_OPTION
 from dragoman.models import ModelSource
 from dragoman.store import ResponseStore
 
@@ -59,6 +60,8 @@ class HttpClient:
     approves_items: bool = False
     # Takes an agent's activities and plans as items, not as thinking.
     takes_activity: bool = False
+    # Marks its requests as side requests.
+    is_aside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +140,8 @@ class HttpService:
         options: JsonObject = dict(asked.options) if takes_options else {}
         if consumer_id := asked.consumer_id or chain.consumer_id:
             options["_conversationId"] = consumer_id
-        if asked.is_aside or is_side_request(messages, asked.offer.tools):
-            options[ASIDE] = True
+        if client.is_aside or is_side_request(messages, asked.offer.tools):
+            options[SIDE_REQUEST_OPTION] = True
         # Only an agent asks for permission; to a model they would be tools like any other.
         approvals = APPROVAL_TOOLS if client.approves_items and not takes_options else ()
         request = Request(

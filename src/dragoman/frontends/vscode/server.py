@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from dragoman import __version__
-from dragoman.frontends.side_requests import ASIDE, is_side_request
+from dragoman.frontends.side_requests import is_side_request
 from dragoman.frontends.vscode.protocol import (
     ACTIVITY_OPTION,
     NOT_INITIALIZED,
@@ -56,6 +56,7 @@ from dragoman.lm import (
 from dragoman.lm.gfm import escape
 from dragoman.lm.json import JsonObject
 from dragoman.lm.messages import messages_from
+from dragoman.lm.request import SIDE_REQUEST_OPTION
 from dragoman.models import ModelSource
 from dragoman.permissions.action import PERMISSION_TOOLS
 from dragoman.permissions.pipeline import PermissionServices
@@ -206,7 +207,7 @@ class VsCodeServer:
             features = msgspec.structs.replace(consumer.features, activity=False)
             consumer = msgspec.structs.replace(consumer, features=features)
         if is_side_request(chat.messages, options.tools):
-            marked = {**options.model_options, ASIDE: True}
+            marked = {**options.model_options, SIDE_REQUEST_OPTION: True}
             options = msgspec.structs.replace(options, model_options=marked)
         request = Request(unrendered_messages(chat.messages), options, consumer)
         await model.respond(request, _PartSink(self._connection, incoming), incoming.token)
