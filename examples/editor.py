@@ -90,12 +90,20 @@ def decided(dragoman: Dragoman, call: Json) -> Json:
     asked = {"name": call["name"], "input": call["input"]}
     question = dragoman.request("tools/prepareInvocation", asked)["confirmationMessages"]
     print(f"\n{question['title']}\n{question['message']}\n")
-    if input("Allow this once? [y/N] ").strip().lower() == "y":
+    if is_allowed():
         # A sensitive action needs a dialog that no mode of an editor skips. This one is never skipped.
         content = dragoman.request("tools/invoke", {**asked, "confirmed": True})["content"]
         return {"type": "tool_result", "callId": call["callId"], "content": content}
     refusal = [{"type": "text", "value": "Tool use rejected with user message: not today"}]
     return {"type": "tool_result", "callId": call["callId"], "content": refusal, "isError": True}
+
+
+def is_allowed() -> bool:
+    """Ask at the terminal. The end of the input counts as a no."""
+    try:
+        return input("Allow this once? [y/N] ").strip().lower() == "y"
+    except EOFError:
+        return False
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def test_a_shell_script_denies_a_command() -> None:
     assert not Path("made").exists()
 
 
-@pytest.mark.parametrize(("answer", "made"), [("y\n", ["made"]), ("n\n", [])])
+@pytest.mark.parametrize(("answer", "made"), [("y\n", ["made"]), ("n\n", []), ("", [])])
 def test_an_editor_asks_before_a_command_runs(answer: str, made: list[str]) -> None:
     done = _python("editor.py", "quick", "run `touch made`", stdin=answer)
     assert (done.returncode, done.stderr) == (0, "")

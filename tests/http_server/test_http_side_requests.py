@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from bridge.consumer import Bridge
-from dragoman.frontends.http.create_request import says_aside
 from dragoman.frontends.side_requests import is_side_request
 from dragoman.lm import Message, ToolDefinition, assistant, system, user
 from fake_agent.steps import prompt
@@ -194,14 +193,6 @@ def test_h11_what_people_ask_for_is_no_side_request(text: str) -> None:
 def test_h11_nothing_at_all_is_no_side_request() -> None:
     messages: list[Message] = []
     assert not is_side_request(messages, ())
-
-
-@pytest.mark.parametrize(
-    ("value", "is_so"), [("true", True), ("1", True), (" TRUE ", True), ("false", False)]
-)
-def test_h11_a_client_can_say_so(value: str, is_so: bool) -> None:  # noqa: FBT001 - a case
-    assert says_aside({"x-dragoman-aside": value}) == is_so
-    assert not says_aside({})
 
 
 def _chat(text: str) -> Json:

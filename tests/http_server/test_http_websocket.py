@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import pytest
+
 from dragoman.backends.scripted import call, fail, forever, reply, say
 from dragoman.config import Serve
 from dragoman.frontends.http.budget import MOST_VALUES
@@ -208,7 +210,11 @@ async def test_r10_activities_are_items_for_a_socket_that_asks_for_them(playing:
     async with _connected(made) as socket:
         response = await socket.create(input="x")
         assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
-    async with _connected(made, **{"x-dragoman-activity": "text"}) as socket:
+
+
+@pytest.mark.parametrize("name", ["x-dragoman-activity", "x-dragoman-approvals", "x-dragoman-aside"])
+async def test_a_header_with_another_value_opens_no_socket(playing: _Make, name: str) -> None:
+    async with _connected(playing(TextPart("x")), **{name: "text"}) as socket:
         assert socket.opened["status"] == 400
 
 

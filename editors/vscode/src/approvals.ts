@@ -1,8 +1,7 @@
 /**
- * The requests for permission that wait for a person, for the status bar alone: what is allowed is decided elsewhere.
+ * The pending permission requests, for the status bar only. Dragoman decides what is allowed.
  *
- * One waits from the moment the agent asks until it is allowed, until its result comes back whatever it says, or until
- * the backend that asked is gone.
+ * A request is pending until the user allows it, until a history contains its result, or until its backend has ended.
  */
 import { isPermissionTool, type Message, type Part } from './wire';
 
@@ -29,7 +28,7 @@ export class PendingApprovals {
     }
   }
 
-  /** A history with a result has an answer. */
+  /** Remove the requests that have a result in this history. */
   seen(messages: readonly Message[]): void {
     this.answered(
       messages.flatMap(({ content }) => content.flatMap((part) => (part.type === 'tool_result' ? [part.callId] : []))),

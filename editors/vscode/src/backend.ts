@@ -1,11 +1,11 @@
 /**
- * The backend: `dragoman vscode`, kept running.
+ * The backend: the process `dragoman vscode`, which this class starts and restarts.
  *
- * It starts when it is first needed. When it dies, or does not start, what was asked of it fails with a sentence, and
- * it is started again: after a moment, then after longer and longer ones, until it has stayed. Someone who asks does
- * not wait for that: a request starts it at once.
+ * It starts when it is first needed. When it dies, or does not start, its pending requests fail with a sentence, and it
+ * is restarted. The pause before a restart grows, until a process stays alive. A request does not wait for the pause: it
+ * starts the process at once.
  *
- * There is one at a time. The next one starts when the last one has ended, and what is asked meanwhile is asked of it.
+ * There is one process at a time. The next one starts when the last one has ended, and gets the requests made meanwhile.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -18,15 +18,15 @@ import { PROTOCOL_VERSION } from './wire';
 export interface Limits {
   readonly firstPauseMs: number;
   readonly longestPauseMs: number;
-  /** A backend that has lived this long did not die of its start: the next pause is a short one again. */
+  /** A backend that has run this long started well: the next pause is a short one again. */
   readonly settledMs: number;
   /** The start of a Python program on a busy machine, and its imports. */
   readonly startMs: number;
-  /** Between the polite end and the other one. Agents get ten seconds to stop. */
+  /** Between the end of its input and the kill. Agents get ten seconds to stop. */
   readonly endMs: number;
-  /** Between the end of its output and its own, which brings the reason; and the other way round. */
+  /** Between the end of its output and its exit, which has the reason; and the other way round. */
   readonly lastWordsMs: number;
-  /** For an answer, after it was asked to stop. */
+  /** For the answer to a cancelled request. */
   readonly graceMs: number;
 }
 
@@ -40,10 +40,10 @@ const LIMITS: Limits = {
   graceMs: CANCEL_GRACE_MS,
 };
 
-/** From the kill to the end: a moment, but for a process that the kernel holds, and about that nothing can be done. */
+/** From the kill to the exit. Only a process that the kernel blocks takes longer, and nothing helps against that. */
 const KILLED_MS = 5_000;
 
-/** Of what it said last on standard error, as much as explains an end. */
+/** Characters from the end of its standard error, to explain why it ended. */
 const LAST_WORDS = 1_500;
 
 export interface Launch {
@@ -57,7 +57,7 @@ export interface Ready {
   readonly name: 'ready';
   readonly version: string;
   readonly pid: number | undefined;
-  /** The file it reads its configuration from, or would if it were there. */
+  /** The path of its configuration file, which need not exist. */
   readonly configuration: string | undefined;
 }
 
@@ -68,7 +68,7 @@ export type BackendState =
   | { readonly name: 'failed'; readonly reason: string };
 
 export interface BackendHost {
-  /** What to start; rejects with a sentence when there is nothing. Asked before every start. */
+  /** Returns what to start; rejects with a sentence if nothing is found. Called before every start. */
   launch(): Promise<Launch>;
   /** The parameters of `initialize`, without the version. */
   introduction(): object;
@@ -77,12 +77,12 @@ export interface BackendHost {
   log(level: 'error' | 'warning' | 'info' | 'debug', message: string): void;
 }
 
-/** The backend is not there, and this is why. */
+/** The backend does not run. The message says why. */
 export class BackendError extends Error {
   override readonly name = 'BackendError';
 }
 
-/** Nothing changes that by itself, so nothing is tried again by itself. */
+/** A failure that needs the user: the backend is not restarted automatically. */
 class NothingToStart extends Error {}
 
 interface Running {
@@ -92,13 +92,13 @@ interface Running {
   readonly ready: Ready;
 }
 
-/** One life, from the wish for it. */
+/** One backend process, from the request to start it. */
 interface Life {
   readonly itself: Promise<Running>;
-  /** For those who wait: where this one is abandoned, the next. */
+  /** For waiting callers: if this process is abandoned, the next one. */
   readonly running: Promise<Running>;
   readonly abandoned: AbortController;
-  /** Until then it waits for the end of the one before it. */
+  /** False while it waits for the end of the previous process. */
   hasBegun: boolean;
 }
 
@@ -122,12 +122,16 @@ export class Backend {
     return this.#state;
   }
 
-  /** Ask it; start it if need be. Rejects with `BackendError`, `ConnectionClosed`, `RpcError` or the signal's reason. */
+  /**
+   * Send a request, and start the backend if necessary.
+   *
+   * Rejects with `BackendError`, `ConnectionClosed`, `RpcError` or the signal's reason.
+   */
   async request(method: string, params: unknown, options: RequestOptions = {}): Promise<unknown> {
     try {
       return await this.#ask(method, params, options);
     } catch (error) {
-      // The next one is asked, once, where the dead one cannot have taken it; what it may have taken is never asked twice.
+      // Retry once with the next process, but only if the dead one cannot have received the request.
       if (error instanceof ConnectionClosed && !error.mayBeTaken) {
         return this.#ask(method, params, options);
       }
@@ -141,12 +145,12 @@ export class Backend {
     return peer.request(method, params, options);
   }
 
-  /** As it is when it runs; starts it if need be. */
+  /** Return the state of the running backend; start it if necessary. */
   async ready(): Promise<Ready> {
     return (await this.#started()).ready;
   }
 
-  /** Tell it, if it runs or is about to. One that starts later is introduced to things as they are then. */
+  /** Send a notification, if the backend runs or starts. One that starts later gets the current state in `initialize`. */
   notify(method: string, params: unknown): void {
     this.#current?.running.then(
       ({ peer }) => peer.notify(method, params),
@@ -197,7 +201,7 @@ export class Backend {
     const { command, args, cwd, env } = launch;
     const process_ = spawn(command, args, { cwd, env, stdio: 'pipe' });
     if ((process_.stdout as Readable | undefined) === undefined) {
-      // No descriptor was left for its streams.
+      // The system has no free file descriptor for its streams.
       const [error] = (await once(process_, 'error')) as [Error];
       throw new Error(cannotStart(launch, error));
     }
@@ -216,7 +220,7 @@ export class Backend {
         lost: () => Promise.race([exited, pause(this.#limits.lastWordsMs)]),
         closed: (reason) => {
           if (isReady && this.#current === life) {
-            // It may be lost and live: it has closed its output, or reads no more.
+            // The process may still run: it has closed its output, or does not read its input.
             this.#ended = this.#ended.then(() => this.#endProcess(process_, gone));
             this.#died(reason, Date.now() - began);
           }
@@ -238,7 +242,7 @@ export class Backend {
         peer.close(words === '' ? `it ended ${how}` : `it ended ${how}: ${words}`);
         resolve();
       };
-      // Its output has been read to the end by then; but that of one whose child has inherited it has no end.
+      // `close` comes after the end of its output. That does not come if a child process has inherited the output.
       process_.once('close', ended);
       process_.once('exit', (...how) => {
         peer.unread();
@@ -254,7 +258,7 @@ export class Backend {
       return { peer, process: process_, gone, ready };
     } catch (error) {
       process_.kill();
-      // What it said last may explain more than its silence does.
+      // The end of its standard error may explain more than the timeout does.
       await Promise.race([exited, pause(this.#limits.lastWordsMs)]);
       await kill(process_, gone);
       const words = lastWords.trim();
@@ -328,7 +332,7 @@ export class Backend {
     await this.#endProcess(process_, gone);
   }
 
-  /** It ends when its input does. One that does not is killed. */
+  /** Close its input, which ends it. Kill it if it does not end. */
   async #endProcess(process_: ChildProcess, gone: Promise<void>): Promise<void> {
     process_.stdin?.end();
     await Promise.race([gone, pause(this.#limits.endMs)]);
@@ -341,7 +345,7 @@ export class Backend {
   }
 }
 
-/** The same code stands for a program and for a folder that is not there. */
+/** The same error code means a missing program or a missing folder. */
 function cannotStart({ command, cwd }: Launch, error: Error): string {
   return cwd !== undefined && !existsSync(cwd)
     ? `${command} cannot be started: the folder ${cwd} is not there any more`

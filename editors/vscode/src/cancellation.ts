@@ -1,6 +1,6 @@
 import type * as vscode from 'vscode';
 
-/** Tokens of VS Code's as a signal, which any of them gives. Dispose it with its request. */
+/** An abort signal that any of these cancellation tokens triggers. Dispose it with its request. */
 export function signalOf(...tokens: vscode.CancellationToken[]): { signal: AbortSignal; dispose(): void } {
   const controller = new AbortController();
   if (tokens.some((token) => token.isCancellationRequested)) {
@@ -10,7 +10,7 @@ export function signalOf(...tokens: vscode.CancellationToken[]): { signal: Abort
   return { signal: controller.signal, dispose: () => subscriptions.forEach((one) => one.dispose()) };
 }
 
-/** The promise, or the signal's reason if that comes first. */
+/** Settles like the promise, or rejects with the signal's reason if that comes first. */
 export function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) {
     return promise;
@@ -26,10 +26,10 @@ export function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | unde
 }
 
 /**
- * What is done under a signal that is also given when that time is over.
+ * Run something under a signal that a timeout also triggers.
  *
- * With a timer of its own: `AbortSignal.any` holds its sources weakly, and a garbage collection takes the one of
- * `AbortSignal.timeout` with it, which then never comes.
+ * It has its own timer: `AbortSignal.any` holds its sources weakly, so the garbage collection of an
+ * `AbortSignal.timeout` would lose the timeout.
  */
 export async function within<T>(
   milliseconds: number,

@@ -1,4 +1,4 @@
-/** What a person can ask of the extension itself. */
+/** The commands of the extension. */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import * as path from 'node:path';
@@ -13,7 +13,7 @@ import { allowFromNowOn, showQuestion } from './questions';
 import { settings } from './settings';
 
 const run = promisify(execFile);
-/** Somebody waits for a list to open. */
+/** The time limit of a request that a list waits for. */
 const LIST_MS = 10_000;
 
 export interface Parts {
@@ -47,7 +47,7 @@ const INSTALL = 'Install';
 const CHOOSE = 'Choose…';
 const STOP_ASKING = 'Don’t Ask Again';
 
-/** With the buttons that help; and, where nobody has asked for it, one that ends it. */
+/** Offer to install Dragoman. `stopAsking` adds a button against an offer that the user did not request. */
 export async function offerInstall(stopAsking?: () => Thenable<void>): Promise<void> {
   const chosen = await vscode.window.showErrorMessage(
     'Dragoman is not installed. It can be put into an environment of its own, which nothing else uses.',
@@ -101,13 +101,15 @@ async function told(does: () => Promise<void>): Promise<void> {
 }
 
 /**
- * Without an account, VS Code's own chat asks for one until a person has added a provider of models. Those that need no
- * configuration cannot be added in its list of models; this adds ours, for good, and opens the list, which wakes that chat.
+ * Make our models available in VS Code's own chat without an account.
+ *
+ * Without an account, that chat asks for one until the user has added a provider of models. Its list of models cannot
+ * add a provider that needs no configuration. This adds ours permanently, and opens the list, which updates the chat.
  */
 async function useBuiltInChat(): Promise<void> {
   const group = { name: 'Dragoman', vendor: 'dragoman' };
   await vscode.commands.executeCommand('lm.addLanguageModelsProviderGroup', group).then(undefined, (error: unknown) => {
-    // Once is enough.
+    // It was added before.
     if (!/exists/i.test(String(error))) {
       throw error;
     }
@@ -115,7 +117,7 @@ async function useBuiltInChat(): Promise<void> {
   await vscode.commands.executeCommand('workbench.action.chat.manage');
 }
 
-/** A terminal shows what it says as it says it, and stays. */
+/** Run Dragoman in a terminal, which shows its output at once and stays open. */
 async function inTerminal(places: Places, args: readonly string[], options: readonly string[]): Promise<void> {
   const command = await locate(places);
   if (command === undefined) {
@@ -153,9 +155,9 @@ async function resetApprovals(places: Places): Promise<void> {
   await vscode.commands.executeCommand('workbench.action.chat.resetTrustedTools');
 }
 
-/** The configuration is a file: it is opened where it is, or begun where it would be. */
+/** List the agents, and open the configuration file. A missing file is created. */
 async function manage(places: Places, backend: Parts['backend']): Promise<void> {
-  // The file in use is the backend's to say. One that it cannot read keeps it from starting, and can be opened here.
+  // The backend knows the file in use. If it cannot read the file, it does not start; the user can open the file here.
   const started = within(LIST_MS, undefined, (signal) => unlessAborted(backend.ready(), signal));
   const ready = await started.catch(() => undefined);
   const file = ready?.configuration ?? likelyConfiguration();
@@ -183,7 +185,7 @@ async function manage(places: Places, backend: Parts['backend']): Promise<void> 
       label: `$(cloud-download) Add ${name}`,
       description: version,
       detail: description,
-      // It asks there before it fetches anything, and writes the model into the file that is in use.
+      // The command asks before it downloads anything, and writes the model into the file in use.
       does: () => inTerminal(places, ['agents', 'add', id], options),
     })),
   ];
@@ -200,7 +202,7 @@ interface CatalogueEntry {
   readonly models: readonly string[];
 }
 
-/** The agents of the catalogue that are no models yet. */
+/** The agents of the catalogue that are not installed and not configured. */
 async function installable(places: Places, options: readonly string[]): Promise<CatalogueEntry[]> {
   try {
     const [program, ...rest] = (await locate(places)) ?? [];
@@ -211,7 +213,7 @@ async function installable(places: Places, options: readonly string[]): Promise<
     const entries = stdout.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line) as CatalogueEntry);
     return entries.filter(({ installed, models }) => installed === null && models.length === 0);
   } catch {
-    // What is wrong with it, “Check the Installation” says.
+    // “Check the Installation” shows what is wrong.
     return [];
   }
 }
@@ -224,7 +226,7 @@ const BEGINNING = `# An agent is a model with these lines.
 # command = ["my-agent", "--acp"]
 `;
 
-/** As `dragoman` looks for it, for when it does not run. */
+/** The path where `dragoman` looks for its configuration, if the backend does not run. */
 function likelyConfiguration(): string {
   const [folder] = vscode.workspace.workspaceFolders ?? [];
   const ofFolder = folder?.uri.scheme === 'file' ? path.join(folder.uri.fsPath, FILE_NAME) : '';

@@ -1,8 +1,8 @@
 /**
- * Parts both ways: VS Code's classes, and what goes over the pipe.
+ * Converts parts between VS Code's classes and the protocol, in both directions.
  *
- * VS Code's classes are minified, so a part is known by `instanceof`. There are `…2` variants of some, and a thinking
- * part, that the stable types do not name: they are looked up where they may be.
+ * VS Code's classes are minified, so `instanceof` identifies a part. The stable types lack the `…2` variants of some
+ * classes, and the thinking part: these are looked up at run time.
  */
 import * as vscode from 'vscode';
 import { promptTsxText } from './prompttsx';
@@ -15,7 +15,7 @@ interface Thinking {
   readonly metadata?: object;
 }
 type ThinkingClass = new (value: string | string[], id?: string, metadata?: object) => object;
-/** The flag is not in the stable types. A VS Code that does not know it goes by the words. */
+/** The flag is not in the stable types. A VS Code without it reads the text instead. */
 type ResultClass = new (callId: string, content: unknown[], isError?: boolean) => ResponsePart;
 
 /** The stable enum has two; the built-in chat sends a third. */
@@ -26,7 +26,7 @@ function classOf(name: string): Class | undefined {
   return typeof found === 'function' ? (found as unknown as Class) : undefined;
 }
 
-/** Whether it is of one of these classes, as far as this VS Code has them. */
+/** Whether the value is an instance of one of these classes, if this VS Code has the class. */
 export function isOne(part: unknown, ...names: string[]): boolean {
   return names.some((name) => {
     const found = classOf(name);
@@ -34,7 +34,7 @@ export function isOne(part: unknown, ...names: string[]): boolean {
   });
 }
 
-/** What this VS Code can take. */
+/** The features of this VS Code. */
 export function features(): { thinking: boolean; data: boolean; activity: boolean } {
   const data = classOf('LanguageModelDataPart') !== undefined;
   // Activities go to our participant as data.
@@ -55,7 +55,7 @@ export function toWireMessage(message: vscode.LanguageModelChatRequestMessage): 
   };
 }
 
-/** One part, or none if there is no telling what it is. */
+/** Convert a part for the protocol; returns none if its class is unknown. */
 export function toWire(part: unknown): Part[] {
   if (typeof part === 'string') {
     return [{ type: 'text', value: part }];
@@ -101,7 +101,7 @@ export function toWire(part: unknown): Part[] {
 
 export type ResponsePart = vscode.LanguageModelResponsePart;
 
-/** A part for VS Code; none where it has no class for it. A kind we do not know is kept out of the way. */
+/** Convert a part for VS Code; undefined if VS Code has no class for it, or if its type is unknown. */
 export function fromWire(part: Part): ResponsePart | undefined {
   switch (part.type) {
     case 'text':
@@ -131,7 +131,7 @@ export function fromWire(part: Part): ResponsePart | undefined {
   }
 }
 
-/** The activity, plan or usage that a data part carries, if it does. */
+/** The activity, plan or usage in a data part, if there is one. */
 export function progressOf(part: Part): ProgressPart | undefined {
   if (part.type !== 'data' || part.mimeType !== ACTIVITY) {
     return undefined;
@@ -144,7 +144,7 @@ export function progressOf(part: Part): ProgressPart | undefined {
   }
 }
 
-/** A message of a history that we have kept. */
+/** Convert a message of a stored history for VS Code. */
 export function fromWireMessage(message: Message): vscode.LanguageModelChatMessage {
   const content = message.content.flatMap((part) => fromWire(part) ?? []);
   return message.role === 'assistant'

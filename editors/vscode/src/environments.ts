@@ -4,9 +4,9 @@
  *     current                       a link to the one in use
  *     environment-4711-9f3a61c2/    one of them, made by the window with that process
  *
- * One is made at its final place, because an environment of Python cannot be moved. Nobody looks there before `current`
- * points to it, and that changes in one step: one that could not be completed never was. The one before stays for
- * whatever runs from it, in any window; a window that starts later removes what nobody needs any more.
+ * An environment is created at its final place, because a Python environment cannot be moved. No process uses it before
+ * `current` points to it. The link changes in one step, so an incomplete environment is never in use. The previous one
+ * stays for the processes that run from it, in any window. A window that starts later removes unused environments.
  */
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -17,23 +17,23 @@ import { promisify } from 'node:util';
 const run = promisify(execFile);
 const CURRENT = 'current';
 const NAME = /^environment-(\d+)-[0-9a-f]+$/;
-/** The command lines of a whole machine. */
+/** The limit of the output of `ps`: the command lines of all processes. */
 const MAX_LISTED_BYTES = 64 * 1024 * 1024;
 
-/** Those that this window makes now. */
+/** The environments that this window creates now. */
 const making = new Set<string>();
 
 export function programIn(environment: string): string {
   return path.join(environment, 'bin', 'dragoman');
 }
 
-/** The one in use, by its own path: what runs from it stays with it when `current` changes. */
+/** The environment in use, by its own path: a process that runs from it is not affected when `current` changes. */
 export async function currentIn(storage: string): Promise<string | undefined> {
   const name = await readlink(path.join(storage, CURRENT)).catch(() => undefined);
   return name === undefined ? undefined : path.join(storage, name);
 }
 
-/** Has one made and puts it into use; where that fails, nothing of it is left. */
+/** Create an environment with `make` and switch to it. If that fails, remove it. */
 export async function replaceIn(storage: string, make: (environment: string) => Promise<void>): Promise<void> {
   const name = `environment-${process.pid}-${randomBytes(4).toString('hex')}`;
   const environment = path.join(storage, name);
@@ -52,10 +52,10 @@ export async function replaceIn(storage: string, make: (environment: string) => 
   }
 }
 
-/** Remove those that are not in use, that nobody makes and that nothing runs from. */
+/** Remove the environments that are not in use, not under construction, and that no process runs from. */
 export async function sweep(storage: string, platform: NodeJS.Platform): Promise<void> {
   const names = (await readdir(storage).catch(() => [])).filter((name) => NAME.test(name) && !isBeingMade(name));
-  // Last: who is no longer at it has switched before.
+  // Read after the list: an environment that is complete by then is already the current one.
   const current = await currentIn(storage);
   const unused = names.filter((name) => path.join(storage, name) !== current);
   if (unused.length === 0) {
@@ -67,7 +67,7 @@ export async function sweep(storage: string, platform: NodeJS.Platform): Promise
   }
 }
 
-/** A process may have the number of one that has ended: then this one is removed some other time. */
+/** Whether the process that creates it still runs. Its id may be reused; then a later sweep removes the environment. */
 function isBeingMade(name: string): boolean {
   const maker = Number(NAME.exec(name)?.[1]);
   return maker === process.pid ? making.has(name) : isAlive(maker);
@@ -81,7 +81,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** How everything was called that runs here. A program of an environment is called by its path. */
+/** The command lines of all processes. A program of an environment is started by its path. */
 async function commandLines(platform: NodeJS.Platform): Promise<string> {
   if (platform !== 'linux') {
     return (await run('ps', ['-axww', '-o', 'args='], { maxBuffer: MAX_LISTED_BYTES })).stdout;

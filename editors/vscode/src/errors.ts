@@ -1,16 +1,16 @@
-/** Errors as VS Code shows them: it prints the message and then the stack, so there is none to speak of. */
+/** Errors as VS Code shows them. It prints the message and then the stack, so the stack is nearly empty. */
 import * as vscode from 'vscode';
 import { BackendError } from './backend';
 import { ConnectionClosed, RpcError } from './rpc';
 
-/** An empty one would be replaced by VS Code's own, which is a page long. */
+/** VS Code replaces an empty stack by its own, which is a page long. */
 const NO_STACK = ' ';
 const NEXT_STEP = 'Run “Dragoman: Show Log” to see why, or “Dragoman: Check the Installation”.';
 
-/** Cause and next step, as one would say them. */
+/** The cause and the next step, in sentences. */
 export function sentence(error: unknown): string {
   if (error instanceof RpcError) {
-    // One with a kind was made for a person, and ends with its own.
+    // An error with a kind was written for users, and contains the next step.
     return error.kind === undefined ? `${ended(error.message)} ${NEXT_STEP}` : error.message;
   }
   if (error instanceof ConnectionClosed) {
@@ -37,7 +37,7 @@ export function languageModelError(error: unknown): Error {
   return shown;
 }
 
-/** VS Code makes its own errors anew on the way, with a stack that the chat prints whole: only where a program reads the code. */
+/** An error with VS Code's code, only for kinds that programs check: the chat prints the whole stack of such errors. */
 function ofKind(kind: RpcError['kind'], message: string): Error {
   switch (kind) {
     case 'not_found':
@@ -51,12 +51,12 @@ function ofKind(kind: RpcError['kind'], message: string): Error {
   }
 }
 
-/** As it stands in an answer that had already begun. */
+/** The text of an error in an answer that has already begun. */
 export function errorText(error: unknown): string {
   return `\n\n**Error:** ${sentence(error)}\n\n`;
 }
 
-/** Stop, whichever class it comes in: VS Code rejects with a `Canceled` that is no `CancellationError`. */
+/** Whether an error means Stop. VS Code also rejects with a `Canceled` that is no `CancellationError`. */
 export function isCancellation(error: unknown): boolean {
   return (
     error instanceof vscode.CancellationError ||

@@ -15,10 +15,10 @@ import { needsRestart, SECTION, settings } from './settings';
 import { Status } from './status';
 import { registerPermissionTools } from './tools';
 
-/** Of what is kept for all windows: that nobody wants to be asked whether to install. */
+/** A key of the global state: the user does not want the offer to install. */
 const NO_OFFER = 'noOffer';
 
-/** What VS Code does not wait for when it disposes of the rest: the backend, which has something to say until its end. */
+/** Disposed of in `deactivate`, which VS Code waits for. The backend writes to the log until it ends. */
 let lasting: { readonly backend: Backend; readonly log: vscode.LogOutputChannel } | undefined;
 
 export function activate(context: vscode.ExtensionContext): void {
@@ -28,7 +28,7 @@ export function activate(context: vscode.ExtensionContext): void {
   const { version } = context.extension.packageJSON as { version: string };
   const places = (): Places => ({
     command: settings().command,
-    // Another version of the extension brings another Dragoman along.
+    // Another version of the extension contains another version of Dragoman.
     storage: vscode.Uri.joinPath(context.globalStorageUri, version).fsPath,
     bundled: context.asAbsolutePath('dist/backend'),
     path: process.env['PATH'] ?? '',
@@ -100,18 +100,18 @@ export function activate(context: vscode.ExtensionContext): void {
   );
   const { storage, platform } = places();
   void sweep(storage, platform).catch((error: unknown) => log.warn(`environments are left over: ${String(error)}`));
-  // VS Code lists no models that it has not been told of, so this is said in every window. Nothing is started for it
-  // but where the models are not known yet, and nobody waits: an extension that is slow to start slows the editor.
+  // VS Code lists models only after this event, so every window fires it. It starts the backend only if the models are
+  // not remembered. The activation does not wait for it: a slow activation slows the editor.
   provider.modelsChanged();
 }
 
 export async function deactivate(): Promise<void> {
   await lasting?.backend.dispose();
-  // A channel that is closed throws at whoever writes to it.
+  // Writing to a closed channel throws, so it closes after the backend.
   lasting?.log.dispose();
 }
 
-/** What decides which models there are: versions, settings and the folder it starts in, and the files it may read. */
+/** The remembered models, valid for these versions, settings, start folder and configuration files. */
 function memoryOf(memento: vscode.Memento, version: string, running: Backend): Memory {
   const setup = () => {
     const { configuration, command } = settings();

@@ -1,8 +1,8 @@
 /**
- * Settings of VS Code that skip the chat's dialog, or make an answer to it last, and are not the person's own.
+ * Settings of VS Code that skip the chat's dialog, or make an answer to it last, and that the user did not set.
  *
- * VS Code reads both also from a workspace's `.vscode/settings.json`, and warns of neither. Only what stands in the user
- * settings counts as chosen by the person. A policy or another extension can impose them, too.
+ * VS Code also reads both from a workspace's `.vscode/settings.json`, without a warning. Only a value in the user settings
+ * counts as chosen by the user. A policy or another extension can impose them, too.
  */
 import * as vscode from 'vscode';
 import { PERMISSION_PREFIX } from './wire';
@@ -11,7 +11,7 @@ const SECTION = 'chat';
 const ELIGIBLE = 'tools.eligibleForAutoApproval';
 const MODE = 'permissions.default';
 
-/** The name of the setting that this permission tool is affected by; undefined if there is none. */
+/** The name of the setting that affects this permission tool; undefined if there is none. */
 export function imposedSetting(tool: string): string | undefined {
   const chat = vscode.workspace.getConfiguration(SECTION);
   const risk = tool.slice(PERMISSION_PREFIX.length);

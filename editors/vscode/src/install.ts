@@ -1,4 +1,4 @@
-/** The installation of the Dragoman that came with this extension: made beside the one in use, tried, and switched to. */
+/** Installs the Dragoman of this extension: into a new environment, which is tested before it is used. */
 import { execFile, spawn } from 'node:child_process';
 import { readdir } from 'node:fs/promises';
 import * as path from 'node:path';
@@ -8,16 +8,16 @@ import { programIn, replaceIn } from './environments';
 import { onPath, type Places, refuseWindows } from './locate';
 
 const run = promisify(execFile);
-/** A Python that does not say its version in this time is not one to rely on. */
+/** A Python that does not report its version in this time is skipped. */
 const ASK_MS = 10_000;
 /** The first start of a Python program, which compiles what it imports, on a busy machine. */
 const TRY_MS = 60_000;
-/** Of what a step said last on standard error, as much as explains its failure. */
+/** Characters from the end of a step's standard error, to explain its failure. */
 const LAST_WORDS = 1_500;
 const PYTHONS = ['python3', 'python3.14', 'python3.13', 'python3.12', 'python3.11', 'python'];
 const IS_NEW_ENOUGH = 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))';
 
-/** Put it into an environment of its own. */
+/** Install Dragoman into a new environment. Calls `told` with the name of each step. */
 export async function install(places: Places, signal: AbortSignal, told: (step: string) => void): Promise<void> {
   refuseWindows(places);
   told('looking for Python');
@@ -56,13 +56,13 @@ async function findPython(places: Places, signal: AbortSignal): Promise<string |
       await run(python, ['-c', IS_NEW_ENOUGH], { timeout: ASK_MS, signal });
       return python;
     } catch {
-      // The next one, then.
+      // Try the next one.
     }
   }
   return undefined;
 }
 
-/** Settles when it has ended, and with it whatever it started: pip and venv have others work for them. */
+/** Run a process to its end. An abort kills its whole process group: pip and venv start other processes. */
 async function step(command: string, args: readonly string[], signal: AbortSignal): Promise<void> {
   signal.throwIfAborted();
   const process_ = spawn(command, args, { detached: true, stdio: ['ignore', 'ignore', 'pipe'] });
@@ -89,6 +89,6 @@ function killGroup(leader: number): void {
   try {
     process.kill(-leader, 'SIGKILL');
   } catch {
-    // It has ended.
+    // The process has ended already.
   }
 }

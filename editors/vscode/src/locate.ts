@@ -1,21 +1,21 @@
-/** Where Dragoman is: what the settings say, what is on the PATH, or what this extension has installed itself. */
+/** Finds Dragoman: by the settings, on the PATH, or in an environment that this extension has installed. */
 import { access, constants } from 'node:fs/promises';
 import * as path from 'node:path';
 import { currentIn, programIn } from './environments';
 
 export interface Places {
-  /** The words of the setting; none if it is not set. */
+  /** The command line in the setting; empty if it is not set. */
   readonly command: readonly string[];
-  /** Where this extension may keep things. */
+  /** The folder where this extension may store files. */
   readonly storage: string;
-  /** What came with this extension: a wheel, and what it needs. */
+  /** The folder of this extension with a wheel of Dragoman and its requirements. */
   readonly bundled: string;
-  /** Where programs are looked for. */
+  /** The PATH. */
   readonly path: string;
   readonly platform: NodeJS.Platform;
 }
 
-/** The words that start Dragoman; undefined if it is nowhere. Rejects where it cannot be. */
+/** The command line that starts Dragoman; undefined if it is not found. Rejects on an unsupported platform. */
 export async function locate(places: Places): Promise<readonly string[] | undefined> {
   if (places.command.length > 0) {
     return places.command;

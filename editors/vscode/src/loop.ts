@@ -1,20 +1,20 @@
 /**
- * The tool loop: ask the model, run the tools it calls, give it the results, until it calls none.
+ * The tool loop: send the history to the model, run the tools it calls, add the results, until it calls none.
  *
- * Its rule: every call gets exactly one result, in the order of the calls, and the result is true. When the user stops,
- * what has finished keeps its result, and every other call gets one that says how far it came.
+ * Every call gets exactly one true result, in the order of the calls. When the user stops the turn, finished calls keep
+ * their results. Every other call gets a result that says how far it came.
  */
 import { isCancellation } from './errors';
 import { type Message, type Part, STATEFUL_MARKER, type ToolCall } from './wire';
 
-/** A turn of an agent that has gone on this long goes on no more. */
+/** A turn stops after this many rounds. */
 export const MAX_ROUNDS = 50;
 
 export const STOPPED_BEFORE = 'Error: Tool execution was interrupted before it began; nothing was run.';
 export const STOPPED_DURING = 'The user cancelled the tool call.';
 
 export interface LoopHost {
-  /** Ask the model; the parts of its answer, as they come. */
+  /** Send the messages to the model; yields the parts of its answer as they come. */
   respond(messages: readonly Message[]): AsyncIterable<Part>;
   /** Run a tool; rejects when it fails or is cancelled. */
   invoke(call: ToolCall): Promise<Part[]>;
@@ -22,9 +22,9 @@ export interface LoopHost {
 }
 
 export interface Turn {
-  /** The answers and the results, in their order: what the next turn's history needs. */
+  /** The answers and the results, in their order, for the next turn's history. */
   readonly rounds: Message[];
-  /** What ended it, if not the model itself. */
+  /** The error that ended the turn, if there was one. */
   readonly error?: unknown;
   readonly reachedLimit?: true;
 }
@@ -47,7 +47,7 @@ export async function runTurn(host: LoopHost, history: readonly Message[], limit
       rounds.push({ role: 'assistant', content: answer });
     }
     if (error !== undefined || host.isCancelled || calls.length === 0) {
-      // An answer that broke off after a call has made it: it gets its result, too.
+      // A call in an answer that failed or was stopped gets a result, too.
       rounds.push(...calls.map((call) => resultOf(call, text(STOPPED_BEFORE), true)));
       return error === undefined || isCancellation(error) ? { rounds } : { rounds, error };
     }
@@ -74,7 +74,7 @@ async function settled(host: LoopHost, call: ToolCall): Promise<Message> {
   }
 }
 
-/** Each in a message of its own, as the built-in chat has it. */
+/** The result of a call, in a separate message, like those of the built-in chat. */
 function resultOf(call: ToolCall, content: Part[], isError = false): Message {
   return {
     role: 'user',
@@ -87,8 +87,8 @@ function text(value: string): Part[] {
 }
 
 /**
- * As the built-in chat has it: the last marker first, text in one piece, then the calls. A history is kept with the
- * chat and given back whole every time, so nothing stays in it that nobody reads again.
+ * An answer in the form of the built-in chat: the last marker first, text in one piece, then the calls. VS Code stores the
+ * history with the chat and every request contains all of it, so other parts are left out.
  */
 function merged(content: readonly Part[]): Part[] {
   const marker = content.findLast((part) => part.type === 'data' && part.mimeType === STATEFUL_MARKER);

@@ -1,8 +1,8 @@
 /**
- * `@dragoman`: a model of ours, with the tools of this editor, in any chat and without an account.
+ * `@dragoman`: a chat participant with a model of ours and the tools of this editor. It works without an account.
  *
- * A turn's messages are kept in the metadata of its result, which VS Code stores with the chat; from there the next
- * turn has its history, after a reload of the window too.
+ * The metadata of a turn's result contains the turn's messages. VS Code stores it with the chat, so the next turn has
+ * its history, also after a reload of the window.
  */
 import * as vscode from 'vscode';
 import type { PendingApprovals } from './approvals';
@@ -18,13 +18,13 @@ import { ACTIVITY_OPTION, isPermissionTool, type Message, type Part, STATEFUL_MA
 export const PARTICIPANT = 'dragoman.participant';
 const VENDOR = 'dragoman';
 const NO_MODEL = 'There is no model yet. Run “Dragoman: Manage Agents”, or “Dragoman: Show Log” to see why.';
-/** More than these a request does not take. */
+/** The most tools that a request may have. */
 const MAX_TOOLS = 128;
-/** Of a thought, as much as fits on a line. */
+/** The characters of a thought that fit on a line. */
 const THOUGHT_CHARACTERS = 100;
 
 interface Metadata {
-  /** The prompt as the model had it, then the rounds. */
+  /** The prompt as the model received it, then the rounds. */
   readonly messages?: Message[];
 }
 
@@ -70,7 +70,7 @@ export async function respond(
     invoke: (call) => invoke(call, request, token).finally(() => approvals.answered([call.callId])),
   };
   const turn = await runTurn(host, [...historyOf(context.history), prompt]);
-  // Also those that were never asked about.
+  // Also the permission requests that had no dialog.
   approvals.seen(turn.rounds);
   const metadata: Metadata = { messages: [prompt, ...turn.rounds] };
   if (turn.reachedLimit) {
@@ -84,10 +84,10 @@ export async function respond(
 }
 
 /**
- * The one that is selected if it is ours, else our first: never somebody else's, who was not asked.
+ * The selected model if it is ours, else our first model; never a model of another provider.
  *
- * Either way it is looked up: right after a reload VS Code shows a model that it has not asked us about yet, and
- * knows nobody who would answer for it.
+ * The selected model is looked up as well: right after a reload VS Code shows a model before it has requested our list,
+ * and a request to it would fail.
  */
 async function modelFor({ model }: vscode.ChatRequest): Promise<vscode.LanguageModelChat | undefined> {
   const isOurs = model?.vendor === VENDOR;
@@ -115,7 +115,7 @@ async function unlessStopped<T>(promise: Promise<T>, token: vscode.CancellationT
   }
 }
 
-/** The tools the user names first, and never so many that the model is offered none of the permission tools. */
+/** The tools to offer, up to the limit: the permission tools first, then those that the user names. */
 export function offered(
   request: Pick<vscode.ChatRequest, 'toolReferences'>,
   tools: readonly vscode.LanguageModelToolInformation[],
@@ -153,14 +153,14 @@ async function* answer(
       if (progress === undefined) {
         yield part;
       } else {
-        // It is no part of what was said: it is drawn, and not kept.
+        // Progress is drawn, and is not part of the history.
         steps.take(progress);
       }
     }
   }
 }
 
-/** Thinking, where this VS Code lets a participant show it; else the first line of each thought, as progress. */
+/** Shows thinking if this VS Code lets a participant show it; else the first line of each thought, as progress. */
 class Thoughts {
   readonly #stream: ThinkingStream;
   #line = '';
@@ -191,7 +191,7 @@ class Thoughts {
       this.#stream.thinkingProgress?.({ text, ...(id === undefined ? {} : { id }) });
       return this.#stream.thinkingProgress !== undefined;
     } catch {
-      // A proposal that this extension may not use.
+      // The API is a proposal that this extension may not use.
       return false;
     }
   }
@@ -216,7 +216,7 @@ async function invoke(
   return result.content.flatMap(toWire);
 }
 
-/** What was said here before: from the metadata, else from what the chat shows. */
+/** The history of the chat: from the metadata, else from the text that the chat shows. */
 export function historyOf(history: vscode.ChatContext['history']): Message[] {
   return history.flatMap((turn, index): Message[] => {
     if (turn instanceof vscode.ChatRequestTurn) {
@@ -245,7 +245,7 @@ interface Attached {
   readonly leftOut: string[];
 }
 
-/** The prompt, where the things are that it points to, and its pictures. An agent reads files itself. */
+/** The prompt, the paths of its references, and its pictures. An agent reads files itself. */
 async function promptOf(request: vscode.ChatRequest): Promise<{ prompt: Message; leftOut: readonly string[] }> {
   const attached: Attached = { places: [], pictures: [], leftOut: [] };
   for (const reference of request.references) {
@@ -275,7 +275,7 @@ async function attach(reference: vscode.ChatPromptReference, { places, pictures,
   }
 }
 
-/** What is no file has no path, but a name that says so. */
+/** The path of a file; for anything else its URI. */
 function placeOf(uri: vscode.Uri): string {
   return uri.scheme === 'file' ? uri.fsPath : uri.toString(true);
 }
@@ -298,12 +298,12 @@ async function pictureOf(value: unknown): Promise<Part | undefined> {
     const data = await (value as BinaryData).data();
     return { type: 'data', mimeType, data: Buffer.from(data).toString('base64') };
   } catch {
-    // A file that has gone since it was attached.
+    // The file was deleted after it was attached.
     return undefined;
   }
 }
 
-/** VS Code puts its own words around what a model was rejected with. */
+/** VS Code wraps the message of a failed request in its own text. */
 function reason(error: unknown): string {
   return isCancellation(error) ? 'Stopped.' : sentence(error);
 }

@@ -1,10 +1,10 @@
 /**
- * The text of a prompt-tsx part: what a tool of VS Code's made with `@vscode/prompt-tsx`, as JSON.
+ * Extracts the text of a prompt-tsx part: the JSON that a VS Code tool builds with `@vscode/prompt-tsx`.
  *
- * A tree of pieces and texts. A text may begin on a line of its own; so may a piece, by its first text.
+ * The JSON is a tree of pieces and texts. A text may begin on a new line; so may a piece, by its first text.
  */
 const TEXT = 2;
-/** A piece that is a picture, which VS Code, too, gives as a word where it can give only words. */
+/** The text for a picture. VS Code also replaces it by a word where only text is possible. */
 const IMAGE = 3;
 
 interface Node {

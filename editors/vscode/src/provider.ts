@@ -1,4 +1,4 @@
-/** The models of the backend as language models of VS Code. It holds no state of a request but in that request. */
+/** The models of the backend as language models of VS Code. The provider has no state that requests share. */
 import * as vscode from 'vscode';
 import type { PendingApprovals } from './approvals';
 import type { Backend } from './backend';
@@ -7,27 +7,27 @@ import { features, fromWire, toWireMessage, toWireMessages, toWireTools } from '
 import { errorText, isCancellation, languageModelError } from './errors';
 import { ACTIVITY_OPTION, isPermissionTool, type ModelInformation, type Part } from './wire';
 
-/** As the backend counts: what tokenizers of the last years come to, in any script. */
+/** The same value as in the backend: about the average of recent tokenizers, in any script. */
 const BYTES_A_TOKEN = 4;
-/** The start of the backend, and agents that are asked what they can do. */
+/** Includes the start of the backend, and of agents that report their capabilities. */
 const LIST_MS = 90_000;
-/** A prompt has thousands of pieces: one that cannot be counted soon is better guessed. */
+/** A prompt has thousands of pieces: a slow count is replaced by an estimate. */
 const COUNT_MS = 2_000;
 
 export interface ProviderSettings {
-  /** The models to offer, by id; all of them if there is none. */
+  /** The ids of the models to offer; if empty, all models. */
   readonly models: readonly string[];
   readonly permission: 'ask' | 'configured';
   readonly thinking: 'show' | 'text' | 'hide';
 }
 
-/** What the backend said last, for as long as it need not run. */
+/** The last list of the backend, for a window in which it need not run. */
 export interface Memory {
   recall(): Promise<readonly ModelInformation[] | undefined>;
   keep(models: readonly ModelInformation[]): Promise<void>;
 }
 
-/** Fields that the stable types do not name, and the built-in chat reads or sends. */
+/** Fields that the built-in chat reads or sends, and that the stable types lack. */
 type Information = vscode.LanguageModelChatInformation & { isBYOK?: boolean; isUserSelectable?: boolean };
 type Options = vscode.ProvideLanguageModelChatResponseOptions & {
   readonly requestInitiator?: string;
@@ -57,7 +57,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     this.#log = log;
   }
 
-  /** VS Code asks for the models only when it is told that they have changed. */
+  /** Fire the change event: VS Code requests the models only after it. */
   modelsChanged(): void {
     this.#changed.fire();
   }
@@ -78,7 +78,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
         .filter(({ id }) => wanted.length === 0 || wanted.includes(id))
         .map((model) => ({ isUserSelectable: true, isBYOK: true, ...model, ...described(model) }));
     } catch (error) {
-      // The status bar says what is wrong, with a button; a picker can only be empty.
+      // The status bar shows what is wrong, with a button; a picker can only be empty.
       this.#log(`no models: ${String(error)}`);
       return [];
     } finally {
@@ -86,7 +86,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     }
   }
 
-  /** A list that nobody has asked for starts nothing, if it is known. */
+  /** A request in the background does not start the backend if the models are remembered. */
   async #models(silent: boolean, signal: AbortSignal): Promise<readonly ModelInformation[]> {
     const remembered = silent && this.#backend.state.name === 'stopped' ? await this.#remembered() : undefined;
     if (remembered !== undefined) {
@@ -94,12 +94,12 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     }
     const answer = await this.#backend.request('lm/provideLanguageModelChatInformation', { silent }, { signal });
     const { models } = answer as { models: ModelInformation[] };
-    // One that cannot be remembered is a list all the same.
+    // The list is valid also if it cannot be stored.
     await this.#memory.keep(models).catch((error: unknown) => this.#log(`not remembered: ${String(error)}`));
     return models;
   }
 
-  /** What another version has kept may have another form. */
+  /** Recall the stored list, which may have the form of another version. */
   #remembered(): Promise<readonly ModelInformation[] | undefined> {
     return this.#memory.recall().catch((error: unknown) => {
       this.#log(`not remembered: ${String(error)}`);
@@ -117,7 +117,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     const { signal, dispose } = signalOf(token);
     const { permission, thinking } = this.#settings();
     const history = toWireMessages(messages);
-    // VS Code's own chat would not show them: it gets the same as thinking.
+    // VS Code's own chat cannot show activities: it gets them as thinking.
     const takesActivity =
       features().activity && thinking !== 'hide' && options.modelOptions?.[ACTIVITY_OPTION] === true;
     this.#approvals.seen(history);
@@ -152,21 +152,21 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
       );
     } catch (error) {
       if (token.isCancellationRequested || isCancellation(error)) {
-        // Resolved, so that what was streamed stays in the history.
+        // Resolve, so that the streamed parts stay in the history.
         return;
       }
       this.#log(`${model.id}: ${String(error)}`);
       if (!hasSpoken) {
         throw languageModelError(error);
       }
-      // Rejected, what was streamed would be lost from the history.
+      // A rejection would remove the streamed parts from the history.
       progress.report(new vscode.LanguageModelTextPart(errorText(error)));
     } finally {
       dispose();
     }
   }
 
-  /** The chat counts every line of every prompt, thousands at a time: text is counted here, without a word to anybody. */
+  /** Count tokens. The chat counts thousands of lines at a time, so text is counted here, without a request. */
   async provideTokenCount(
     model: Information,
     text: string | vscode.LanguageModelChatRequestMessage,
@@ -182,7 +182,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
       const count = (bounded: AbortSignal) => this.#backend.request('lm/provideTokenCount', asked, { signal: bounded });
       return Number(await within(COUNT_MS, signal, count));
     } catch {
-      // A prompt that cannot be measured could not be rendered at all.
+      // The chat could not render a prompt without a count.
       return tokens(JSON.stringify(message));
     } finally {
       dispose();

@@ -1,7 +1,7 @@
 /**
- * An agent's requests for permission, beyond the chat's dialog: the whole question as a document, and approvals that last.
+ * An agent's permission requests beyond the chat's dialog: the whole question as a document, and lasting approvals.
  *
- * Dragoman keeps lasting approvals itself, because VS Code's hold for a whole tool: every action of every agent.
+ * Dragoman stores lasting approvals itself, because those of VS Code hold for a whole tool: every action of every agent.
  */
 import * as vscode from 'vscode';
 import type { PendingApprovals } from './approvals';
@@ -15,11 +15,11 @@ export const SHOW_QUESTION = 'dragoman.showQuestion';
 const LANGUAGE = 'dragoman-question';
 const NO_PENDING = 'No agent is waiting for permission. A question can be shown while its dialog is open.';
 const NO_RECENT = 'No agent has asked for permission yet. A question appears here as soon as its dialog is open.';
-/** The list that asks above the document covers its first lines. */
+/** It ends with empty lines, because the list above the document covers the first lines. */
 const HEADER = `An agent asks for permission. This is the whole question.${'\n'.repeat(6)}`;
-/** The backend answers from memory, or from its record on disk; a start may come on top. */
+/** The backend answers from memory, or from its record on disk. It may have to start first. */
 const ANSWER_MS = 20_000;
-/** A tab has no room for more. */
+/** The most characters of a title in a tab. */
 const TITLE_CHARACTERS = 60;
 
 const LEVELS: Record<ApprovalLevel, { label: string; description: string }> = {
@@ -55,7 +55,7 @@ export async function openQuestion(backend: Asked, nonce: string): Promise<void>
   await vscode.window.showTextDocument(document, { preview: true });
 }
 
-/** With a nonce from a dialog's link; from the command palette, one of those that wait. */
+/** Show the question with the nonce from a dialog's link. Without a nonce, the user selects a pending one. */
 export async function showQuestion(backend: Asked, approvals: PendingApprovals, nonce: unknown): Promise<void> {
   const chosen = typeof nonce === 'string' ? nonce : await pendingNonce(backend, approvals);
   if (chosen !== undefined) {
@@ -66,7 +66,7 @@ export async function showQuestion(backend: Asked, approvals: PendingApprovals, 
 async function pendingNonce(backend: Asked, { nonces }: PendingApprovals): Promise<string | undefined> {
   const found = await Promise.all(
     nonces.map(async (nonce) => {
-      // Answered since, or of a backend that has ended.
+      // It was answered meanwhile, or its backend has ended.
       const shown = await question(backend, nonce).catch(() => undefined);
       return shown === undefined ? [] : [{ label: withoutIcons(shown.title), nonce }];
     }),
@@ -80,7 +80,7 @@ async function pendingNonce(backend: Asked, { nonces }: PendingApprovals): Promi
   return (only ?? (await vscode.window.showQuickPick(items, { title: 'Questions that wait for an answer' })))?.nonce;
 }
 
-/** Lists recent questions, and stores a lasting approval for one of them once the person has seen what it covers. */
+/** Lists recent questions, and stores a lasting approval for one of them after the user has seen what it covers. */
 export async function allowFromNowOn(backend: Asked): Promise<void> {
   const { questions } = (await ask(backend, 'permissions/recent', {})) as { questions: RecentQuestion[] };
   if (questions.length === 0) {
@@ -116,12 +116,12 @@ export async function allowFromNowOn(backend: Asked): Promise<void> {
     return;
   }
   await ask(backend, 'permissions/allow', { id, level: level.name });
-  // Without the agent's words: VS Code makes links of what looks like one in a notification, also links to commands.
+  // Without the agent's text: a notification turns link syntax into links, also into links to commands.
   const where = level.description.replace(/^./, (first) => first.toLowerCase());
   await vscode.window.showInformationMessage(`Allowed from now on: ${where}. “Dragoman: Reset Approvals” takes back every approval.`);
 }
 
-/** `$(name)` in a label would be drawn as an icon. */
+/** VS Code would draw `$(name)` in a label as an icon. */
 function withoutIcons(text: string): string {
   return text.replaceAll('$(', '\\$(');
 }

@@ -1,8 +1,8 @@
 /**
- * The models of this workspace as the backend named them last. A window that only lists models needs no process for
- * it: the backend starts when somebody asks one of them.
+ * The last list of models of this workspace, stored by VS Code. A window that only lists models needs no backend: it
+ * starts with the first request to a model.
  *
- * They are kept with what they were made from. Where that is another now, there is nothing to remember.
+ * The list is stored with the versions, settings and file states that it was made from. If these differ now, it is ignored.
  */
 import { stat } from 'node:fs/promises';
 import type { Memento } from 'vscode';
@@ -20,7 +20,7 @@ export class RememberedModels {
   readonly #memento: Pick<Memento, 'get' | 'update'>;
   readonly #setup: () => readonly string[];
 
-  /** `setup` is what, beside files, decides about the models: versions, settings. */
+  /** `setup` returns what determines the models beside files: versions and settings. */
   constructor(memento: Pick<Memento, 'get' | 'update'>, setup: () => readonly string[]) {
     this.#memento = memento;
     this.#setup = setup;

@@ -1,18 +1,18 @@
 /**
  * A JSON-RPC 2.0 peer on a pair of byte streams, one JSON value a line.
  *
- * Every request settles exactly once: with its result, with an error, with the reason the connection closed for, or,
- * some seconds after it was cancelled, with that.
+ * Every request settles exactly once: with its result, with an error, with the reason why the connection closed, or, some
+ * seconds after it was cancelled, with the signal's reason.
  * Lines are cut before they are decoded, so a character that arrives in two chunks stays whole.
  */
 import type { Readable, Writable } from 'node:stream';
 import type { Part } from './wire';
 
 const NEWLINE = 0x0a;
-/** No message of the protocol comes near it. Beyond, whatever writes there is not our backend. */
+/** No message of the protocol is nearly as long. A longer line does not come from our backend. */
 const MAX_LINE_BYTES = 256 * 1024 * 1024;
 const METHOD_NOT_FOUND = -32601;
-/** For the other side to say how far it came, after it was asked to stop. Then nobody waits for it any more. */
+/** After a cancellation, the time for the other side to answer the request. Then the request rejects. */
 export const CANCEL_GRACE_MS = 5_000;
 
 export type ErrorKind =
@@ -26,7 +26,7 @@ export type ErrorKind =
   | 'timeout'
   | 'internal';
 
-/** What the other side answered instead of a result. */
+/** An error response of the other side. */
 export class RpcError extends Error {
   constructor(
     message: string,
@@ -38,11 +38,11 @@ export class RpcError extends Error {
   }
 }
 
-/** There is nobody at the other end any more. */
+/** The connection is closed. */
 export class ConnectionClosed extends Error {
   constructor(
     readonly reason: string,
-    /** False only where it is certain: the request was not written, or the write of it failed. */
+    /** Whether the other side may have received the request. False only if it was not written, or its write failed. */
     readonly mayBeTaken = true,
   ) {
     super(reason);
@@ -52,17 +52,17 @@ export class ConnectionClosed extends Error {
 
 export interface RequestOptions {
   /**
-   * Asks the other side to stop. The request still settles by its own answer, if that comes soon; else it rejects with
-   * the signal's reason, as it does at once when that is a time that has run out.
+   * Cancels the request at the other side. The request still settles with the answer, if that comes soon. Else it rejects
+   * with the signal's reason. A timeout rejects at once.
    */
   readonly signal?: AbortSignal | undefined;
-  /** Takes the parts of a response. All of them come before the result. */
+  /** Receives the parts of a response. All of them come before the result. */
   readonly onPart?: ((part: Part) => void) | undefined;
 }
 
 export interface Receiver {
   notification(method: string, params: unknown): void;
-  /** The streams are gone. Until this resolves, whoever knows more may close the peer with a better reason. */
+  /** The streams have ended. Until this resolves, the owner may close the peer with a better reason. */
   lost?(): Promise<void>;
   closed(reason: string): void;
 }
@@ -112,7 +112,7 @@ export class Peer {
     const settled = new Promise<unknown>((resolve, reject) => {
       const pending: Pending = { resolve, reject, onPart, mayBeTaken: this.#isRead };
       this.#pending.set(id, pending);
-      // What waits behind another goes with it in one write, of which a part may have arrived when it fails.
+      // Node joins buffered requests into one write. If that fails, some of them may have arrived.
       const isAlone = this.#output.writableLength === 0;
       this.#write({ jsonrpc: '2.0', id, method, params }, (error) => {
         pending.mayBeTaken = error == null || !isAlone;
@@ -135,12 +135,12 @@ export class Peer {
     }
   }
 
-  /** Nobody reads there any more: nothing is written from now on. What is asked waits for the reason of it all. */
+  /** Stop writing: the other side does not read any more. New requests wait until the connection closes. */
   unread(): void {
     this.#isRead = false;
   }
 
-  /** Settle whatever is open. What comes later is not read. */
+  /** Settle all open requests, and stop reading. */
   close(reason: string): void {
     if (this.#closedBecause !== undefined) {
       return;
@@ -199,7 +199,7 @@ export class Peer {
     } else if (typeof message['method'] !== 'string') {
       this.#answer(message);
     } else if ('id' in message) {
-      // The backend asks nothing of an editor.
+      // The backend sends no requests to an editor.
       const error = { code: METHOD_NOT_FOUND, message: 'The editor is asked nothing.' };
       this.#write({ jsonrpc: '2.0', id: message['id'], error });
     } else if (message['method'] === 'lm/responsePart') {

@@ -21,7 +21,7 @@ export function settings(): Settings {
   };
 }
 
-/** Those that the backend is started with: a change means another start. */
+/** The settings that the backend starts with: a change restarts it. */
 export function needsRestart(change: vscode.ConfigurationChangeEvent): boolean {
   return ['command', 'configuration', 'thinking', 'logLevel'].some((name) =>
     change.affectsConfiguration(`${SECTION}.${name}`),

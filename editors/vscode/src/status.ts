@@ -1,4 +1,4 @@
-/** The item in the status bar: whether Dragoman runs, and how many requests wait for a person. */
+/** The item in the status bar: the state of Dragoman, and the number of pending permission requests. */
 import * as vscode from 'vscode';
 import type { BackendState } from './backend';
 

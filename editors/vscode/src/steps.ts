@@ -1,17 +1,17 @@
 /**
- * What an agent does in a turn, drawn in the answer of `@dragoman`: a step that runs is the chat's progress, which goes
- * away; one that has ended is a line, with the files it touched, what it changed and the end of what it printed.
+ * Draws an agent's activities in the answer of `@dragoman`. A running step is a progress message of the chat, which
+ * disappears. A step that has ended is a line, with its files, its changes and the end of its output.
  */
 import * as path from 'node:path';
 import * as vscode from 'vscode';
 import { fenced, plain } from './markdown';
 import type { Activity, Plan, ProgressPart, Usage } from './wire';
 
-/** Steps of one turn that are remembered, so that none is drawn twice. The oldest are forgotten first. */
+/** Steps of one turn that are remembered, so that none is drawn twice. The oldest are discarded first. */
 const KNOWN_STEPS = 1_000;
 /** Links in one line. */
 const MAX_LOCATIONS = 5;
-/** As much of a change, or of an output, as one reads in a chat; and of it all, lines of any length. */
+/** The limits of a change or an output in the chat: in lines, and in characters for long lines. */
 const DIFF_LINES = 60;
 const OUTPUT_LINES = 20;
 const BLOCK_CHARACTERS = 8_000;
@@ -21,7 +21,7 @@ const PLAN_MARKS = { pending: '☐', in_progress: '◐', completed: '☑' } as c
 
 export class Steps {
   readonly #stream: vscode.ChatResponseStream;
-  /** What was drawn last of each: its title while it runs, nothing once it has ended. */
+  /** The last drawn title of each running step; undefined for a step that has ended. */
   readonly #drawn = new Map<string, string | undefined>();
   #plan: Plan['entries'] = [];
   #usage: Usage | undefined;
@@ -44,7 +44,7 @@ export class Steps {
     }
   }
 
-  /** The last one, for the foot of the answer; only what was said of it. */
+  /** The last usage, for the foot of the answer; only the numbers that were reported. */
   get usage(): string | undefined {
     const { input, output, contextUsed, contextSize, cost, currency } = this.#usage ?? {};
     const said = [
@@ -85,7 +85,7 @@ export class Steps {
     this.#stream.markdown(`\n\n${changed}${printed}`);
   }
 
-  /** The first one whole; of the next what has changed. */
+  /** Draw the whole first plan, and then only the changed entries. */
   #planned({ entries }: Plan): void {
     const texts = new Set(this.#plan.map(({ text }) => text));
     const states = new Set(this.#plan.map(({ text, status }) => `${status} ${text}`));

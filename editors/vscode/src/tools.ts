@@ -1,10 +1,10 @@
 /**
  * The permission tools, one for each class of risk. VS Code shows their dialog; Python writes it and gives out the token.
  *
- * VS Code skips the dialog in a chat that is set to “Allow all” (Bypass Approvals) or “Autopilot”, and tells the tool
- * nothing about it. A sensitive action is therefore asked about a second time, with a modal dialog in `invoke`. Only
+ * VS Code skips the dialog in a chat that is set to “Allow all” (Bypass Approvals) or “Autopilot”, and does not
+ * report it to the tool. A sensitive action is therefore asked about a second time, with a modal dialog in `invoke`. Only
  * an answer to that dialog makes this extension send `confirmed`, without which Python returns no token. The same dialog
- * asks about every action where a setting that is not the person's own (`imposed.ts`) may have skipped the chat's.
+ * asks about every action if a setting that the user did not set (`imposed.ts`) may have skipped the chat's dialog.
  *
  * If the backend cannot be reached, VS Code shows a dialog all the same, and nothing is allowed.
  */
@@ -18,10 +18,10 @@ import { imposedSetting } from './imposed';
 import { openQuestion, SHOW_QUESTION } from './questions';
 import { type Part, PERMISSION_PREFIX, type PreparedInvocation, RISK_CLASSES } from './wire';
 
-/** The backend answers from memory; a start comes on top where it has just died. Meanwhile a chat stands still. */
+/** The backend answers from memory, but may have to start first. The chat is blocked meanwhile. */
 const ANSWER_MS = 20_000;
 
-/** VS Code's own words for Skip. Python reads them as a person's refusal (backends/agent/dialect.py). */
+/** VS Code's own words for Skip. Python reads them as the user's refusal (backends/agent/dialect.py). */
 export const REFUSED = 'The user chose to skip the tool call, they want to proceed without running it';
 
 /** The dialog of VS Code 1.139 shows so many pixels of its message, and a scroll bar only under the mouse. */
@@ -72,7 +72,7 @@ export class PermissionTool implements vscode.LanguageModelTool<object> {
     token: vscode.CancellationToken,
   ): Promise<vscode.LanguageModelToolResult> {
     try {
-      // Prepared anew: the input may have changed since, and VS Code need not have prepared it at all.
+      // Prepare it again: the input may have changed, and VS Code may have skipped the preparation.
       const prepared = await this.#prepared(input, token);
       const imposed = imposedSetting(this.name);
       const needsModal = prepared.isSensitive || imposed !== undefined;
@@ -89,7 +89,7 @@ export class PermissionTool implements vscode.LanguageModelTool<object> {
     }
   }
 
-  /** Asks the person with a modal dialog. Everything but “Allow Once” is a refusal, and so is Stop meanwhile. */
+  /** Ask the user with a modal dialog. Everything but “Allow Once” is a refusal, and so is Stop meanwhile. */
   async #isConfirmed(
     prepared: PreparedInvocation,
     imposed: string | undefined,

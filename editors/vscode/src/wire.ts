@@ -1,4 +1,4 @@
-/** What goes over the pipe to `dragoman vscode`: the forms of its protocol. */
+/** The messages of the protocol of `dragoman vscode`. */
 
 export const PROTOCOL_VERSION = 1;
 
@@ -37,7 +37,7 @@ export interface Usage {
   currency?: string;
 }
 
-/** What happens beside the answer. A later one replaces the earlier one: an activity that with its id. */
+/** Progress beside the answer. A later part replaces the earlier one; for activities, the one with its id. */
 export type ProgressPart = Activity | Plan | Usage;
 
 export type ToolCall = Extract<Part, { type: 'tool_call' }>;
@@ -62,7 +62,7 @@ export interface ModelInformation {
   capabilities?: { toolCalling?: boolean | number; imageInput?: boolean };
   isBYOK?: boolean;
   isUserSelectable?: boolean;
-  /** What it can do, by name. */
+  /** The capabilities of the model, by name. */
   tags?: string[];
 }
 
@@ -85,7 +85,7 @@ export interface PreparedInvocation {
   confirmationMessages: { title: string; message: string };
   modal: { message: string; detail: string };
   isSensitive: boolean;
-  /** Whether something of the question was left out of the texts. */
+  /** Whether the texts contain only a part of the question. */
   isCut: boolean;
 }
 
@@ -97,7 +97,7 @@ export interface Question {
 
 export type ApprovalLevel = 'session' | 'workspace' | 'always';
 
-/** One of the answer to `permissions/recent`. */
+/** A question in the answer to `permissions/recent`. */
 export interface RecentQuestion {
   id: string;
   title: string;
@@ -110,11 +110,11 @@ export interface RecentQuestion {
   levels: ApprovalLevel[];
 }
 
-/** Our own bytes in a response: where in which conversation it stands. */
+/** The type of our marker in a response, which identifies the conversation and the place in it. */
 export const STATEFUL_MARKER = 'stateful_marker';
 
-/** The JSON of a `ProgressPart`, on its way through VS Code, which has only data parts for it. */
+/** The type of a data part with the JSON of a `ProgressPart`, for which VS Code has no class. */
 export const ACTIVITY = 'application/vnd.dragoman.activity+json';
 
-/** Of a request's model options: whether its response has such parts. Our participant sets it: nobody else draws them. */
+/** A model option: whether the response has such parts. Only our participant draws them, and sets it. */
 export const ACTIVITY_OPTION = '_dragomanActivity';

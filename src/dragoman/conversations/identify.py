@@ -42,6 +42,7 @@ from dragoman.lm import (
     ToolResultPart,
 )
 from dragoman.lm.parts import STATEFUL_MARKER
+from dragoman.lm.request import SIDE_REQUEST_OPTION
 from dragoman.lm.rules import NAMESPACE
 
 __all__ = ["Evidence", "Identified", "Knowledge", "RequestKind", "identify"]
@@ -138,7 +139,7 @@ class _Identification:
                 "The history ends with an assistant message." if items else "The request says nothing.",
                 hint="End it with a user message or with tool results.",
             )
-        if self._request.options.model_options.get("_aside") is True:
+        if self._request.options.model_options.get(SIDE_REQUEST_OPTION) is True:
             return self._found("aside", None, "its front end says that it is a side request")
         join = self._joined()
         self._set_aside_unknown_results(join)

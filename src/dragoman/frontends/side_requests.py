@@ -1,11 +1,11 @@
-"""Side requests: a title, a commit message, follow-up questions, which a program asks for beside the chat.
+"""Side requests: requests of a program for a title, a commit message or follow-up questions, beside the chat.
 
-They go to the model of the chat. An agent would begin a conversation for each, and might set to work. So the front end
-marks them, and they are answered apart, by a session that may do nothing.
+A program sends them to the model of the chat. An agent would start a conversation for each, and might start to work. So
+the front end marks them, and a separate session without any permission answers them.
 
-A request is a side request only with proof: the client says so, or the whole request has a form that a known program
-gives it. The form is what the program wrote around what it quotes. A request that has no known form is a conversation,
-also when it offers no tools.
+A request is a side request only with proof: the client marks it, or the whole request has the form that a known program
+gives it. The form is the program's own text around the text that it quotes. A request without a known form is a
+conversation, also when it offers no tools.
 """
 
 from __future__ import annotations
@@ -15,20 +15,17 @@ from dataclasses import dataclass
 
 from dragoman.lm import Message, ToolDefinition
 
-__all__ = ["ASIDE", "is_side_request"]
-
-# The model option by which a front end marks a side request.
-ASIDE = "_aside"
+__all__ = ["is_side_request"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """What a program writes: the first words of the user message, words that follow, and words of the system message."""
+    """The fixed text of a program: the start of the user message, marks that follow, and a part of the system message."""
 
     head: str
     marks: tuple[str, ...] = ()
     system: str = ""
-    # User messages in the request. A program may put the words it quotes into a message of their own.
+    # User messages in the request. A program may put the quoted text into a second message.
     messages: int = 1
 
     def fits(self, texts: Sequence[str], system: str) -> bool:
@@ -46,7 +43,7 @@ class _Form:
 
 
 _FORMS = (
-    # Open WebUI: titles, tags, follow-ups, searches, and what the person may be about to type.
+    # Open WebUI: titles, tags, follow-ups, searches, and completions of what the user types.
     _Form("### Task:\n", ("\n<chat_history>\n", "\n</chat_history>")),
     # LibreChat, in its two ways of asking for a title.
     _Form(
@@ -54,9 +51,9 @@ _FORMS = (
         ("\n\nConversation:\nUser: ", "\nAI: "),
     ),
     _Form("Analyze this conversation and provide:\n1. The detected language of ", ("\n\nUser: ", "\nAI: ")),
-    # opencode: a title. What the person said is a message of its own.
+    # opencode: a title. The user's prompt is a second message.
     _Form("Generate a title for this conversation:", system="You are a title generator.", messages=2),
-    # VS Code's chat, where its utility model is the chat's own: titles, branches, progress, commits, pull requests.
+    # VS Code's chat, if its utility model is the chat's model: titles, branches, progress, commits, pull requests.
     _Form(
         "Please write a brief title for the following request:\n\n",
         system="Here are some examples of good titles:",
@@ -115,12 +112,12 @@ _FORMS = (
 )
 
 # How VS Code's chat asks for a summary, in the system message or in the last one. The request carries the whole history,
-# and may offer tools. The person's own words never stand there: VS Code puts them between tags.
+# and may offer tools. The user's own text is never there: VS Code puts it between tags.
 _SUMMARISE = "Your task is to create a comprehensive, detailed summary of the entire conversation"
 
 
 def is_side_request(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> bool:
-    """Whether the request has the form of one. `messages` are as the program sent them."""
+    """Return whether the request has the form of a side request. `messages` are as the program sent them."""
     if any(_asks_for_summary(message) for message in messages if message.role == "system"):
         return True
     spoken = [message for message in messages if message.role != "system"]

@@ -9,9 +9,20 @@ import msgspec
 from dragoman.lm.json import JsonObject
 from dragoman.lm.messages import Message
 
-__all__ = ["Consumer", "Features", "Request", "RequestOptions", "ToolDefinition", "ToolMode"]
+__all__ = [
+    "SIDE_REQUEST_OPTION",
+    "Consumer",
+    "Features",
+    "Request",
+    "RequestOptions",
+    "ToolDefinition",
+    "ToolMode",
+]
 
 ToolMode: TypeAlias = Literal["auto", "required"]
+
+# The model option by which a front end marks a side request. Its value is then true.
+SIDE_REQUEST_OPTION = "_aside"
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

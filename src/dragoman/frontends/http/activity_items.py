@@ -1,23 +1,20 @@
 """An agent's activities and plans as items of a response. Values in, values out.
 
-Both types are extensions of the specification. Clients get them only if they ask, with a header. A later part with the
-same id changes its item, so such an item stays open while others begin and end. It ends with its activity, or with the
-response. After each change between its beginning and its end, an event of our own has the whole item.
+Both types are extensions of the specification. A client gets them only if it sends the header `x-dragoman-activity`. A
+later part with the same id changes its item, so such an item stays open while others begin and end. It ends with its
+activity, or with the response. Each change in between sends the whole item in an event that is an extension as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TypeAlias
 
 import msgspec
 
-from dragoman.frontends.http.errors import bad_request
 from dragoman.lm import ActivityPart, JsonObject, PlanPart
 
-__all__ = ["ITEM_TYPES", "ActivityItem", "takes_activity"]
+__all__ = ["ITEM_TYPES", "ActivityItem"]
 
-_HEADER = "x-dragoman-activity"
 _ACTIVITY, _PLAN = "dragoman:activity", "dragoman:plan"
 ITEM_TYPES = frozenset({_ACTIVITY, _PLAN})
 _ENDED = frozenset({"completed", "failed"})
@@ -25,25 +22,11 @@ _ENDED = frozenset({"completed", "failed"})
 _Shown: TypeAlias = ActivityPart | PlanPart
 
 
-def takes_activity(headers: Mapping[str, str]) -> bool:
-    """Whether the client asks for these items."""
-    value = headers.get(_HEADER)
-    if value is None:
-        return False
-    if value.strip().lower() != "items":
-        raise bad_request(
-            f"The header {_HEADER} has one value: `items`. Send that, or leave the header out.",
-            param=_HEADER,
-            code="invalid_header",
-        )
-    return True
-
-
 class ActivityItem:
-    """One item, as far as it has come."""
+    """The item of one activity or plan, in its current state."""
 
     def __init__(self, part: _Shown, id_: str, index: int) -> None:
-        """`id_` is for a plan. An activity has an id, which is also its item's."""
+        """`id_` is the id of a plan's item. The item of an activity has the id of the activity."""
         self.part = part
         self.id = part.id if isinstance(part, ActivityPart) else id_
         self.index = index
@@ -51,12 +34,12 @@ class ActivityItem:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the agent is done with it. A plan may change until the response ends."""
+        """Whether the activity has ended. A plan may change until the response ends."""
         return isinstance(self.part, ActivityPart) and self.part.status in _ENDED
 
     @property
     def updated(self) -> str:
-        """The type of the event that has its changes."""
+        """The type of the event that reports a change of the item."""
         return f"{_PLAN if isinstance(self.part, PlanPart) else _ACTIVITY}.updated"
 
     def as_json(self) -> JsonObject:
@@ -79,7 +62,7 @@ class ActivityItem:
 
     @property
     def _status(self) -> str:
-        """By the specification an `incomplete` item is the last of a response. So a step that goes on has completed here."""
+        """The status of the item. An activity that goes on after the response is `completed`: only a last item is `incomplete`."""
         if not self.is_done:
             return "in_progress"
         return (

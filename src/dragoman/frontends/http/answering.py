@@ -1,7 +1,7 @@
-"""One answer under way: a model that reports parts, and a client that takes them in its own time.
+"""A running response: the model reports parts into a buffer, and the client reads them at its own pace.
 
-`ResponseRun` is the sink of a model and the source of a response. What is reported is kept until it is taken; a model that is
-too far ahead waits. Leaving the `async with` ends the model's work, however it was left.
+`ResponseRun` is the sink of the model and the source of the response. It buffers the reported parts. When the buffer is
+full, the model waits in `drain`. Leaving the `async with` block cancels the model's work, whatever the reason.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from dragoman.lm.parts import CONVERSATION
 
 __all__ = ["ConversationReport", "ResponseRun"]
 
-# Parts that wait for a client. Each is a few words; a client that is so far behind is waited for.
+# The size of the buffer, in parts of a few words each. When the buffer is full, the model waits for the client.
 _AHEAD = 256
-# With so many the client is behind, and takes them as they come.
+# With more buffered parts than this the client is behind, and several events leave in one write.
 _MANY = 16
-# Until then a failure is told by the status. Most agents have started by then, or will not.
+# A failure within this time sets the HTTP status. Most agents have started by then, or will not.
 _HOLD_SECONDS = 10.0
 
 
 class ConversationReport(msgspec.Struct, frozen=True):
-    """Which conversation an answer belongs to, and how that is known."""
+    """The conversation of a response, and the evidence by which it was identified."""
 
     conversation: str | None = None
     evidence: str = "none"
@@ -50,10 +50,12 @@ class ConversationReport(msgspec.Struct, frozen=True):
 
 
 class ResponseRun:
+    """Runs a model for one request, and buffers its parts for the client."""
+
     def __init__(
         self, model: LanguageModel, request: Request, spell_out: Callable[[Part], Part] = lambda part: part
     ) -> None:
-        """`spell_out` puts the question into a permission call: a client has no other way to show it."""
+        """`spell_out` adds the question to a permission call: a client has no other source for it."""
         self._model = model
         self._spell_out = spell_out
         self._request = request
@@ -64,12 +66,12 @@ class ResponseRun:
         self._room.set()
         self._task: asyncio.Task[None] | None = None
         self.place: ConversationReport | None = None
-        # The last that the model named.
+        # The last usage that the model reported.
         self.usage: UsagePart | None = None
-        # What became of it, for whoever counts: until it is known, the worst.
+        # For the metrics. It stays "failed" until the response has ended well.
         self.outcome = "failed"
         self.was_cancelled = False
-        # Something of it is worth a status that says so.
+        # Whether the model has reported anything that the client sees: then the status is 200.
         self._begun = False
 
     @property
@@ -78,11 +80,11 @@ class ResponseRun:
 
     @property
     def has_many(self) -> bool:
-        """Whether more parts wait than a model says in one moment."""
+        """Whether more parts are buffered than a model reports at once."""
         return len(self._parts) > _MANY
 
     def cancel(self) -> None:
-        """The client has gone."""
+        """Cancel the model's work, because the client has disconnected."""
         self.was_cancelled = self._task is None or not self._task.done() or bool(self._parts)
         self._source.cancel()
 
@@ -108,7 +110,7 @@ class ResponseRun:
     # As a source.
 
     async def begun(self, seconds: float | None = _HOLD_SECONDS) -> None:
-        """Until there is something to tell, or for so long. Raises what it failed with before that."""
+        """Wait for the first visible part, at most `seconds`. Raise `ApiError` if the model fails before it."""
         if self._task is None:
             raise AssertionError("enter it first")
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
@@ -123,7 +125,7 @@ class ResponseRun:
             self._raise()
 
     async def parts(self) -> AsyncIterator[Part]:
-        """All of them, as they come. Raises what the model failed with, after what it had said before."""
+        """Yield the parts as the model reports them. If the model fails, raise `ApiError` after its last part."""
         if self._task is None:
             raise AssertionError("enter it first")
         while True:
@@ -158,5 +160,5 @@ class ResponseRun:
         if self._task is not None:
             await asyncio.wait({self._task})
             if not self._task.cancelled():
-                # Whatever it was, it has been told, or nobody is there to be told.
+                # Mark the error as retrieved: `parts` has raised it already, or the client has disconnected.
                 self._task.exception()

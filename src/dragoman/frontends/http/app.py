@@ -1,4 +1,4 @@
-"""The routes of the HTTP front end, and what each does with a request."""
+"""The routes of the HTTP front end and their request handlers."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from dragoman.lm.json import encode
 
 __all__ = ["build_app"]
 
-# As some proxies log it: the client went before there was an answer.
+# The status that some proxies log for a client that disconnects before the response.
 _GONE = 499
 _HEADER_LENGTH = 2_000
 
 
 def build_app(service: HttpService, gate: AccessCheck) -> ASGIApp:
-    """The whole of it. Whoever runs it closes the models."""
+    """Build the ASGI application. The caller closes the models of `service`."""
     routes = _Routes(service)
     middleware = [Middleware(RequestMiddleware, gate=gate, metrics=service.metrics)]
     if origins := service.serve.cors_origins:
@@ -78,20 +78,20 @@ def build_app(service: HttpService, gate: AccessCheck) -> ASGIApp:
             Route("/openapi.json", routes.openapi, methods=["GET"]),
         ],
         middleware=middleware,
-        exception_handlers={ApiError: _told, HTTPException: _told_by_router},
+        exception_handlers={ApiError: _on_api_error, HTTPException: _on_router_error},
     )
 
 
-async def _told(request: Request, error: Exception) -> Response:
+async def _on_api_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, ApiError) or request.scope["type"] != "http":
-        # The door knows how to tell the other kind.
+        # `RequestMiddleware` refuses a WebSocket.
         raise error
     return error_response(error)
 
 
-async def _told_by_router(request: Request, error: Exception) -> Response:
+async def _on_router_error(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    # Not of `request.url`, which takes the query for text.
+    # `request.url` would decode the query as well, which need not be valid text.
     path = request.scope["path"]
     message = (
         f"{request.method} is not for {path}."
@@ -111,15 +111,15 @@ class _Routes:
     # Responses.
 
     async def create(self, request: Request) -> Response:
-        asked = read_create(await self._body(request), request.headers)
-        if not asked.generates:
+        create = read_create(await self._body(request), request.headers)
+        if not create.generates:
             raise bad_request("`generate` is for WebSockets.", param="generate")
-        prepared = self._service.prepare(asked, client_of(request))
+        prepared = self._service.prepare(create, client_of(request))
         run = self._answering(prepared, request)
-        if asked.is_streamed:
+        if create.is_streamed:
             return await _streamed(run, prepared, self._events)
         async with run as answer:
-            # A failure before the first word has a status of its own; after it, what was said is worth more.
+            # A failure before the first part sets the status. After it, the response contains the parts and the error.
             await answer.begun(None)
             last: JsonObject = {}
             async for event in self._service.events(prepared, answer):
@@ -140,9 +140,9 @@ class _Routes:
 
     async def retrieve(self, request: Request) -> Response:
         if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
-            raise bad_request("A stored response is told whole, not as a stream.", param="stream")
-        kept = self._service.histories.find(request.path_params["id"], client_of(request).connection)
-        return JsonResponse(kept.response)
+            raise bad_request("A stored response is returned whole. Leave `stream` out.", param="stream")
+        entry = self._service.histories.find(request.path_params["id"], client_of(request).connection)
+        return JsonResponse(entry.response)
 
     async def delete(self, request: Request) -> Response:
         id_ = request.path_params["id"]
@@ -151,14 +151,14 @@ class _Routes:
 
     async def input_items(self, request: Request) -> Response:
         id_ = request.path_params["id"]
-        kept = self._service.histories.find(id_, client_of(request).connection)
-        return JsonResponse(listed(kept.items, id_, request.query_params))
+        entry = self._service.histories.find(id_, client_of(request).connection)
+        return JsonResponse(listed(entry.items, id_, request.query_params))
 
     async def cancel(self, request: Request) -> Response:
-        """Only responses in the background can be cancelled by their id, and there are none: a client that goes cancels."""
+        """Refuse: only background responses can be cancelled by id, and this server creates none."""
         self._service.histories.find(request.path_params["id"], client_of(request).connection)
         raise bad_request(
-            "This response is over. To cancel one that is under way, close its connection.",
+            "This response has ended. To cancel a running response, close its connection.",
             param="id",
             code="response_not_cancellable",
         )
@@ -166,12 +166,14 @@ class _Routes:
     # Chat completions.
 
     async def chat(self, request: Request) -> Response:
-        asked, with_usage = read_chat(await self._body(request), request.headers)
-        # Its dialect has no items.
-        prepared = self._service.prepare(asked, HttpClient(client_of(request).connection))
-        stream = ChatStream(new_id("chatcmpl"), asked.model, prepared.created_at, prepared.ignored)
+        create, with_usage = read_chat(await self._body(request), request.headers)
+        sender = client_of(request)
+        # Chat completions have no items.
+        client = HttpClient(sender.connection, is_aside=sender.is_aside)
+        prepared = self._service.prepare(create, client)
+        stream = ChatStream(new_id("chatcmpl"), create.model, prepared.created_at, prepared.ignored)
         run = self._answering(prepared, request)
-        if asked.is_streamed:
+        if create.is_streamed:
             return await _streamed(run, prepared, partial(_chunks, stream, with_usage=with_usage))
         async with run as answer:
             await answer.begun(None)
@@ -180,7 +182,7 @@ class _Routes:
                     for _ in stream.take(part):
                         pass
             except ApiError as error:
-                # An agent has begun to act: to ask again is not for a client to decide by itself.
+                # The agent may have acted already, so a client must not repeat the request automatically.
                 headers = {**error.headers, **_headers(answer, prepared.ignored), "x-should-retry": "false"}
                 return JsonResponse(stream.failed(error), error.status, headers)
             if answer.is_cancelled:
@@ -217,7 +219,7 @@ class _Routes:
 
     @asynccontextmanager
     async def _answering(self, prepared: Prepared, request: Request) -> AsyncIterator[ResponseRun]:
-        """An answer under way. It ends with the block, and is cancelled when its client goes."""
+        """Run a response within the block, and cancel it when the client disconnects."""
         async with (
             self._service.answering(prepared.model, prepared.request) as answer,
             while_connected(request.receive, answer.cancel),
@@ -230,7 +232,7 @@ async def _streamed(
     prepared: Prepared,
     frames: Callable[[Prepared, ResponseRun], AsyncIterator[bytes]],
 ) -> Response:
-    """An answer as server-sent events. It begins when there is something to tell."""
+    """Send a response as server-sent events. The stream starts with the first part, or after a time limit."""
     stack = AsyncExitStack()
     answer = await stack.enter_async_context(run)
     try:
@@ -271,7 +273,7 @@ def _headers(answer: ResponseRun, ignored: tuple[str, ...]) -> dict[str, str]:
     if answer.place is not None:
         headers["x-dragoman-conversation"] = answer.place.header
     if ignored:
-        # Names are the client's own: in a header they are printable ASCII, or a question mark.
+        # The client chose these names. A character that is not printable ASCII becomes a question mark.
         named = ", ".join(ignored)[:_HEADER_LENGTH]
         headers["x-dragoman-ignored"] = "".join(char if " " <= char <= "~" else "?" for char in named)
     return headers
@@ -282,7 +284,7 @@ def _data(value: JsonObject) -> bytes:
 
 
 def _listed(info: ModelInfo) -> JsonObject:
-    """In the form of OpenAI's list, with what gateways add and our own client reads."""
+    """Describe a model as OpenAI's list does, with the fields that gateways add and our own client reads."""
     tools = info.capabilities.tool_calling is not False
     return {
         "id": info.id,

@@ -1,9 +1,9 @@
-"""A client's decisions about what an agent wants to do.
+"""A client's decisions about an agent's permission requests.
 
-A client that offers a permission tool gets a function call and answers with its output; one that asks for approvals as
-items gets an `mcp_approval_request` and answers with an `mcp_approval_response`. Either way the decision is held against
-the request that is pending, and only then becomes the proof that the agent's request waits for. What is decided twice, too
-late, or about something else, grants nothing.
+A client that offers a permission tool gets a function call and answers with its output. A client that takes approvals as
+items gets an `mcp_approval_request` and answers with an `mcp_approval_response`. Either way the decision must match the
+pending request. Only then does it become the proof that the agent's request waits for. A decision that is repeated, late,
+or about another request grants nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _REASON = "Tool use rejected with user message: "
 _REFUSED = "The user refused it."
 _ALLOWED = "The user allowed it."
 
-# What a model is offered for a client that takes requests for approval as items.
+# The tools that a model is offered for a client that takes approvals as items.
 APPROVAL_TOOLS = tuple(ToolDefinition(name) for name in PERMISSION_TOOLS.values())
 
 
@@ -44,7 +44,7 @@ APPROVAL_TOOLS = tuple(ToolDefinition(name) for name in PERMISSION_TOOLS.values(
 class ClientDecision:
     approve: bool
     reason: str | None = None
-    # What selects the pending request. An approval item names it by its own id, and needs none.
+    # Selects the pending request. An approval item needs none: its own id names the request.
     nonce: str | None = None
 
 
@@ -63,7 +63,7 @@ def approval_item(call: ToolCallPart) -> JsonObject:
 
 
 def spelled_out(part: Part, grants: Grants) -> Part:
-    """A permission call with the question in its input, made from the action that is pending; any other part as it is."""
+    """Add the question about the pending action to the input of a permission call. Return any other part unchanged."""
     if not isinstance(part, ToolCallPart) or not is_approval(part):
         return part
     pending = grants.pending(part.input.get("nonce"))
@@ -86,14 +86,14 @@ def spelled_out(part: Part, grants: Grants) -> Part:
 
 
 def approved_call(item_id: str) -> str:
-    """The call that an approval item stands for."""
+    """Return the id of the call that an approval item stands for."""
     return item_id.removeprefix(_ITEM_ID)
 
 
 def with_proofs(
     messages: Sequence[Message], decisions: Mapping[str, ClientDecision], grants: Grants
 ) -> tuple[Message, ...]:
-    """The messages with every decision in the form that the bridge takes: a grant, or a refusal with its reason."""
+    """Replace every decision in the messages by what the bridge reads: a grant, or a refusal with its reason."""
     return tuple(
         msgspec.structs.replace(
             message, content=tuple(_proved(part, decisions, grants) for part in message.content)
@@ -112,17 +112,17 @@ def _proved(part: Part, decisions: Mapping[str, ClientDecision], grants: Grants)
     if pending is None:
         if by_item is None:
             return part
-        return _said(part, _ALLOWED if by_item.approve else _refusal(by_item))
+        return _with_text(part, _ALLOWED if by_item.approve else _refusal(by_item))
     decision = by_item or _decision(part.text)
     if decision is None:
         return part
     if not decision.approve:
-        return _said(part, _refusal(decision))
+        return _with_text(part, _refusal(decision))
     nonce, permission = pending
     if by_item is None and decision.nonce != nonce:
-        return _said(part, _REFUSED)
+        return _with_text(part, _REFUSED)
     token = grants.issue(nonce, permission.action.permission_tool)
-    return _said(part, token or _REFUSED)
+    return _with_text(part, token or _REFUSED)
 
 
 def _decision(text: str) -> ClientDecision | None:
@@ -146,5 +146,5 @@ def _refusal(decision: ClientDecision) -> str:
     return f"{_REASON}{decision.reason}" if decision.reason else _REFUSED
 
 
-def _said(part: ToolResultPart, text: str) -> ToolResultPart:
+def _with_text(part: ToolResultPart, text: str) -> ToolResultPart:
     return ToolResultPart(part.call_id, (TextPart(text),))

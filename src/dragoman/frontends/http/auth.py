@@ -1,8 +1,9 @@
-"""Who may come in.
+"""Access control: API keys, or only this machine.
 
-With keys, whoever has one. Without, only this machine: and not a page in its browser either, which any site can make ask
-under a name that leads here. So without keys the `Host` must be a name of this machine, and an `Origin` must be the same or
-one that is configured. Keys are compared by their digests, all of them, in a time that tells nothing.
+With keys, every client that sends one has access. Without keys, only programs of this machine have. A page in a browser
+has not: any site can send requests from it, under a host name that resolves to this machine. So without keys the `Host`
+must be a name of this machine, and an `Origin` must be the same or a configured one. A key is compared with all keys, by
+digest and in constant time.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class AccessCheck:
     origins: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        # A blank key would turn the host check off and let everybody in. The configuration refuses it; so does this.
+        # A blank key would turn the host check off and give every client access. The configuration refuses it as well.
         if not all(key.strip() for key in self.keys):
             raise ValueError("an API key is blank")
 
@@ -55,16 +56,16 @@ class AccessCheck:
             raise ApiError(
                 403,
                 "invalid_request",
-                "Pages of this origin may not ask here. Allow it with `cors_origins` in [serve].",
+                "Pages of this origin may not send requests. Allow it with `cors_origins` in [serve].",
                 code="forbidden_origin",
             )
 
     def connection(self, headers: Mapping[str, str]) -> str:
-        """The name under which a client's conversations are kept. Raises for one that may not come in."""
+        """Return the name under which a client's conversations are stored. Raise `ApiError` for a client without access."""
         if not self.keys:
             return WITHOUT_KEY
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        # What HTTP allows around the value, and nothing else.
+        # HTTP allows only these characters around the value.
         given = given.strip(" \t")
         digest = hashlib.sha256(given.encode("utf-8", "surrogatepass")).digest()
         matches = [hmac.compare_digest(digest, hashlib.sha256(key.encode()).digest()) for key in self.keys]

@@ -1,4 +1,4 @@
-"""How much one request may hold, packed or not. Values in, values out.
+"""Limits on the size of one request, packed and unpacked. Values in, values out.
 
 A body has a limit in bytes, and a few bytes of JSON can become a large object: 64 MB of `{},{},…` take 3 GB of memory
 and 18 seconds. So the number of JSON values is limited as well, and counted before anything is decoded. What is packed
@@ -24,7 +24,7 @@ _VALUE = re.compile(rb'(?:"[^"]*+"?|[^"\[{,]++)*+[\[{,]?')
 
 
 class Budget:
-    """What is left for the compactions and the arguments of one request."""
+    """The remaining bytes and JSON values for the compactions and the arguments of one request."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes

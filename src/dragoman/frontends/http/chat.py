@@ -1,4 +1,4 @@
-"""Chat completions: the older dialect, as what the newer one is made of. Values in, values out."""
+"""Chat completions: reads requests of the older API, and writes its responses. Values in, values out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 from dragoman.frontends.http.budget import Budget
-from dragoman.frontends.http.create_request import CreateRequest, read_form, says_aside
+from dragoman.frontends.http.create_request import CreateRequest, read_form
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.items import arguments_of, content_of, refused
 from dragoman.frontends.http.tools import chosen, functions_of
@@ -63,13 +63,13 @@ class ChatBody(msgspec.Struct, frozen=True):
     user: str | None = None
 
 
-# How the newer dialect, which endpoints get, says the same.
+# Options with the same name in Open Responses, the form in which endpoints get them.
 _OPTIONS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "parallel_tool_calls")
 _KNOWN = frozenset(each.encode_name for each in msgspec.structs.fields(ChatBody))
 
 
 def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[CreateRequest, bool]:
-    """What is asked, and whether the stream is to end with the usage."""
+    """Read a request. The second value is whether the stream ends with the usage."""
     body = read_form(value, ChatBody)
     if body.n not in (None, 1):
         raise bad_request("There is one choice for each request.", param="n")
@@ -79,7 +79,7 @@ def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[CreateRequ
     ignored += ["store"] if body.store else []
     tools = functions_of(body.tools or (), ignored)
     messages = tuple(_messages(body.messages, ignored))
-    asked = CreateRequest(
+    create = CreateRequest(
         model=body.model,
         items=[],
         messages=messages,
@@ -87,11 +87,10 @@ def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[CreateRequ
         consumer_id=headers.get("x-conversation-id") or None,
         is_streamed=bool(body.stream),
         is_stored=False,
-        is_aside=says_aside(headers),
         options=_options(body, value),
         ignored=tuple(ignored),
     )
-    return asked, (body.stream_options or {}).get("include_usage") is True
+    return create, (body.stream_options or {}).get("include_usage") is True
 
 
 def _options(body: ChatBody, value: JsonObject) -> JsonObject:
@@ -115,7 +114,7 @@ def _options(body: ChatBody, value: JsonObject) -> JsonObject:
 
 def _messages(given: list[JsonObject], ignored: list[str]) -> Iterator[Message]:
     called: set[str] = set()
-    # For the arguments of all calls: nothing is packed in this dialect.
+    # Limits the arguments of all calls. Chat completions have no compactions.
     budget = Budget(0)
     for index, message in enumerate(given):
         where = f"messages[{index}]"
@@ -166,7 +165,7 @@ def _calls(calls: object, where: str, budget: Budget) -> Iterator[ToolCallPart]:
 
 
 class ChatStream:
-    """One completion as it is told: as chunks, or whole."""
+    """Builds one completion from parts: as chunks, or whole."""
 
     def __init__(self, id_: str, model: str, created: int, ignored: tuple[str, ...] = ()) -> None:
         self._head: JsonObject = {"id": id_, "created": created, "model": model}
@@ -187,7 +186,7 @@ class ChatStream:
                 yield self._chunk({"content": text})
             case ThinkingPart() if part.text:
                 self._thoughts.append(part.text)
-                # No part of the dialect, but where servers with models that think put it, and clients look for it.
+                # The API has no such field, but other servers send thinking here, and clients read it.
                 yield self._chunk({"reasoning_content": part.text})
             case ToolCallPart():
                 call = _call(part)
@@ -209,7 +208,7 @@ class ChatStream:
             yield {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": counted}
 
     def failed(self, error: ApiError) -> JsonObject:
-        """The dialect has no word for an answer that broke off; what was said stands beside the error."""
+        """Return the error with the partial message beside it. The API has no form for an incomplete answer."""
         return {**error.body, "dragoman": {"partial": self._message()}}
 
     def whole(self, usage: UsagePart | None) -> JsonObject:

@@ -1,7 +1,7 @@
 """Compaction: a history in one opaque item.
 
-An agent keeps its own context, and an endpoint has its own compaction; what is made short here is what travels. So nothing
-is summarised and nothing is lost: the item holds the history packed, and is unpacked when it comes back.
+Only the payload of a request becomes shorter: an agent stores its own context, and an endpoint has its own compaction. So
+nothing is summarised or lost: the item holds the packed history, and the server unpacks it when it comes back.
 
 It is not signed. A client can send the same items unpacked, so a forged compaction gains nothing. A signature would need
 a key that every server shares which the client uses, and a compaction would not survive a new state folder. What a small
@@ -29,14 +29,14 @@ _FORM = "dg1."
 
 
 def compacted(items: Sequence[JsonObject], budget: Budget) -> str:
-    """One item of these. Raises `ApiError` for more than a request could bring back."""
+    """Pack these items into one. Raise `ApiError` for more than a request could bring back."""
     data = encode(list(items))
     budget.spend(data, "input")
     return _FORM + base64.urlsafe_b64encode(zlib.compress(data, 9)).decode()
 
 
 def expanded(content: str, where: str, budget: Budget) -> list[JsonObject]:
-    """The items in it. All compactions of a request share its budget."""
+    """Unpack the items of a compaction. All compactions of a request share its budget."""
     form, packed = content[: len(_FORM)], content[len(_FORM) :]
     if form != _FORM:
         raise _unreadable(where)
@@ -47,7 +47,7 @@ def expanded(content: str, where: str, budget: Budget) -> list[JsonObject]:
         raise too_deep(error, where) from None
     except (zlib.error, binascii.Error, ValueError, msgspec.MsgspecError):
         raise _unreadable(where) from None
-    # One inside another was unpacked when it was packed: another layer is a trap.
+    # The server never packs a compaction into another, so a nested one is forged.
     if any(item.get("type") == "compaction" for item in items):
         raise _unreadable(where)
     return items

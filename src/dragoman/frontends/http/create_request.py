@@ -1,7 +1,7 @@
 """A request to create a response, read and checked. Values in, values out.
 
-Fields that only some models can honour are kept apart as *options*: a model that takes options gets them, for any other
-they are named in the response. What nobody here knows is named too.
+Fields that only some models can honour are *options*. A model that takes options gets them. For any other model, the
+response names them as ignored. The response names unknown fields, too.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ __all__ = [
     "read_compact",
     "read_create",
     "read_form",
-    "says_aside",
 ]
 
-# Under this key of the metadata a response names what could not be honoured.
+# The key of a response's metadata that names the ignored fields.
 IGNORED = "dragoman.ignored"
 
 _Form = TypeVar("_Form", bound=msgspec.Struct)
@@ -71,7 +70,7 @@ class CreateBody(msgspec.Struct, frozen=True):
     service_tier: Literal["auto", "default", "flex", "priority"] | None = None
     top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
     user: str | None = None
-    # Over a WebSocket: only take the input, for a turn that will come.
+    # Over a WebSocket: false only stores the input, for a later turn.
     generate: bool | None = None
 
 
@@ -83,7 +82,7 @@ class CompactBody(msgspec.Struct, frozen=True):
     prompt_cache_key: str | None = None
 
 
-# What changes an answer, with the values that ask for nothing out of the ordinary.
+# Fields that change an answer, each with the values that mean the default.
 _OPTIONS: dict[str, tuple[object, ...]] = {
     "text": ({"format": {"type": "text"}}, {}),
     "temperature": (),
@@ -106,12 +105,12 @@ _ECHOED = (
 )
 _FIELDS = frozenset(each.encode_name for each in msgspec.structs.fields(CreateBody)) | {"type"}
 _HTTP_ONLY = ("stream", "stream_options", "background")
-_TOLD_AT = re.compile(r"(?P<problem>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`)?", re.DOTALL)
+_VALIDATION_ERROR = re.compile(r"(?P<problem>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class CreateRequest:
-    """What a client wants of a model."""
+    """A request of either API, as the service reads it."""
 
     model: str
     items: list[JsonObject]
@@ -122,16 +121,14 @@ class CreateRequest:
     is_streamed: bool = False
     is_stored: bool = True
     generates: bool = True
-    # The history in a dialect that has no items.
+    # The history of a chat completion, which has no items.
     messages: tuple[Message, ...] = ()
-    # It says of itself that it belongs to no conversation.
-    is_aside: bool = False
     metadata: JsonObject = field(default_factory=dict)
-    # As the resource shows them.
+    # The fields of the request that the response repeats.
     echoed: JsonObject = field(default_factory=dict)
-    # Given, and more than the default: for a model that takes options.
+    # Fields with another value than the default, for a model that takes options.
     options: JsonObject = field(default_factory=dict)
-    # Not for any model.
+    # Fields and tools that no model gets.
     ignored: tuple[str, ...] = ()
 
 
@@ -159,7 +156,7 @@ def read_form(value: JsonObject, form: type[_Form]) -> _Form:
 def read_create(
     value: JsonObject, headers: Mapping[str, str], *, over_websocket: bool = False
 ) -> CreateRequest:
-    """`headers` may have the client's own name for the conversation."""
+    """Read and check a request. `headers` may have the client's own id of the conversation."""
     if over_websocket:
         for name in _HTTP_ONLY:
             if value.get(name) is not None:
@@ -182,17 +179,11 @@ def read_create(
         is_streamed=bool(body.stream) or over_websocket,
         is_stored=body.store is not False,
         generates=body.generate is not False,
-        is_aside=says_aside(headers),
         metadata=dict(body.metadata or {}),
         echoed=_echoed(body, value),
         options=_options(value),
         ignored=tuple(ignored),
     )
-
-
-def says_aside(headers: Mapping[str, str]) -> bool:
-    """Whether the client says that this is a side request."""
-    return headers.get("x-dragoman-aside", "").strip().lower() in ("true", "1")
 
 
 def read_compact(value: JsonObject) -> CompactBody:
@@ -227,7 +218,7 @@ def _echoed(body: CreateBody, value: JsonObject) -> JsonObject:
 
 
 def _shown(tool: JsonObject) -> JsonObject:
-    """A function with all its fields, as the resource requires."""
+    """Return a function with all the fields that the response resource requires."""
     defaults: JsonObject = {"description": None, "parameters": None, "strict": None}
     return {**defaults, **tool}
 
@@ -244,7 +235,7 @@ def _consumer_id(body: CreateBody, headers: Mapping[str, str]) -> str | None:
     header = headers.get("x-conversation-id") or None
     if given is not None and body.previous_response_id is not None:
         raise bad_request(
-            "`previous_response_id` and `conversation` both say what came before: give one of them.",
+            "`previous_response_id` and `conversation` both name the history: give one of them.",
             param="conversation",
             code="conflicting_ids",
         )
@@ -258,11 +249,11 @@ def _consumer_id(body: CreateBody, headers: Mapping[str, str]) -> str | None:
 
 
 def _invalid(error: msgspec.ValidationError) -> ApiError:
-    told = _TOLD_AT.fullmatch(str(error))
-    path = told["path"] if told else None
+    found = _VALIDATION_ERROR.fullmatch(str(error))
+    path = found["path"] if found else None
     missing = re.search(r"missing required field `(\w+)`", str(error))
     if missing:
         path = f"{path}.{missing[1]}" if path else missing[1]
         return bad_request(f"`{path}` is missing.", param=path, code="missing_required_parameter")
-    problem = told["problem"] if told else str(error)
+    problem = found["problem"] if found else str(error)
     return bad_request(f"{problem}." if not path else f"`{path}`: {problem}.", param=path or None)

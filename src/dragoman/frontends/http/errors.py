@@ -1,7 +1,7 @@
-"""What goes wrong, as a status and the body that clients of this API expect.
+"""Errors as an HTTP status and the body that clients of this API expect.
 
-The types are those of the specification. Its table has no place for a model that is busy or slow; those keep the statuses
-that every HTTP client knows, and say `server_error`.
+The error types are those of the specification. It has none for a model that is busy or slow. Such an error has the usual
+HTTP status and the type `server_error`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ErrorType: TypeAlias = Literal[
 _BY_KIND: dict[ErrorKind, tuple[int, ErrorType]] = {
     "not_found": (404, "not_found"),
     "bad_request": (400, "invalid_request"),
-    # Not 401: the key that was refused is not the one the client has.
+    # Not 401: the agent or endpoint refused its credentials, not the key of the client.
     "no_permissions": (403, "model_error"),
     "auth_required": (403, "model_error"),
     "blocked": (403, "model_error"),
@@ -29,13 +29,13 @@ _BY_KIND: dict[ErrorKind, tuple[int, ErrorType]] = {
     "agent_failed": (500, "model_error"),
     "internal": (500, "server_error"),
 }
-# Of what a client sent, in a message.
+# Characters of a client's value that a message quotes.
 _SHOWN = 128
 _TRANSIENT = frozenset({429, 503, 504})
 
 
 class ApiError(Exception):
-    """A request that is answered with an error."""
+    """An error response to a request."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class ApiError(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The official clients repeat a request after most errors; for ours that is right only where it may help."""
+        """Headers that limit retries. The official clients retry after most errors, also where it cannot help."""
         headers = {"x-should-retry": "true" if self.status in _TRANSIENT else "false"}
         if self.retry_after is not None:
             headers["retry-after"] = str(max(1, round(self.retry_after)))
@@ -77,7 +77,7 @@ def bad_request(message: str, *, param: str | None = None, code: str | None = No
 
 
 def too_deep(error: NestedTooDeeply, where: str) -> ApiError:
-    """For a JSON text in a request with more levels than are read; `where` is the path to it."""
+    """Return the error for a JSON text with too many levels. `where` is its path in the request."""
     return bad_request(f"`{where}` cannot be read: {error}.", param=where, code="nested_too_deeply")
 
 
@@ -93,5 +93,5 @@ def unknown_model(model_id: str) -> ApiError:
 
 
 def unexpected() -> ApiError:
-    """A mistake of ours. What exactly it was is in the log, and nobody else's."""
+    """Return the error for a bug in the server. Only the log has the details."""
     return ApiError(500, "server_error", "This should not have happened; the server's log says more.")

@@ -1,4 +1,4 @@
-"""What a person sees who opens the server's address in a browser: what this is, and where to go on."""
+"""The page that the server's address shows in a browser, with links to the API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ There is nothing to click here: give such a program this address with <code>/v1<
 <li><a href="/openapi.json">/openapi.json</a>: all that is served, for programs
 <li><a href="/healthz">/healthz</a>: whether the server is up
 </ul>
-<p>Where the server has API keys, the models are told only to those who send one: <code>Authorization: Bearer KEY</code>.
+<p>If the server has API keys, the list of models needs one: <code>Authorization: Bearer KEY</code>.
 <code>docs/http.md</code> of the project says how to set up clients, and <code>dragoman serve --help</code> the server.</p>
 </html>
 """

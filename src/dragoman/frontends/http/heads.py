@@ -1,9 +1,9 @@
-"""Connections that do not come to the point: a limit on the time they take for a request's head.
+"""Limits on connections that send no complete request head.
 
 The HTTP library waits for the rest of a head for ever, and each connection takes a file descriptor. So a head must be
 complete within `HEAD_SECONDS` of the connection, or of the first byte after an earlier response. Of connections that wait
-for a head there are at most `MOST_WAITING`: for one more, the oldest is closed. What a client sends behind an answer that
-did not need it, the rest of a body for example, has the same time.
+for a head there are at most `MOST_WAITING`: one more closes the oldest. The same time limit holds for data that a client
+sends after a response that did not need it, for example the rest of a body.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["HEAD_SECONDS", "MOST_WAITING", "HeadLimits", "LimitedHttp"]
 
 _log = logging.getLogger(__name__)
 
-# A head is one packet or two. A client that takes longer than this has no network, or means no request.
+# A head is one packet or two. A client that takes longer has no network, or sends no request at all.
 HEAD_SECONDS = 20.0
 # Far more than clients that connect at the same moment, and far fewer than a process may have files.
 MOST_WAITING = 256
-# Between two lines of the log about connections that were closed: each costs its sender nothing.
+# Between two lines of the log about closed connections: a sender must not be able to fill the log.
 _LOG_SECONDS = 10.0
 
 
@@ -43,7 +43,7 @@ class HeadLimits:
         self._most = most
         self._log_seconds = log_seconds
         self._waiting: dict[LimitedHttp, None] = {}
-        # When the log last had a line about one that was closed, and how many were since.
+        # The time of the last log line about a closed connection, and the number of connections closed since.
         self._logged_at = -math.inf
         self._unlogged = 0
 
@@ -57,7 +57,7 @@ class HeadLimits:
         self._waiting.pop(connection, None)
 
     def log(self, client: str, reason: str, now: float) -> None:
-        """Say that a connection is closed. Of a flood the log has a line now and then, with the number."""
+        """Log that a connection is closed. A flood gets one line per `log_seconds`, with the number of connections."""
         self._unlogged += 1
         if now - self._logged_at >= self._log_seconds:
             others = f"; {self._unlogged - 1} more since the last such line" if self._unlogged > 1 else ""
@@ -66,7 +66,7 @@ class HeadLimits:
 
 
 class LimitedHttp(H11Protocol):
-    """The library's protocol, with a limit on heads."""
+    """The HTTP protocol of uvicorn, with a time limit for request heads."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class LimitedHttp(H11Protocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        """Start the time, unless it runs already, or stop it if the client has done its part."""
+        """Start the timer if a head is awaited and it does not run yet. Stop it if the head is complete."""
         state = self.conn.their_state
         is_answered = self.cycle is None or self.cycle.response_complete
         if state is h11.IDLE or (state is h11.SEND_BODY and is_answered):

@@ -1,7 +1,8 @@
-"""What came before: responses that a client goes on from by their id.
+"""Stored responses, and the histories that they form.
 
-Those that are stored are in SQLite, for whoever made them. A WebSocket also has those of its own that were not to be
-stored, for as long as it is open. A history is the chain of all of them, the oldest first.
+A client continues from a response by its id. Stored responses are in SQLite, and belong to the connection that created
+them. A WebSocket also remembers its responses with `store: false`, for as long as it is open. A history is the chain of
+all previous responses, the oldest first.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ __all__ = ["Histories", "HistoryEntry", "ResponseChain", "SocketHistory"]
 
 _log = logging.getLogger(__name__)
 
-# Of one chain. Longer ones are not histories but loops of somebody's program.
+# The limits of one chain. A longer one comes from a loop in a client program.
 _MOST_RESPONSES = 10_000
 _MOST_BYTES = 64 * 1024 * 1024
-# Of one WebSocket: a client goes on from the last, or a few back.
+# Responses that one WebSocket remembers: a client continues from the last, or a few back.
 _MOST_LOCAL = 16
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
-    """A response and what was new in its request."""
+    """A response and the new items of its request."""
 
     items: list[JsonObject]
     response: JsonObject
@@ -45,21 +46,25 @@ class HistoryEntry(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ResponseChain:
+    """The items of a response and of all before it, with the ids of these responses."""
+
     items: list[JsonObject]
     ids: tuple[str, ...] = ()
     consumer_id: str | None = None
 
 
 class SocketHistory(OrderedDict[str, HistoryEntry]):
-    """What one WebSocket remembers. The oldest are forgotten first."""
+    """The responses that one WebSocket remembers. The oldest are discarded first."""
 
-    def keep(self, id_: str, kept: HistoryEntry) -> None:
-        self[id_] = kept
+    def add(self, id_: str, entry: HistoryEntry) -> None:
+        self[id_] = entry
         while len(self) > _MOST_LOCAL:
             self.popitem(last=False)
 
 
 class Histories:
+    """Finds, saves and deletes stored responses."""
+
     def __init__(self, store: ResponseStore | None) -> None:
         self._store = store
 
@@ -68,51 +73,53 @@ class Histories:
         return self._store is not None
 
     def chain(self, id_: str | None, connection: str, local: SocketHistory | None = None) -> ResponseChain:
-        """Everything up to a response and with it. An unknown one is an error: nobody may talk past a gap."""
+        """Return the history up to a response, with it. An unknown response is an error: a history has no gaps."""
         links: dict[str, HistoryEntry] = {}
         size = 0
         while id_ is not None:
-            kept = local.get(id_) if local is not None else None
-            if kept is None:
-                kept, length = self._find(id_, connection)
+            entry = local.get(id_) if local is not None else None
+            if entry is None:
+                entry, length = self._find(id_, connection)
                 size += length
-            if kept is None or id_ in links or len(links) >= _MOST_RESPONSES or size > _MOST_BYTES:
+            if entry is None or id_ in links or len(links) >= _MOST_RESPONSES or size > _MOST_BYTES:
                 raise _not_found(id_)
-            links[id_] = kept
-            id_ = kept.previous
-        items = [item for kept in reversed(links.values()) for item in (*kept.items, *kept.output)]
+            links[id_] = entry
+            id_ = entry.previous
+        items = [item for entry in reversed(links.values()) for item in (*entry.items, *entry.output)]
         last = next(iter(links.values()), None)
         return ResponseChain(items, tuple(links), None if last is None else last.consumer_id)
 
     def find(self, id_: str, connection: str) -> HistoryEntry:
-        kept, _ = self._find(id_, connection)
-        if kept is None:
+        entry, _ = self._find(id_, connection)
+        if entry is None:
             raise ApiError(
                 404,
                 "not_found",
-                f"There is no response {id_[:128]!r} that was stored.",
+                f"There is no stored response {id_[:128]!r}.",
                 code="response_not_found",
             )
-        return kept
+        return entry
 
-    def keep(
+    def save(
         self,
         id_: str,
-        kept: HistoryEntry,
+        entry: HistoryEntry,
         connection: str,
         used: tuple[str, ...],
         conversation: str | None = None,
     ) -> None:
-        """A response that cannot be kept has been given all the same."""
+        """Store a response. If that fails, log it: the client gets the response all the same."""
         if self._store is None:
             return
         now = datetime.now(UTC)
         try:
-            self._store.save(StoredResponse(id_, connection, kept.previous, now, encode(kept), conversation))
+            self._store.save(
+                StoredResponse(id_, connection, entry.previous, now, encode(entry), conversation)
+            )
             if used:
                 self._store.touch(used, now)
         except StoreError as error:
-            _log.warning("response %s cannot be gone on from: %s", id_, error)
+            _log.warning("response %s is not stored: %s", id_, error)
 
     def delete(self, id_: str, connection: str) -> None:
         self.find(id_, connection)

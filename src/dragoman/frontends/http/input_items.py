@@ -1,7 +1,7 @@
-"""What a stored response was asked with, item by item, as clients list it. Values in, values out.
+"""The list of a stored response's input items. Values in, values out.
 
-Items come as they were given, in their full form: with a type, an id and content in parts. One that came without an id
-gets one that is the same every time, so that a list can be gone on in.
+Items have their full form: with a type, an id and content in parts. An item without an id gets one that is the same in
+every list, so that a client can request the next page.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _PREFIXES = {
     "mcp_approval_response": "mcpa",
     "compaction": "cmp",
 }
-# As OpenAI has them.
+# The default and the maximum of `limit`, as in OpenAI's API.
 _ORDINARY = 20
 _MOST = 100
 
 
 def listed(items: Sequence[JsonObject], response_id: str, query: Mapping[str, str]) -> JsonObject:
-    """A page of them. The last comes first unless the query says otherwise."""
+    """Return a page of the items, the last first unless `order` is `asc`."""
     limit = _limit(query.get("limit"))
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):
         raise bad_request("`order` is asc or desc.", param="order")
-    told = [_full(item, index, response_id) for index, item in enumerate(items)]
+    full = [_full_item(item, index, response_id) for index, item in enumerate(items)]
     if order == "desc":
-        told.reverse()
-    rest = told[_behind(told, query.get("after")) :]
+        full.reverse()
+    rest = full[_index_after(full, query.get("after")) :]
     page = rest[:limit]
     return {
         "object": "list",
@@ -57,16 +57,16 @@ def _limit(given: str | None) -> int:
     return int(given)
 
 
-def _behind(told: Sequence[JsonObject], after: str | None) -> int:
+def _index_after(full: Sequence[JsonObject], after: str | None) -> int:
     if after is None:
         return 0
-    for place, item in enumerate(told):
+    for place, item in enumerate(full):
         if item["id"] == after:
             return place + 1
-    raise bad_request(f"There is no item {after[:128]!r} to go on after.", param="after")
+    raise bad_request(f"There is no item {after[:128]!r} to continue after.", param="after")
 
 
-def _full(item: JsonObject, index: int, response_id: str) -> JsonObject:
+def _full_item(item: JsonObject, index: int, response_id: str) -> JsonObject:
     kind = str(item.get("type", "message"))
     id_ = item.get("id")
     named = id_ if isinstance(id_, str) and id_ else f"{_PREFIXES.get(kind, 'item')}_in{index}_{response_id}"

@@ -1,8 +1,8 @@
-"""From the items of a request to messages. Values in, values out.
+"""Convert the items of a request to messages. Values in, values out.
 
-What the model said, thought and called between two turns of the user is one message, as it was one answer. A result is
-told with its call; one without is an error, unless the id is ours, which says by itself where it belongs. A message that
-carries the name we gave it brings our marker back.
+The text, thinking and calls of the model between two user messages become one message, as they were one answer. A result
+follows its call. A result without a call is an error, unless its id is one of ours, which identifies the conversation. A
+message with an id of ours brings the conversation's marker back.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _ITEMS_LIMIT = 20_000
 
 @dataclass(slots=True)
 class RequestInput:
-    """What a request tells. `ignored` names what of it cannot be taken."""
+    """The messages and decisions of a request. `ignored` names the content that cannot be read."""
 
     messages: tuple[Message, ...] = ()
     decisions: dict[str, ClientDecision] = field(default_factory=dict)
@@ -63,32 +63,32 @@ class RequestInput:
 
 
 def messages_from_items(items: Sequence[object], model: str, budget: Budget) -> RequestInput:
-    """The story of these items. `model` is whom the markers in it were given to; `budget` limits what is packed in them."""
-    return _Telling(model, budget).told(items)
+    """Convert these items. `model` is the model of the markers in them; `budget` limits their packed content."""
+    return _Converter(model, budget).convert(items)
 
 
-class _Telling:
+class _Converter:
     def __init__(self, model: str, budget: Budget) -> None:
         self._model = model
         self._budget = budget
-        # Those in compactions included.
+        # The number of items, with those in compactions.
         self._items = 0
-        self._told = RequestInput()
+        self._input = RequestInput()
         self._messages: list[Message] = []
-        # Of the message that is being put together.
+        # Role and parts of the message under construction.
         self._role: Role | None = None
         self._parts: list[Part] = []
         self._called: set[str] = set()
 
-    def told(self, items: Sequence[object]) -> RequestInput:
+    def convert(self, items: Sequence[object]) -> RequestInput:
         self._count(len(items))
         for index, item in enumerate(items):
             if not isinstance(item, dict):
                 raise bad_request("An item is an object.", param=f"input[{index}]")
             self._take(item, f"input[{index}]")
         self._flush()
-        self._told.messages = tuple(self._messages)
-        return self._told
+        self._input.messages = tuple(self._messages)
+        return self._input
 
     def _count(self, more: int) -> None:
         self._items += more
@@ -107,7 +107,7 @@ class _Telling:
                 self._call(call_id, name, item.get("arguments"), where)
             case "function_call_output":
                 call_id = _text(item, "call_id", where)
-                content = tuple(content_of(item.get("output"), f"{where}.output", self._told.ignored))
+                content = tuple(content_of(item.get("output"), f"{where}.output", self._input.ignored))
                 self._result(call_id, content, where)
             case "mcp_approval_request":
                 call_id = approved_call(_text(item, "id", where))
@@ -122,15 +122,15 @@ class _Telling:
                     self._take(inner, where)
             case "item_reference":
                 raise bad_request(
-                    "Items are not kept one by one. Send the item itself, or `previous_response_id`.",
+                    "Items are not stored one by one. Send the item itself, or `previous_response_id`.",
                     param=where,
                     code="unsupported_item",
                 )
             case str(extension) if extension in ITEM_TYPES:
-                # A client gives back what it got. It is no part of what was said.
+                # A client sends these items back. They are no part of the conversation.
                 pass
             case other:
-                self._told.ignored.append(f"{where} ({str(other)[:64]})")
+                self._input.ignored.append(f"{where} ({str(other)[:64]})")
 
     def _message(self, item: JsonObject, where: str) -> None:
         role = _ROLES.get(item.get("role"))
@@ -140,7 +140,7 @@ class _Telling:
             )
         is_answer = role == "assistant"
         content = tuple(
-            content_of(item.get("content"), f"{where}.content", self._told.ignored, of_answer=is_answer)
+            content_of(item.get("content"), f"{where}.content", self._input.ignored, of_answer=is_answer)
         )
         if not is_answer:
             self._flush()
@@ -167,7 +167,7 @@ class _Telling:
         approve, reason = item.get("approve"), item.get("reason")
         if not isinstance(approve, bool):
             raise bad_request("`approve` is true or false.", param=f"{where}.approve")
-        self._told.decisions[call_id] = ClientDecision(approve, reason if isinstance(reason, str) else None)
+        self._input.decisions[call_id] = ClientDecision(approve, reason if isinstance(reason, str) else None)
         self._result(call_id, (), where)
 
     def _result(self, call_id: str, content: tuple[ContentPart, ...], where: str) -> None:
@@ -194,7 +194,7 @@ class _Telling:
 def content_of(
     content: object, where: str, ignored: list[str], *, of_answer: bool = False
 ) -> Iterator[ContentPart]:
-    """What a message or a result consists of: a text, or parts of the kinds that the two dialects have."""
+    """Yield the content of a message or a result: a text, or parts of the types that the two APIs have."""
     if content is None:
         return
     if isinstance(content, str):
@@ -232,12 +232,12 @@ def content_of(
 
 
 def refused(words: str) -> DataPart:
-    """What a client calls a refusal: no words of the answer, but why it ended. We tell it to clients in the same way."""
+    """Convert a refusal: the reason why an answer ended, not a text of the answer. Responses send it in the same form."""
     return Stopped("content_filter", words).part
 
 
 def _file(url: str, name: str | None, where: str, ignored: list[str]) -> ContentPart:
-    """Its bytes, where they are in the request. What is elsewhere is named and not fetched: the address may be anywhere."""
+    """Return the bytes of a file in the request. A URL becomes a text and is not fetched: it may point anywhere."""
     if url.startswith("data:"):
         data = _data_url(url)
         if data is None:
@@ -266,7 +266,7 @@ def _data_url(url: str) -> DataPart | None:
 
 
 def arguments_of(call_id: str, name: str, arguments: object, where: str, budget: Budget) -> ToolCallPart:
-    """A call of the history. Arguments that are no object are kept as they were written."""
+    """Convert a call of the history. Arguments that are not a JSON object stay as text."""
     if arguments is None or arguments == "":
         return ToolCallPart(call_id, name, {})
     if isinstance(arguments, str):

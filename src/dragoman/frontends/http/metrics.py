@@ -1,4 +1,4 @@
-"""Counts for Prometheus, in its text format. Every label has a fixed set of values: no client can make new ones."""
+"""Metrics in the text format of Prometheus. Every label has a fixed set of values that no client can extend."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Metrics:
         self.sockets = 0
 
     def request(self, route: str | None, status: int) -> None:
-        """`route` is the path of one of ours, as it was declared; None: of none."""
+        """Count a request. `route` is the declared path of its route; None if no route matches."""
         self._requests[route or "other", status] += 1
 
     def response(self, model: str, outcome: str, seconds: float) -> None:
-        """`outcome` is one of our own words."""
+        """Count a response. `outcome` is one of a fixed set of words."""
         self._responses[self._known(model), outcome] += 1
         self._buckets[bisect_left(_SECONDS, seconds)] += 1
         self._seconds += seconds
@@ -50,18 +50,18 @@ class Metrics:
         yield from _head("dragoman_http_requests_total", "counter", "Requests by route and status.")
         for (route, status), count in sorted(self._requests.items()):
             yield f'dragoman_http_requests_total{{route="{route}",status="{status}"}} {count}'
-        yield from _head("dragoman_responses_total", "counter", "Answers by model and what became of them.")
+        yield from _head("dragoman_responses_total", "counter", "Responses by model and outcome.")
         for (model, outcome), count in sorted(self._responses.items()):
             yield f'dragoman_responses_total{{model="{model}",outcome="{outcome}"}} {count}'
-        yield from _head("dragoman_tokens_total", "counter", "Tokens, where a model tells them.")
+        yield from _head("dragoman_tokens_total", "counter", "Tokens, as far as models report them.")
         for (model, direction), count in sorted(self._tokens.items()):
             yield f'dragoman_tokens_total{{model="{model}",direction="{direction}"}} {count}'
-        yield from _head("dragoman_responses_under_way", "gauge", "Answers under way now.")
+        yield from _head("dragoman_responses_under_way", "gauge", "Responses that run now.")
         yield f"dragoman_responses_under_way {self.under_way}"
         yield from _head("dragoman_websockets_open", "gauge", "WebSockets open now.")
         yield f"dragoman_websockets_open {self.sockets}"
         yield from _head(
-            "dragoman_response_seconds", "histogram", "From the request to the end of its answer."
+            "dragoman_response_seconds", "histogram", "Seconds from the request to the end of its response."
         )
         total = 0
         for bound, count in zip((*map(str, _SECONDS), "+Inf"), self._buckets, strict=True):

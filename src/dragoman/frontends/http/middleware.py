@@ -1,4 +1,4 @@
-"""The outermost layer: asks the gate, counts, and turns whatever is raised into an answer."""
+"""The outermost layer: checks access, counts requests, and turns exceptions into error responses."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dragoman.frontends.http.activity_items import takes_activity
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.errors import ApiError, unexpected
 from dragoman.frontends.http.metrics import Metrics
+from dragoman.frontends.http.request_headers import is_switched_on
 from dragoman.frontends.http.service import HttpClient
 from dragoman.frontends.http.wire import error_response
 from dragoman.lm.json import encode
@@ -20,21 +20,28 @@ __all__ = ["HEADER_BYTES", "RequestMiddleware", "client_of"]
 
 _log = logging.getLogger(__name__)
 
-# Where in a scope the gate's name for the client stands.
+# The key of the scope under which the client's connection name is stored.
 _CONNECTION = "dragoman.connection"
-# Of all headers together: a key, an id or two, and what browsers add.
+# The limit of all headers together: a key, an id or two, and what browsers add.
 HEADER_BYTES = 64 * 1024
-# For whoever watches over the process, and for whoever has no key yet.
+# Paths that need no key: for process monitors, and for users who have no key yet.
 _OPEN_TO_ALL = frozenset({"/", "/healthz", "/openapi.json"})
 
 
-def client_of(asking: HTTPConnection) -> HttpClient:
-    """Who has come in."""
-    takes_items = asking.headers.get("x-dragoman-approvals", "").lower() == "items"
-    return HttpClient(asking.scope[_CONNECTION], takes_items, takes_activity(asking.headers))
+def client_of(incoming: HTTPConnection) -> HttpClient:
+    """Return the client of a request, with what its headers ask for."""
+    headers = incoming.headers
+    return HttpClient(
+        incoming.scope[_CONNECTION],
+        approves_items=is_switched_on(headers, "x-dragoman-approvals"),
+        takes_activity=is_switched_on(headers, "x-dragoman-activity"),
+        is_aside=is_switched_on(headers, "x-dragoman-aside"),
+    )
 
 
 class RequestMiddleware:
+    """Checks access to every request, counts it, and answers exceptions."""
+
     def __init__(self, app: ASGIApp, gate: AccessCheck, metrics: Metrics) -> None:
         self._app = app
         self._gate = gate
@@ -44,31 +51,31 @@ class RequestMiddleware:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        told = _Told(send, scope["type"])
+        tracked = _StatusSend(send, scope["type"])
         try:
             _refuse_long_headers(scope)
             headers = Headers(scope=scope)
             self._gate.check_place(headers)
             if scope["path"] not in _OPEN_TO_ALL:
                 scope[_CONNECTION] = self._gate.connection(headers)
-            await self._app(scope, receive, told)
+            await self._app(scope, receive, tracked)
         except ApiError as error:
-            await _refuse(error, scope, receive, told)
+            await _refuse(error, scope, receive, tracked)
         except ClientDisconnect:
-            # In the middle of its body: there is nobody to answer.
-            _log.debug("a client went before it had asked")
+            # There is no client to answer.
+            _log.debug("a client disconnected before its request was complete")
         except Exception:
             _log.exception("%s %s failed", scope.get("method", "WEBSOCKET"), scope["path"])
-            if told.status is not None:
+            if tracked.status is not None:
                 raise
-            await _refuse(unexpected(), scope, receive, told)
+            await _refuse(unexpected(), scope, receive, tracked)
         finally:
             path = getattr(scope.get("route"), "path", None)
-            self._metrics.request(path, told.status if told.status is not None else 499)
+            self._metrics.request(path, tracked.status if tracked.status is not None else 499)
 
 
-class _Told:
-    """Passes on, and remembers with what status."""
+class _StatusSend:
+    """Passes messages on to `send`, and remembers the status of the response."""
 
     def __init__(self, send: Send, kind: str) -> None:
         self._send = send
@@ -87,7 +94,7 @@ class _Told:
 
 
 def _refuse_long_headers(scope: Scope) -> None:
-    """The parser bounds what it has to keep; headers that come in one piece are bounded here."""
+    """Refuse headers beyond the limit. The parser limits only headers that arrive in several pieces."""
     if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
         raise ApiError(431, "invalid_request", f"The headers have more than {HEADER_BYTES:,} bytes.")
 

@@ -1,4 +1,4 @@
-"""A description of this API in its own terms: what is served, what each takes, and how errors look."""
+"""The OpenAPI description of this server: its paths, request bodies and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _JSON = "application/json"
 
 
 def description() -> JsonObject:
-    """OpenAPI 3.1. The bodies are generated from the types that read them."""
+    """Return the OpenAPI 3.1 document. The types that read the bodies also generate their schemas."""
     bodies = (CreateBody, CompactBody, ChatBody)
     schemas, components = msgspec.json.schema_components(
         bodies,
@@ -28,28 +28,28 @@ def description() -> JsonObject:
         "openapi": "3.1.0",
         "info": {"title": "Dragoman", "version": __version__},
         "paths": {
-            "/": {"get": _operation("What this is, for a person.", form="text/html", is_open=True)},
+            "/": {"get": _operation("The front page, for a browser.", form="text/html", is_open=True)},
             "/v1/responses": {"post": _operation("Create a response.", body=create, streams=True)},
             "/v1/responses/compact": {"post": _operation("Pack a history into one item.", body=compact)},
             "/v1/responses/{id}": {
-                "get": _operation("A response that was stored.", parameters=by_id),
-                "delete": _operation("Forget a response.", parameters=by_id),
+                "get": _operation("Return a stored response.", parameters=by_id),
+                "delete": _operation("Delete a stored response.", parameters=by_id),
             },
             "/v1/responses/{id}/input_items": {
-                "get": _operation("What it was asked with.", parameters=[*by_id, *_PAGE])
+                "get": _operation("List the input items of a stored response.", parameters=[*by_id, *_PAGE])
             },
             "/v1/responses/{id}/cancel": {
                 "post": _operation(
-                    "Refused: close the connection of a response that is under way.", parameters=by_id
+                    "Always refused. To cancel a running response, close its connection.", parameters=by_id
                 )
             },
             "/v1/chat/completions": {
                 "post": _operation("Create a chat completion.", body=chat, streams=True)
             },
-            "/v1/models": {"get": _operation("The models that are configured.")},
-            "/v1/models/{id}": {"get": _operation("One of them.", parameters=by_id)},
+            "/v1/models": {"get": _operation("List the configured models.")},
+            "/v1/models/{id}": {"get": _operation("Return a configured model.", parameters=by_id)},
             "/healthz": {"get": _operation("Whether the server is up.", is_open=True)},
-            "/metrics": {"get": _operation("Counts, for Prometheus.", form="text/plain")},
+            "/metrics": {"get": _operation("Metrics for Prometheus.", form="text/plain")},
         },
         "components": {
             "schemas": {**components, "Error": _ERROR},
@@ -103,7 +103,7 @@ def _operation(
         "responses": {
             "200": {"description": "Done.", "content": content},
             "default": {
-                "description": "What is wrong, and what to do about it.",
+                "description": "An error: what is wrong, and what to do about it.",
                 "content": {_JSON: {"schema": {"$ref": "#/components/schemas/Error"}}},
             },
         },

@@ -1,7 +1,8 @@
-"""Responses over a WebSocket: one after the other, each begun by `response.create` and told in the same events.
+"""Responses over a WebSocket: one after the other, each started by `response.create` and sent in the same events.
 
-What was not to be stored is remembered for as long as the socket is open, so that the next turn can go on from it; a turn
-that goes on from such a response and fails takes it along, as the specification asks. A client that goes away cancels.
+The socket remembers responses with `store: false` while it is open, so that the next turn can continue from them. A turn
+that continues from such a response and fails discards it, as the specification requires. A disconnect cancels the
+running response.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ _log = logging.getLogger(__name__)
 
 # The specification's limit for one connection.
 _LIMIT_SECONDS = 60 * 60.0
-# Turns that were sent ahead of the one under way. They are taken one by one; a client that sends more waits.
+# Queued turns behind the running one. They run one by one; reading stops while the queue is full.
 _AHEAD = 8
 _GOING_AWAY = 1001
-# Most are idle between two turns.
+# Open sockets for each running response: most sockets are idle between two turns.
 _SOCKETS_A_RESPONSE = 8
-# Of all sockets, for one key: others find room, however many one client opens.
+# The share of all sockets that one key may open, so that others find room.
 _SHARE_OF_A_KEY = 1 / 4
 
 
 class Socket:
-    """An endpoint for Starlette."""
+    """The WebSocket endpoint, for Starlette."""
 
     def __init__(self, service: HttpService) -> None:
         self._service = service
-        # How many each key has open.
+        # The number of open sockets of each key.
         self._open: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,8 +90,8 @@ class _Session:
             while (turn := await self._next()) is not None:
                 await self._serve(turn)
         except (WebSocketDisconnect, OSError, RuntimeError):
-            # Gone in the middle of a write; Starlette says so in three ways.
-            _log.debug("a WebSocket client has gone")
+            # The client disconnected during a write. Starlette raises one of three exceptions for it.
+            _log.debug("a WebSocket client has disconnected")
         finally:
             reading.cancel()
             await asyncio.wait({reading})
@@ -109,7 +110,7 @@ class _Session:
             return None
 
     async def _read(self) -> None:
-        """What the client sends, and that it has gone, also while an answer is under way."""
+        """Queue the client's turns, and cancel the running response when the client disconnects."""
         try:
             while True:
                 message = await self._socket.receive()
@@ -131,8 +132,8 @@ class _Session:
             value = _turn(turn)
             named = value.get("previous_response_id")
             previous = named if isinstance(named, str) else None
-            asked = read_create(value, self._socket.headers, over_websocket=True)
-            failed = await self._respond(self._service.prepare(asked, self._client, self._local), asked)
+            create = read_create(value, self._socket.headers, over_websocket=True)
+            failed = await self._respond(self._service.prepare(create, self._client, self._local), create)
         except ApiError as error:
             failed = True
             await self._refuse(error)
@@ -145,9 +146,9 @@ class _Session:
         if failed and previous is not None:
             self._local.pop(previous, None)
 
-    async def _respond(self, prepared: Prepared, asked: CreateRequest) -> bool:
-        """Whether it failed after it had begun; before, it raises."""
-        if not asked.generates:
+    async def _respond(self, prepared: Prepared, create: CreateRequest) -> bool:
+        """Run one response. Return whether it failed after its start; an earlier failure raises `ApiError`."""
+        if not create.generates:
             for event in self._service.without_answer(prepared, self._local):
                 await self._send(event)
             return False
@@ -168,7 +169,7 @@ class _Session:
             await self._send({"type": "error", "status": error.status, "error": error.payload})
 
     async def _send(self, event: JsonObject) -> None:
-        """Each event is one message."""
+        """Send one event as one message."""
         await self._socket.send_text(encode_text(event))
 
 

@@ -1,6 +1,6 @@
-"""The response resource: what is asked of a response and what became of it, in all thirty-one fields.
+"""The response resource: the fields of its request and its outcome, thirty-one in all.
 
-Every field is there in every response, because the specification requires each; those without a value are null.
+Every response has every field, because the specification requires each. A field without a value is null.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Status: TypeAlias = Literal["queued", "in_progress", "completed", "incomplete", 
 
 _ID_BYTES = 16
 _REASONS: dict[StopReason, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
-# What holds where a request says nothing.
+# The values of fields that a request leaves out.
 _DEFAULTS: JsonObject = {
     "instructions": None,
     "tools": [],
@@ -51,8 +51,8 @@ class Resource:
     id: str
     model: str
     created_at: int
-    # Of the request, as it was given.
-    asked: JsonObject = field(default_factory=dict)
+    # The fields of the request that the response repeats.
+    echoed: JsonObject = field(default_factory=dict)
     metadata: JsonObject = field(default_factory=dict)
     previous: str | None = None
     is_stored: bool = False
@@ -81,5 +81,5 @@ class Resource:
             "store": self.is_stored,
             "background": False,
             "metadata": self.metadata,
-            **{name: self.asked.get(name, default) for name, default in _DEFAULTS.items()},
+            **{name: self.echoed.get(name, default) for name, default in _DEFAULTS.items()},
         }

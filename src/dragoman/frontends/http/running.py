@@ -1,6 +1,7 @@
-"""Runs the server: a socket of our own, so that a port that is taken is told in a sentence, and an end that drains.
+"""Runs the HTTP server until a signal.
 
-The first signal lets answers that are under way finish, for a while; a second one does not. Then every agent is ended.
+The server gets a listening socket, so that the caller can report a port in use in a sentence. The first signal lets
+running responses finish, up to a time limit. A second signal ends them at once. Then every agent is ended.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ _BACKLOG = 1_024
 
 
 class PortTaken(Exception):
-    """The address cannot be listened at. The text says why."""
+    """The server cannot listen at the address. The text says why."""
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens there."""
+    """Return a socket that listens at this address."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        # Python adds the address in its own form; whoever reads this is told it anyway.
+        # Python appends the address in its own form. The caller's message contains it already.
         raise PortTaken((error.strerror or str(error)).partition(" (while attempting")[0]) from error
     listening.set_inheritable(False)
     return listening
@@ -50,21 +51,21 @@ async def serve(
     on_drain: Callable[[], object] = lambda: None,
     heads: HeadLimits | None = None,
 ) -> bool:
-    """Until a signal. Returns whether it was an interrupt. `on_drain`: answers are under way, and may finish."""
+    """Serve until a signal. Return whether it was SIGINT. `on_drain` is called if responses run and may finish."""
     protocol = partial(LimitedHttp, limits=heads or HeadLimits())
     settings: Serve = service.serve
     server = _Server(
         uvicorn.Config(
             build_app(service, gate),
-            # Ours: logs go where the others do, and nothing of a request but its path is in them.
+            # Our own logging: it logs nothing of a request but its path.
             log_config=None,
             access_log=False,
             server_header=False,
             lifespan="off",
-            # Headers that name another client are for those behind a proxy, and there is none.
+            # The server is not behind a proxy, so it ignores headers that name another client.
             proxy_headers=False,
             h11_max_incomplete_event_size=HEADER_BYTES,
-            # The library only calls it.
+            # uvicorn only calls it.
             http=cast("type[asyncio.Protocol]", protocol),
             ws="websockets-sansio",
             ws_max_size=settings.max_body_bytes,
@@ -74,7 +75,7 @@ async def serve(
     )
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, server.told, each)
+        loop.add_signal_handler(each, server.on_signal, each)
     try:
         await server.serve(sockets=[listening])
     finally:
@@ -85,7 +86,7 @@ async def serve(
 
 
 class _Server(uvicorn.Server):
-    """Without signal handlers of its own: it would raise the signal again when it has ended well."""
+    """A uvicorn server without its own signal handlers, which raise the signal again after a clean end."""
 
     def __init__(self, config: uvicorn.Config, on_drain: Callable[[], object]) -> None:
         super().__init__(config)
@@ -96,7 +97,7 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
-    def told(self, number: signal.Signals) -> None:
+    def on_signal(self, number: signal.Signals) -> None:
         self.was_interrupted |= number == signal.SIGINT
         if self.should_exit:
             self.force_exit = True

@@ -1,6 +1,6 @@
-"""From what a client asks to what a model is asked, and to the response that is kept.
+"""Turns a client's request into a request to a model, and the model's parts into a response that is stored.
 
-HTTP and WebSocket differ in how they are read and written; everything between is here.
+HTTP and WebSocket differ only in how they read requests and write responses. They share this service.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dragoman.frontends.http.metrics import Metrics
 from dragoman.frontends.http.resource import Resource, new_id
 from dragoman.frontends.http.stream import ReasoningEvents, ResponseStream
 from dragoman.frontends.http.usage import response_usage
-from dragoman.frontends.side_requests import ASIDE, is_side_request
+from dragoman.frontends.side_requests import is_side_request
 from dragoman.lm import (
     Consumer,
     Features,
@@ -38,6 +38,7 @@ from dragoman.lm import (
     UsagePart,
     system,
 )
+from dragoman.lm.request import SIDE_REQUEST_OPTION
 from dragoman.models import ModelSource
 from dragoman.store import ResponseStore
 
@@ -45,29 +46,31 @@ __all__ = ["FEATURES", "HttpClient", "HttpService", "Prepared"]
 
 _log = logging.getLogger(__name__)
 
-# What our dialects can carry. Pictures have no place in them, and are told as a line.
+# What both APIs can carry. They have no form for pictures, which become a line of text.
 FEATURES = Features(thinking=True, keeps_parts_of_failures=True, unparsed_calls=True, reports=True)
 _METADATA_LENGTH = 512
 
 
 @dataclass(frozen=True, slots=True)
 class HttpClient:
-    """Who asks: never a key, only what is made of one."""
+    """The client of a request. `connection` is derived from its key, and never contains the key."""
 
     connection: str
-    # Wants requests for approval as items.
+    # Takes permission requests as items.
     approves_items: bool = False
     # Takes an agent's activities and plans as items, not as thinking.
     takes_activity: bool = False
+    # Marks its requests as side requests.
+    is_aside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request of either dialect that can be put to its model."""
+    """A request of either API, ready for its model."""
 
     model: LanguageModel
     request: Request
-    asked: CreateRequest
+    create: CreateRequest
     client: HttpClient
     chain: ResponseChain
     created_at: int
@@ -75,6 +78,8 @@ class Prepared:
 
 
 class HttpService:
+    """Prepares requests, runs responses, and stores them, for HTTP and WebSocket."""
+
     def __init__(self, models: ModelSource, serve: Serve, store: ResponseStore | None = None) -> None:
         self.models = models
         self.serve = serve
@@ -87,19 +92,19 @@ class HttpService:
             return self.models.get(model_id)
         except LanguageModelError as error:
             if error.kind == "not_found":
-                # What it says of the configuration, its path for example, is for the server's operator.
-                _log.info("a client asked for a model that there is not: %s", error.sentence)
+                # The sentence may contain the configuration's path, which is only for the server's operator.
+                _log.info("a client requested an unknown model: %s", error.sentence)
                 raise unknown_model(model_id) from error
             raise of_model(error) from error
 
     @asynccontextmanager
     async def answering(self, model: LanguageModel, request: Request) -> AsyncIterator[ResponseRun]:
-        """An answer under way, if there is room for it, and counted when it is over."""
+        """Run a response within the block, and count it at its end. Raise `ApiError` if too many run already."""
         if self._under_way >= self.serve.max_responses:
             raise ApiError(
                 429,
                 "too_many_requests",
-                f"{self._under_way} answers are under way, which is as many as there may be.",
+                f"{self._under_way} responses are running, which is the limit (`max_responses` in [serve]). Try again later.",
                 retry_after=1,
             )
         self._under_way += 1
@@ -118,33 +123,38 @@ class HttpService:
                 self.metrics.tokens(model.info.id, answer.usage)
 
     def prepare(
-        self, asked: CreateRequest, client: HttpClient, local: SocketHistory | None = None
+        self, create: CreateRequest, client: HttpClient, local: SocketHistory | None = None
     ) -> Prepared:
-        model = self.model(asked.model)
-        chain = self.histories.chain(asked.previous, client.connection, local)
-        if asked.consumer_id is not None and chain.consumer_id not in (None, asked.consumer_id):
+        model = self.model(create.model)
+        chain = self.histories.chain(create.previous, client.connection, local)
+        if create.consumer_id is not None and chain.consumer_id not in (
+            None,
+            create.consumer_id,
+        ):
             raise bad_request(
                 "The previous response belongs to another conversation than the header x-conversation-id names.",
                 param="previous_response_id",
                 code="conflicting_ids",
             )
-        told = messages_from_items([*chain.items, *asked.items], asked.model, self._budget())
-        messages = (*asked.messages, *told.messages)
-        messages = with_proofs(messages, told.decisions, self.models.permissions.grants)
-        if asked.instructions:
-            messages = (system(asked.instructions), *messages)
+        given = messages_from_items([*chain.items, *create.items], create.model, self._budget())
+        messages = (*create.messages, *given.messages)
+        messages = with_proofs(messages, given.decisions, self.models.permissions.grants)
+        if create.instructions:
+            messages = (system(create.instructions), *messages)
         takes_options = model.info.takes_options
-        options: JsonObject = dict(asked.options) if takes_options else {}
-        if consumer_id := asked.consumer_id or chain.consumer_id:
+        options: JsonObject = dict(create.options) if takes_options else {}
+        if consumer_id := create.consumer_id or chain.consumer_id:
             options["_conversationId"] = consumer_id
-        if asked.is_aside or is_side_request(messages, asked.offer.tools):
-            options[ASIDE] = True
-        # Only an agent asks for permission; to a model they would be tools like any other.
+        if client.is_aside or is_side_request(messages, create.offer.tools):
+            options[SIDE_REQUEST_OPTION] = True
+        # Only agents send permission requests. A model would call these tools like any other.
         approvals = APPROVAL_TOOLS if client.approves_items and not takes_options else ()
         request = Request(
             messages,
             RequestOptions(
-                tools=(*asked.offer.tools, *approvals), tool_mode=asked.offer.mode, model_options=options
+                tools=(*create.offer.tools, *approvals),
+                tool_mode=create.offer.mode,
+                model_options=options,
             ),
             Consumer(
                 "http",
@@ -152,13 +162,17 @@ class HttpService:
                 features=msgspec.structs.replace(FEATURES, activity=client.takes_activity),
             ),
         )
-        ignored = (*asked.ignored, *told.ignored, *(() if takes_options else asked.options))
-        return Prepared(model, request, asked, client, chain, int(time.time()), ignored)
+        ignored = (
+            *create.ignored,
+            *given.ignored,
+            *(() if takes_options else create.options),
+        )
+        return Prepared(model, request, create, client, chain, int(time.time()), ignored)
 
     async def events(
         self, prepared: Prepared, answer: ResponseRun, local: SocketHistory | None = None
     ) -> AsyncIterator[JsonObject]:
-        """A response from its first event to its last, which has it whole. One that is cancelled just ends."""
+        """Yield the events of a response. The last one has the whole response; a cancelled response has no last event."""
         stream = self._stream(prepared)
         for event in stream.begin():
             yield event
@@ -179,21 +193,21 @@ class HttpService:
             answer.outcome = stream.resource.status
 
     def without_answer(self, prepared: Prepared, local: SocketHistory) -> Iterator[JsonObject]:
-        """The events of a response that only takes its input."""
+        """Yield the events of a response with `generate: false`, which only stores its input."""
         stream = self._stream(prepared)
         yield from stream.begin()
         yield from self._completed(prepared, stream, local)
 
     def _stream(self, prepared: Prepared) -> ResponseStream:
-        asked = prepared.asked
+        create = prepared.create
         resource = Resource(
             id=new_id("resp"),
-            model=asked.model,
+            model=create.model,
             created_at=prepared.created_at,
-            asked=asked.echoed,
-            metadata={**asked.metadata, **_named(prepared.ignored)},
-            previous=asked.previous,
-            is_stored=asked.is_stored and self.histories.stores,
+            echoed=create.echoed,
+            metadata={**create.metadata, **_named(prepared.ignored)},
+            previous=create.previous,
+            is_stored=create.is_stored and self.histories.stores,
         )
         reasoning: ReasoningEvents = self.serve.reasoning_events
         return ResponseStream(
@@ -209,20 +223,23 @@ class HttpService:
         local: SocketHistory | None = None,
         conversation: str | None = None,
     ) -> Iterator[JsonObject]:
-        """The last events of a response, which is kept before anybody hears of its end."""
+        """Store a response, and only then return its last events."""
         events = list(stream.complete(int(time.time())))
-        resource, asked, chain = stream.resource, prepared.asked, prepared.chain
-        kept = HistoryEntry(
-            asked.items, resource.as_json(), asked.previous, asked.consumer_id or chain.consumer_id
+        resource, create, chain = stream.resource, prepared.create, prepared.chain
+        entry = HistoryEntry(
+            create.items,
+            resource.as_json(),
+            create.previous,
+            create.consumer_id or chain.consumer_id,
         )
         if resource.is_stored:
-            self.histories.keep(resource.id, kept, prepared.client.connection, chain.ids, conversation)
+            self.histories.save(resource.id, entry, prepared.client.connection, chain.ids, conversation)
         elif local is not None:
-            local.keep(resource.id, kept)
+            local.add(resource.id, entry)
         return iter(events)
 
     def _budget(self) -> Budget:
-        """For what is packed in a request: as much as it may bring unpacked."""
+        """Return the budget for the packed content of a request: the limit of an unpacked body."""
         return Budget(self.serve.max_body_bytes)
 
     def compact(self, body: CompactBody, client: HttpClient) -> JsonObject:
@@ -240,7 +257,7 @@ class HttpService:
         ]
         if not items:
             raise bad_request("There is nothing to compact.", param="input")
-        # An error for items that could not be taken when they come back.
+        # Raise an error for items that a later request could not bring back.
         messages_from_items(items, body.model, budget)
         if body.instructions:
             items.insert(0, {"type": "message", "role": "system", "content": body.instructions})
@@ -250,7 +267,7 @@ class HttpService:
             "object": "response.compaction",
             "created_at": int(time.time()),
             "output": [{"type": "compaction", "id": new_id("cmp"), "encrypted_content": packed}],
-            # No model is asked, and the field is required.
+            # The field is required, although no model runs.
             "usage": response_usage(UsagePart(0, 0)),
         }
 

@@ -1,4 +1,4 @@
-"""From parts to the events of a response. Values in, values out: no I/O, no clock.
+"""Convert parts to the events of a response. Values in, values out: no I/O, no clock.
 
 A response is a list of items, one open at a time. Text opens a *message* with one part of text, thinking a *reasoning*
 item; more of the same goes on in it, anything else closes it first. A call is an item that is complete at once. Only
@@ -47,7 +47,7 @@ _Kind: TypeAlias = Literal["text", "refusal", "thought"]
 
 
 class ResponseStream:
-    """One response as it is told. `resource` is what it comes to."""
+    """Builds the events of one response from parts. `resource` is the response so far."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class ResponseStream:
         as_approval: Callable[[ToolCallPart], bool] = lambda _call: False,
         new_id: Callable[[str], str] = new_id,
     ) -> None:
-        """`as_approval` says which calls are told as requests for an approval."""
+        """`as_approval` selects the calls that become approval items."""
         self.resource = resource
         self._reasoning = _REASONING[reasoning]
         self._as_approval = as_approval
         self._new_id = new_id
         self._number = 0
         self._open: _Open | None = None
-        # By the key under which a later part replaces an earlier one.
+        # By progress key: a later part with the same key replaces the earlier one.
         self._activities: dict[str, ActivityItem] = {}
         self._marker: str | None = None
         self._stop: Stopped | None = None
@@ -89,11 +89,11 @@ class ResponseStream:
             case DataPart(mime_type=mime_type) if mime_type == STOPPED:
                 self._stop = Stopped.of(part)
             case _:
-                # Between programs, and not of this kind.
+                # Data for other consumers.
                 pass
 
     def complete(self, now: int) -> Iterator[JsonObject]:
-        """The model has said all that it will."""
+        """Yield the last events of a response whose model has ended."""
         stop = self._stop
         if stop is None:
             yield from self._close()
@@ -102,7 +102,7 @@ class ResponseStream:
             yield self._whole("response.completed")
             return
         if stop.reason == "content_filter":
-            # Whatever was said before, the last words are that there will be no more.
+            # The refusal is the last content, also after other text.
             yield from self._say("refusal", stop.words)
         yield from self._close("incomplete")
         yield from self._end_activities()
@@ -127,7 +127,7 @@ class ResponseStream:
         item = self._open
         if item is None:
             raise AssertionError("an item was just opened")
-        item.said.append(text)
+        item.texts.append(text)
         yield self._event(f"{self._stem(kind)}.delta", {**item.place, "delta": text, **_logprobs(kind)})
 
     def _begin(self, kind: _Kind) -> Iterator[JsonObject]:
@@ -147,13 +147,13 @@ class ResponseStream:
         item, self._open = self._open, None
         if item is None:
             return
-        text = "".join(item.said)
+        text = "".join(item.texts)
         name = "refusal" if item.kind == "refusal" else "text"
         done = {**item.place, name: text, **_logprobs(item.kind)}
         yield self._event(f"{self._stem(item.kind)}.done", done)
         part = item.part(text)
         yield self._event("response.content_part.done", {**item.place, "part": part})
-        # Nothing else begins while it is open, so this is still its index.
+        # No other item begins while this one is open, so its index is still the same.
         whole = item.as_json(status, [part])
         self.resource.output.append(whole)
         yield self._event("response.output_item.done", {"output_index": item.index, "item": whole})
@@ -230,13 +230,13 @@ class ResponseStream:
 
 
 class _Open:
-    """The item that is being told."""
+    """The open item: a message or a reasoning item that may still grow."""
 
     def __init__(self, kind: _Kind, id_: str, index: int) -> None:
         self.kind: _Kind = kind
         self.id = id_
         self.index = index
-        self.said: list[str] = []
+        self.texts: list[str] = []
 
     @property
     def place(self) -> JsonObject:
@@ -265,5 +265,5 @@ class _Open:
 
 
 def _logprobs(kind: _Kind) -> JsonObject:
-    """The official client's types have the field without a default."""
+    """Return an empty `logprobs` for text events: the official client's types require the field."""
     return {"logprobs": []} if kind == "text" else {}

@@ -1,7 +1,7 @@
-"""What a request says of tools, in the two dialects, as what a model is offered.
+"""The tools and the tool choice of a request, for both APIs.
 
-A choice that the model cannot be held to is refused, never ignored: `required`, or one function by its name, is for models
-that can be made to call. `none` offers nothing, so that nothing can be called.
+A choice that the model cannot follow is refused, never ignored: `required`, or one function by its name, needs a model
+that can be made to call. `none` offers no tools, so that the model cannot call any.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class OfferedTools:
 
 
 def functions_of(tools: Sequence[object], ignored: list[str]) -> tuple[ToolDefinition, ...]:
-    """The functions among them. Tools that a server would have to run itself are not here, and are named."""
+    """Return the functions. Tools of other types, which a server would have to run itself, are added to `ignored`."""
     if len(tools) > _MOST_TOOLS:
         raise bad_request(f"There are more than {_MOST_TOOLS:,} tools.", param="tools")
     found: dict[str, ToolDefinition] = {}
@@ -38,7 +38,7 @@ def functions_of(tools: Sequence[object], ignored: list[str]) -> tuple[ToolDefin
         if kind != "function":
             ignored.append(f"{where} ({kind[:64]})")
             continue
-        # The older dialect has everything one level deeper.
+        # Chat completions have the definition one level deeper.
         nested = tool.get("function")
         definition = _definition(nested if isinstance(nested, dict) else tool, where)
         if definition.name in found:

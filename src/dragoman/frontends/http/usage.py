@@ -1,6 +1,6 @@
-"""A model's usage in the form of each dialect. Values in, values out.
+"""A model's usage in the form of each API. Values in, values out.
 
-Both dialects require the counts of input and output: without both there is no usage. Open Responses also requires the
+Both APIs require the counts of input and output: without both there is no usage. Open Responses also requires the
 details, which are zero where the model does not name them. Chat completions leave them out.
 """
 
@@ -26,18 +26,18 @@ def response_usage(usage: UsagePart | None) -> JsonObject | None:
 def chat_usage(usage: UsagePart | None) -> JsonObject | None:
     if usage is None or usage.input is None or usage.output is None:
         return None
-    told: JsonObject = {
+    counts: JsonObject = {
         "prompt_tokens": usage.input,
         "completion_tokens": usage.output,
         "total_tokens": _total(usage.input, usage.output, usage.total),
     }
     if usage.cached is not None:
-        told["prompt_tokens_details"] = {"cached_tokens": usage.cached}
+        counts["prompt_tokens_details"] = {"cached_tokens": usage.cached}
     if usage.reasoning is not None:
-        told["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
-    return told
+        counts["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
+    return counts
 
 
 def _total(read: int, written: int, total: int | None) -> int:
-    """A provider names a total where it counts more than the two."""
+    """Return the total that the provider reports, which may be more than the sum of both, or else the sum."""
     return read + written if total is None else total

@@ -1,8 +1,8 @@
-"""Reading bodies and writing events.
+"""Reads request bodies and writes server-sent events.
 
-A body is read up to a limit and for a limited time. Each event is one write: there are readers, the compliance suite's
-among them, that take a piece of the stream for a whole event. Only when many wait already, faster than any model speaks, do
-they leave together. Clients that go away are noticed while we write and while we wait, and what was done for them stops.
+A body has a size limit and a time limit. Each event is one write: some readers, the compliance suite's among them, take
+a piece of the stream for a whole event. Only when many events are buffered do several leave in one write. A disconnect is
+noticed during a write and while waiting, and cancels the response.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _log = logging.getLogger(__name__)
 
 class WriteEvent(Protocol):
     def __call__(self, event: bytes, *, more: bool = False) -> Awaitable[None]:
-        """Write one event; with `more`, many others wait behind it, and it may leave with them."""
+        """Write one event. With `more`, many others follow at once, and one write may contain several."""
 
 
 DONE = b"data: [DONE]\n\n"
 _BEAT = b": still working\n\n"
-# Events that leave together are at most about so many bytes.
+# The approximate limit, in bytes, of events in one write.
 _TOGETHER_BYTES = 64 * 1024
-# A client on the same machine takes milliseconds; one that takes longer than this holds a place for nothing.
+# A client on the same machine takes milliseconds. A slower one would hold a connection for nothing.
 _BODY_SECONDS = 60.0
 
 
@@ -61,14 +61,14 @@ def error_response(error: ApiError) -> JsonResponse:
 
 
 def framed(event: JsonObject) -> bytes:
-    """As a server-sent event. JSON has no line breaks of its own."""
+    """Return an event as a server-sent event. Encoded JSON contains no line breaks."""
     return b"event: %s\ndata: %s\n\n" % (str(event["type"]).encode(), encode(event))
 
 
 async def read_body(request: Request, limit: int) -> bytes:
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
-        # A page may send other types across sites without asking first.
+        # A page may send other types across sites without a preflight request.
         raise ApiError(415, "invalid_request", "Send JSON: `Content-Type: application/json`.")
     too_large = ApiError(
         413, "invalid_request", f"The body has more than {limit:,} bytes.", code="body_too_large"
@@ -91,7 +91,7 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 @asynccontextmanager
 async def while_connected(receive: Receive, leave: Callable[[], None]) -> AsyncIterator[None]:
-    """Call `leave` as soon as the client has gone."""
+    """Call `leave` as soon as the client disconnects."""
 
     async def watch() -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -107,7 +107,7 @@ async def while_connected(receive: Receive, leave: Callable[[], None]) -> AsyncI
 
 
 class EventStream(Response):
-    """A stream of events that `write` makes, and comments where it is silent for long."""
+    """A response of server-sent events. It sends a comment when `write` sends no event for `beat_seconds`."""
 
     beat_seconds = 15.0
 
@@ -117,7 +117,7 @@ class EventStream(Response):
         headers: Mapping[str, str],
     ) -> None:
         super().__init__(media_type="text/event-stream", headers={"cache-control": "no-store", **headers})
-        # Its length is not known.
+        # The length of a stream is unknown.
         del self.headers["content-length"]
         self._write = write
 
@@ -138,7 +138,7 @@ class EventStream(Response):
             await send({"type": "http.response.body", "body": piece, "more_body": True})
 
         async def beat() -> None:
-            """An agent may work for minutes without a word, and readers give up on a stream that is silent for two."""
+            """Send comments: an agent may send nothing for minutes, and readers time out after two."""
             while True:
                 silent = loop.time() - written
                 if silent >= self.beat_seconds:
@@ -150,7 +150,7 @@ class EventStream(Response):
         try:
             await self._write(put)
         except (OSError, ClientDisconnect):
-            # Gone in the middle of a write.
+            # The client disconnected during a write.
             return
         finally:
             beating.cancel()

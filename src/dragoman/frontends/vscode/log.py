@@ -1,4 +1,4 @@
-"""What we log, on its way to the editor's own log."""
+"""Sends log records to the editor, for its own log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEVELS = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warni
 
 @contextmanager
 def logging_to_editor(peer: Peer, redacted: Callable[[str], str]) -> Iterator[None]:
-    """Everything that is logged in here is told to the editor as well."""
+    """Send every log record of the block to the editor as well."""
     handler = _ToEditor(peer, redacted)
     root = logging.getLogger()
     root.addHandler(handler)
@@ -31,13 +31,13 @@ class _ToEditor(logging.Handler):
         super().__init__()
         self._peer = peer
         self._redacted = redacted
-        # Telling may have something to log.
-        self._is_telling = False
+        # Sending a record may log another one, which is not sent.
+        self._is_sending = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._is_telling:
+        if self._is_sending:
             return
-        self._is_telling = True
+        self._is_sending = True
         try:
             message = self._redacted(one_line(record.getMessage()))
             # An editor that is gone needs no log.
@@ -46,4 +46,4 @@ class _ToEditor(logging.Handler):
         except Exception:
             self.handleError(record)
         finally:
-            self._is_telling = False
+            self._is_sending = False

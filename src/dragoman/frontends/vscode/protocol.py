@@ -1,4 +1,4 @@
-"""The forms of the VS Code protocol: what the editor sends and gets. JSON-RPC 2.0, one JSON value a line."""
+"""The messages of the VS Code protocol. JSON-RPC 2.0, one JSON value a line."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ __all__ = [
 ]
 
 PROTOCOL_VERSION = 1
-# In the model options of a request: false, and its response has no activities, plans and usage, although the editor
-# declares `features.activity`. VS Code's own chat cannot draw them, the extension's participant can.
+# A model option. If it is false, the response has no activities, plans and usage, although the editor declares
+# `features.activity`. VS Code's own chat cannot draw them, the extension's participant can.
 ACTIVITY_OPTION = "_dragomanActivity"
 # As in the Language Server Protocol.
 NOT_INITIALIZED = -32002
-# A request that was understood and failed; `data` says how.
+# The code of a request that was read and failed. `data` has the kind of the error.
 REQUEST_FAILED = -32000
 
 
@@ -77,7 +77,7 @@ class CountTokens(_Form, frozen=True):
 class ToolInput(_Form, frozen=True):
     name: str
     input: JsonObject = {}
-    # The extension has asked in a modal dialog of its own.
+    # Whether the user has confirmed the action in the extension's modal dialog.
     confirmed: bool = False
 
 
@@ -86,7 +86,7 @@ class ShowQuestion(_Form, frozen=True):
 
 
 class AllowRecent(_Form, frozen=True):
-    """A recent question, and how long exactly its action is allowed from now on."""
+    """A request to allow the action of a recent question for longer."""
 
     id: str
     level: Literal["session", "workspace", "always"]
@@ -109,7 +109,7 @@ _typed = msgspec.json.Decoder(ChatRequest)
 
 
 def decoded(params: bytes, form: type[_F]) -> _F:
-    """What the editor sends. JavaScript cuts characters in half; that costs the half, and nothing else."""
+    """Decode parameters. JavaScript may cut a character in half; only that half is lost."""
     try:
         return msgspec.json.decode(params, type=form)
     except msgspec.ValidationError:
@@ -119,11 +119,11 @@ def decoded(params: bytes, form: type[_F]) -> _F:
 
 
 def decode_chat_request(params: bytes) -> ChatRequest:
-    """In one typed pass where everything is as expected; what is not costs that part, never the request."""
+    """Decode a chat request. Only an unreadable part is lost, never the whole request."""
     try:
         return _typed.decode(params)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        # Something is not as expected; what exactly, the slower way finds out.
+        # Something is not as expected. The slower way below finds out which part.
         pass
     loose = msgspec.convert(decode(params), _Loose)
     return ChatRequest(loose.model_id, messages_from(loose.messages), loose.options)

@@ -1,10 +1,9 @@
-"""The user's own words, out of what VS Code's chat makes of them.
+"""Extracts the user's own text from the prompts that VS Code's chat renders.
 
-Its agent mode renders a prompt: the words stand between `<userRequest>` tags, around them the date, reminders of how to
-use its tools, attachments; a message before the first says what the workspace looks like. To an agent with a mind of
-its own the words and the attachments are what the user says. The rest is context from the program it is used in: it is
-told as a system message. It comes again in every turn, as it is then; what it was in an earlier one holds no more, and
-is left out.
+Its agent mode renders a prompt: the user's text is between `<userRequest>` tags. Around it are the date, reminders of how
+to use its tools, and attachments. A message before the first describes the workspace. For an agent, the user message is
+the text and the attachments. The rest is context from the editor, and becomes a system message. Every turn repeats this
+context in its current state, so the context of earlier turns is left out.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from dragoman.lm import Message, Part, TextPart
 
 __all__ = ["unrendered_messages"]
 
-# The last thing in a message; words that contain the tags themselves are the user's all the same.
+# The tags are the last thing in a message. The user's text may contain such tags itself.
 _WORDS = re.compile(r"<userRequest>\n?(.*?)\n?</userRequest>[ \t]*\n*\Z", re.DOTALL)
 _ATTACHED = re.compile(r"<attachments>\n.*?\n</attachments>\n?", re.DOTALL)
-# What stands for a history that was cut is part of the conversation.
+# A summary replaces a history that was cut. It is part of the conversation.
 _SUMMARY = "<conversation-summary>"
 
 
 def unrendered_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """A rendered history as a conversation; one that was not rendered, as it is."""
+    """Return a rendered history without its context. Return a history that is not rendered unchanged."""
     rendered = [index for index, message in enumerate(messages) if _is_rendered(message)]
     if not rendered:
         return tuple(messages)
-    # A message that stays part of the conversation has no context for the last one to replace.
+    # Only these messages have context, and only the context of the last one is current.
     last = max((index for index in rendered if not _stays(messages[index])), default=None)
     return tuple(
         piece
@@ -51,10 +50,10 @@ def _pieces(message: Message, *, leads: bool, is_last: bool) -> Iterator[Message
     if _stays(message):
         yield message
     elif _is_rendered(message):
-        around, said = _taken_apart(message)
+        around, own = _taken_apart(message)
         if is_last:
             yield from _context(around)
-        yield Message(message.role, said, message.name)
+        yield Message(message.role, own, message.name)
     elif leads and all(isinstance(part, TextPart) for part in message.content):
         yield from _context(message.text)
     else:
@@ -67,18 +66,18 @@ def _context(text: str) -> Iterator[Message]:
 
 
 def _taken_apart(message: Message) -> tuple[str, tuple[Part, ...]]:
-    """What stands around the words, and the words with what belongs to them."""
+    """Split a rendered message into its context and the user's own content."""
     around: list[str] = []
-    said: list[Part] = []
+    own: list[Part] = []
     for part in message.content:
         words = _WORDS.search(part.value) if isinstance(part, TextPart) else None
         if not isinstance(part, TextPart):
-            said.append(part)
+            own.append(part)
         elif words is None:
             around.append(part.value)
         else:
             before = part.value[: words.start()]
-            said += [TextPart(attached) for attached in _ATTACHED.findall(before)]
+            own += [TextPart(attached) for attached in _ATTACHED.findall(before)]
             around.append(_ATTACHED.sub("", before))
-            said.append(TextPart(words[1]))
-    return "\n".join(around), tuple(said)
+            own.append(TextPart(words[1]))
+    return "\n".join(around), tuple(own)

@@ -1,7 +1,7 @@
 """`dragoman vscode`: the front end of the extension, on standard input and output.
 
-Requests are served side by side; each has its own state, and settles exactly once. The parts of a response go out as
-they come, before its result. The extension asks, shows and confirms; everything else is decided here.
+Requests are served concurrently. Each has its own state, and settles exactly once. The parts of a response are sent as
+they come, before its result. The extension shows dialogs and sends requests; this server makes every decision.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from dragoman import __version__
-from dragoman.frontends.side_requests import ASIDE, is_side_request
+from dragoman.frontends.side_requests import is_side_request
 from dragoman.frontends.vscode.protocol import (
     ACTIVITY_OPTION,
     NOT_INITIALIZED,
@@ -56,6 +56,7 @@ from dragoman.lm import (
 from dragoman.lm.gfm import escape
 from dragoman.lm.json import JsonObject
 from dragoman.lm.messages import messages_from
+from dragoman.lm.request import SIDE_REQUEST_OPTION
 from dragoman.models import ModelSource
 from dragoman.permissions.action import PERMISSION_TOOLS
 from dragoman.permissions.pipeline import PermissionServices
@@ -66,20 +67,20 @@ __all__ = ["VsCodeServer"]
 
 _log = logging.getLogger(__name__)
 
-# What the permission tool says when there is nothing to permit any more.
+# The result of the permission tool if the request is no longer pending.
 _NOT_OPEN = "This request is no longer open; nothing was allowed."
 _NOT_CONFIRMED = "This sensitive action was not confirmed in a dialog of its own; nothing was allowed."
-# What helps when the two do not understand each other.
+# The hint for errors that different protocol versions may cause.
 _SAME_VERSION = (
     "The extension and Dragoman may be of different versions: update both, then run “Dragoman: Restart”."
 )
 
 
 class VsCodeServer:
-    """Receives what the editor sends. `ended` is set when there is nothing more to serve."""
+    """Serves the requests of the editor. `ended` is set after a shutdown, or when the connection closes."""
 
     def __init__(self, models: ModelSource, configuration: Path | None = None) -> None:
-        """`configuration` is the file the models are read from, or would be if it were there: the editor opens it."""
+        """`configuration` is the file that configures the models. It need not exist; the editor can open it."""
         self._models = models
         self._configuration = configuration
         self._peer: Peer | None = None
@@ -109,21 +110,21 @@ class VsCodeServer:
             folders = decoded(notification.params, ChangeFolders).workspace_folders
             self._consumer = msgspec.structs.replace(self._consumer, workspace_folders=folders)
         else:
-            _log.debug("the editor told us %s", notification.method)
+            _log.debug("the editor sent the notification %s", notification.method)
 
     def request(self, incoming: Incoming) -> None:
         handler = self._handlers.get(incoming.method)
         if incoming.method == "initialize":
             self._initialize(incoming)
         elif handler is None:
-            unknown = f"This Dragoman knows no {incoming.method!r}."
+            unknown = f"This Dragoman has no method {incoming.method!r}."
             _fail(incoming, METHOD_NOT_FOUND, LanguageModelError("bad_request", unknown, hint=_SAME_VERSION))
         elif self._consumer is None:
             incoming.fail(NOT_INITIALIZED, "Send `initialize` first.")
         elif self._is_ending:
             _fail(incoming, INVALID_REQUEST, _ending())
         else:
-            # What comes behind a shutdown would start agents again.
+            # A request after a shutdown would start agents again.
             self._is_ending = incoming.method == "shutdown"
             task = asyncio.create_task(self._serve(incoming, handler))
             self._tasks.add(task)
@@ -134,12 +135,12 @@ class VsCodeServer:
         self.ended.set()
 
     def models_changed(self) -> None:
-        """Tell the editor to ask for the models again."""
+        """Notify the editor that the list of models has changed."""
         if self._consumer is not None:
             self._connection.notify("lm/modelsChanged", {})
 
     async def close(self) -> None:
-        """Settle what is open, and end every agent."""
+        """Cancel the open requests, and end every agent."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -163,7 +164,7 @@ class VsCodeServer:
             return
         declared = wanted.features
         features = Features(thinking=declared.thinking, data=declared.data, activity=declared.activity)
-        # The same editor is the same connection after a restart of ours: its conversations go on.
+        # The name outlasts a restart of this process, so that the editor's conversations continue.
         self._consumer = Consumer("vscode", f"stdio:{wanted.client.name}", wanted.workspace_folders, features)
         incoming.reply(
             {
@@ -175,7 +176,7 @@ class VsCodeServer:
         )
 
     async def _serve(self, incoming: Incoming, handler: Callable[[Incoming], Awaitable[object]]) -> None:
-        """Whatever happens in a handler, its request settles."""
+        """Run a handler, and settle its request, also when the handler fails."""
         try:
             result = await handler(incoming)
         except LanguageModelError as error:
@@ -206,7 +207,7 @@ class VsCodeServer:
             features = msgspec.structs.replace(consumer.features, activity=False)
             consumer = msgspec.structs.replace(consumer, features=features)
         if is_side_request(chat.messages, options.tools):
-            marked = {**options.model_options, ASIDE: True}
+            marked = {**options.model_options, SIDE_REQUEST_OPTION: True}
             options = msgspec.structs.replace(options, model_options=marked)
         request = Request(unrendered_messages(chat.messages), options, consumer)
         await model.respond(request, _PartSink(self._connection, incoming), incoming.token)
@@ -222,10 +223,10 @@ class VsCodeServer:
         return model.count_tokens(messages_from([counted.message])[0])
 
     async def _prepare(self, incoming: Incoming) -> object:
-        """The dialog is made from what we hold, never from the input, which may have been edited."""
-        asked = decoded(incoming.params, ToolInput)
-        pending = self._permissions.grants.pending(asked.input.get("nonce"))
-        if pending is None or pending.action.permission_tool != asked.name:
+        """Write the dialog for a permission request. Its text comes from the pending action, never from the editable input."""
+        invocation = decoded(incoming.params, ToolInput)
+        pending = self._permissions.grants.pending(invocation.input.get("nonce"))
+        if pending is None or pending.action.permission_tool != invocation.name:
             title = "No longer open"
             return {
                 "invocationMessage": _NOT_OPEN,
@@ -244,17 +245,21 @@ class VsCodeServer:
         }
 
     async def _invoke(self, incoming: Incoming) -> object:
-        """The proof. VS Code has modes that skip its dialog: a sensitive action needs the extension's own as well."""
-        asked = decoded(incoming.params, ToolInput)
-        grants, nonce = self._permissions.grants, asked.input.get("nonce")
+        """Return the proof. A sensitive action needs the extension's own dialog: VS Code has modes that skip the chat's."""
+        invocation = decoded(incoming.params, ToolInput)
+        grants, nonce = self._permissions.grants, invocation.input.get("nonce")
         pending = grants.pending(nonce)
-        if pending is not None and self._permissions.must_confirm(pending.action) and not asked.confirmed:
+        if (
+            pending is not None
+            and self._permissions.must_confirm(pending.action)
+            and not invocation.confirmed
+        ):
             return {"content": [TextPart(_NOT_CONFIRMED)]}
-        token = grants.issue(nonce, asked.name)
+        token = grants.issue(nonce, invocation.name)
         return {"content": [TextPart(token if token is not None else _NOT_OPEN)]}
 
     async def _show(self, incoming: Incoming) -> object:
-        """The whole question, for a document."""
+        """Return the whole question, for a document."""
         pending = self._permissions.grants.pending(decoded(incoming.params, ShowQuestion).nonce)
         if pending is None:
             return {"title": "No longer open", "text": _NOT_OPEN}
@@ -267,7 +272,7 @@ class VsCodeServer:
         return {"questions": [_recent(each, lasting=not must_confirm(each.action)) for each in recorded]}
 
     async def _allow(self, incoming: Incoming) -> object:
-        """A lasting approval for exactly the action of a recent question."""
+        """Store a lasting approval for exactly the action of a recent question."""
         wanted = decoded(incoming.params, AllowRecent)
         recorded = self._permissions.record.allow(wanted.id, wanted.level, self._permissions.approvals)
         if recorded is None:
@@ -279,7 +284,7 @@ class VsCodeServer:
         return {"covers": recorded.covers}
 
     async def _shutdown(self, _incoming: Incoming) -> object:
-        """Everything else settles first: nothing that comes behind this can start anything."""
+        """End every agent and settle all other requests, then end the server."""
         await self._models.close()
         others = self._tasks - {asyncio.current_task()}
         for task in others:
@@ -301,7 +306,7 @@ class VsCodeServer:
 
 
 def _fail(incoming: Incoming, code: int, error: LanguageModelError) -> None:
-    """With what to do next: the extension shows it as it is."""
+    """Fail a request with a sentence that says what to do next. The extension shows it unchanged."""
     incoming.fail(code, error.sentence, error_data(error))
 
 
@@ -342,7 +347,7 @@ class _Reported(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _PartSink:
-    """The parts of one response, on their way to the editor."""
+    """Sends the parts of one response to the editor."""
 
     def __init__(self, peer: Peer, incoming: Incoming) -> None:
         self._peer = peer
@@ -352,7 +357,7 @@ class _PartSink:
         try:
             self._peer.notify("lm/responsePart", _Reported(self._id, part))
         except ConnectionClosed:
-            # An editor that is gone is noticed by the connection, which cancels the request.
+            # The connection notices that the editor is gone, and cancels the request.
             return
 
     async def drain(self) -> None:

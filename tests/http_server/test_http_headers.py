@@ -1,0 +1,57 @@
+"""A header of ours has known values, and any other value is an error that names them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from dragoman.frontends.http.request_headers import SwitchHeader, is_switched_on
+from dragoman.lm import TextPart
+from http_server.kit import Site
+
+_Make = Callable[..., Site]
+_BODIES = {
+    "/v1/responses": {"model": "m", "input": "x"},
+    "/v1/chat/completions": {"model": "m", "messages": [{"role": "user", "content": "x"}]},
+}
+
+
+@pytest.mark.parametrize("path", _BODIES)
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("x-dragoman-activity", "one value: `items`. Send that,"),
+        ("x-dragoman-approvals", "one value: `items`. Send that,"),
+        ("x-dragoman-aside", "the values `true`, `1`, `false` and `0`. Send one of them,"),
+    ],
+)
+@pytest.mark.parametrize("value", ["text", "", "items, text", "yes", "2"])
+async def test_another_value_of_a_header_is_an_error(
+    playing: _Make, path: str, name: str, values: str, value: str
+) -> None:
+    answered = await playing(TextPart("x")).post(path, _BODIES[path], **{name: value})
+    assert (answered.status, answered.error["param"], answered.error["code"]) == (400, name, "invalid_header")
+    assert answered.error["message"] == f"The header {name} has {values} or leave the header out."
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_on"),
+    [
+        ("x-dragoman-activity", "items", True),
+        ("x-dragoman-approvals", " ITEMS ", True),
+        ("x-dragoman-aside", "true", True),
+        ("x-dragoman-aside", "1", True),
+        ("x-dragoman-aside", " TRUE ", True),
+        ("x-dragoman-aside", "False", False),
+        ("x-dragoman-aside", "0", False),
+    ],
+)
+async def test_the_case_of_a_value_does_not_matter(
+    playing: _Make,
+    name: SwitchHeader,
+    value: str,
+    is_on: bool,  # noqa: FBT001 - a case
+) -> None:
+    assert is_switched_on({name: value}, name) == is_on
+    assert not is_switched_on({}, name)
+    answered = await playing(TextPart("x")).create(input="x", headers={name: value})
+    assert answered.status == 200
