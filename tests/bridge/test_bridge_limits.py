@@ -29,7 +29,7 @@ _MEGABYTE = 1024 * 1024
 @pytest.mark.parametrize(
     ("line", "logged"),
     [
-        (raw(b'[{"jsonrpc": "2.0"}]\n'), "array"),
+        (raw(b'[{"jsonrpc": "2.0"}]\n'), "batches are not supported"),
         (raw(b"42\n"), "not a JSON object ('42')"),
         (raw(b'{"jsonrpc": "2.0", "method": "\xff\xfe"}\n'), "UTF-8"),
         (["long", 100 * _MEGABYTE], f"{100 * _MEGABYTE:,}"),

@@ -381,7 +381,7 @@ async def test_h21_a_history_that_begins_with_the_prompt_is_noticed_and_the_prom
     await _loaded(bridge, chat)
     answer = await chat.say("what was it?")
     before, _, heard = answer.text.partition("echo: ")
-    assert "was still history an earlier part of this conversation" in before
+    assert "was still sending an earlier part of this conversation" in before
     assert "milk" not in before
     assert json.loads(heard)[-1] == "what was it?"
     assert _seen(bridge).history == "unusable"

@@ -62,7 +62,7 @@ def _request(
     tool_mode: ToolMode = "auto",
     features: Features | None = None,
 ) -> Request:
-    consumer = Consumer(name="check", features=features or Features(thinking=True, data=True))
+    consumer = Consumer(name="check", features=features or Features(thinking=True, data=True, activity=True))
     return Request(messages, RequestOptions(tools=tools, tool_mode=tool_mode), consumer)
 
 
@@ -111,5 +111,9 @@ def probes(info: ModelInfo) -> Iterator[Probe]:
     if info.capabilities.image_input:
         picture = DataPart.image(_PNG, "image/png")
         yield Probe("image", _request(user("What colour is this picture?", picture)))
+    if "agent" in info.tags:
+        # What an agent does itself. No one can be asked here, so the model's `permission` setting decides.
+        yield Probe("plan", _request(user("Make a plan.")))
+        yield Probe("step of the agent", _request(user("Run `echo hello`.")))
     yield Probe("cancelled at the start", _request(user("Count from 1 to 100 in words.")), "before")
     yield Probe("cancelled in mid-answer", _request(user("Count from 1 to 100 in words.")), "during")
