@@ -1,9 +1,9 @@
 """Convert parts to the events of a response. Values in, values out: no I/O, no clock.
 
 A response is a list of items, one open at a time. Text opens a *message* with one part of text, thinking a *reasoning*
-item; more of the same goes on in it, anything else closes it first. A call is an item that is complete at once. Only
-items of activities and plans stay open beside others (`activity_items`). So the order of events is that of the
-specification, whatever a model does:
+item. More text or thinking is added to its open item; any other part closes that item first. A call is an item that is
+complete at once. Only items of activities and plans stay open beside others (`activity_items`). So the order of events is
+that of the specification, for any order of parts:
 
     response.created, response.in_progress,
     { output_item.added, { content_part.added, delta…, done, content_part.done }, output_item.done },
