@@ -54,9 +54,17 @@ def decided(call: ResponseFunctionToolCall) -> str:
     """Show what the agent wants, and ask. The nonce says which request the answer is for."""
     wish = json.loads(call.arguments)
     print(f"\n{wish['details']}\n")
-    if input("Allow this once? [y/N] ").strip().lower() == "y":
+    if is_allowed():
         return json.dumps({"decision": "allow", "nonce": wish["nonce"]})
     return json.dumps({"decision": "deny", "reason": "not today"})
+
+
+def is_allowed() -> bool:
+    """Ask at the terminal. The end of the input counts as a no."""
+    try:
+        return input("Allow this once? [y/N] ").strip().lower() == "y"
+    except EOFError:
+        return False
 
 
 if __name__ == "__main__":
