@@ -82,7 +82,7 @@ for (const door of ['@dragoman', 'agent mode']) {
     test(`steps and plans are ${isParticipant ? 'drawn from structure' : 'thinking'}`, async () => {
       await editor.newChat();
       const since = editor.record.length;
-      await chat.say(to('!plan'));
+      await chat.say(to('make a plan'));
       await chat.hears(/\S/);
       await chat.idle();
       await chat.say(to(`!run echo stepped | tee -a ${file('stepped')}`));
