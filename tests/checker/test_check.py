@@ -531,6 +531,12 @@ def test_a_model_that_takes_images_is_shown_one() -> None:
     assert with_images - {probe.name for probe in probes(info())} == {"image"}
 
 
+def test_an_agent_is_asked_for_a_plan_and_a_step() -> None:
+    agent = msgspec.structs.replace(info(), tags=("agent",))
+    names = {probe.name for probe in probes(agent)} - {probe.name for probe in probes(info())}
+    assert names == {"plan", "step of the agent"}
+
+
 def test_every_probe_has_a_name_of_its_own() -> None:
     names = [probe.name for probe in probes(info(image_input=True))]
     assert len(names) == len(set(names))

@@ -154,3 +154,17 @@ def test_tokens_and_nonces_are_never_the_same_twice() -> None:
     nonces = [grants.open(pending(f"dg_{number}")) for number in range(200)]
     tokens = [grants.issue(nonce, EXECUTE) for nonce in nonces]
     assert len({*nonces, *tokens}) == 400
+
+
+def test_what_waits_in_a_conversation_is_listed_until_it_is_closed() -> None:
+    grants = Grants()
+    token = approved(grants)
+    assert grants.of_conversation("another") == ()
+    assert grants.of_conversation("conversation") == (pending(),)
+    # Redeemed, it is decided; it stays until its request is answered.
+    assert grants.redeem("dg_1", token)
+    assert grants.of_call("dg_1") is None
+    assert grants.of_conversation("conversation") == (pending(),)
+    assert grants.close("dg_1") == pending()
+    assert grants.of_conversation("conversation") == ()
+    assert grants.close("dg_1") is None
