@@ -29,10 +29,21 @@ _EXCEPTIONS = {
 }
 
 
+def _venv(folder: Path) -> str:
+    """This environment, by a name without spaces: make takes a space for the end of a name."""
+    if folder == ROOT and _VENV.is_relative_to(ROOT):
+        return str(_VENV.relative_to(ROOT))
+    link = folder / ".venv"
+    if folder != ROOT and not link.exists():
+        link.symlink_to(_VENV)
+    return str(_VENV) if folder == ROOT else link.name
+
+
 def _make(target: str, *more: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """With this environment, which is taken as it is: nothing is installed."""
-    stamps = (f"-o{_VENV}/{name}.stamp" for name in ("run", "dev"))
-    command = ("make", "-s", *stamps, f"VENV={_VENV}", *more, target)
+    venv = _venv(folder)
+    stamps = (f"-o{venv}/{name}.stamp" for name in ("run", "dev"))
+    command = ("make", "-s", *stamps, f"VENV={venv}", *more, target)
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
@@ -88,7 +99,14 @@ def test_clean_removes_what_was_made_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_the_model_server_serves_until_it_is_interrupted() -> None:
-    command = ("make", "model-server", "-s", f"-o{_VENV}/dev.stamp", f"VENV={_VENV}", "ARGS=--port 0")
+    command = (
+        "make",
+        "model-server",
+        "-s",
+        f"-o{_venv(ROOT)}/dev.stamp",
+        f"VENV={_venv(ROOT)}",
+        "ARGS=--port 0",
+    )
     with subprocess.Popen(
         command,
         cwd=ROOT,
