@@ -99,14 +99,8 @@ def test_clean_removes_what_was_made_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_the_model_server_serves_until_it_is_interrupted() -> None:
-    command = (
-        "make",
-        "model-server",
-        "-s",
-        f"-o{_venv(ROOT)}/dev.stamp",
-        f"VENV={_venv(ROOT)}",
-        "ARGS=--port 0",
-    )
+    venv = _venv(ROOT)
+    command = ("make", "model-server", "-s", f"-o{venv}/dev.stamp", f"VENV={venv}", "ARGS=--port 0")
     with subprocess.Popen(
         command,
         cwd=ROOT,
