@@ -1,4 +1,6 @@
-"""For every test: a search is judged by what it finds, never by how long it takes.
+"""For every test: it closes its event loops, and a search is judged by what it finds, never by how long it takes.
+
+`open_loops.py` has the check for event loops.
 
 In a new clone the first text that Hypothesis makes takes it seconds, because it builds its table of characters; on a
 busy machine anything may. What is slow is found in `bench/`.
@@ -9,7 +11,10 @@ and everything else take `whole`. A search that has a number of examples of its 
 
 from hypothesis import HealthCheck, settings
 
+from open_loops import pytest_runtest_teardown
 from searching import SHORT, SHORT_EXAMPLES, WHOLE
+
+__all__ = ["pytest_runtest_teardown"]
 
 settings.register_profile(
     WHOLE, settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
