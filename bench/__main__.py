@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import calls, held, identify, latency, memory, output, round_trip, start, streaming
+from bench import calls, held, identify, journal, latency, memory, output, round_trip, start, streaming
 from bench.contestants import ELSEWHERE, HERE
 from bench.document import written
 from bench.figures import Figure
@@ -42,6 +42,7 @@ _FIGURES: dict[str, Measure] = {
     "output": output.measure,
     "memory": memory.measure,
     "calls": calls.measure,
+    "journal": journal.measure,
 }
 
 

@@ -21,11 +21,14 @@ from functools import partial
 from bench.contestants import OURS
 from bench.figures import Column, Figure, Goal, Row
 from bench.stage import Scale, Stage, alone
-from dragoman.conversations.history import NormalAnswer, NormalHistory, normalise
+from dragoman.conversations.history import NormalAnswer, NormalHistory, item_key, normalise
 from dragoman.conversations.identify import Knowledge, identify
 from dragoman.conversations.ids import CallName, IdSigner, MarkerName
 from dragoman.conversations.records import ConversationRecord, Records, ReplyRecord, Scope
 from dragoman.frontends.vscode.protocol import decode_chat_request
+from dragoman.journal.agent_events import ConversationImported, ReplyEnded, RequestReceived
+from dragoman.journal.event import JournalStarted
+from dragoman.journal.fold import ConversationFold
 from dragoman.lm import Consumer, Message, Request, TextPart, ToolCallPart, ToolResultPart, assistant, user
 from dragoman.lm.json import encode
 
@@ -118,12 +121,17 @@ def _record(id_: str, history: NormalHistory, answer: Message) -> ConversationRe
             ((place, item) for place, item in enumerate(history.items) if isinstance(item, NormalAnswer)), 1
         )
     )
-    places = {reply.number: reply.ends for reply in replies}
-    record = ConversationRecord(id_, _SCOPE, replies=replies).with_request(
-        history, places, turn=len(replies) + 1
+    said, number = NormalAnswer.of(answer), len(replies) + 1
+    fold = ConversationFold(id_).apply_all(
+        (
+            JournalStarted("agent", _SCOPE.model, _SCOPE.workspace, _SCOPE.connection),
+            ConversationImported(history.keys, replies),
+            RequestReceived(number, number, "prompt", "prefix", "", "", len(history.keys)),
+            ReplyEnded(number, "complete", item_key(said), said.calls, said.call_ids),
+        )
     )
-    said = NormalAnswer.of(answer)
-    return record.with_answer(said).ended("complete", 0.0, said.call_ids)
+    fold.note_end(0.0)
+    return fold.record
 
 
 def _crowd(size: int) -> Records:

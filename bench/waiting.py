@@ -24,6 +24,8 @@ from dragoman.acp.link import AgentLink
 from dragoman.backends.agent.model import AgentModel
 from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.session import opening
+from dragoman.journal.sqlite.journals import SqliteJournals
+from dragoman.journal.writer import Journals
 from dragoman.jsonrpc import Peer, PeerOptions
 from dragoman.lm import (
     CancellationSource,
@@ -39,7 +41,7 @@ from dragoman.lm import (
     ToolResultPart,
     user,
 )
-from dragoman.store import ConversationStore, Database
+from dragoman.store import Database, signing_key
 
 _TOOLS = (ToolDefinition("look_up", "Look something up.", {"type": "object", "properties": {}}),)
 _AT_ONCE = 20
@@ -120,7 +122,8 @@ async def _measure(count: int, folder: Path) -> dict[str, float]:
     info = ModelInfo("crowd", "Crowd", "crowd", "1", 100_000, 10_000)
     try:
         with patch.object(opening, "launch", launch), Database.open(folder / "state") as database:
-            model = AgentModel(info, settings, store=ConversationStore(database))
+            journals = Journals(SqliteJournals(database))
+            model = AgentModel(info, settings, journals=journals, key=signing_key(database))
             # Everything that is loaded once is loaded by the first.
             first = _Chat(model, 0)
             await first.ask("go")

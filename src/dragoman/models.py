@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -37,16 +37,18 @@ from dragoman.lm import (
     ModelInfo,
     with_capability_tags,
 )
+from dragoman.logs import Redaction
 from dragoman.nearest import nearest
 
 if TYPE_CHECKING:
     from dragoman.backends.agent.model import AgentModel
     from dragoman.backends.agent.profile.memory_limit import MemoryLimit
     from dragoman.backends.responses.model import EndpointModel
+    from dragoman.journal.writer import Journals
     from dragoman.permissions.autoapproval import AutoApproval
     from dragoman.permissions.pipeline import PermissionServices
     from dragoman.process import Ledger
-    from dragoman.store import AgentStore, ConversationStore, Database
+    from dragoman.store import AgentStore, Database
 
 __all__ = [
     "ModelNotUsable",
@@ -56,6 +58,7 @@ __all__ = [
     "build_unguarded",
     "cautions_of",
     "find",
+    "journals_of",
     "log_cautions",
 ]
 
@@ -109,7 +112,9 @@ class SharedServices:
     """What the models of one process share."""
 
     permissions: PermissionServices | None = None
-    store: ConversationStore | None = None
+    journals: Journals | None = None
+    # What authenticates markers and call ids, in every process that uses the state folder.
+    key: bytes | None = None
     ledger: Ledger | None = None
     # The store of what was learnt about agents.
     learnt: AgentStore | None = None
@@ -150,21 +155,26 @@ class Models:
         permissions: PermissionServices | None = None,
         learnt: AgentStore | None = None,
         max_memory: int | None = None,
+        database: Database | None = None,
+        redaction: Redaction | None = None,
     ) -> None:
         """With a state folder, conversations with agents outlive this process, and so do approvals and what was learnt.
 
-        `max_memory` is in bytes, and of all agents together.
+        `max_memory` is in bytes, and of all agents together. `database` is that of the state folder, if the caller has it
+        open: then the caller closes it. Secrets in `redaction` are masked in journals.
         """
+        self._redaction = redaction
+        self._journals: Journals | None = None
+        self._owns_database = database is None
         self._max_memory = max_memory
         self._memory: MemoryLimit | None = None
         self._config = config
         self._state_dir = state_dir
-        self._database: Database | None = None
+        self._database = database
         self._made: dict[str, GuardedModel] = {}
         self._permissions = permissions
         self._learnt = learnt
         self._learning: list[Learning] = []
-        self._has_forgotten = False
 
     @property
     def permissions(self) -> PermissionServices:
@@ -177,7 +187,12 @@ class Models:
         if model_id not in self._made:
             style = find(self._config, model_id).style
             shared = SharedServices(
-                self.permissions, self._store(), self._ledger(), self._agents(), self._memory_limit()
+                self.permissions,
+                self.journals,
+                self._key(),
+                self._ledger(),
+                self._agents(),
+                self._memory_limit(),
             )
             model = build_unguarded(self._config, model_id, shared)
             log_cautions(self._config, model_id)
@@ -218,7 +233,7 @@ class Models:
         made, self._made = self._made, {}
         for model in made.values():
             await model.close()
-        if self._database is not None:
+        if self._database is not None and self._owns_database:
             self._database.close()
             self._database = None
 
@@ -240,23 +255,21 @@ class Models:
         database = self._opened()
         return AgentStore(database) if database is not None else self._learnt
 
-    def _store(self) -> ConversationStore | None:
-        if self._state_dir is None:
-            return None
-        from dragoman.store import ConversationStore, StoreError  # noqa: PLC0415 - SQLite, for agents only
+    @property
+    def journals(self) -> Journals:
+        """Where conversations are recorded."""
+        if self._journals is None:
+            self._journals = journals_of(self._config, self._opened(), self._redaction)
+        return self._journals
 
+    def _key(self) -> bytes | None:
         database = self._opened()
-        try:
-            if database is None:
-                return None
-            if not self._has_forgotten:
-                self._has_forgotten = True
-                from dragoman.conversations.lease import free_abandoned  # noqa: PLC0415 - for agents only
+        if database is None:
+            return None
+        from dragoman.store import StoreError, signing_key  # noqa: PLC0415 - SQLite, for agents only
 
-                store = ConversationStore(database)
-                free_abandoned(store)
-                store.forget_unused(datetime.now(UTC), timedelta(days=self._config.conversation.keep_days))
-            return ConversationStore(database)
+        try:
+            return signing_key(database)
         except StoreError as error:
             _log.warning("conversations will not survive a restart: %s", error)
             return None
@@ -272,6 +285,18 @@ class Models:
         except StoreError as error:
             _log.warning("conversations and approvals will not survive a restart: %s", error)
         return self._database
+
+
+def journals_of(config: Config, database: Database | None, redaction: Redaction | None) -> Journals:
+    """The journals of a database, as the configuration has them."""
+    from dragoman.cleaning import Cleaning  # noqa: PLC0415 - for what stores conversations
+    from dragoman.journal.sqlite.journals import SqliteJournals  # noqa: PLC0415
+    from dragoman.journal.writer import Journals  # noqa: PLC0415
+
+    cleaning = Cleaning(redaction or Redaction())
+    cleaning.add_environment(os.environ)
+    store = None if database is None else SqliteJournals(database)
+    return Journals(store, config.journal.content, cleaning, config.keep)
 
 
 def permissions_of(config: Config, state_dir: Path | None, database: Database | None) -> PermissionServices:
@@ -349,7 +374,6 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedService
     from dragoman.backends.agent.profile.observations import Observations  # noqa: PLC0415
     from dragoman.backends.agent.profile.settings import AgentSettings, Timing  # noqa: PLC0415
     from dragoman.backends.agent.profile.traits import traits_of  # noqa: PLC0415 - only agents need it
-    from dragoman.store import StoreError  # noqa: PLC0415
 
     if model.command is None:
         raise ModelNotUsable(
@@ -398,14 +422,14 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedService
         is_byok=True,
         is_user_selectable=True,
     )
-    observations = Observations(shared.learnt)
-    try:
-        return AgentModel(
-            info, settings, permissions=shared.permissions, store=shared.store, observations=observations
-        )
-    except StoreError as error:
-        _log.warning("conversations with %s will not survive a restart: %s", quoted(model_id), error)
-        return AgentModel(info, settings, permissions=shared.permissions, observations=observations)
+    return AgentModel(
+        info,
+        settings,
+        permissions=shared.permissions,
+        journals=shared.journals,
+        key=shared.key,
+        observations=Observations(shared.learnt),
+    )
 
 
 def _endpoint(model_id: str, model: ResponsesModel, config: Config) -> EndpointModel:

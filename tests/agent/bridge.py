@@ -7,9 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache
 
+from agent.timeline import Timeline
 from dragoman.conversations.history import NormalAnswer, normalise
 from dragoman.conversations.identify import Identified, Knowledge, identify
 from dragoman.conversations.ids import CallName, IdSigner, MarkerName
@@ -67,6 +69,9 @@ class Bridge:
     tokens: IdSigner = field(default_factory=lambda: IdSigner(b"k" * 32))
     records: Records = field(default_factory=Records)
     now: float = 1_000.0
+    timelines: dict[str, Timeline] = field(default_factory=dict)
+    # Those that no other bridge has.
+    own: set[str] = field(default_factory=set)
     # What was asked last.
     _asked: RequestKey | None = None
     _made: int = 0
@@ -99,16 +104,37 @@ class Bridge:
         """The request is committed, and a reply begins: in its conversation, or in a new one."""
         goes_on = found.kind in ("prompt", "results", "results_and_prompt", "refusal")
         known = self.records.get(found.conversation, scope) if goes_on and found.conversation else None
-        record = known or ConversationRecord(self.new_id(), scope, consumer_id=consumer_id)
+        timeline = self.timeline(known.id) if known else self._begun(scope, consumer_id)
+        record = timeline.record
         same_turn = found.kind in ("results", "results_and_prompt")
         turn = (record.last.turn if record.last else 0) + (0 if same_turn else 1)
         # Whatever was pending has been answered, one way or the other.
-        record = record.settled(record.pending)
-        record = record.with_request(
-            found.history, dict(found.places) if known else {}, turn=turn, request_key=self._asked
-        )
+        if record.pending:
+            timeline.settle(*record.pending)
+        places = dict(found.places) if known else {}
+        record = timeline.request(found.history, places, turn=turn, request_key=self._asked)
         self.records.put(record)
         return record
+
+    def _begun(self, scope: Scope, consumer_id: str | None) -> Timeline:
+        id_ = self.new_id()
+        timeline = self.timelines[id_] = Timeline(id_, scope, consumer_id)
+        self.own.add(id_)
+        return timeline
+
+    def timeline(self, conversation: str) -> Timeline:
+        if conversation not in self.own:
+            self.own.add(conversation)
+            self.timelines[conversation] = deepcopy(self.timelines[conversation])
+        return self.timelines[conversation]
+
+    def settle(self, conversation: str, call_ids: Iterable[str]) -> None:
+        """These calls have their results, or none is waited for any more."""
+        self.records.put(self.timeline(conversation).settle(*call_ids))
+
+    def cut(self, conversation: str) -> None:
+        """The reply under way was cut a minute ago, before it said anything."""
+        self.records.put(self.timeline(conversation).end(NormalAnswer(""), "cut", self.now - 60))
 
     def new_id(self) -> str:
         self._made += 1
@@ -134,16 +160,15 @@ class Bridge:
         for part in said:
             response.report(part)
         answer = NormalAnswer.of(response.message())
-        record = record.with_answer(answer)
         if status is not None:
-            record = record.ended(status, self.now, answer.call_ids)
-        self.records.put(record)
+            record = self.timeline(record.id).end(answer, status, self.now, answer.call_ids)
+            self.records.put(record)
         return record, (marker, *said, *((marker,) if status == "complete" else ()))
 
     def remember(self, record: ConversationRecord, message: Message) -> None:
         """That message was our reply, all of it."""
         answer = NormalAnswer.of(message)
-        self.records.put(record.with_answer(answer).ended("complete", self.now, answer.call_ids))
+        self.records.put(self.timeline(record.id).end(answer, "complete", self.now, answer.call_ids))
 
     def respond(
         self,
@@ -265,7 +290,7 @@ def _crowd(others: int) -> Bridge:
 def crowded(others: int = 1_000) -> Bridge:
     """Many other conversations of the same scope: finished, pending and cut, and most of them begin alike."""
     crowd = _crowd(others)
-    bridge = replace(crowd, records=Records())
+    bridge = replace(crowd, records=Records(), timelines=dict(crowd.timelines), own=set())
     for record in crowd.records:
         bridge.records.put(record)
     return bridge

@@ -48,6 +48,7 @@ from dragoman.backends.agent.machine.types import (
     Steered,
     StopAgent,
     TakeBack,
+    TimedOut,
     Timer,
     TimerPassed,
     TurnCancelled,
@@ -180,10 +181,10 @@ class World(RuleBasedStateMachine):
             assert not isinstance(answer, Granted), "a permission outlived its agent"
         self.given.pop(pending.call_id, None)
         if pending.kind == "permission":
-            assert isinstance(answer, Granted | Refused | TurnCancelled)
+            assert isinstance(answer, Granted | Refused | TurnCancelled | TimedOut)
             if isinstance(answer, Granted):
                 assert pending.call_id in self.approved, "granted without approval"
-            if isinstance(answer, TurnCancelled):
+            if isinstance(answer, TurnCancelled | TimedOut):
                 assert self.cancel_sent or not self.turn, "a permission cancelled while its turn goes on"
         else:
             assert not isinstance(answer, Granted | Refused | TurnCancelled)

@@ -421,7 +421,7 @@ def test_p22_silence_until_the_deadline_is_no_denial() -> None:
         SendCancel(),
         SetTimer("grace"),
         AnswerPending(given(LOOK), TimedOut()),
-        AnswerPending(given(MAY_I), TurnCancelled()),
+        AnswerPending(given(MAY_I), TimedOut()),
     ]
     assert machine.phase == "Cancelling"
     # A request that arrives now gets a notice that it is too late.

@@ -176,7 +176,7 @@ def test_p7_kimi_must_have_announced_what_it_asks_about() -> None:
 
 
 @pytest.mark.parametrize("agent", ["unknown", None])
-def test_an_agent_that_does_not_show_it_is_always_asked_about(agent: str | None) -> None:
+def test_an_agent_that_does_not_show_it_is_always_permission_requested(agent: str | None) -> None:
     everything = [said(kind, "look", "dg-1") for kind in AGENTS]
     assert recognise(traits_of(agent), everything, "dg-1", TOOLS) is None
 

@@ -177,8 +177,8 @@ async def test_tools_changed(desk: Desk) -> None:
 
 async def question(desk: Desk, call: Json) -> str:
     """What a person is shown, the dialog's title first: the call itself has only a nonce."""
-    asked_about = {"name": call["name"], "input": call["input"]}
-    prepared = await desk.editor.ask("tools/prepareInvocation", asked_about)
+    permission_requested = {"name": call["name"], "input": call["input"]}
+    prepared = await desk.editor.ask("tools/prepareInvocation", permission_requested)
     shown = prepared["confirmationMessages"]
     return f"{shown['title']}\n{shown['message']}".replace("↩\n", "")
 

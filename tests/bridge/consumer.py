@@ -15,6 +15,8 @@ from dragoman.backends.agent.profile.observations import Observations
 from dragoman.backends.agent.profile.settings import AgentSettings, Policy, Timing
 from dragoman.backends.agent.profile.traits import Traits, traits_of
 from dragoman.backends.agent.reply.backlog import HELD_BYTES
+from dragoman.journal.sqlite.journals import SqliteJournals
+from dragoman.journal.writer import Journals
 from dragoman.lm import (
     CancellationSource,
     Consumer,
@@ -37,7 +39,7 @@ from dragoman.lm import (
 from dragoman.permissions.action import PERMISSION_TOOLS
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.permissions.question import question_about
-from dragoman.store import ConversationStore
+from dragoman.store import Database, signing_key
 from fake_agent.steps import COMMAND, open_gate, prompt
 from process.living import all_gone
 
@@ -157,9 +159,16 @@ class Bridge:
         self.permissions = PermissionServices()
         self.grants = self.permissions.grants
         self.model: GuardedModel | None = None
-        # Where conversations are kept, if anywhere.
-        self.store: ConversationStore | None = None
+        # Where conversations are stored, if anywhere.
+        self.journals: Journals | None = None
+        self._key: bytes | None = None
         self.observations = Observations()
+
+    def store_in(self, database: Database, **settings: Any) -> SqliteJournals:
+        """Store conversations in a database from now on."""
+        store = SqliteJournals(database)
+        self.journals, self._key = Journals(store, **settings), signing_key(database)
+        return store
 
     def chat(
         self,
@@ -193,7 +202,8 @@ class Bridge:
                     info,
                     settings,
                     permissions=self.permissions,
-                    store=self.store,
+                    journals=self.journals,
+                    key=self._key,
                     observations=self.observations,
                 )
             )
@@ -282,7 +292,7 @@ class Bridge:
         await self._until(lambda each: len(each.state.pending) == count)
 
     async def until_settled(self, call: ToolCallPart) -> None:
-        await self._until(lambda each: call.call_id not in each._record.pending)
+        await self._until(lambda each: call.call_id not in each.journal.record.pending)
 
     async def close(self) -> None:
         if self.model is not None:

@@ -6,6 +6,7 @@ The messages are of the form, order and size that VS Code 1.139 sends.
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,10 +14,10 @@ import pytest
 
 from bridge.consumer import Bridge, Chat
 from dragoman.backends.agent.profile.settings import Timing
-from dragoman.conversations.saving import load_conversation
 from dragoman.frontends.vscode.rendered import unrendered_messages
+from dragoman.journal.sqlite.journals import SqliteJournals
 from dragoman.lm import DataPart, LanguageModelError, Message, assistant, system, user
-from dragoman.store import ConversationStore, Database
+from dragoman.store import Database
 from fake_agent.steps import prompt
 
 pytestmark = pytest.mark.long
@@ -197,7 +198,7 @@ async def test_h7_h21_what_a_session_was_told_before_a_restart_is_replaced(
     bridge: Bridge, tmp_path: Path
 ) -> None:
     with Database.open(tmp_path / "state") as database:
-        bridge.store = ConversationStore(database)
+        bridge.store_in(database)
         history = [system("Be brief.")]
         chat = bridge.chat(resume=True)
         chat.history = history
@@ -214,22 +215,28 @@ async def test_h7_h21_what_a_session_was_told_before_a_restart_is_replaced(
         await bridge.close()
 
 
+async def _session(store: SqliteJournals) -> str | None:
+    [stored] = await store.journals("agent")
+    found = await store.state(stored.id)
+    assert found is not None
+    return found[0].session
+
+
 async def test_h21_f13_a_session_is_on_disk_as_soon_as_the_agent_shows_that_it_knows_the_conversation(
     bridge: Bridge, tmp_path: Path
 ) -> None:
     """Before that it may know nothing, and would be taken for one that knows everything."""
     with Database.open(tmp_path / "state") as database:
-        bridge.store = store = ConversationStore(database)
+        store = bridge.store_in(database)
         chat = bridge.chat(resume=True)
         going = chat.begin(user(prompt(["gate", "word"], ["say", "half of it"], ["gate", "end"])))
         await bridge.until_noted("session/prompt")
-        [kept] = store.all()
-        assert load_conversation(kept.content).session is None
+        assert await _session(store) is None
         bridge.open_gate("word")
         await going.until(lambda heard: heard.text)
-        [kept] = store.all()
-        assert load_conversation(kept.content).session == bridge.noted("session/prompt")[0]["sessionId"]
-        assert kept.owner
+        assert await _session(store) == bridge.noted("session/prompt")[0]["sessionId"]
+        [stored] = await store.journals("agent")
+        assert stored.owner == str(os.getpid())
         bridge.open_gate("end")
         await going.end()
         await bridge.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -15,14 +16,12 @@ from pathlib import Path
 import pytest
 
 from bridge.consumer import Bridge, Chat, result
-from dragoman.backends.agent.model import AgentModel
-from dragoman.backends.agent.profile.settings import AgentSettings
-from dragoman.backends.agent.profile.traits import traits_of
 from dragoman.config import AcpModel, Config
-from dragoman.lm import GuardedModel, ModelInfo
+from dragoman.journal.agent_events import RequestReceived, TextSaid
+from dragoman.journal.sqlite.journals import SqliteJournals
 from dragoman.models import Models
 from dragoman.process import SupervisedProcess
-from dragoman.store import ApprovalStore, ConversationStore, Database, StoreError
+from dragoman.store import ApprovalStore, Database, StoreError
 from fake_agent.steps import COMMAND
 from process.living import all_gone, line_from
 from vscode.editor import Chat as EditorChat, editor_in, soon
@@ -67,11 +66,7 @@ _either = pytest.mark.parametrize(("broken", "cause"), _BROKEN.values(), ids=_BR
 
 def _keeping(bridge: Bridge, database: Database) -> Chat:
     """A chat whose conversations are kept there."""
-    command = (*COMMAND, json.dumps({"folder": str(bridge.folder)}))
-    settings = AgentSettings("fake", "Fake", command, {}, bridge.folder, traits_of("demo"))
-    info = ModelInfo("fake", "Fake", "fake", "1", 100_000, 10_000)
-    model = AgentModel(info, settings, store=ConversationStore(database), permissions=bridge.permissions)
-    bridge.model = GuardedModel(model)
+    bridge.store_in(database)
     return bridge.chat()
 
 
@@ -80,36 +75,35 @@ async def test_f14_i6_requests_are_answered_and_what_cannot_be_kept_is_said_unti
     bridge: Bridge, tmp_path: Path, broken: Broken, cause: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Database.open(tmp_path / "state") as database:
-        store = ConversationStore(database)
-        chat = _keeping(bridge, database)
+        store = bridge.store_in(database)
+        chat = bridge.chat()
         with broken(database), caplog.at_level(logging.WARNING):
             [call] = (await chat.do(["call", "look", {}], ["say", _LONG])).calls
             assert _LONG in (await chat.give(result(call, "seen"))).text
             assert await chat.echo() == ["still there?"]
-        assert "this conversation will not survive a restart" in caplog.text
+        assert "is not stored yet" in caplog.text
         assert cause in caplog.text
-        assert store.all() == []
+        assert await store.journals("agent") == []
         # When the disk is in order again, so is what is kept.
         assert await chat.echo() == ["still there?"]
         assert len(bridge.pids) == 1
-        [kept] = store.all()
-        assert _LONG.encode() in kept.content
+        [stored] = await store.journals("agent")
+        assert any(_LONG in str(entry.event) for entry in await store.read(stored.id))
         await bridge.close()
 
 
-def test_f14_a_writer_that_is_stuck_is_waited_for_once_and_not_by_every_request(tmp_path: Path) -> None:
-    """Whoever waits answers nobody: a conversation writes several times a turn."""
+async def test_f14_a_writer_that_is_stuck_is_waited_for_once_and_not_by_every_request(tmp_path: Path) -> None:
+    """A consumer waits for the end of its reply until that is stored, or cannot be."""
     with Database.open(tmp_path / "state") as database:
-        store, connection = ConversationStore(database), database._connection
-        patient = connection.execute("PRAGMA busy_timeout").fetchall()
-        assert patient == [(2_000,)]
+        store = SqliteJournals(database)
         with _locked(database):
-            for _ in range(2):
-                with pytest.raises(StoreError, match="Another process"):
-                    store.delete("x")
-                assert connection.execute("PRAGMA busy_timeout").fetchall() == [(0,)]
-        store.delete("x")
-        assert connection.execute("PRAGMA busy_timeout").fetchall() == patient
+            with pytest.raises(StoreError, match="Another process"):
+                await store.release("x")
+            tried = asyncio.create_task(store.release("x"))
+            # Without a wait: it is done when its turn comes.
+            await asyncio.sleep(0)
+            assert isinstance(tried.exception(), StoreError)
+        await store.release("x")
 
 
 async def test_f14_with_a_state_folder_that_is_locked_from_the_start_every_model_can_be_asked(
@@ -163,3 +157,78 @@ async def test_i7_whatever_ends_us_ends_our_agents(tmp_path: Path, how: signal.S
         os.kill(process.pid, how)
         await soon(process.wait())
         await soon(all_gone(agents))
+
+
+# A store that fails never says "ours".
+
+
+async def _ids(store: SqliteJournals) -> set[str]:
+    return {info.id for info in await store.journals("agent")}
+
+
+_DISTRUSTED = ("locked", "read only")
+
+
+@contextmanager
+def _read_only(database: Database) -> Iterator[None]:
+    database._connection.execute("PRAGMA query_only = ON")
+    try:
+        yield
+    finally:
+        database._connection.execute("PRAGMA query_only = OFF")
+
+
+@pytest.mark.parametrize("broken", [_locked, _read_only], ids=_DISTRUSTED)
+async def test_f14_a_conversation_under_way_goes_on_while_its_lease_lasts_and_nothing_is_lost(
+    bridge: Bridge, tmp_path: Path, broken: Broken
+) -> None:
+    with Database.open(tmp_path / "state") as database:
+        store = bridge.store_in(database)
+        chat = bridge.chat()
+        [call] = (await chat.do(["call", "look", {}], ["say", "with words"])).calls
+        [id_] = await _ids(store)
+        before = await store.read(id_)
+        with broken(database):
+            assert "with words" in (await chat.give(result(call, "seen"))).text
+            assert await store.read(id_) == before, "nothing can be stored"
+        assert await chat.echo() == ["still there?"]
+        assert await _ids(store) == {id_}, "it is the same conversation"
+        assert len(bridge.pids) == 1
+        entries = await store.read(id_)
+        assert [entry.sequence for entry in entries] == list(range(1, len(entries) + 1))
+        assert entries[: len(before)] == before
+        said = "".join(entry.event.text for entry in entries if isinstance(entry.event, TextSaid))
+        assert said.count("with words") == 1
+        assert len([entry for entry in entries if isinstance(entry.event, RequestReceived)]) == 3
+        await bridge.close()
+        found = await store.state(id_)
+        assert found is not None
+        assert found[0].record.pending == frozenset()
+        assert [reply.status for reply in found[0].record.replies] == ["complete"] * 3
+
+
+@pytest.mark.parametrize("broken", [_locked, _read_only], ids=_DISTRUSTED)
+async def test_f14_a_conversation_whose_lease_has_ended_is_forked_while_the_store_fails(
+    bridge: Bridge, tmp_path: Path, broken: Broken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may have continued it: nobody can say."""
+    monkeypatch.setattr("dragoman.store.database.BUSY_SECONDS", 0.01)
+    with Database.open(tmp_path / "state") as database:
+        store = bridge.store_in(database)
+        chat = bridge.chat()
+        assert await chat.echo() == ["still there?"]
+        [id_] = await _ids(store)
+        # Between two turns no process owns it.
+        with broken(database):
+            assert (await chat.say("and now?")).text.startswith("echo: ")
+            assert await _ids(store) == {id_}
+        # The fork is stored when the store works again, and says what it is a fork of.
+        assert (await chat.say("and then?")).text.startswith("echo: ")
+        [fork] = await _ids(store) - {id_}
+        [request] = [
+            entry.event for entry in await store.read(fork) if isinstance(entry.event, RequestReceived)
+        ][:1]
+        assert (request.kind, request.origin) == ("fork", id_)
+        assert len([e for e in await store.read(id_) if isinstance(e.event, RequestReceived)]) == 1
+        assert len(bridge.pids) == 2
+        await bridge.close()

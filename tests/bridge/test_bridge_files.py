@@ -169,7 +169,9 @@ async def test_p27_a_new_file_is_made_with_its_folders_and_the_link_to_it_is_not
     assert (bridge.folder / "link").is_symlink()
 
 
-async def test_p27_a_write_that_nobody_was_asked_about_is_told_as_that(bridge: Bridge, notes: Path) -> None:
+async def test_p27_a_write_that_nobody_was_permission_requested_is_told_as_that(
+    bridge: Bridge, notes: Path
+) -> None:
     chat = bridge.chat(fs=True)
     asked = await chat.do(["write", str(notes), "gone"])
     answer = await chat.give(result(asked.calls[0], "Tool execution denied: not on a Friday"))
@@ -368,7 +370,7 @@ async def test_p27_only_so_many_wait_at_once_and_each_has_its_answer(bridge: Bri
     assert len(again.calls) == 1
 
 
-async def test_d3_a_file_that_may_hold_secrets_is_asked_about_before_it_is_read(
+async def test_d3_a_file_that_may_hold_secrets_is_permission_requested_before_it_is_read(
     bridge: Bridge, tmp_path: Path
 ) -> None:
     secret = tmp_path / ".env"

@@ -37,7 +37,9 @@ async def test_p5_with_nothing_to_refuse_by_either_the_request_is_cancelled(brid
     assert "<p: cancelled>" in answer.text
 
 
-async def test_p7_a_tool_of_the_consumers_is_asked_about_by_the_consumer_only(bridge: Bridge) -> None:
+async def test_p7_a_tool_of_the_consumers_is_permission_requested_by_the_consumer_only(
+    bridge: Bridge,
+) -> None:
     chat = bridge.chat()
     own = _ask("c1", rawInput={"server": "{server}", "tool": "look"})
     asked = await chat.do(["announce", "c1", "look"], own, ["call", "look", {"n": 1}])
@@ -73,7 +75,7 @@ async def test_p7_a_request_that_names_the_tool_only_is_taken_with_what_announce
 @pytest.mark.parametrize(
     "said", [{"title": "look", "rawInput": {"command": "rm -rf ~"}}, {"rawInput": {"command": "ls"}}, {}]
 )
-async def test_p23_a_command_that_was_announced_as_a_tool_of_the_consumers_is_asked_about(
+async def test_p23_a_command_that_was_announced_as_a_tool_of_the_consumers_is_permission_requested(
     bridge: Bridge, traits: str, said: dict[str, Any]
 ) -> None:
     chat = bridge.chat(traits=_LIKE_COPILOT if traits == "copilot" else None)
@@ -98,7 +100,9 @@ async def test_p23_an_action_under_the_name_of_an_offered_tool_is_found_out(brid
     assert [call.name for call in once_more.calls] == ["dragoman-agent-action-execute"]
 
 
-async def test_p7_an_agent_that_comes_back_to_wait_is_not_asked_about_and_not_accused(bridge: Bridge) -> None:
+async def test_p7_an_agent_that_comes_back_to_wait_is_not_permission_requested_and_not_accused(
+    bridge: Bridge,
+) -> None:
     chat = bridge.chat(traits=replace(traits_of("demo"), tool_limit_seconds=0.4))
     wait = _ask("c2", rawInput={"server": "{server}", "tool": "wait_for_result"})
     asked = await chat.do(
@@ -223,7 +227,7 @@ async def test_p2_p3_i2_what_says_that_nothing_ran_is_an_error_and_nobody_refuse
 
 
 @pytest.mark.parametrize("policy", ["deny", "allow-reads", "allow"])
-async def test_d5_a_sensitive_action_that_nobody_can_be_asked_about_is_refused(
+async def test_d5_a_sensitive_action_that_nobody_can_be_permission_requested_is_refused(
     bridge: Bridge, policy: Policy
 ) -> None:
     chat = bridge.chat(tools=TOOLS, policy=policy)

@@ -140,7 +140,7 @@ def _as_said_by(agent: str, server: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("agent", ["demo", "claude", "codex", "copilot", "fast-agent", "opencode", "gemini"])
-async def test_p7_in_whatever_field_an_agent_shows_it_its_consumers_tool_is_asked_about_once(
+async def test_p7_in_whatever_field_an_agent_shows_it_its_consumers_tool_is_permission_requested_once(
     bridge: Bridge, agent: str
 ) -> None:
     chat = bridge.chat(traits=traits_of(agent))

@@ -110,7 +110,10 @@ def test_everything_is_taken_back(state: Path, capsys: pytest.CaptureFixture[str
     ("line", "problem"),
     [
         ("approvals revok 1", 'approvals: there is no "revok". Did you mean "revoke"?'),
-        ("approvals frobnicate", 'approvals: there is no "frobnicate". There are list, reset, revoke.'),
+        (
+            "approvals frobnicate",
+            'approvals: there is no "frobnicate". There are list, history, reset, revoke.',
+        ),
         ("approvals revoke", "approvals revoke: which? Give the ids that `dragoman approvals` shows."),
         ("approvals reset 1 2", 'approvals reset: takes no ids. Did you mean "revoke 1 2"?'),
     ],

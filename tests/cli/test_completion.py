@@ -12,8 +12,9 @@ import pytest
 from dragoman.cli import main
 from dragoman.cli.commands import COMMANDS
 from dragoman.cli.shells.words import typed
-from dragoman.store import ApprovalStore, ConversationStore, Database, StoredConversation
+from dragoman.store import ApprovalStore, Database
 from own_home import configure
+from stored_journals import CHAT, EDITOR, store
 
 _LIMIT = 60
 _SHELLS = ("bash", "zsh", "fish")
@@ -88,6 +89,7 @@ def test_bash_completes_what_the_parsers_know(home: Path, capsys: pytest.Capture
     configure('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
     with Database.open(home / ".local/state/dragoman") as database:
         ApprovalStore(database).add("run_command", "make", None, datetime.now(UTC))
+    store(home / ".local/state/dragoman", workspace=str(Path.cwd()))
     expected = {
         "dragoman ch": "chat check",
         "dragoman --log-level info ser": "serve",
@@ -105,7 +107,9 @@ def test_bash_completes_what_the_parsers_know(home: Path, capsys: pytest.Capture
         "dragoman agents re": "remove",
         "dragoman agents add claude-": "claude-node20",
         "dragoman approvals revoke ''": "1",
-        "dragoman conversations show ''": "",
+        "dragoman conversations show ''": f"{EDITOR} {CHAT}",
+        "dragoman chat --resume ''": CHAT,
+        "dragoman approvals hi": "history",
         "dragoman serve --reasoning-events =": "spec openai",
         "dragoman completion ''": "bash zsh fish",
         "dragoman help ''": " ".join(COMMANDS),
@@ -134,7 +138,9 @@ def test_zsh_and_fish_complete_what_the_parsers_know(
     configure('[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
     with Database.open(home / ".local/state/dragoman") as database:
         ApprovalStore(database).add("run_command", "make", None, datetime.now(UTC))
+    store(home / ".local/state/dragoman", workspace=str(Path.cwd()))
     expected = {
+        "dragoman chat --resume ": {CHAT},
         "dragoman ch": {"chat", "check"},
         "dragoman h": {"help"},
         "dragoman --log-level de": {"debug"},
@@ -200,10 +206,16 @@ def test_the_ids_that_a_script_asks_for(home: Path, capsys: pytest.CaptureFixtur
     when = datetime.now(UTC)
     with Database.open(folder) as database:
         ApprovalStore(database).add("run_command", "make", None, when)
-        ConversationStore(database).save(StoredConversation("abc", "demo", "", "/", "", when, b""))
+    store(folder)
     assert main(["completion", "approvals"]) == 0
     assert main(["completion", "conversations"]) == 0
-    assert capsys.readouterr() == ("1\nabc\n", "")
+    assert capsys.readouterr() == (f"1\n{EDITOR}\n{CHAT}\n", "")
+    # Those of this folder.
+    assert main(["completion", "chats"]) == 0
+    assert capsys.readouterr().out == ""
+    store(folder, workspace=str(Path.cwd()), suffix="2")
+    assert main(["completion", "chats"]) == 0
+    assert capsys.readouterr().out == f"{CHAT[:-1]}2\n"
     (folder / "dragoman.db").write_text("no database")
     assert main(["completion", "approvals"]) == 1
     assert capsys.readouterr().err.startswith("dragoman: ")

@@ -7,7 +7,16 @@ import msgspec
 import pytest
 
 from dragoman.backends.agent.profile.traits import CATALOGUE
-from dragoman.config import AcpModel, ConversationConfig, Loop, ResponsesModel, ScriptModel, Serve, Tools
+from dragoman.config import (
+    AcpModel,
+    ConversationConfig,
+    JournalConfig,
+    Loop,
+    ResponsesModel,
+    ScriptModel,
+    Serve,
+    Tools,
+)
 from dragoman.config.schema import Tables
 
 _DOCUMENT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text("utf-8")
@@ -60,6 +69,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str | None:
         ("Scripts", ScriptModel),
         ("Endpoints", ResponsesModel),
         ("`[conversation]`", ConversationConfig),
+        ("`[journal]`", JournalConfig),
         ("`[tools]`", Tools),
         ("`[loop]`", Loop),
         ("`[serve]`", Serve),

@@ -1,6 +1,7 @@
 """A configuration file is taken whole, or refused with everything that is wrong with it and where."""
 
 import tomllib
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,16 @@ from hypothesis import example, given, settings, strategies as st
 
 from dragoman.config import BUILTIN_MODELS, Config, ConfigError, Problem, ScriptModel, explain, load, quoted
 from dragoman.config.loading import MAX_FILE_BYTES
-from dragoman.config.schema import AcpModel, ConversationConfig, Loop, ResponsesModel, Serve, Tables, Tools
+from dragoman.config.schema import (
+    AcpModel,
+    ConversationConfig,
+    JournalConfig,
+    Loop,
+    ResponsesModel,
+    Serve,
+    Tables,
+    Tools,
+)
 
 # As in the documentation of the interface, with every key there is.
 _COMPLETE = """\
@@ -47,6 +57,9 @@ cancel_grace_seconds = 10
 gather_milliseconds = 150
 retry_seconds = 10
 replay_tokens = 100000
+
+[journal]
+content = "full"
 keep_days = 30
 
 [tools]
@@ -93,8 +106,10 @@ def test_without_a_file_everything_is_as_the_interface_says() -> None:
         gather_milliseconds=150,
         retry_seconds=10,
         replay_tokens=100_000,
-        keep_days=30,
+        keep_days=None,
     )
+    assert config.journal == JournalConfig(content="full", keep_days=None)
+    assert config.keep == timedelta(days=30)
     assert config.loop == Loop(turns=50, on_denial="skip-rest", deadline_minutes=240)
     assert config.tools == Tools(
         declarations=(), auto_approve=False, eligible={}, urls={}, limit=128, virtual_threshold=128
@@ -123,7 +138,21 @@ def test_every_key_of_the_interface(tmp_path: Path) -> None:
     assert config.serve.api_keys == ("$DRAGOMAN_KEY",)
     # What the file repeats is what holds without it.
     assert config.conversation == ConversationConfig()
+    assert config.keep == Config().keep
     assert config.loop == Loop()
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("", 30),
+        ("[conversation]\nkeep_days = 7\n", 7),
+        ("[journal]\nkeep_days = 0\n", 0),
+        ("[conversation]\nkeep_days = 7\n[journal]\nkeep_days = 90\n", 90),
+    ],
+)
+def test_keep_days_has_a_new_place_and_the_old_one_is_read(tmp_path: Path, text: str, days: int) -> None:
+    assert _loaded(tmp_path, text).keep == timedelta(days=days)
 
 
 def test_paths_are_relative_to_the_file_or_to_the_home_folder(
@@ -171,7 +200,7 @@ def test_the_text_of_the_file_is_not_shown_with_the_configuration(tmp_path: Path
         ("\n[modles.x]\n", "2: unknown table [modles]. Did you mean [models]?"),
         (
             "[zzz]\n",
-            "1: unknown table [zzz]. Known here: [models], [conversation], [tools], [loop], [serve].",
+            "1: unknown table [zzz]. Known here: [models], [conversation], [journal], [tools], [loop], [serve].",
         ),
         ("tools_ = 5\n", '1: unknown key "tools_" outside of any table. Did you mean [tools]?'),
         (

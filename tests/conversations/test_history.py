@@ -12,6 +12,7 @@ from dragoman.conversations.history import (
     NormalResult,
     PrefixIndex,
     chain,
+    item_key,
     normalise,
 )
 from dragoman.lm import (
@@ -66,7 +67,8 @@ def test_what_everybody_says_of_a_history() -> None:
         NormalAnswer("Done."),
     )
     assert resent.counts == (1, 2, 3, 5, 6)
-    assert resent.links == tuple(chain(resent.items))
+    assert resent.keys == tuple(item_key(item) for item in resent.items)
+    assert resent.links == tuple(chain(resent.keys))
     assert NormalAnswer("x", (("a", "n", "{}"), ("b", "n", "{}"))).call_ids == ("a", "b")
 
 
@@ -170,7 +172,7 @@ def test_any_arguments_have_a_form(value: object) -> None:
 
 def test_a_chain_goes_on_from_a_link() -> None:
     resent = normalise([user("a"), assistant("b"), user("c")])
-    assert chain(resent.items[1:], resent.links[0]) == list(resent.links[1:])
+    assert chain(resent.keys[1:], resent.links[0]) == list(resent.links[1:])
     assert chain(()) == []
 
 

@@ -315,7 +315,7 @@ def test_h12_the_longest_prefix_wins(bridge: Bridge) -> None:
         long.ask(f"step {number}", f"Done {number}.")
     short = _twin(bridge)
     bridge.records.put(short)
-    assert len(bridge.record(resent.conversation).items) == 10
+    assert len(bridge.record(resent.conversation).keys) == 10
     found = long.then("on").identify()
     assert (found.kind, found.conversation, found.evidence) == ("prompt", resent.conversation, "prefix")
     # In what both have in common they are a tie.
@@ -328,7 +328,7 @@ def test_h12_a_tie_is_nobodys(bridge: Bridge) -> None:
     messages = [user("twin"), assistant("Yes?"), user("which?")]
     assert bridge.identify(messages).kind == "fresh"
     # With the consumer's own id it is none.
-    mine = replace(_twin(bridge), consumer_id="mine")
+    mine = structs.replace(_twin(bridge), consumer_id="mine")
     bridge.records.put(mine)
     found = bridge.identify(messages, consumer_id="mine")
     assert (found.conversation, found.evidence) == (mine.id, "consumer_id")
@@ -339,7 +339,7 @@ def _twin(bridge: Bridge) -> ConversationRecord:
     scratch = replace(bridge, records=Records())
     reply = scratch.respond([user("twin")], "Yes?")
     record = scratch.record(reply.conversation)
-    return replace(record, id=bridge.new_id())
+    return structs.replace(record, id=bridge.new_id())
 
 
 def test_h12_a_conversation_with_another_id_of_the_consumers_is_another(bridge: Bridge) -> None:
@@ -427,7 +427,9 @@ def test_h14_nobody_knows_when_it_ended_so_it_is_not_repeated(bridge: Bridge) ->
     chat.history.append(user("two"))
     record = bridge.record(bridge.respond(chat.history, "Second.").conversation)
     last = record.replies[-1]
-    bridge.records.put(replace(record, replies=(*record.replies[:-1], replace(last, ended_at=None))))
+    bridge.records.put(
+        structs.replace(record, replies=(*record.replies[:-1], structs.replace(last, ended_at=None)))
+    )
     assert chat.identify().kind == "fork"
 
 
@@ -753,7 +755,7 @@ def test_h24_a_marker_first_and_nothing_before_it(bridge: Bridge) -> None:
     record = bridge.take(found)
     # The record goes on from there.
     _, parts = bridge.say(record, "Third.")
-    assert (record.items[record.opening :], record.opening) == ((), 1)
+    assert (record.keys[record.opening :], record.opening) == ((), 1)
     found = bridge.identify([assistant(parts[0]), user("four")])
     assert (found.conversation, found.joins, text_of(found.prompt)) == (last.conversation, 3, ["four"])
 
@@ -981,7 +983,7 @@ def test_t6_a_result_that_comes_late_changes_nothing(chat: Chat) -> None:
 def test_t6_a_late_result_alone(chat: Chat) -> None:
     asked = chat.ask("look", "I look.", calls=1)
     # No decision arrived in time.
-    chat.bridge.records.put(chat.bridge.record(asked.conversation).settled(asked.call_ids))
+    chat.bridge.settle(asked.conversation, asked.call_ids)
     found = chat.then(user(result(asked.call_ids[0], "late"))).identify()
     assert (found.kind, found.conversation, found.results) == ("results", asked.conversation, ())
     assert found.unwanted == asked.call_ids

@@ -301,7 +301,7 @@ class Consumers(RuleBasedStateMachine):
         self.bridge.now += 60
         for record in list(self.bridge.records):
             if record.last is not None and record.last.ended_at is None:
-                self.bridge.records.put(record.ended("cut", self.bridge.now - 60))
+                self.bridge.cut(record.id)
         self.send(chat, data)
         assert self.current.id not in {conversation for conversation, _ in gone}
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from dragoman.conversations.history import NormalAnswer, NormalHistory, NormalPrompt, chain
+from agent.timeline import Timeline
+from dragoman.conversations.history import NormalAnswer, NormalHistory, NormalPrompt, chain, item_key
 from dragoman.conversations.records import ConversationRecord, RecordNotLoaded, Records, Scope
 
 _SCOPE = Scope("model", ("/folder",))
@@ -12,16 +13,16 @@ def _telling(*texts: str) -> NormalHistory:
     items = tuple(
         NormalPrompt(text) if place % 2 == 0 else NormalAnswer(text, ()) for place, text in enumerate(texts)
     )
-    return NormalHistory(items=items, links=tuple(chain(items)))
+    keys = tuple(map(item_key, items))
+    return NormalHistory(items=items, keys=keys, links=tuple(chain(keys)))
 
 
 def _record(id_: str, *texts: str, consumer_id: str | None = None) -> ConversationRecord:
     """One that was told all but the last, and said that."""
     *told, answer = texts
-    record = ConversationRecord(id_, _SCOPE, consumer_id=consumer_id).with_request(
-        _telling(*told), {}, turn=1
-    )
-    return record.with_answer(NormalAnswer(answer, ())).ended("complete", 0.0)
+    timeline = Timeline(id_, _SCOPE, consumer_id)
+    timeline.request(_telling(*told))
+    return timeline.end(NormalAnswer(answer, ()))
 
 
 @pytest.fixture

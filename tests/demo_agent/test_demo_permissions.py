@@ -80,7 +80,7 @@ async def test_a_new_file_and_one_that_is_no_text(editor: Editor, folder: Path) 
     assert old == [None, "[2 bytes that are no text]"]
 
 
-async def test_a_file_outside_the_folder_is_neither_asked_about_nor_written(
+async def test_a_file_outside_the_folder_is_neither_permission_requested_nor_written(
     editor: Editor, folder: Path
 ) -> None:
     session = await editor.start(folder)

@@ -166,7 +166,7 @@ async def test_a_call_that_is_refused_is_not_made(editor: Editor, folder: Path, 
     assert bridge.calls.empty()
 
 
-async def test_a_tool_that_is_allowed_always_is_not_asked_about_again(
+async def test_a_tool_that_is_allowed_always_is_not_permission_requested_again(
     editor: Editor, folder: Path, server: ToolServer
 ) -> None:
     bridge = _bridge(server)

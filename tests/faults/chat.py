@@ -12,14 +12,23 @@ from dragoman.jsonrpc import ErrorResponse, RpcResponse
 from faults.plan import Act, State
 from vscode.editor import PERMISSIONS, TOOLS, Answer, Editor, returned
 
-__all__ = ["WORD", "Chat", "name_of", "script"]
+__all__ = ["WORD", "Chat", "name_of", "script", "turn_of"]
 
 WORD = re.compile(r"«[^»@]+@\d+\.\d+»")
 SKIPPED = "The user chose to skip the tool call, they want to proceed without running it"
 
 
+_TURN = re.compile(r"[AB](\d+)\.")
+
+
 def name_of(word: str) -> str:
     return word[1:].partition("@")[0]
+
+
+def turn_of(word: str) -> int:
+    """The number of the turn that it was said in; -1 for one outside any turn of ours."""
+    found = _TURN.match(name_of(word))
+    return int(found[1]) if found else -1
 
 
 @dataclass

@@ -7,11 +7,10 @@ died in it, or the agent's own side lost it. A call has one result, which is tru
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from faults.chat import WORD, Chat, name_of
+from faults.chat import WORD, Chat, name_of, turn_of
 from faults.plan import FAULTS
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["broken_by"]
 
-_TURN = re.compile(r"[AB](\d+)\.")
 # What a machine without room or files makes the standard library say, which nobody of ours can stop.
 _TOLERATED = {"no files": ("Too many open files", "accept", "Errno 24", "Traceback", "ERROR")}
 
@@ -42,11 +40,6 @@ def broken_by(run: Run) -> list[str]:
     ]
 
 
-def _turn_of(word: str) -> int:
-    found = _TURN.match(name_of(word))
-    return int(found[1]) if found else -1
-
-
 def _number_of(word: str) -> int:
     return int(word.rpartition(".")[2][:-1])
 
@@ -57,7 +50,7 @@ def _chat_of(run: Run, word: str) -> Chat:
 
 def _is_excused(run: Run, word: str, pid: int) -> bool:
     """Whether what an agent said may be missing."""
-    chat, turn, plan = _chat_of(run, word), _turn_of(word), run.plan
+    chat, turn, plan = _chat_of(run, word), turn_of(word), run.plan
     if pid in run.spoilt and any(FAULTS[fault].loses for fault in plan.faults):
         return True
     if pid in run.spoilt and plan.has("floods", "reads slowly"):
@@ -124,7 +117,7 @@ def _calls(run: Run, noted: dict[str, list[dict[str, Any]]]) -> list[str]:
     found += [f"I2: {word} ran {times} times" for word, times in ran.items() if times > 1]
     found += [f"I2: {word} ran and was never called" for word in ran if word not in called]
     for word, pid in called.items():
-        chat, turn = _chat_of(run, word), _turn_of(word)
+        chat, turn = _chat_of(run, word), turn_of(word)
         answers = results.get(word, [])
         if len(answers) > 1:
             found.append(f"I2: {len(answers)} results for {word}: {answers}")
@@ -156,7 +149,7 @@ def _permissions(run: Run, noted: dict[str, list[dict[str, Any]]]) -> list[str]:
     decided = {**run.chat.decided, **run.other.decided}
     outcomes = [entry["params"] for entry in noted.get("outcome", ())]
     for outcome in outcomes:
-        word, chat, turn = outcome["word"], _chat_of(run, outcome["word"]), _turn_of(outcome["word"])
+        word, chat, turn = outcome["word"], _chat_of(run, outcome["word"]), turn_of(outcome["word"])
         allowed = outcome["outcome"] == "the-allow_once"
         if allowed and decided.get(word) != "allow":
             found.append(f"I4: {word} was allowed, and the person said {decided.get(word)}")
@@ -181,7 +174,7 @@ def _once(run: Run) -> list[str]:
         done: dict[int, set[str]] = {}
         for word in chat.seen | chat.ran.keys() | chat.decided.keys():
             pid = word.partition("@")[2].partition(".")[0]
-            done.setdefault(_turn_of(word), set()).add(pid)
+            done.setdefault(turn_of(word), set()).add(pid)
         for turn, pids in done.items():
             if turn >= 0 and len(pids) > 1 and turn not in chat.repeated:
                 found.append(f"I2: turn {turn} of chat {chat.name} was carried out by {len(pids)} agents")

@@ -16,6 +16,7 @@ from faults.chat import Chat, script
 from faults.endpoint_run import EndpointRun
 from faults.holding import Holding, held_by
 from faults.invariants import broken_by
+from faults.journals import journals_broken_by
 from faults.plan import FAULTS, Act, Plan
 from faults.world import DEADLINE_SECONDS, World, is_alive, until
 from vscode.editor import Answer, Editor
@@ -451,6 +452,7 @@ class Run:
         if left and self.plan.ending != "killed":
             self.broken.append(f"files are left: {left}")
         self.broken += broken_by(self)
+        self.broken += await journals_broken_by(self)
         effects = {entry["method"] for entry in self.world.journal()}
         self.injected = [each for each in self.injected if _EFFECTS.get(each, "started") in effects]
 

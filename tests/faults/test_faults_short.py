@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 import faults.__main__
+from dragoman.store import Database
 from faults.holding import Holding
 from faults.invariants import broken_by
+from faults.journals import journals_broken_by
 from faults.plan import FAULTS, FIRST_OF_TWO, PLACES, Act, Plan, plan_of, smaller
 from faults.plot import drawn, slope
 from faults.report import Report
@@ -19,6 +21,9 @@ from faults.run import Outcome, Run, run_plan
 _PLANS = (
     Plan(1, ("killed",), "awaiting a result", (("call",),), 0, takes_up="resume"),
     Plan(2, ("bridge killed",), "approved", (("ask",),), 0, transport="stdio"),
+    Plan(5, ("bridge killed",), "speaking", (("call",), ("speak",)), 1, takes_up="resume"),
+    Plan(6, ("bridge killed",), "awaiting a result", (("call",),), 0),
+    Plan(7, ("bridge killed",), "awaiting a permission", (("ask",),), 0, front="serve"),
     Plan(3, ("floods", "bridge killed"), "speaking", (("speak",),), 0),
     Plan(4, ("killed", "vanishes"), "awaiting a permission", (("ask",),), 0),
 )
@@ -34,7 +39,7 @@ async def test_i1_i2_i4_i5_i6_i7_hold_after_a_fault(plan: Plan, tmp_path: Path) 
 
 async def test_i2_i3_i4_i5_what_is_not_true_is_noticed(tmp_path: Path) -> None:
     """A run in which nothing fails; then its account is falsified, each time in another way."""
-    plan = Plan(0, ("nothing",), "speaking", (("speak", "call"), ("ask", "refused")), 0, front="serve")
+    plan = Plan(0, ("nothing",), "speaking", (("speak", "call"), ("ask", "refused")), 0)
     run = Run(plan, tmp_path / "run")
     try:
         await run.drive()
@@ -72,6 +77,13 @@ async def test_i2_i3_i4_i5_what_is_not_true_is_noticed(tmp_path: Path) -> None:
         chat.seen.add("«A0.0@1.1»")
         assert "was carried out by 2 agents" in complaints()
         assert complaints() == ""
+        chat.heard.append("«A0.7@1.1»")
+        assert "J1: acknowledged and not journalled (1 words)" in "".join(await journals_broken_by(run))
+        chat.heard = heard
+        assert await journals_broken_by(run) == []
+        with Database.open(run.world.state) as database, database.writing():
+            database.execute("UPDATE journal_heads SET sequence = sequence + 1")
+        assert "has gaps" in "".join(await journals_broken_by(run))
         (run.world.folder / "stderr").write_text("Task was destroyed but it is pending!\n")
         assert "the bridge complains" in complaints()
     finally:

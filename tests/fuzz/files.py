@@ -20,6 +20,7 @@ from dragoman.agents.failure import InstallError
 from dragoman.agents.installed import InstalledAgents
 from dragoman.backends.scripted.load import ScriptError, parse_script
 from dragoman.backends.tool_shapes import MAX_SCHEMA_DEPTH, is_deeper_than, legal_schema
+from dragoman.cleaning import Cleaning
 from dragoman.config import (
     BUILTIN_MODELS,
     DEMO,
@@ -34,19 +35,16 @@ from dragoman.config import (
 from dragoman.config.editing import with_model, without_model
 from dragoman.config.references import resolved, secrets
 from dragoman.conversations.ids import CallName, IdSigner, MarkerName
-from dragoman.conversations.saving import SavedError, load_conversation, save_conversation
 from dragoman.lm import DataPart, JsonObject
 from dragoman.lm.json import decode, encode
 from dragoman.lm.parts import STATEFUL_MARKER
 from dragoman.logs import REDACTED, Redaction
 from dragoman.loop.state import StateError, dump, load as load_run
 from dragoman.process import Ledger
-from dragoman.store import ApprovalStore, ConversationStore, Database, ResponseStore, StoreError
 from dragoman.tools.builtin.globs import Glob, GlobError
 from dragoman.tools.declaration import DeclarationError, declarations_from
 from dragoman.tools.schema import MAX_PROBLEMS, SchemaError, SchemaProblem, check_schema, complete
 from dragoman.tools.when import WhenError, evaluate, parse as parse_when
-from dragoman.traces.cleaning import Cleaning
 from dragoman.traces.frames import encode_frame
 from dragoman.visible import hides
 from fuzz.check import Check
@@ -63,8 +61,6 @@ __all__ = [
     "registries",
     "saved_runs",
     "scripts",
-    "stored_conversations",
-    "stored_rows",
     "tool_inputs",
     "traces",
     "when_clauses",
@@ -320,19 +316,6 @@ def _spliced(issued: bytes, data: bytes) -> bytes:
     return issued[:place] + data[1:] + issued[place + len(data[1:]) :]
 
 
-def stored_conversations(data: bytes) -> None:
-    try:
-        saved = load_conversation(data)
-    except SavedError:
-        return
-    again = load_conversation(save_conversation(saved.record, saved.session, saved.calls))
-    assert (again.session, again.calls, again.record.items) == (
-        saved.session,
-        saved.calls,
-        saved.record.items,
-    )
-
-
 @contextmanager
 def kept_files() -> Iterator[Check]:
     """Small files in the state folder that a crash, a disk or somebody's editor has spoilt: they count as none."""
@@ -348,44 +331,5 @@ def kept_files() -> Iterator[Check]:
             (version / "installation.json").write_bytes(data)
             assert len(Ledger(state / "run").entries()) <= 1
             assert InstalledAgents(state).all().keys() <= {"goose"}
-
-        yield check
-
-
-_TABLES = (
-    ("approvals", ("tool", "key", "workspace", "granted_at")),
-    ("conversations", ("id", "model", "title", "workspace", "owner", "used_at", "content")),
-    ("responses", ("id", "connection", "previous", "used_at", "content", "size")),
-)
-
-
-@contextmanager
-def stored_rows() -> Iterator[Check]:
-    """Rows that another program wrote: text that is none, numbers where there should be text."""
-    with (
-        tempfile.TemporaryDirectory(prefix="dragoman-fuzz-") as folder,
-        Database.open(Path(folder) / "state") as database,
-    ):
-
-        def check(data: bytes) -> None:
-            table, columns = _TABLES[data[0] % len(_TABLES)] if data else _TABLES[0]
-            values = (data[1:].split(b"\n") + [b""] * len(columns))[: len(columns)]
-            places = ", ".join("CAST(? AS TEXT)" if value[:1] != b"#" else "?" for value in values)
-            try:
-                with database.writing():
-                    for each, _ in _TABLES:
-                        database.execute(f"DELETE FROM {each}")  # noqa: S608 - names of our own
-                    database.execute(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", *values)  # noqa: S608
-            except StoreError:
-                return
-            for read in (
-                ApprovalStore(database).list,
-                ConversationStore(database).all,
-                lambda: ResponseStore(database).find("a", "b"),
-            ):
-                try:
-                    read()
-                except StoreError as error:
-                    str(error)
 
         yield check

@@ -176,10 +176,10 @@ def _asked(params: bytes) -> None:
         request = decode_permission(params)
     except msgspec.ValidationError:
         return
-    _is_asked_about(request)
+    _is_permission_requested(request)
 
 
-def _is_asked_about(request: PermissionRequest) -> None:
+def _is_permission_requested(request: PermissionRequest) -> None:
     action = action_of(request.tool_call, "a", "Agent", Places((_WORKSPACE,)), request)
     if action.command is not None:
         assert action.risk == "execute"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from fuzz import files, provider, screen, servers, talk
+from fuzz import database, files, provider, screen, servers, talk
 from fuzz.check import Check, Target
 
 __all__ = ["TARGETS"]
@@ -42,7 +42,7 @@ TARGETS: dict[str, Target] = {
             files.recorded_messages,
             files.saved_runs,
             files.markers,
-            files.stored_conversations,
+            database.stored_events,
             screen.addresses,
             screen.agents_words,
             screen.streamed_markdown,
@@ -61,7 +61,9 @@ TARGETS: dict[str, Target] = {
             files.registries,
             files.archives,
             files.kept_files,
-            files.stored_rows,
+            database.stored_conversations,
+            database.stored_journals,
+            database.stored_rows,
             servers.http_requests,
             servers.websocket_turns,
             servers.tool_server_bodies,

@@ -12,9 +12,11 @@ from dragoman.agents.catalogue import REFRESHED, CatalogueError, catalogue, read
 from dragoman.agents.installed import InstalledAgents
 from dragoman.backends.agent.session.approved_edits import read_text
 from dragoman.backends.responses.retries import retry_after_seconds
-from dragoman.conversations.saving import SavedError, load_conversation
+from dragoman.cleaning import Cleaning
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.errors import ApiError
+from dragoman.journal.events import UnreadableJournal, decode_events
+from dragoman.journal.fold import ConversationFold
 from dragoman.jsonrpc.messages import Malformed, parse
 from dragoman.jsonrpc.text import Decoder, encode
 from dragoman.lm import JsonObject
@@ -23,7 +25,6 @@ from dragoman.permissions.urls import Url, UrlError
 from dragoman.process import Ledger
 from dragoman.tools.builtin.page import page_text
 from dragoman.tools.schema import SchemaError, check_schema
-from dragoman.traces.cleaning import Cleaning
 from fuzz.targets import TARGETS
 
 # Around the limit of Python's own stack, which C code counts against as well: what is read at one depth of the stack
@@ -53,10 +54,47 @@ def test_half_a_character_is_mended_however_deep_it_lies() -> None:
     assert encode(msgspec.Raw(_nested(600, b'"\\ud83d"'))) == _nested(600, b'"\\ufffd"')
 
 
-@pytest.mark.parametrize("content", [b'{"version":1,"id":"\xff"}', b'{"id":' + _nested(3_000) + b"}"])
-def test_a_stored_conversation_that_is_damaged_is_told_as_such(content: bytes) -> None:
-    with pytest.raises(SavedError):
-        load_conversation(content)
+@pytest.mark.parametrize(
+    "events",
+    [
+        # Without digests, and with places that no history has.
+        b'[[1,{"type":"conversation_imported","keys":[""],"replies":[]}]]',
+        b'[[1,{"type":"conversation_imported","keys":[],"replies":[[1,1,0,1,"complete"]]}]]',
+        (
+            b'[[1,{"type":"request_received","number":1,"turn":1,"kind":"fresh","evidence":"none","reason":"","digest":"",'
+            b'"keys":[""]}]]'
+        ),
+        (
+            b'[[1,{"type":"request_received","number":1,"turn":1,"kind":"fresh","evidence":"none","reason":"","digest":"",'
+            b'"keeps":-1}]]'
+        ),
+    ],
+)
+def test_events_that_do_not_fit_together_are_refused(events: bytes) -> None:
+    with pytest.raises(UnreadableJournal):
+        ConversationFold("c").apply_all(event for _, event in decode_events(events))
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        # A model that is no text, and a reply beyond the history.
+        b"\x9b\x01\xa1\xff\x90\xa0\xc0\x90\x90\x90\xc0\xc0\x00",
+        b"\x9b\x01\xa1m\x90\xa0\xc0\x90\x91\x95\x01\x01\x00\x01\xa8complete\x90\xc0\xc0\x00",
+        b"\x9b\x01\xa1m\x90\xa0\xc0\x91\xc4\x00\x90\x90\xc0\xc0\x00",
+    ],
+)
+def test_a_snapshot_that_is_damaged_is_ignored(snapshot: bytes) -> None:
+    with TARGETS["stored_journals"]() as check:
+        check(b"1" + snapshot)
+
+
+@pytest.mark.parametrize(
+    "row", [b"\x80 2026-01-01T00:00:00+00:00\n{}", b"title yesterday\n{}", b"t 0001-01-01T00:00:00"]
+)
+def test_one_row_of_0_1_that_cannot_be_read_does_not_keep_the_database_closed(row: bytes) -> None:
+    with TARGETS["stored_conversations"]() as check:
+        check(row)
 
 
 @pytest.mark.parametrize("data", [b'{"version":"\xff"}', b'{"version":"1","x":' + _nested(3_000) + b"}"])

@@ -7,14 +7,22 @@ import pytest
 from devtools.traces.reading import parse_trace
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from dragoman.conversations.saving import load_conversation
+from conversations.snapshot_0_1 import load_0_1
+from dragoman.journal.events import decode_events
 from dragoman.loop.state import load as load_run
 from fuzz.check import Check
 from fuzz.targets import TARGETS
 
 _CORPUS = Path(__file__).with_name("corpus")
 # Those that go through a socket or a disk.
-_SLOW = {"tool_server_bodies": 10, "tool_server_requests": 10, "stored_rows": 30, "streamed_markdown": 20}
+_SLOW = {
+    "tool_server_bodies": 10,
+    "tool_server_requests": 10,
+    "stored_conversations": 30,
+    "stored_journals": 20,
+    "stored_rows": 30,
+    "streamed_markdown": 20,
+}
 _EXAMPLES = 40
 # What readers trip over: nesting, numbers and characters that are none, ends of lines and of quotes.
 _TOKENS = (
@@ -58,7 +66,12 @@ def test_every_target_has_a_corpus_and_every_corpus_a_target() -> None:
 
 @pytest.mark.parametrize(
     ("name", "read"),
-    [("stored_conversations", load_conversation), ("saved_runs", load_run), ("traces", parse_trace)],
+    [
+        ("stored_conversations", lambda data: load_0_1(data.partition(b"\n")[2])),
+        ("stored_events", decode_events),
+        ("saved_runs", load_run),
+        ("traces", parse_trace),
+    ],
 )
 def test_what_we_write_ourselves_is_searched_from_something_that_is_read(
     name: str, read: Callable[[bytes], object]

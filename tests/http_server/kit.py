@@ -13,11 +13,15 @@ from dragoman.backends.scripted import ScriptedModel, ScriptedReply, ScriptStep
 from dragoman.config import Serve
 from dragoman.frontends.http.app import build_app
 from dragoman.frontends.http.auth import AccessCheck
+from dragoman.frontends.http.histories import response_store
 from dragoman.frontends.http.service import HttpService
+from dragoman.journal.content import JournalContent
+from dragoman.journal.sqlite.journals import SqliteJournals
+from dragoman.journal.writer import Journals
 from dragoman.lm import GuardedModel, LanguageModel, LanguageModelError, ModelInfo
 from dragoman.models import Models
 from dragoman.permissions.pipeline import PermissionServices
-from dragoman.store import Database, ResponseStore
+from dragoman.store import Database
 from http_server.stream_check import check_events, check_resource
 
 __all__ = [
@@ -192,13 +196,17 @@ def site_of(
     store: Path | None = None,
     keys: tuple[str, ...] = (),
     serve: Serve | None = None,
+    content: JournalContent = "full",
+    owner: str | None = None,
 ) -> Iterator[Site]:
-    """A site, and its database closed at the end."""
+    """A site, and its database closed at the end. `owner` stands for another process that has the same database."""
     serve = serve or Serve()
     database = Database.open(store) if store is not None else None
-    service = HttpService(models, serve, ResponseStore(database) if database is not None else None)
+    journals = Journals(SqliteJournals(database, owner) if database is not None else None, content)
     headers = {"authorization": f"Bearer {keys[0]}"} if keys else {}
-    yield Site(build_app(service, AccessCheck(keys, serve.cors_origins)), service, headers)
+    with response_store(database, content) as responses:
+        service = HttpService(models, serve, responses, journals)
+        yield Site(build_app(service, AccessCheck(keys, serve.cors_origins)), service, headers)
     if database is not None:
         database.close()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridge.consumer import Bridge
-from dragoman.store import ConversationStore, Database
+from dragoman.store import Database
 from fake_agent.steps import prompt
 from http_server.kit import Answered, Held, Json, Site, function, site_of, soon
 from process.living import all_gone
@@ -279,7 +279,7 @@ async def test_r10_after_a_response_is_deleted_nothing_of_its_conversation_is_in
 
     bridge = Bridge(tmp_path)
     with Database.open(state) as database:
-        bridge.store = ConversationStore(database)
+        bridge.store_in(database)
         for made in site_of(_models(bridge), store=state):
             first = (await made.create(input=words)).response
             second = (await made.create(input="and on", previous_response_id=first["id"])).response
@@ -299,3 +299,19 @@ async def test_r10_after_a_response_is_deleted_nothing_of_its_conversation_is_in
         await bridge.close()
         await soon(all_gone(bridge.pids))
         assert left() == [], "nor is it written again at the end"
+
+
+async def test_j4_store_false_leaves_nothing_that_was_said_in_the_state(tmp_path: Path) -> None:
+    state, words = tmp_path / "state", "a word that is said once"
+    bridge = Bridge(tmp_path)
+    with Database.open(state) as database:
+        bridge.store_in(database)
+        for made in site_of(_models(bridge), store=state):
+            first = await made.create(input=words, store=False)
+            assert words in _said(first.response)
+            history = [{"role": "user", "content": words}, *first.response["output"]]
+            after = await made.create(input=[*history, {"role": "user", "content": "on"}], store=False)
+            assert _place(after)[1:] == ("evidence=marker", "kind=prompt")
+        await bridge.close()
+        await soon(all_gone(bridge.pids))
+    assert [path.name for path in state.iterdir() if words.encode() in path.read_bytes()] == []

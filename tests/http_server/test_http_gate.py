@@ -193,7 +193,7 @@ async def test_r7_what_is_served_is_described_and_what_is_described_is_served(si
     assert described <= served
     for path, methods in paths.items():
         named = {each["name"] for each in next(iter(methods.values())).get("parameters", ())}
-        assert ("{id}" in path) == ("id" in named)
+        assert set(re.findall(r"{(\w+)}", path)) == named & {"id", "item"}
 
 
 async def test_models_are_listed_as_our_own_client_reads_them(site: _Make) -> None:

@@ -239,7 +239,7 @@ async def test_r10_what_a_response_was_asked_with_is_listed_and_what_is_over_is_
         await soon(client.responses.cancel("resp_none"))
     with pytest.raises(openai.NotFoundError):
         await soon(client.responses.input_items.list("resp_none"))
-    with pytest.raises(openai.BadRequestError, match="returned whole"):
+    with pytest.raises(openai.BadRequestError, match="background: true"):
         await soon(client.responses.retrieve(response.id, stream=True))
 
 

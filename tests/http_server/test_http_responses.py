@@ -229,7 +229,7 @@ async def test_what_a_model_cannot_honour_is_named(site: _Make) -> None:
         ({"input": [{"type": "function_call_output", "call_id": "none", "output": ""}]}, "input[0].call_id"),
         ({"input": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "input[0].content[0]"),
         ({"input": "x", "temperature": 9}, "temperature"),
-        ({"input": "x", "background": True}, "background"),
+        ({"input": "x", "background": True, "store": False}, "background"),
         ({"input": "x", "tools": [{"type": "function", "name": "a b"}]}, "tools[0].name"),
         ({"input": "x", "tools": [TOOL, TOOL]}, "tools[1].name"),
         ({"input": "x", "tool_choice": "sometimes"}, "tool_choice"),

@@ -1,14 +1,18 @@
 """R7: whatever a model says, the events are in order; and the checker would see it if they were not."""
 
+import json
 from collections.abc import Sequence
 from typing import get_args
 
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.frontends.http.errors import of_model
+from dragoman.frontends.http.errors import ApiError, of_model
 from dragoman.frontends.http.resource import Resource
-from dragoman.frontends.http.stream import ResponseStream
+from dragoman.frontends.http.stream import ReasoningEvents, ResponseStream
+from dragoman.frontends.http.stream_rebuild import last_events, new_stream
+from dragoman.journal.events import AnyEvent, decode_events, encode_events
+from dragoman.journal.response_events import PartsReported, ResponseClosed, ResponseOpened
 from dragoman.lm import (
     ActivityPart,
     DataPart,
@@ -22,6 +26,7 @@ from dragoman.lm import (
     ThinkingPart,
     ToolCallPart,
 )
+from dragoman.lm.json import encode
 from dragoman.lm.parts import STATEFUL_MARKER, ActivityStatus, PlanEntry, progress_key
 from http_server.stream_check import check_events, problems
 
@@ -118,3 +123,55 @@ def test_r7_the_checker_sees_a_wrong_number_and_a_text_that_is_not_the_sum() -> 
     ):
         changed = [{**event, name: "other"} if event["type"] == kind else event for event in _WHOLE]
         assert problems(changed)
+
+
+_VALUES: st.SearchStrategy[object] = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text()
+    ),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+_ENDS = st.one_of(
+    st.builds(ResponseClosed, st.just("completed"), st.integers(0, 2**40), st.none()),
+    st.just(ResponseClosed("cancelled", 1)),
+    st.just(ResponseClosed("failed", 1, {"input_tokens": 1}, ApiError(503, "server_error", "No.").payload)),
+)
+
+
+@given(
+    st.lists(
+        _PARTS
+        | st.dictionaries(st.text(max_size=3), _VALUES, max_size=3).map(
+            lambda given: ToolCallPart("dg_1", "look", given)
+        ),
+        max_size=8,
+    ),
+    st.integers(1, 4),
+    _ENDS,
+    st.sampled_from(["spec", "openai"]),
+)
+def test_j4_stored_parts_give_the_same_events_byte_for_byte(
+    parts: list[Part], size: int, end: ResponseClosed, reasoning: ReasoningEvents
+) -> None:
+    """Whatever the parts are, and however they were cut into batches."""
+    opened = ResponseOpened(reasoning)
+    first = new_stream(Resource("resp_1", "m", 1, metadata={"a": "b"}, is_background=True), opened)
+    told = list(first.begin())
+    for part in parts:
+        told += first.take(part)
+    told += last_events(first, end)
+
+    batches = [PartsReported(tuple(parts[at : at + size])) for at in range(0, len(parts), size)]
+    recorded: list[AnyEvent] = [opened, *batches, end]
+    stored = decode_events(encode_events([(1.0, event) for event in recorded]))
+    resource = Resource.begun_as(json.loads(encode(first.resource.as_json())))
+    again = new_stream(resource, opened)
+    replayed = list(again.begin())
+    for _, event in stored:
+        if isinstance(event, PartsReported):
+            for part in event.parts:
+                replayed += again.take(part)
+        elif isinstance(event, ResponseClosed):
+            replayed += last_events(again, event)
+    assert [encode(event) for event in replayed] == [encode(event) for event in told]

@@ -256,3 +256,16 @@ async def test_what_a_turn_holds_packed_is_limited(site: _Make) -> None:
     async with _connected(site("Yes.")) as socket:
         refused = await socket.create(input=[{}] * MOST_VALUES)
         assert (refused["status"], refused["error"]["code"]) == (413, "body_too_large")
+
+
+async def test_j4_a_conversation_of_the_server_over_a_websocket(site: _Make) -> None:
+    made = site("One.", "Two.")
+    id_ = (await made.post("/v1/conversations", {})).json["id"]
+    async with _connected(made) as socket:
+        first = await socket.create(input="a", conversation=id_)
+        assert first["conversation"] == {"id": id_}
+        await socket.create(input="b", conversation=id_)
+        refused = await socket.create(input="c", background=True)
+        assert refused["error"]["param"] == "background"
+    listed = (await made.get(f"/v1/conversations/{id_}/items?order=asc")).json["data"]
+    assert [item["content"][0]["text"] for item in listed] == ["a", "One.", "b", "Two."]

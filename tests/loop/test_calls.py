@@ -297,7 +297,7 @@ async def test_i4_an_approval_for_the_session_is_not_asked_for_again_and_says_wh
     ]
 
 
-async def test_i4_a_tool_that_must_be_asked_about_is_asked_about_even_when_read_only(
+async def test_i4_a_tool_that_must_be_permission_requested_is_permission_requested_even_when_read_only(
     clock: VirtualClock,
 ) -> None:
     look, person = RecordingTool("look", read_only=True), Person()

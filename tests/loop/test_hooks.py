@@ -63,7 +63,7 @@ async def test_p16_a_rewritten_call_is_filed_under_the_models_own_id(clock: Virt
     assert [event.tool for event in events_of(person, QuestionAsked)] == ["append"]
 
 
-async def test_p16_a_rewritten_call_that_is_denied_is_recorded_as_it_was_asked_about(
+async def test_p16_a_rewritten_call_that_is_denied_is_recorded_as_it_was_permission_requested(
     clock: VirtualClock,
 ) -> None:
     person = Person(NO, on_tool_use=lambda made: ToolCallPart(made.call_id, "write", {"path": "safe"}))

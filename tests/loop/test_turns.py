@@ -42,7 +42,7 @@ from loop_kit import (
 from virtual_clock import VirtualClock
 
 
-async def test_text_is_told_at_once_and_no_call_is_asked_about_or_run_before_the_stream_has_ended(
+async def test_text_is_told_at_once_and_no_call_is_permission_requested_or_run_before_the_stream_has_ended(
     clock: VirtualClock,
 ) -> None:
     write, look = RecordingTool("write"), RecordingTool("look", read_only=True)
@@ -213,6 +213,7 @@ async def test_events_of_a_turn_with_a_call_come_in_order(clock: VirtualClock) -
         "TextReported",
         "ToolUsed",
         "QuestionAsked",
+        "CallDecided",
         "ToolStarted",
         "ToolFinished",
         "MessageAdded",

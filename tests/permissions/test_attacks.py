@@ -39,7 +39,7 @@ from permissions.chat_json import ALLOWED, User, ask
         {"rawInput": {"server": "{server}", "tool": "read_file"}, "content": [diff("/a", "a", "b")]},
     ],
 )
-def test_a_request_in_the_name_of_the_consumers_tool_with_something_beside_it_is_asked_about(
+def test_a_request_in_the_name_of_the_consumers_tool_with_something_beside_it_is_permission_requested(
     tmp_path: Path, smuggled: dict[str, object]
 ) -> None:
     """A request for the consumer's own tool is granted without a question: the consumer asks about the call itself."""

@@ -185,7 +185,7 @@ def test_a_lasting_yes_covers_the_same_again(user: User, level: str) -> None:
     assert len(user.run(reordered, answers="deny").questions) == (1 if level == "session" else 0)
 
 
-def test_d2_another_agent_or_another_folder_is_asked_about(tmp_path: Path) -> None:
+def test_d2_another_agent_or_another_folder_is_permission_requested(tmp_path: Path) -> None:
     user = User(tmp_path, models=("fake", "other"))
     action = run("make")
     assert len(user.run(action, answers="always").questions) == 1
@@ -208,7 +208,7 @@ def test_d2_another_agent_or_another_folder_is_asked_about(tmp_path: Path) -> No
         "link/config",
     ],
 )
-def test_d3_a_sensitive_change_is_always_asked_about(tmp_path: Path, path: str) -> None:
+def test_d3_a_sensitive_change_is_always_permission_requested(tmp_path: Path, path: str) -> None:
     user = User(tmp_path, settings="[tools]\nauto_approve = true\n")
     (user.workspace / ".git").mkdir()
     (user.workspace / "link").symlink_to(".git")
@@ -224,7 +224,7 @@ def test_d3_a_sensitive_change_is_always_asked_about(tmp_path: Path, path: str) 
     assert user.run(plain).questions == []
 
 
-def test_d3_reading_a_secret_is_asked_about_whatever_the_settings_say(tmp_path: Path) -> None:
+def test_d3_reading_a_secret_is_permission_requested_whatever_the_settings_say(tmp_path: Path) -> None:
     user = User(tmp_path, settings="[tools]\nauto_approve = true\n")
     asked = ask(title="Read", kind="read", locations=[{"path": str(user.workspace / ".env")}])
     assert user.run(asked, answers="once").question["tool"] == "dragoman-agent-action-sensitive"

@@ -47,10 +47,12 @@ def test_d4_what_holds_back_goes_before_everything_that_allows(held_back: str, a
 
 
 def test_d4_a_standing_approval_is_named_before_a_setting() -> None:
-    assert decide("t", EVERYTHING, lambda: STANDING, urls=URL) == Allowed("always approved")
-    assert decide("t", EVERYTHING, lambda: None, urls=URL) == Allowed("auto-approved")
+    assert decide("t", EVERYTHING, lambda: STANDING, urls=URL) == Allowed(
+        "always approved", "approval", STANDING.id
+    )
+    assert decide("t", EVERYTHING, lambda: None, urls=URL) == Allowed("auto-approved", "setting")
     assert decide("t", AutoApproval(urls={"https://e.example": True}), lambda: None, urls=URL) == Allowed(
-        "auto-approved address"
+        "auto-approved address", "setting"
     )
     assert decide("t", AutoApproval(), lambda: None, urls=URL) == Ask()
 
@@ -71,7 +73,7 @@ def test_d3_an_approval_with_the_very_key_of_a_sensitive_action_does_not_count()
     for each in (git, plain):
         permissions.approvals.grant("s", each.permission_tool, approval_key(each), "session")
     assert permissions.decide(git, "s", WORKSPACE) == Ask()
-    assert permissions.decide(plain, "s", WORKSPACE) == Allowed("approved for this session")
+    assert permissions.decide(plain, "s", WORKSPACE) == Allowed("approved for this session", "approval", "s2")
     assert permissions.decide(plain, "another session", WORKSPACE) == Ask()
 
 

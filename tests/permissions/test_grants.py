@@ -147,6 +147,9 @@ def test_a_call_selects_what_waits_under_it() -> None:
     grants.open(pending("dg_2"))
     assert grants.of_call("dg_1") == (nonce, one)
     assert grants.of_call("dg_3") is None
+    # Once decided it is no longer selected, and waits until it is answered.
+    assert not grants.redeem("dg_1", "no proof")
+    assert (grants.of_call("dg_1"), grants.waiting("dg_1"), grants.waiting("dg_3")) == (None, one, None)
 
 
 def test_tokens_and_nonces_are_never_the_same_twice() -> None:

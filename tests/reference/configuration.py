@@ -14,6 +14,7 @@ from dragoman.config.explain import in_words
 from dragoman.config.schema import (
     AcpModel,
     ConversationConfig,
+    JournalConfig,
     Loop,
     ResponsesModel,
     ScriptModel,
@@ -37,6 +38,7 @@ _MODELS: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
 )
 _TABLES: dict[str, type[msgspec.Struct]] = {
     "conversation": ConversationConfig,
+    "journal": JournalConfig,
     "tools": Tools,
     "loop": Loop,
     "serve": Serve,

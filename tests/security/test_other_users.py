@@ -20,7 +20,7 @@ from dragoman.config import Found, TrustedFiles
 from dragoman.config.source import Source
 from dragoman.logs import open_private
 from dragoman.process import Ledger, ProcessIdentity, SupervisedProcess
-from dragoman.store import ConversationStore, Database
+from dragoman.store import Database
 from http_server.kit import KEY, Held, scripted, site_of
 
 # Beyond all pids that systems give.
@@ -166,7 +166,7 @@ async def test_another_user_finds_nothing_of_an_agent_that_runs(bridge: Bridge) 
         os.close(os.open(f"{name}/public", os.O_CREAT | os.O_WRONLY, 0o644))
         state = Path(name) / "state"
         with Database.open(state) as database:
-            bridge.store = ConversationStore(database)
+            bridge.store_in(database)
             ledger = Ledger(state / "run" / "processes")
             chat = bridge.chat(configured={"ledger": ledger})
             assert "a secret prompt" in (await chat.say("a secret prompt")).text

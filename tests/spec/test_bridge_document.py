@@ -7,7 +7,7 @@ import pytest
 from agent.bridge import Bridge, Chat
 from dragoman.backends.agent.machine.machine import State, handle
 from dragoman.backends.agent.machine.types import AgentStarted, Called, Pending, Requested, TimerPassed
-from dragoman.conversations.history import NormalAnswer, NormalPrompt, NormalResult
+from dragoman.conversations.history import NormalAnswer, NormalItem, NormalPrompt, NormalResult, item_key
 from dragoman.lm import ToolCallPart, user
 
 
@@ -23,12 +23,11 @@ def test_case_1_a_request_with_call_and_result_commits_what_was_provisional() ->
     chat, conversation, call_id = _asked()
     reply = chat.give({call_id: "found"}, "I see.")
     assert (reply.found.kind, reply.conversation) == ("results", conversation)
-    said, asked, result, answer = chat.bridge.record(conversation).items
-    assert said == NormalPrompt("one")
-    assert isinstance(asked, NormalAnswer)
-    assert (asked.text, asked.call_ids) == ("Let me see.", (call_id,))
-    assert result == NormalResult(call_id)
-    assert answer == NormalAnswer("I see.")
+    said, asked, result, answer = chat.bridge.record(conversation).keys
+    assert said == item_key(NormalPrompt("one"))
+    assert asked == item_key(NormalAnswer("Let me see.", ((call_id, "look", '{"n":1.0}'),)))
+    assert result == item_key(NormalResult(call_id))
+    assert answer == item_key(NormalAnswer("I see."))
     assert chat.bridge.record(conversation).pending == frozenset()
 
 
@@ -38,11 +37,8 @@ def test_case_2_a_request_without_the_call_goes_back_to_what_was_committed() -> 
     chat.history = [user("one")]
     reply = chat.ask("two", "Two it is.")
     assert (reply.found.kind, reply.conversation) == ("refusal", conversation)
-    assert chat.bridge.record(conversation).items == (
-        NormalPrompt("one"),
-        NormalPrompt("two"),
-        NormalAnswer("Two it is."),
-    )
+    kept: tuple[NormalItem, ...] = (NormalPrompt("one"), NormalPrompt("two"), NormalAnswer("Two it is."))
+    assert chat.bridge.record(conversation).keys == tuple(map(item_key, kept))
     # The call is over for good: a result that turns up later answers nothing.
     late = chat.give({call_id: "found"})
     assert call_id not in {result.call_id for result in late.found.results}

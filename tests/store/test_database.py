@@ -146,11 +146,16 @@ class TestFailures:
                     "INSERT INTO approvals (tool, key, granted_at) VALUES ('tool', ?, '2030-01-01T00:00:00Z')",
                     f"{number}" * 100,
                 )
+        with Database.open(folder) as database:
+            [(size,)] = database.rows(tuple[int], "PRAGMA page_size")
+            [(page,)] = database.rows(
+                tuple[int], "SELECT rootpage FROM sqlite_master WHERE name = 'approvals'"
+            )
         path = folder / FILE_NAME
         whole = path.read_bytes()
-        path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+        path.write_bytes(whole[: (page - 1) * size] + b"\xff" * size + whole[page * size :])
         with Database.open(folder) as database, pytest.raises(StoreError, match="It is damaged"):
-            database.rows(tuple[str], "SELECT key FROM approvals")
+            database.rows(tuple[str], "SELECT granted_at FROM approvals")
 
     def test_a_value_of_another_type_is_damage(self, database: Database) -> None:
         with pytest.raises(StoreError, match=r"It is damaged .*Expected `int`, got `str`"):

@@ -271,6 +271,19 @@ def test_several_lines_are_one_prompt(folder: Folder) -> None:
     chat.wait_for("^  You said one two, pasted three.")
 
 
+def test_with_a_folder_in_the_place_of_the_file_no_prompt_is_stored(folder: Folder) -> None:
+    folder.script(_ECHO)
+    place = folder.path / "state" / "prompts"
+    place.mkdir(parents=True)
+    chat = folder.chat()
+    chat.enter("hello")
+    chat.wait_for("You said hello")
+    chat.wait_for(READY)
+    chat.type("\x04")
+    assert chat.wait_end() == 0
+    assert list(place.iterdir()) == []
+
+
 def test_prompts_are_remembered_and_private(folder: Folder) -> None:
     folder.script(_ECHO)
     first = folder.chat()

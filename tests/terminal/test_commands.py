@@ -178,6 +178,7 @@ def test_what_can_be_typed_is_suggested(stage: _Stage) -> None:
         "/thinking",
         "/usage",
         "/new",
+        "/resume",
         "/help",
         "/quit",
     ]

@@ -37,7 +37,7 @@ async def test_the_question_and_the_key_are_made_from_the_action() -> None:
 
 
 @pytest.mark.parametrize("wanted", [_GIT, _BARE])
-async def test_what_is_sensitive_or_unknown_is_asked_about_every_time(wanted: Action) -> None:
+async def test_what_is_sensitive_or_unknown_is_permission_requested_every_time(wanted: Action) -> None:
     tool, invocation = _asked(Grants(), wanted)
     prepared = await tool.prepare_invocation(invocation, CancellationToken())
     assert prepared.always_ask

@@ -65,7 +65,7 @@ def test_json_prints_every_event_and_nothing_else(folder: Folder) -> None:
     assert result.returncode == 0
     events = [json.loads(line) for line in result.stdout.splitlines()]
     assert [event["event"] for event in events] == [
-        "turn_started", "tool_used", "tool_started", "tool_finished", "message", "message", "turn_ended",
+        "turn_started", "tool_used", "decided", "tool_started", "tool_finished", "message", "message", "turn_ended",
         "turn_started", "text", "text", "message", "turn_ended", "ended",
     ]  # fmt: skip
     assert events[-1] == {"event": "ended", "reason": "completed"}

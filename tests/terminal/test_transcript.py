@@ -173,7 +173,7 @@ def test_what_ran_and_did_not_end_well(outcome: Outcome, text: str, line: str) -
         ("timed_out", "…", "⊘ Change a.txt · no decision in time"),
     ],
 )
-def test_what_was_asked_about_and_did_not_run(outcome: Outcome, text: str, line: str) -> None:
+def test_what_was_permission_requested_and_did_not_run(outcome: Outcome, text: str, line: str) -> None:
     events = (
         _call(),
         QuestionAsked("1", "write_file", "Change a.txt?"),

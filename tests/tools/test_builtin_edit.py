@@ -106,7 +106,7 @@ class TestQuestion:
         message = _message(await writing.ask(path="a.txt", content="two"))
         assert "It has 2 names (hard links); the others would keep the old content." in message
 
-    async def test_what_hides_too_much_is_always_asked_about(self, writing: Workbench) -> None:
+    async def test_what_hides_too_much_is_always_permission_requested(self, writing: Workbench) -> None:
         assert not (await writing.ask(path="a.txt", content="x" * 100_000)).always_ask
         assert (await writing.ask(path="a.txt", content="x" * 200_000)).always_ask
 

@@ -419,7 +419,7 @@ class TestRedirections:
 
 
 class TestLocalAddresses:
-    async def test_a_public_name_that_leads_here_is_asked_about_first(
+    async def test_a_public_name_that_leads_here_is_permission_requested_first(
         self, fetching: Workbench, server: _Server, public_name: str
     ) -> None:
         server.answers["/a"] = _Answer(b"here")
@@ -481,7 +481,7 @@ class TestLocalAddresses:
             await watch("connection.connect_tcp.complete", {"return_value": other})
         assert other.is_closed
 
-    async def test_a_call_that_was_asked_about_before_is_not_made(
+    async def test_a_call_that_was_permission_requested_before_is_not_made(
         self, fetching: Workbench, server: _Server, public_name: str
     ) -> None:
         url = f"http://{public_name}:{server.port}/a"

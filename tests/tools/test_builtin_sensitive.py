@@ -52,7 +52,7 @@ def runtime(tmp_path: Path) -> ToolRuntime:
         ("run_command", {"command": "cat .env"}, {"command": "echo hello"}),
     ],
 )
-async def test_d3_asked_about_every_time_and_only_for_once(
+async def test_d3_permission_requested_every_time_and_only_for_once(
     runtime: ToolRuntime, tool: str, sensitive: dict[str, object], ordinary: dict[str, object]
 ) -> None:
     person, token = _Person(), CancellationSource().token

@@ -6,6 +6,7 @@ import pytest
 
 from dragoman.lm import CancellationSource, ToolCallPart, ToolDefinition
 from dragoman.lm.parts import ToolResult
+from dragoman.permissions.decide import Allowed
 from dragoman.tools import (
     Approvals,
     AutoApproval,
@@ -60,7 +61,7 @@ def names(definitions: tuple[ToolDefinition, ...]) -> list[str]:
 
 async def made(runtime: ToolRuntime, name: str) -> ToolResult:
     prepared = await runtime.prepare(ToolCallPart("dg_1", name, {}), TOKEN)
-    assert runtime.standing_approval(prepared) == "read-only"
+    assert runtime.standing_approval(prepared) == Allowed("read-only", "rule")
     return await runtime.run(prepared, TOKEN)
 
 

@@ -354,7 +354,8 @@ class TestReaching:
 
 class TestStandingApproval:
     async def standing(self, runtime: ToolRuntime, made: ToolCallPart | None = None) -> str | None:
-        return runtime.standing_approval(await runtime.prepare(made or call(), token()))
+        standing = runtime.standing_approval(await runtime.prepare(made or call(), token()))
+        return None if standing is None else standing.why
 
     async def test_every_invocation_asks(self) -> None:
         assert await self.standing(runtime_of(Recorder())) is None
@@ -399,7 +400,9 @@ class TestStandingApproval:
         assert await self.standing(runtime, call(path="https://good.example.evil.test/x")) is None
 
     @pytest.mark.parametrize("read_only", [True, False])
-    async def test_p19_a_tool_that_is_not_eligible_is_asked_about_each_time(self, *, read_only: bool) -> None:
+    async def test_p19_a_tool_that_is_not_eligible_is_permission_requested_each_time(
+        self, *, read_only: bool
+    ) -> None:
         auto = AutoApproval(all=True, eligible={"write": False})
         runtime = runtime_of(Recorder(), auto=auto, read_only=read_only)
         prepared = await runtime.prepare(call(), token())
@@ -408,7 +411,7 @@ class TestStandingApproval:
         assert runtime.standing_approval(prepared) is None
 
     @pytest.mark.parametrize("read_only", [True, False])
-    async def test_a_call_that_must_always_be_asked_about_is_covered_by_nothing(
+    async def test_a_call_that_must_always_be_permission_requested_is_covered_by_nothing(
         self, *, read_only: bool
     ) -> None:
         always_ask = False
@@ -741,7 +744,7 @@ class TestRequests:
             "write", {"path": "a"}, Person(Approve()), token(), request=InvocationToken()
         ) == ToolResult.text("done")
 
-    async def test_p14_a_request_may_be_asked_about_call_by_call(self) -> None:
+    async def test_p14_a_request_may_be_permission_requested_call_by_call(self) -> None:
         recorder = Recorder()
         runtime = runtime_of(recorder)
         request = InvocationToken(skip_rest=False)

@@ -54,8 +54,9 @@ from dragoman.backends.agent.session.session import AgentSession
 from dragoman.backends.agent.toolserver import Endpoint, PendingCall, ToolServer
 from dragoman.backends.agent.toolserver.endpoint import Addresses
 from dragoman.conversations.ids import KEY_BYTES, IdSigner
-from dragoman.conversations.records import ConversationRecord, Records, Scope
+from dragoman.conversations.records import Records, Scope
 from dragoman.frontends.http.approvals import spelled_out
+from dragoman.journal.writer import Journals
 from dragoman.jsonrpc import Incoming, PeerOptions
 from dragoman.lm import (
     CancellationToken,
@@ -187,12 +188,12 @@ class _Client:
             PermissionServices(),
             Records(),
             clock,
-            lambda *_args, **_options: None,
+            Journals(),
             Observations(),
+            lambda: None,
+            lambda _id: None,
         )
-        self._conversation = _Listening(
-            ConversationRecord("a" * 16, Scope("agent", ("/here",))), ("/here",), around
-        )
+        self._conversation = _Listening("a" * 16, Scope("agent", ("/here",)), around)
         self._conversation.told = self.told
         self._listener = AgentListener(self._conversation, 0)
         endpoint = Endpoint(

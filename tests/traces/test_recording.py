@@ -14,13 +14,13 @@ import pytest
 from devtools.traces.reading import connections, method_of, parse_trace, read_trace
 from hypothesis import given, strategies as st
 
+from dragoman.cleaning import Cleaning
 from dragoman.cli import main
 from dragoman.cli.parser import parse
 from dragoman.jsonrpc import Incoming, Notification, Peer, PeerOptions
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode, encode_text
 from dragoman.logs import Redaction
-from dragoman.traces.cleaning import Cleaning
 from dragoman.traces.recording import Recording, recording_to, watch
 from memory_peers import memory_pair
 

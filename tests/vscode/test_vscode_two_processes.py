@@ -17,7 +17,7 @@ pytestmark = pytest.mark.long
 
 def _owners(folder: Path) -> list[str]:
     with closing(sqlite3.connect(folder / "dragoman.db")) as database:
-        return [owner for (owner,) in database.execute("SELECT owner FROM conversations ORDER BY used_at")]
+        return [owner for (owner,) in database.execute("SELECT owner FROM journal_heads ORDER BY used_at")]
 
 
 async def until(is_so: Callable[[], object]) -> None:
@@ -85,7 +85,7 @@ async def test_h29_a_lease_that_ran_out_is_as_good_as_a_release(tmp_path: Path) 
         streaming = first.begin(prompt(["say", "in the first"], ["gate", "go on"]))
         await streaming.until(lambda answer: "in the first" in answer.text)
         with closing(sqlite3.connect(tmp_path / "dragoman.db")) as database:
-            database.execute("UPDATE conversations SET leased_until = 1")
+            database.execute("UPDATE journal_heads SET leased_until = 1")
             database.commit()
         second = Chat(two, "fake", history=[*first.history, streaming.message])
         assert "what now?" in (await second.say("what now?")).text

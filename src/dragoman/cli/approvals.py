@@ -1,16 +1,19 @@
-"""`dragoman approvals`: what has been approved, and taking it back."""
+"""`dragoman approvals`: what has been approved, taking it back, and the history of decisions."""
 
 from __future__ import annotations
 
 import sys
 from argparse import Namespace
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from dragoman.cli.actions import check_action
-from dragoman.cli.errors import DONE, FAILED, CommandError, complain
+from dragoman.cli.decision_history import history, since
+from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError, complain
 from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
 from dragoman.cli.table import table
+from dragoman.journal.events import UnreadableJournal
 from dragoman.lm.json import JsonObject, encode_text
 from dragoman.logs import one_line
 from dragoman.permissions.approvals import Approval, Approvals
@@ -25,9 +28,14 @@ _HEADINGS = ("ID", "LEVEL", "TOOL", "WHAT", "WHERE", "WHEN")
 def run(arguments: Namespace, context: CommandContext) -> int:
     action: str = arguments.action
     ids: list[str] = arguments.ids
-    check_action("approvals", action, ids, alone=("list", "reset"), with_ids=("revoke",))
+    check_action("approvals", action, ids, alone=("list", "history", "reset"), with_ids=("revoke",))
+    if arguments.since is not None and action != "history":
+        raise UsageError("--since is for the history: dragoman approvals history --since 7d")
+    start = None if arguments.since is None else since(arguments.since, datetime.now(UTC))
     try:
         with Database.open(context.state_dir) as database:
+            if action == "history":
+                return history(database, start, as_json=arguments.json)
             approvals = Approvals(ApprovalStore(database))
             if (notice := approvals.drop_incomplete()) is not None:
                 say(notice, sys.stderr)
@@ -38,7 +46,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
                     return _reset(approvals)
                 case _:
                     return _list(approvals, as_json=arguments.json)
-    except StoreError as error:
+    except (StoreError, UnreadableJournal) as error:
         raise CommandError(str(error)) from error
 
 

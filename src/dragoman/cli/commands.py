@@ -39,6 +39,20 @@ def _chat(parser: ArgumentParser) -> None:
         help="run this one prompt and exit; - reads it from standard input",
     )
     parser.add_argument(
+        "-c",
+        "--continue",
+        action="store_true",
+        dest="continues",
+        help="continue the last chat in this folder",
+    )
+    parser.add_argument(
+        "--resume",
+        nargs="?",
+        const="",
+        metavar="ID",
+        help="continue the chat with this id, or one that you choose; the beginning of an id suffices",
+    )
+    parser.add_argument(
         "--json",
         action="store_true",
         help="with -p: print events as JSON, one object a line; questions are answered on standard input",
@@ -64,13 +78,16 @@ def _approvals(parser: ArgumentParser) -> None:
         "action",
         nargs="?",
         default="list",
-        metavar="list|revoke|reset",
-        help="show what is approved (the default), take back some of it, or all of it",
+        metavar="list|revoke|reset|history",
+        help="show what is approved (the default), take back some of it or all of it, or show all decisions",
     )
     parser.add_argument(
         "ids", nargs="*", metavar="ID", help="with revoke: the approvals to take back, as list shows them"
     )
-    parser.add_argument("--json", action="store_true", help="with list: one JSON object a line")
+    parser.add_argument(
+        "--since", metavar="TIME", help="with history: from then on; 30m, 12h, 7d, 2w ago, or a date"
+    )
+    parser.add_argument("--json", action="store_true", help="with list and history: one JSON object a line")
 
 
 def _conversations(parser: ArgumentParser) -> None:
@@ -78,13 +95,26 @@ def _conversations(parser: ArgumentParser) -> None:
         "action",
         nargs="?",
         default="list",
-        metavar="list|show|delete",
-        help="list the stored conversations (the default), show what was said, or delete it",
+        metavar="list|show|export|delete",
+        help="list what is stored (the default), show what happened, print all of it as JSON, or delete it",
     )
     parser.add_argument(
-        "ids", nargs="*", metavar="ID", help="with show and delete: which, as list shows them"
+        "ids",
+        nargs="*",
+        metavar="ID",
+        help="with show, export and delete: which, as list shows them; the beginning of an id suffices",
     )
-    parser.add_argument("--json", action="store_true", help="with list: one JSON object a line")
+    parser.add_argument(
+        "--at",
+        metavar="N",
+        help="with show: up to the event with this number (12, or y6jk:3), and what it comes to",
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="with list: also background responses, items, and the conversations of agents in chats",
+    )
+    parser.add_argument("--json", action="store_true", help="with list and show: one JSON object a line")
 
 
 def _agents(parser: ArgumentParser) -> None:
@@ -168,7 +198,7 @@ def _completion(parser: ArgumentParser) -> None:
     parser.add_argument(
         "shell",
         metavar="bash|zsh|fish",
-        help="which script to print; models, agents, approvals and conversations print the names that it asks for",
+        help="which script to print; models, agents, approvals, conversations and chats print the names that it asks for",
     )
 
 
@@ -194,6 +224,10 @@ With -p there is one prompt and one answer, and an exit status that says
 whether it worked. Without a terminal to ask at, what needs an approval is not
 done.
 
+Chats are kept, so that they can be continued: -c continues the last one in
+this folder, --resume another one. A chat keeps its model, unless MODEL is
+another. `dragoman conversations` shows and deletes what is kept.
+
 A dragoman.toml that is only found in the current folder approves nothing;
 one that you name with --config may.""",
             """\
@@ -203,6 +237,12 @@ one that you name with --config may.""",
       talk to the model in [models.claude]
   dragoman chat -p "What does this folder contain?"
       one question, the answer on standard output
+  dragoman chat -c
+      go on with the last chat in this folder
+  dragoman chat -c -p "And the other folder?"
+      one more question in it
+  dragoman chat --resume
+      choose one of the last chats in this folder
   git diff | dragoman chat -p -
       the prompt from another command
   dragoman chat -p "Summarise README.md" --json | jq .event
@@ -279,32 +319,53 @@ Nothing is fetched unless you ask for it. The catalogue came with Dragoman;
         ),
         CliCommand(
             "approvals",
-            "list approvals, and take them back",
+            "list approvals, take them back, and show the history of decisions",
             """\
 Show what has been approved for a workspace or for always, and take it back.
 An approval that is taken back is asked for again, also in chats that are
-running. reset takes back everything, the approvals of running sessions too.""",
+running. reset takes back everything, the approvals of running sessions too.
+
+history shows every decision about an action of an agent or a tool of the
+terminal: when, where, what, whether it was allowed, by whom or by which
+approval, rule or setting, and how long that took.""",
             """\
   dragoman approvals
       the list, with a number for each
   dragoman approvals revoke 3 4
       ask again for these two
   dragoman approvals reset
-      ask again for everything""",
+      ask again for everything
+  dragoman approvals history --since 7d
+      who allowed what in the last week""",
             _approvals,
         ),
         CliCommand(
             "conversations",
-            "list, show and delete stored conversations with agents",
+            "list, show, export and delete stored chats and conversations",
             """\
-List, show and delete stored conversations with agents. They are stored so that
-they go on after a restart: what was said and called, never what a tool returned.
-A conversation that was not used for `keep_days` is deleted.""",
+List, show, export and delete what is stored: chats of `dragoman chat`, and
+conversations with agents. They are stored so that they go on after a restart.
+What was not used for `keep_days` is deleted.
+
+show says what happened, with times: what was said, called and returned, each
+permission and who decided, when the agent started and ended, and why each
+request was taken for part of this conversation. --at N shows it as it was
+after the event N, a number or `y6jk:3` as show prints it. export prints everything that is stored as one JSON document.
+
+delete removes what was said from the disk. The decisions stay, without content.
+
+These commands read no configuration file.""",
             """\
   dragoman conversations
       the list, the latest first
+  dragoman conversations list --all
+      also what `dragoman serve` keeps: background responses, and items
   dragoman conversations show abcdefghijklmnop
-      what was said in one of them
+      what happened in one of them
+  dragoman conversations show abcd --at 12
+      the same, up to its event 12
+  dragoman conversations export abcd > chat.json
+      all of it, for a program
   dragoman conversations delete abcdefghijklmnop
       delete it""",
             _conversations,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from argparse import Namespace
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dragoman.cli.errors import DONE, CommandError, UsageError
@@ -54,9 +56,25 @@ def _approvals(context: CommandContext) -> Iterable[str]:
 
 
 def _conversations(context: CommandContext) -> Iterable[str]:
-    from dragoman.store import ConversationStore  # noqa: PLC0415
+    from dragoman.cli.conversations import listed  # noqa: PLC0415
+    from dragoman.journal.sqlite.journals import SqliteJournals  # noqa: PLC0415
 
-    return _stored_ids(context, lambda database: [each.id for each in ConversationStore(database).all()])
+    def ids(database: Database) -> list[str]:
+        return [each.id for each in asyncio.run(listed(SqliteJournals(database)))]
+
+    return _stored_ids(context, ids)
+
+
+def _chats(context: CommandContext) -> Iterable[str]:
+    """The chats that `dragoman chat --resume` can continue here."""
+    from dragoman.frontends.terminal.stored_chats import chats_in  # noqa: PLC0415
+    from dragoman.journal.sqlite.journals import SqliteJournals  # noqa: PLC0415
+
+    def ids(database: Database) -> list[str]:
+        chats = asyncio.run(SqliteJournals(database).journals("chat"))
+        return [each.id for each in chats_in((Path.cwd(),), chats)]
+
+    return _stored_ids(context, ids)
 
 
 def _stored_ids(context: CommandContext, ids: Callable[[Database], Iterable[str]]) -> Iterable[str]:
@@ -77,4 +95,5 @@ _NAMES: dict[str, Callable[[CommandContext], Iterable[str]]] = {
     "agents": _agents,
     "approvals": _approvals,
     "conversations": _conversations,
+    "chats": _chats,
 }

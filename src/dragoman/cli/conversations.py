@@ -1,131 +1,226 @@
-"""`dragoman conversations`: list, show and delete stored conversations with agents."""
+"""`dragoman conversations`: list, show, export and delete what is stored."""
 
 from __future__ import annotations
 
+import asyncio
+import re
+import sys
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from dragoman.cli.actions import check_action
-from dragoman.cli.errors import DONE, FAILED, CommandError, complain
-from dragoman.cli.layout import say
+from dragoman.cli.conversation_text import ShownEntry, client_of, lines, moment, summaries
+from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError, complain
+from dragoman.cli.layout import say, width_of
+from dragoman.cli.proofs import without_proofs
 from dragoman.cli.run import CommandContext
 from dragoman.cli.table import cell, table
-from dragoman.conversations.history import NormalAnswer, NormalItem, NormalPrompt, NormalResult
-from dragoman.conversations.lease import is_free
-from dragoman.conversations.saving import SavedError, load_conversation
+from dragoman.journal.event import JournalKind
+from dragoman.journal.events import UnreadableJournal
+from dragoman.journal.finding import NotFound, find_by_id
+from dragoman.journal.sqlite.journals import SqliteJournals
+from dragoman.journal.store import JournalInfo, JournalStore, JournalStoreError
 from dragoman.lm.json import JsonObject, encode_text
 from dragoman.logs import one_line
-from dragoman.store import ConversationStore, Database, StoredConversation, StoreError
+from dragoman.store import Database, ResponseStore, StoreError
 
-__all__ = ["run"]
+__all__ = ["listed", "run"]
 
-_HEADINGS = ("ID", "MODEL", "LAST USED", "WHERE", "BEGINS")
+_HEADINGS = ("ID", "WHAT", "MODEL", "LAST USED", "FOLDER", "BEGINS")
+_KINDS: tuple[JournalKind, ...] = ("chat", "agent", "response", "items")
+_WHAT: dict[JournalKind, str] = {"chat": "chat", "response": "background response", "items": "items"}
+# What is no action may be an id, or the beginning of one.
+_ID = re.compile(r"[a-z2-7]{4,16}|(?:resp|conv)_\w*")
+# The number of an event, behind the beginning of its journal's id if that is another one.
+_EVENT = re.compile(r"(?:\w+:)?[1-9][0-9]{0,8}")
 
 
 def run(arguments: Namespace, context: CommandContext) -> int:
     action: str = arguments.action
     ids: list[str] = arguments.ids
-    check_action("conversations", action, ids, alone=("list",), with_ids=("show", "delete"))
+    check_action(
+        "conversations", action, ids, alone=("list",), with_ids=("show", "export", "delete"), ids_are=_ID
+    )
+    if arguments.at is not None and (action != "show" or len(ids) != 1):
+        raise UsageError("--at is for one conversation: dragoman conversations show ID --at N")
+    if arguments.at is not None and not _EVENT.fullmatch(arguments.at):
+        raise UsageError(
+            f'--at: "{one_line(arguments.at)}" is no number of an event. Write it as show does: 12, or y6jk:3.'
+        )
+    if arguments.all and action != "list":
+        raise UsageError("--all is for the list: dragoman conversations list --all")
+    if action == "export" and len(ids) != 1:
+        raise UsageError("conversations export: one at a time, as each is a JSON document.")
     try:
         with Database.open(context.state_dir) as database:
-            store = ConversationStore(database)
-            match action:
-                case "show":
-                    return _show(store, ids)
-                case "delete":
-                    return _delete(store, ids)
-                case _:
-                    return _list(store, as_json=arguments.json)
-    except StoreError as error:
+            return asyncio.run(_run(SqliteJournals(database), ResponseStore(database), arguments))
+    except (JournalStoreError, StoreError) as error:
         raise CommandError(str(error)) from error
 
 
-def _list(store: ConversationStore, *, as_json: bool) -> int:
-    stored = store.all()
+async def _run(store: JournalStore, responses: ResponseStore, arguments: Namespace) -> int:
+    if arguments.action == "list":
+        return await _list(store, all_kinds=arguments.all, as_json=arguments.json)
+    known = await store.journals(*_KINDS)
+    status = DONE
+    for wanted in arguments.ids:
+        try:
+            info = find_by_id(known, wanted)
+            match arguments.action:
+                case "show":
+                    await _show(store, info, known, at=arguments.at, as_json=arguments.json)
+                case "export":
+                    print(encode_text(await _exported(store, info, known)))
+                case _:
+                    await _delete(store, responses, info)
+                    known = await store.journals(*_KINDS)
+        except NotFound as error:
+            complain(str(error))
+            status = FAILED
+        except UnreadableJournal as error:
+            complain(f"Conversation {one_line(wanted)} cannot be read: {one_line(str(error))}")
+            status = FAILED
+    return status
+
+
+# --- list ------------------------------------------------------------------------------------------------------------
+
+
+async def listed(store: JournalStore) -> list[JournalInfo]:
+    """Chats, and the conversations with agents that are not part of a chat, the latest first."""
+    return [each for each in await store.journals("chat", "agent") if each.parent is None]
+
+
+async def _list(store: JournalStore, *, all_kinds: bool, as_json: bool) -> int:
+    stored = await (store.journals(*_KINDS) if all_kinds else listed(store))
     if as_json:
-        for conversation in stored:
-            print(encode_text(_as_json(conversation)))
+        for info in stored:
+            print(encode_text(_as_json(info)))
     elif stored:
         print(table(_HEADINGS, map(_row, stored)))
     else:
-        say(
-            "No conversation is stored."
-            " Conversations with agents are stored when they come from an editor or through `dragoman serve`."
-        )
+        say("No conversation is stored.")
     return DONE
 
 
-def _as_json(conversation: StoredConversation) -> JsonObject:
+def _as_json(info: JournalInfo) -> JsonObject:
     return {
-        "id": conversation.id,
-        "model": conversation.model,
-        "title": conversation.title,
-        "workspace": conversation.workspace,
-        "usedAt": conversation.used_at,
+        "id": info.id,
+        "kind": info.kind,
+        "client": client_of(info),
+        "chat": info.parent,
+        "model": info.model,
+        "title": info.title,
+        "workspace": info.workspace,
+        "startedAt": moment(info.started_at),
+        "usedAt": moment(info.used_at),
+        "events": info.sequence,
+        "openIn": info.owner or None,
     }
 
 
-def _row(conversation: StoredConversation) -> tuple[str, ...]:
+def _row(info: JournalInfo) -> tuple[str, ...]:
     return (
-        conversation.id,
-        conversation.model,
-        conversation.used_at.astimezone().strftime("%Y-%m-%d %H:%M"),
-        conversation.workspace,
-        conversation.title,
+        info.id,
+        _what(info),
+        info.model,
+        moment(info.used_at).astimezone().strftime("%Y-%m-%d %H:%M"),
+        info.workspace,
+        info.title,
     )
 
 
-def _show(store: ConversationStore, ids: Iterable[str]) -> int:
-    status = DONE
-    for id_ in ids:
-        stored = store.find(id_)
-        if stored is None:
-            complain(_unknown(id_))
-            status = FAILED
-            continue
-        # Without how it begins, which stands below.
-        print("  ".join(map(cell, _row(stored)[:-1])))
-        try:
-            for item in load_conversation(stored.content).record.items:
-                # Continuation lines are indented, so that no line in them can pass for another speaker's.
-                print("  " + "\n    ".join(_shown_lines(item)))
-        except SavedError as error:
-            complain(f"Conversation {id_} cannot be read: {one_line(str(error))}")
-            status = FAILED
-    return status
+def _what(info: JournalInfo) -> str:
+    if info.parent is not None:
+        return f"agent in the chat {info.parent}"
+    return _WHAT.get(info.kind) or client_of(info)
 
 
-def _shown_lines(item: NormalItem) -> list[str]:
-    """An item as lines. The results of tools are not stored, so they are not shown."""
-    match item:
-        case NormalPrompt(text=text):
-            return _lines("user", text)
-        case NormalAnswer(text=text, calls=calls):
-            called = [f"[called {name} {arguments}]" for _, name, arguments in calls]
-            return _lines("assistant", "\n".join([*filter(None, [text.strip()]), *called]))
-        case NormalResult(call_id=call_id):
-            return _lines("result", call_id)
+def _head(info: JournalInfo) -> str:
+    """What stands above the events: the row of the list without how it begins, and the client."""
+    cells = [*map(cell, _row(info)[:-1])]
+    if info.parent is None and info.kind != "chat":
+        cells[1] = cell(f"{_WHAT.get(info.kind, 'conversation')} of {client_of(info)}")
+    return "  ".join(filter(None, cells))
 
 
-def _lines(who: str, text: str) -> list[str]:
-    return [one_line(line) for line in f"{who}: {text.strip()}".split("\n")]
+# --- show and export -------------------------------------------------------------------------------------------------
 
 
-def _delete(store: ConversationStore, ids: Iterable[str]) -> int:
-    status = DONE
-    for id_ in ids:
-        holding = store.holding(id_)
-        if holding is not None and not is_free(holding):
-            pid, _, _ = holding.owner.partition(" ")
-            complain(f"Conversation {id_} is under way in process {pid}. Try again when it has ended.")
-            status = FAILED
-        elif store.delete(id_):
-            say(f"Conversation {id_} is deleted.")
-        else:
-            complain(_unknown(id_))
-            status = FAILED
-    return status
+async def _entries(store: JournalStore, info: JournalInfo, known: Iterable[JournalInfo]) -> list[ShownEntry]:
+    """The events of a conversation and of the agents' conversations in it, in the order of time."""
+    found: list[ShownEntry] = []
+    for each in (info, *(child for child in known if child.parent == info.id)):
+        for entry in await store.read(each.id):
+            clean = msgspec.structs.replace(entry, event=without_proofs(entry.event))
+            found.append(ShownEntry(each.id, clean))
+    # Stable: events of one moment stay in the order of their journal.
+    return sorted(found, key=lambda each: each.entry.at)
 
 
-def _unknown(id_: str) -> str:
-    return f'There is no conversation "{one_line(id_)}". `dragoman conversations` lists them.'
+async def _show(
+    store: JournalStore, info: JournalInfo, known: Sequence[JournalInfo], *, at: str | None, as_json: bool
+) -> None:
+    entries = await _entries(store, info, known)
+    if at is not None:
+        entries = _up_to(entries, info, at)
+    if as_json:
+        for each in entries:
+            print(encode_text(_event_as_json(each)))
+        return
+    print(_head(info))
+    for line in lines(entries, info, width_of(sys.stdout)):
+        print(line)
+    if at is not None:
+        for line in summaries(entries):
+            print(line)
+
+
+def _up_to(entries: Sequence[ShownEntry], info: JournalInfo, at: str) -> list[ShownEntry]:
+    """The events up to one, which is given by its number as it is shown: `12`, or `y6jk:3` in an agent's journal."""
+    begin, _, number = at.rpartition(":")
+    places = [
+        place
+        for place, each in enumerate(entries)
+        if each.journal.startswith(begin or info.id) and each.entry.sequence == int(number)
+    ]
+    if not places:
+        raise NotFound(
+            f"Conversation {info.id} has no event {at}: its own are numbered from 1 to {info.sequence}."
+        )
+    return list(entries[: places[0] + 1])
+
+
+def _event_as_json(each: ShownEntry) -> JsonObject:
+    return {
+        "journal": each.journal,
+        "sequence": each.entry.sequence,
+        "at": moment(each.entry.at),
+        "event": each.entry.event,
+    }
+
+
+async def _exported(store: JournalStore, info: JournalInfo, known: Sequence[JournalInfo]) -> JsonObject:
+    """Everything that is stored of a conversation, as one document."""
+    entries = await _entries(store, info, known)
+    return {**_as_json(info), "journal": [_event_as_json(each) for each in entries]}
+
+
+# --- delete ----------------------------------------------------------------------------------------------------------
+
+
+async def _delete(store: JournalStore, responses: ResponseStore, info: JournalInfo) -> None:
+    if await store.delete(info.id):
+        conversation = responses.delete(info.id, info.connection) if info.kind == "response" else None
+        # As DELETE /v1/responses/{id} does: no other response belongs to that conversation.
+        if conversation is not None and not await store.delete(conversation):
+            complain(f"Its conversation with the agent, {conversation}, is under way, and is not deleted.")
+        say(
+            f"Conversation {info.id} is deleted. Decisions stay in `dragoman approvals history`, without content."
+        )
+        return
+    now = await store.find(info.id)
+    where = f"in process {now.owner}" if now is not None and now.owner else "in another process"
+    raise NotFound(f"Conversation {info.id} is under way {where}. Try again when it has ended.")

@@ -45,10 +45,10 @@ class ManualPage:
 MANUAL: dict[str, ManualPage] = {
     "chat": ManualPage(
         "the user left, or the one prompt was answered",
-        "the one prompt was not answered: the model failed or stopped before it was done, or something was denied, or there was no terminal to ask at",
+        "there is no such chat to continue, or the one prompt was not answered: the model failed or stopped before it was done, or something was denied, or there was no terminal to ask at",
         (
             _CONFIG,
-            (_DATABASE, "approvals for a workspace, or for always"),
+            (_DATABASE, "chats, and approvals for a workspace or for always"),
             ("STATE/prompts", "what was typed, for the arrow keys"),
             _INSTALLED,
         ),
@@ -77,14 +77,14 @@ MANUAL: dict[str, ManualPage] = {
         (("PATH", "where node, npm and python3 are looked for"),),
     ),
     "approvals": ManualPage(
-        "the list was shown, or all of it was taken back",
+        "the list or the history was shown, or all of it was taken back",
         "there is no approval with that number, or the state cannot be read",
-        ((_DATABASE, "what has been approved"),),
+        ((_DATABASE, "what has been approved, and all decisions"),),
     ),
     "conversations": ManualPage(
         "the list or the conversation was shown, or all of it was deleted",
-        "there is no such conversation, or the state cannot be read",
-        ((_DATABASE, "what was said and called"),),
+        "there is no such conversation, it is under way, or the state cannot be read",
+        ((_DATABASE, "chats, and conversations with agents"),),
     ),
     "serve": ManualPage(
         "it was ended by SIGTERM",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 from argparse import Namespace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from socket import socket
 
@@ -14,14 +13,15 @@ import msgspec
 from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
 from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
-from dragoman.config import Config, Serve, api_keys
+from dragoman.config import Serve, api_keys
 from dragoman.frontends.http.auth import AccessCheck
+from dragoman.frontends.http.histories import response_store
 from dragoman.frontends.http.running import PortTaken, bound, serve
 from dragoman.frontends.http.service import HttpService
 from dragoman.interruptible import fast_loop, run_interruptible
 from dragoman.loopback import is_loopback
 from dragoman.models import Models
-from dragoman.store import Database, ResponseStore, StoreError
+from dragoman.store import Database, StoreError
 
 __all__ = ["run"]
 
@@ -40,16 +40,24 @@ def run(arguments: Namespace, context: CommandContext) -> int:
     gate = AccessCheck(keys, settings.cors_origins)
 
     async def work() -> bool:
-        models = Models(config, context.state_dir, max_memory=settings.max_memory_bytes)
-        database = _database(context.state_dir) if settings.store else None
+        database = _database(context.state_dir)
+        models = Models(
+            config,
+            context.state_dir,
+            max_memory=settings.max_memory_bytes,
+            database=database,
+            redaction=context.redaction,
+        )
         try:
-            store = _store(database, config) if database is not None else None
-            service = HttpService(models, settings, store)
-            listening = _bound(settings)
-            host = f"[{settings.host}]" if ":" in settings.host else settings.host
-            # On standard error: a program that starts it with port 0 reads the port here.
-            say(f"dragoman: serving at http://{host}:{listening.getsockname()[1]}/v1", sys.stderr)
-            return await serve(service, gate, listening, lambda: _announce_drain(settings))
+            journals = models.journals
+            await journals.forget_unused()
+            with response_store(database, journals.content) as store:
+                service = HttpService(models, settings, store, journals)
+                listening = _bound(settings)
+                host = f"[{settings.host}]" if ":" in settings.host else settings.host
+                # On standard error: a program that starts it with port 0 reads the port here.
+                say(f"dragoman: serving at http://{host}:{listening.getsockname()[1]}/v1", sys.stderr)
+                return await serve(service, gate, listening, lambda: _announce_drain(settings))
         finally:
             await models.close()
             if database is not None:
@@ -92,12 +100,3 @@ def _database(state_dir: Path) -> Database | None:
     except StoreError as error:
         _log.warning("responses will not be stored: %s", error)
         return None
-
-
-def _store(database: Database, config: Config) -> ResponseStore | None:
-    store = ResponseStore(database)
-    try:
-        store.forget_unused(datetime.now(UTC), timedelta(days=config.conversation.keep_days))
-    except StoreError as error:
-        _log.warning("old responses could not be deleted: %s", error)
-    return store

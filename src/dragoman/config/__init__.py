@@ -9,6 +9,7 @@ from dragoman.config.references import api_keys, inherited, key_problems, resolv
 from dragoman.config.schema import (
     AcpModel,
     ConversationConfig,
+    JournalConfig,
     Loop,
     ModelConfig,
     ResponsesModel,
@@ -25,6 +26,7 @@ __all__ = [
     "ConfigError",
     "ConversationConfig",
     "Found",
+    "JournalConfig",
     "Loop",
     "ModelConfig",
     "Problem",

@@ -6,6 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Collection, Iterable
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -22,6 +23,9 @@ __all__ = ["BUILTIN_MODELS", "DEMO", "MAX_FILE_BYTES", "Config", "Found", "load"
 
 # A configuration is written by hand; what is larger is some other file.
 MAX_FILE_BYTES = 1024 * 1024
+
+# How many days what was not used is kept.
+_KEEP_DAYS = 30.0
 
 DEMO = "demo"
 # Models that exist without any file. A file may define them anew.
@@ -70,6 +74,13 @@ class Config(Tables, frozen=True, kw_only=True):
         """The models of a found file that the user has not trusted. Nothing of them may be read, sent or started."""
         return {} if self.found is None or self.found.is_trusted else self.found.models
 
+    @property
+    def keep(self) -> timedelta:
+        """How long what was not used is kept."""
+        days = self.journal.keep_days
+        days = self.conversation.keep_days if days is None else days
+        return timedelta(days=_KEEP_DAYS if days is None else days)
+
     def source_of(self, model_id: str) -> Source:
         """The file that defines a model."""
         found = self.found
@@ -100,6 +111,7 @@ def load(path: Path | None, agents: Collection[str] = (), *, only_found: bool = 
     return Config(
         models=models,
         conversation=tables.conversation,
+        journal=tables.journal,
         tools=tables.tools,
         loop=tables.loop,
         serve=tables.serve,

@@ -18,6 +18,7 @@ from dragoman.lm.presentation import Reasoning, ReasoningFallback, Style
 __all__ = [
     "AcpModel",
     "ConversationConfig",
+    "JournalConfig",
     "Loop",
     "ModelConfig",
     "ResponsesModel",
@@ -31,6 +32,7 @@ __all__ = [
 
 # A week of minutes: longer than any weekend, and short enough that a typo does not keep an agent for a year.
 _Minutes: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=10_080)]
+_Days: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=3_650)]
 # Waits inside a request. Consumers give up after some minutes.
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=600)]
 # More than any model takes today, by a factor of ten.
@@ -158,7 +160,15 @@ class ConversationConfig(_Table, frozen=True):
     replay_tokens: _Tokens = 100_000
     # With more agents than this running, those that are idle are parked, the longest unused first.
     max_agents: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 32
-    keep_days: Annotated[float, msgspec.Meta(ge=0, le=3_650)] = 30
+    # The former place of `keep_days` in [journal], which wins.
+    keep_days: _Days | None = None
+
+
+class JournalConfig(_Table, frozen=True):
+    # full: everything that happens. metadata: digests and decisions, nothing that was said. off: nothing is stored.
+    content: Literal["full", "metadata", "off"] = "full"
+    # What was not used for so long is deleted. 30 days, unless [conversation] says otherwise.
+    keep_days: _Days | None = None
 
 
 class Tools(_Table, frozen=True):
@@ -216,6 +226,7 @@ class Tables(_Table, frozen=True):
 
     models: dict[_ModelId, ModelConfig] = {}
     conversation: ConversationConfig = ConversationConfig()
+    journal: JournalConfig = JournalConfig()
     tools: Tools = Tools()
     loop: Loop = Loop()
     serve: Serve = Serve()

@@ -11,21 +11,24 @@ what all copies share and nothing else:
 
 It omits system messages, thinking, internal data, the data of answers and empty messages.
 
-A normal history's *chain* is a running hash: the n-th link stands for the first n items. `PrefixIndex` finds by it, in time
-that does not grow with the number of conversations, which of them begins the way a request does. A hash is an index
-and no proof: `PrefixIndex` is followed by a comparison.
+Two items are the same if their *keys* are: a key is the kind of an item and a digest of it, equal in every process and on
+every machine. Records have the keys and not the items, so they are small; only of a reply that was cut they have the text.
+
+A normal history's *chain* is a running hash of its keys: the n-th link stands for the first n items. `PrefixIndex` finds by
+it, in time that does not grow with the number of conversations, which of them begins the way a request does. A link is
+an index and no proof: `PrefixIndex` is followed by a comparison of keys.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Set as AbstractSet
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from typing import TypeAlias
 
 import msgspec
 
 from dragoman.lm import DataPart, Message, Part, TextPart, ToolCallPart, ToolResultPart
-from dragoman.lm.json import canonical
+from dragoman.lm.json import canonical, encode
 
 __all__ = [
     "NormalAnswer",
@@ -35,6 +38,11 @@ __all__ = [
     "NormalResult",
     "PrefixIndex",
     "chain",
+    "common_prefix",
+    "is_answer",
+    "is_prompt",
+    "is_result",
+    "item_key",
     "normalise",
 ]
 
@@ -42,11 +50,11 @@ __all__ = [
 _DIGEST_BYTES = 8
 
 
-class _Item(msgspec.Struct, frozen=True, gc=False):
+class _Item(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Made for every message of every request, so of the kind that is made, hashed and compared fastest."""
 
 
-class NormalPrompt(_Item, frozen=True, gc=False):
+class NormalPrompt(_Item, frozen=True, gc=False, tag="prompt"):
     """A user's message."""
 
     text: str
@@ -54,7 +62,7 @@ class NormalPrompt(_Item, frozen=True, gc=False):
     data: tuple[str, ...] = ()
 
 
-class NormalAnswer(_Item, frozen=True, gc=False):
+class NormalAnswer(_Item, frozen=True, gc=False, tag="answer"):
     """A model's answer: its text and its calls."""
 
     text: str
@@ -75,7 +83,7 @@ class NormalAnswer(_Item, frozen=True, gc=False):
         return tuple(call_id for call_id, _, _ in self.calls)
 
 
-class NormalResult(_Item, frozen=True, gc=False):
+class NormalResult(_Item, frozen=True, gc=False, tag="result"):
     call_id: str
 
 
@@ -88,7 +96,8 @@ class NormalHistory(msgspec.Struct, frozen=True, gc=False):
     # All but the system messages.
     messages: tuple[Message, ...] = ()
     items: tuple[NormalItem, ...] = ()
-    # The chain of the items.
+    # The keys of the items, and their chain.
+    keys: tuple[bytes, ...] = ()
     links: tuple[int, ...] = ()
     # How many items there are up to and with each message.
     counts: tuple[int, ...] = ()
@@ -113,7 +122,8 @@ def normalise(messages: Iterable[Message]) -> NormalHistory:
                 _add(items, item)
             named += [(place, part) for part in content if type(part) is not TextPart]
         counts.append(len(items))
-    return NormalHistory(history, tuple(items), tuple(chain(items)), tuple(counts), tuple(named))
+    keys = tuple(map(item_key, items))
+    return NormalHistory(history, tuple(items), keys, tuple(chain(keys)), tuple(counts), tuple(named))
 
 
 def _add(items: list[NormalItem], item: NormalItem) -> None:
@@ -163,13 +173,73 @@ def _as_doubles(value: object) -> object:
     return value
 
 
-def chain(items: Iterable[NormalItem], link: int = 0) -> list[int]:
-    """The running hash after each item, going on from `link`."""
+# The first byte of a key says what the item is.
+_KINDS: dict[type[NormalItem], bytes] = {NormalPrompt: b"p", NormalAnswer: b"a", NormalResult: b"r"}
+# Enough that two different items never have the same key.
+_KEY_BYTES = 15
+# Consumers send the same items again and again, and looking a key up is ten times faster than a digest. This many
+# characters of items are remembered; then all are forgotten at once.
+_MOST_REMEMBERED = 8 * 1024 * 1024
+_MOST_IN_ONE = 64 * 1024
+
+
+class _Keys:
+    def __init__(self) -> None:
+        self.known: dict[NormalItem, bytes] = {}
+        self._size = 0
+
+    def make(self, item: NormalItem) -> bytes:
+        written = encode(item)
+        key = _KINDS[type(item)] + hashlib.blake2b(written, digest_size=_KEY_BYTES).digest()
+        if len(written) <= _MOST_IN_ONE:
+            self._size += len(written)
+            if self._size > _MOST_REMEMBERED:
+                self.known.clear()
+                self._size = len(written)
+            self.known[item] = key
+        return key
+
+
+_keys = _Keys()
+
+
+def item_key(item: NormalItem) -> bytes:
+    """What is compared in the place of an item: its kind and a digest of it."""
+    return _keys.known.get(item) or _keys.make(item)
+
+
+def is_prompt(key: bytes) -> bool:
+    return key.startswith(b"p")
+
+
+def is_answer(key: bytes) -> bool:
+    return key.startswith(b"a")
+
+
+def is_result(key: bytes) -> bool:
+    return key.startswith(b"r")
+
+
+# An odd number, so that no bit of an earlier key is lost.
+_FACTOR = 0x9E3779B97F4A7C15
+_LINK_BITS = (1 << 64) - 1
+
+
+def chain(keys: Iterable[bytes], link: int = 0) -> list[int]:
+    """The running hash after each key, going on from `link`."""
     links: list[int] = []
-    for item in items:
-        link = hash((link, type(item), item))
+    for key in keys:
+        link = (link * _FACTOR + int.from_bytes(key[-8:], "little") + key[0]) & _LINK_BITS
         links.append(link)
     return links
+
+
+def common_prefix(ours: Sequence[bytes], theirs: Sequence[bytes]) -> int:
+    """How many keys two histories share from the beginning on."""
+    if ours == theirs[: len(ours)]:
+        return len(ours)
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
 
 
 class PrefixIndex:

@@ -21,13 +21,23 @@ Only proof counts: a marker or call id that is foreign or forged is ignored.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.conversations.history import NormalAnswer, NormalHistory, NormalItem, NormalPrompt, NormalResult
+from dragoman.conversations.history import (
+    NormalAnswer,
+    NormalHistory,
+    NormalItem,
+    NormalPrompt,
+    NormalResult,
+    common_prefix,
+    is_prompt,
+    is_result,
+    item_key,
+)
 from dragoman.conversations.ids import IdSigner
 from dragoman.conversations.records import ConversationRecord, Records, ReplyRecord, RequestKey, Scope
 from dragoman.conversations.vscode_results import with_outcome
@@ -234,8 +244,8 @@ class _Identification:
 
     def _matched_up_to(self, record: ConversationRecord, reply: ReplyRecord) -> int:
         """How many items the history has up to the end of a reply with calls; if it is partial, up to its first result."""
-        items, counts, ids = self._history.items, self._history.counts, reply.call_ids
-        if items[: reply.ends] == record.items[: reply.ends]:
+        counts, ids = self._history.counts, reply.call_ids
+        if self._history.keys[: reply.ends] == record.keys[: reply.ends]:
             return reply.ends
         first = next(
             place
@@ -266,7 +276,7 @@ class _Identification:
         """Extend a join to the last item that both share. Results are skipped: one may be late, repeated or lost."""
         if join is None:
             return None
-        theirs, ours = self._history.items, join.record.items
+        theirs, ours = self._history.keys, join.record.keys
         matched, known, reply = join.matched, join.ours, join.reply
         if matched == len(theirs) or known == len(ours):
             return join
@@ -278,9 +288,9 @@ class _Identification:
                 if known in replies:
                     reply = replies[known]
                     met[reply.number] = matched
-            elif isinstance(theirs[matched], NormalResult):
+            elif is_result(theirs[matched]):
                 matched += 1
-            elif isinstance(ours[known], NormalResult):
+            elif is_result(ours[known]):
                 known += 1
             else:
                 break
@@ -326,7 +336,7 @@ class _Identification:
                 if self._may_repeat(join, last):
                     return self._found("retry", join, "the same request again")
                 return self._found("fork", join, "another answer is wanted")
-            if _echoes(beyond[0], record, last):
+            if _echoes(beyond[0], record):
                 matched = join.matched + 1
                 met = (*join.met, (last.number, matched))
                 return self._goes_on(replace(join, reply=last, matched=matched, ours=last.ends, met=met))
@@ -386,7 +396,7 @@ class _Identification:
             elif (
                 call_id not in unwanted
                 and self._is_call_of(record, call_id)
-                and NormalResult(call_id) not in record.items
+                and item_key(NormalResult(call_id)) not in record.keys
             ):
                 unwanted.add(call_id)
                 yield call_id
@@ -424,7 +434,7 @@ class _Identification:
     ) -> Identified:
         if join is None:
             return Identified(kind, "none", reason, self._history, foreign=tuple(self._foreign))
-        same = _common(join.record.items, self._history.items)
+        same = common_prefix(join.record.keys, self._history.keys)
         return Identified(
             kind,
             join.evidence,
@@ -463,22 +473,12 @@ class _Identification:
         return places
 
 
-def _common(ours: Sequence[NormalItem], theirs: Sequence[NormalItem]) -> int:
-    if ours == theirs[: len(ours)]:
-        return len(ours)
-    return next(
-        (n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs))
-    )
-
-
-def _echoes(echo: NormalItem, record: ConversationRecord, last: ReplyRecord) -> bool:
+def _echoes(echo: NormalItem, record: ConversationRecord) -> bool:
     """Whether an answer is the beginning of our last reply, which was cut: the part that the consumer received."""
-    if last.status == "complete" or last.starts == last.ends:
-        return False
-    ours = record.items[last.starts]
+    ours = record.cut
     return (
-        isinstance(echo, NormalAnswer)
-        and isinstance(ours, NormalAnswer)
+        ours is not None
+        and isinstance(echo, NormalAnswer)
         and ours.text.startswith(echo.text)
         and set(echo.calls) <= set(ours.calls)
     )
@@ -492,7 +492,7 @@ def _may_be_left_out(record: ConversationRecord, place: int) -> bool:
     return (
         record.is_unsettled
         and any(reply.starts == place for reply in record.replies if place >= record.opening)
-        and not any(isinstance(item, NormalPrompt) for item in record.items[place:])
+        and not any(map(is_prompt, record.keys[place:]))
     )
 
 

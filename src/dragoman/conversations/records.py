@@ -1,6 +1,6 @@
 """Records of conversations, by which requests are identified. No I/O, no clock.
 
-A record is a timeline: the items of the history, the replies we gave, the turn that is open. *Committed* are the items
+A record is a timeline: the keys of the history's items, the replies we gave, the turn that is open. *Committed* are the items
 of the consumer's last request: it has them. *Provisional* is our reply since then. A request that continues after the
 provisional item commits it; one that continues after the committed items means that the consumer discarded our reply.
 
@@ -11,22 +11,16 @@ needs the record raises `RecordNotLoaded`, so that the caller loads it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Literal, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from dragoman.conversations.context import context_of
-from dragoman.conversations.history import (
-    NormalAnswer,
-    NormalHistory,
-    NormalItem,
-    NormalPrompt,
-    PrefixIndex,
-    chain,
-)
+from dragoman.conversations.history import NormalAnswer, NormalHistory, PrefixIndex, is_prompt
 from dragoman.lm import Message, Request, RequestOptions
 
 __all__ = [
@@ -67,9 +61,8 @@ class RequestKey(msgspec.Struct, frozen=True):
         return cls(history.messages, context_of(request.messages), request.options)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyRecord:
-    """One response of ours: `items[starts:ends]` of its record, which is empty until the response has content."""
+class ReplyRecord(msgspec.Struct, frozen=True, array_like=True):
+    """One response of ours: `keys[starts:ends]` of its record, which is empty until the response has content."""
 
     number: int
     turn: int
@@ -83,19 +76,24 @@ class ReplyRecord:
     call_ids: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationRecord:
-    """The timeline of one conversation. Immutable: each change returns a new record."""
+class ConversationRecord(msgspec.Struct, frozen=True, array_like=True):
+    """The timeline of one conversation. Immutable: the fold of its journal makes another for each change.
+
+    `request_key` and `ended_at` of the last reply are known only in the process that runs the conversation.
+    """
 
     id: str
     scope: Scope
-    items: tuple[NormalItem, ...] = ()
+    # The keys of the items of the history, and their chain.
+    keys: tuple[bytes, ...] = ()
     links: tuple[int, ...] = ()
     replies: tuple[ReplyRecord, ...] = ()
     # Calls that were handed to the consumer and have no result yet.
     pending: frozenset[str] = frozenset()
     # The consumer's id, where it sends one: shared with its sub-agents, so it is never sufficient evidence.
     consumer_id: str | None = None
+    # The last reply, if it has content and was not completed: a consumer may send back a part of it.
+    cut: NormalAnswer | None = None
 
     @property
     def last(self) -> ReplyRecord | None:
@@ -125,63 +123,16 @@ class ConversationRecord:
     def reply_with(self, call_id: str) -> ReplyRecord | None:
         return next((reply for reply in reversed(self.replies) if call_id in reply.call_ids), None)
 
-    def with_request(
-        self,
-        history: NormalHistory,
-        places: Mapping[int, int],
-        *,
-        turn: int,
-        request_key: RequestKey | None = None,
-    ) -> ConversationRecord:
-        """The record after a request with this history: the history is committed, and a reply to it begins.
-
-        `places` has, for each earlier reply, how many items of this history precede its end. A consumer may have
-        changed the items before a reply, so the old places are invalid. A reply that the history lacks is removed.
-        """
-        number = self.last.number + 1 if self.last else 1
-        replies = [
-            _placed(reply, history, places[reply.number]) for reply in self.replies if reply.number in places
-        ]
-        size = len(history.items)
-        reply = ReplyRecord(number, turn, size, size, request_key=request_key)
-        return replace(self, items=history.items, links=history.links, replies=(*replies, reply))
-
     def at_rest(self) -> ConversationRecord:
-        """The record without the data for repeating its last answer."""
-        if self.last is None or self.last.request_key is None:
-            return self
-        return replace(self, replies=(*self.replies[:-1], replace(self.last, request_key=None)))
-
-    def with_answer(self, answer: NormalAnswer) -> ConversationRecord:
-        """The record with the open reply's content so far, which replaces its earlier content."""
-        reply = self._open_reply()
-        # No history contains an answer without text and calls.
-        answers = (answer,) if answer.text or answer.calls else ()
-        before = self.links[: reply.starts]
-        items = (*self.items[: reply.starts], *answers)
-        links = (*before, *chain(answers, before[-1] if before else 0))
-        after = replace(reply, ends=len(items), call_ids=answer.call_ids)
-        return replace(self, items=items, links=links, replies=(*self.replies[:-1], after))
-
-    def ended(self, status: ReplyStatus, now: float, pending: Iterable[str] = ()) -> ConversationRecord:
-        reply = replace(self._open_reply(), status=status, ended_at=now)
-        return replace(self, replies=(*self.replies[:-1], reply), pending=self.pending | frozenset(pending))
-
-    def settled(self, call_ids: Iterable[str]) -> ConversationRecord:
-        """The record after these calls got their results."""
-        return replace(self, pending=self.pending - frozenset(call_ids))
-
-    def _open_reply(self) -> ReplyRecord:
-        if self.last is None:
-            raise AssertionError(f"conversation {self.id} has no reply under way")
-        return self.last
+        """The record without what only the process that runs the conversation knows: how a journal gives it."""
+        return replace(self, replies=tuple(map(_at_rest, self.replies)))
 
 
-def _placed(reply: ReplyRecord, history: NormalHistory, ends: int) -> ReplyRecord:
-    """A reply that ends at this place of the history. If the consumer dropped its text, only a marker is left of it."""
-    starts = ends - 1 if ends and isinstance(history.items[ends - 1], NormalAnswer) else ends
-    is_so = starts == reply.starts and ends == reply.ends and reply.request_key is None
-    return reply if is_so else replace(reply, starts=starts, ends=ends, request_key=None)
+def _at_rest(reply: ReplyRecord) -> ReplyRecord:
+    if reply.status != "streaming" and reply.request_key is None and reply.ended_at is None:
+        return reply
+    status: ReplyStatus = "cut" if reply.status == "streaming" else reply.status
+    return replace(reply, status=status, request_key=None, ended_at=None)
 
 
 # The index is partitioned by scope and consumer id, before any history is compared.
@@ -211,6 +162,8 @@ class Records:
     Every look-up raises `RecordNotLoaded` when it needs a record that is not in memory.
     """
 
+    # Grows with every change.
+    version: int = 0
     _records: dict[str, ConversationRecord] = field(default_factory=dict)
     _traces: dict[str, _Trace] = field(default_factory=dict)
     _prefixes: PrefixIndex = field(default_factory=PrefixIndex)
@@ -228,6 +181,7 @@ class Records:
         return self._here(conversation) if trace is not None and trace.shelf[0] == scope else None
 
     def put(self, record: ConversationRecord) -> None:
+        self.version += 1
         self._move(record.id, _Trace(_shelf(record), _places(record)))
         self._records[record.id] = record
 
@@ -236,6 +190,7 @@ class Records:
         self._records.pop(conversation, None)
 
     def remove(self, conversation: str) -> None:
+        self.version += 1
         self._records.pop(conversation, None)
         self._move(conversation, None)
 
@@ -252,14 +207,14 @@ class Records:
         returned: two are enough to know that the prefix identifies no single one.
         """
         places = self._prefixes.on((scope, consumer_id))
-        for length in range(len(history.items), 0, -1) if places else ():
+        for length in range(len(history.keys), 0, -1) if places else ():
             found = places.get(history.links[length - 1])
             if not found:
                 continue
-            # The index has hashes only, so the items are compared.
-            beginning, sharing = history.items[:length], []
+            # Two different beginnings may have the same link, so the keys are compared.
+            beginning, sharing = history.keys[:length], []
             for record in map(self._here, found):
-                if record.items[:length] == beginning:
+                if record.keys[:length] == beginning:
                     sharing.append(record)
                     if len(sharing) == 2:  # noqa: PLR2004 - enough to know
                         break
@@ -309,8 +264,7 @@ def _places(record: ConversationRecord) -> frozenset[int]:
     Also after each of the user's first messages, answered or not: if two records begin alike, neither is identified.
     """
     ends = {reply.ends for reply in record.replies if reply.ends > reply.starts}
-    words = takewhile(lambda item: isinstance(item, NormalPrompt), record.items)
-    ends.update(place + 1 for place, _ in enumerate(words))
+    ends.update(place + 1 for place, _ in enumerate(takewhile(is_prompt, record.keys)))
     if record.is_unsettled:
         ends.add(record.opening)
     return frozenset(record.links[end - 1] for end in ends if end)

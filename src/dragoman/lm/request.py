@@ -11,6 +11,7 @@ from dragoman.lm.messages import Message
 
 __all__ = [
     "SIDE_REQUEST_OPTION",
+    "STORE_OPTION",
     "Consumer",
     "Features",
     "Request",
@@ -23,6 +24,8 @@ ToolMode: TypeAlias = Literal["auto", "required"]
 
 # The model option by which a front end marks a side request. Its value is then true.
 SIDE_REQUEST_OPTION = "_aside"
+# The model option by which a front end says that nothing of what is said may be stored. Its value is then false.
+STORE_OPTION = "_store"
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

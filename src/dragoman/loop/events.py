@@ -21,10 +21,12 @@ from dragoman.lm import (
     UsagePart,
 )
 from dragoman.lm.json import encode_text
+from dragoman.permissions.record import By
 from dragoman.tools.decision import ApprovalLevel, ToolQuestion
 
 __all__ = [
     "ActivityReported",
+    "CallDecided",
     "DataReported",
     "EndReason",
     "Ended",
@@ -126,6 +128,24 @@ class QuestionAsked(_Event, frozen=True, tag="asked"):
     # The question on one line, and what an agent calls the action.
     summary: str = ""
     subject: str = ""
+    # What is shown while the tool runs.
+    doing: str = ""
+
+
+class CallDecided(_Event, frozen=True, tag="decided"):
+    """It is decided whether a call may run."""
+
+    # As it would run.
+    call: ToolCallPart
+    # What is shown while the tool runs.
+    doing: str
+    allowed: bool
+    by: By
+    # Which approval, rule or setting; how far a person's approval reaches, or their reason.
+    why: str | None = None
+    # From the question to the decision.
+    seconds: float = 0.0
+    read_only: bool = False
 
 
 class ToolStarted(_Event, frozen=True, tag="tool_started"):
@@ -175,6 +195,7 @@ RunEvent: TypeAlias = (
     | Retrying
     | ToolUsed
     | QuestionAsked
+    | CallDecided
     | ToolStarted
     | ToolProgressed
     | ToolFinished
@@ -184,7 +205,7 @@ RunEvent: TypeAlias = (
 )
 
 
-def question_asked(question: ToolQuestion) -> QuestionAsked:
+def question_asked(question: ToolQuestion, doing: str) -> QuestionAsked:
     return QuestionAsked(
         question.call_id,
         question.tool,
@@ -196,6 +217,7 @@ def question_asked(question: ToolQuestion) -> QuestionAsked:
         question.confirmation.whole,
         question.confirmation.summary or question.confirmation.title,
         question.confirmation.subject,
+        doing,
     )
 
 

@@ -27,6 +27,9 @@ class Hooks:
     def on_state(self, state: RunState) -> None:
         """Called after every step with the state to store. An exception is logged."""
 
+    async def before_request(self) -> None:
+        """Called before each request to the model: what it is about to get can be stored first. An exception is logged."""
+
     async def on_tool_use(self, call: ToolCallPart) -> ToolCallPart:
         """Rewrite a call before it is checked and asked about. The result is still filed under the model's own id.
 

@@ -53,6 +53,13 @@ class Host:
         """The result of a hook that may wait for a person. The hook is abandoned when the run is cancelled."""
         return await within(work, self._seconds, self._clock, self._token)
 
+    async def prepare_request(self) -> None:
+        try:
+            await self.wait(self._hooks.before_request())
+        except Exception:
+            self._token.raise_if_cancelled()
+            _log.exception("a hook failed before a request to the model")
+
     async def rewrite(self, call: ToolCallPart) -> ToolCallPart:
         """What to do instead of `call`, under the same id. Raises what the hook raises."""
         rewritten: object = await self.wait(self._hooks.on_tool_use(call))

@@ -40,7 +40,8 @@ from dragoman.loop.attempts import ModelAttempts
 from dragoman.loop.events import ToolUsed, TurnEnded, TurnStarted
 from dragoman.loop.history import gaps
 from dragoman.loop.hooks import Hooks
-from dragoman.loop.journal import Journal
+from dragoman.loop.host import Host
+from dragoman.loop.progress import RunProgress
 from dragoman.loop.settings import LoopSettings
 from dragoman.loop.settle import Settlement
 from dragoman.loop.state import RunState
@@ -84,82 +85,83 @@ class ToolLoop:
 
     async def run(self, state: RunState, token: CancellationToken) -> RunState:
         """Run from `state` until the run ends. The returned state says how it ended, a failing model included."""
-        journal = Journal(state, self._hooks)
-        settlement = Settlement(journal, self._runtime, self._hooks, self._settings, self._clock, token)
+        progress = RunProgress(state, self._hooks)
+        settlement = Settlement(progress, self._runtime, self._hooks, self._settings, self._clock, token)
         try:
-            await self._go_on(journal, settlement, token)
+            await self._go_on(progress, settlement, token)
         except CancellationError:
             try:
                 await settlement.interrupt()
             finally:
-                journal.end("cancelled")
+                progress.end("cancelled")
         except asyncio.CancelledError:
             # The task we run in was cancelled from outside: nothing may wait any more, but finished results are recorded.
             settlement.abandon("cancelled")
-            journal.end("cancelled")
+            progress.end("cancelled")
             raise
         except Exception as fault:
             # Ours. The host gets a run that has ended, and a history it can go on from.
             _log.exception("a run failed")
             error = LanguageModelError("internal", failure_text(fault))
             settlement.abandon("failed", error)
-            journal.end("failed", error)
-        return journal.state
+            progress.end("failed", error)
+        return progress.state
 
-    async def _go_on(self, journal: Journal, settlement: Settlement, token: CancellationToken) -> None:
-        journal.take_up()
-        if journal.state.round is not None:
+    async def _go_on(self, progress: RunProgress, settlement: Settlement, token: CancellationToken) -> None:
+        progress.take_up()
+        if progress.state.round is not None:
             settlement.recover()
-        while journal.state.ended is None:
+        while progress.state.ended is None:
             token.raise_if_cancelled()
-            error = await self._turn(journal, token) if journal.state.round is None else None
+            error = await self._turn(progress, token) if progress.state.round is None else None
             if error is not None:
                 # The answer is incomplete: none of its calls is made.
                 settlement.abandon("failed", error)
-                journal.end("failed", error)
-            elif journal.state.round is not None:
+                progress.end("failed", error)
+            elif progress.state.round is not None:
                 end = await settlement.settle()
                 if end != "suspended":
-                    journal.emit(TurnEnded(journal.state.turn))
+                    progress.emit(TurnEnded(progress.state.turn))
                 if end is not None:
-                    journal.end(end)
+                    progress.end(end)
 
     def _offer(self, messages: tuple[Message, ...]) -> tuple[ToolDefinition, ...]:
         """The tools to offer to the model, no more than it takes."""
         takes = _takes(self._model)
         return () if takes == 0 else self._runtime.definitions(_prompt(messages), limit=takes)
 
-    async def _turn(self, journal: Journal, token: CancellationToken) -> LanguageModelError | None:
+    async def _turn(self, progress: RunProgress, token: CancellationToken) -> LanguageModelError | None:
         """Get one answer of the model. Without calls it goes into the history; with calls it opens a round."""
-        messages = journal.state.messages
-        if journal.state.turn >= self._settings.turns:
-            journal.end("turn_limit")
+        messages = progress.state.messages
+        if progress.state.turn >= self._settings.turns:
+            progress.end("turn_limit")
             return None
         if found := gaps(messages):
             raise AssertionError(f"an open history was about to go to a model: {found}")
-        turn = journal.begin_turn()
-        journal.emit(TurnStarted(turn))
+        turn = progress.begin_turn()
+        progress.emit(TurnStarted(turn))
         try:
             tools = self._offer(messages)
         except LanguageModelError as too_many:
             return too_many
         request = Request(messages, RequestOptions(tools=tools), self._consumer)
-        answer = ModelAttempts(self._model, settings=self._settings, clock=self._clock, emit=journal.emit)
+        await Host(self._hooks, self._settings, self._clock, token).prepare_request()
+        answer = ModelAttempts(self._model, settings=self._settings, clock=self._clock, emit=progress.emit)
         try:
             error = await answer.ask(request, token)
         finally:
             # Whatever ends it, a cancel of our own task included: what the model said is recorded.
             message = answer.response.message()
             if message.calls:
-                journal.open_round(message)
+                progress.open_round(message)
                 for call in message.calls:
-                    journal.emit(ToolUsed(call))
+                    progress.emit(ToolUsed(call))
             elif message.content:
-                journal.add_last(message)
+                progress.add_last(message)
         token.raise_if_cancelled()
         if error is None and not message.calls:
-            journal.emit(TurnEnded(turn))
-            journal.end("completed")
+            progress.emit(TurnEnded(turn))
+            progress.end("completed")
         return error
 
 

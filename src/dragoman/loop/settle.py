@@ -16,10 +16,17 @@ from typing import TypeAlias
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.lm import CancellationError, CancellationToken, LanguageModelError, until_cancelled
 from dragoman.lm.parts import ToolResult
-from dragoman.loop.events import EndReason, ToolFinished, ToolProgressed, ToolStarted, question_asked
+from dragoman.loop.events import (
+    CallDecided,
+    EndReason,
+    ToolFinished,
+    ToolProgressed,
+    ToolStarted,
+    question_asked,
+)
 from dragoman.loop.hooks import Hooks, Suspend
-from dragoman.loop.host import DecisionTimedOut, Host, NotAsked
-from dragoman.loop.journal import Journal
+from dragoman.loop.host import DecisionTimedOut, Host, HostAnswer, NotAsked
+from dragoman.loop.progress import RunProgress
 from dragoman.loop.round import (
     APPROVAL_FAILED,
     DENIED,
@@ -32,6 +39,8 @@ from dragoman.loop.round import (
     interruption,
 )
 from dragoman.loop.settings import LoopSettings
+from dragoman.permissions.decide import Allowed
+from dragoman.permissions.record import By
 from dragoman.tools.decision import Approve, Deny
 from dragoman.tools.preparation import PreparedCall, ToolProblem
 from dragoman.tools.result import failure_text, result_of
@@ -58,14 +67,14 @@ class Settlement:
 
     def __init__(
         self,
-        journal: Journal,
+        progress: RunProgress,
         runtime: ToolRuntime,
         hooks: Hooks,
         settings: LoopSettings,
         clock: Clock,
         token: CancellationToken,
     ) -> None:
-        self._journal = journal
+        self._progress = progress
         self._runtime = runtime
         self._host = Host(hooks, settings, clock, token)
         self._settings = settings
@@ -78,12 +87,12 @@ class Settlement:
 
     def recover(self) -> None:
         """Interrupt the calls that ran in an earlier process, and drop the approvals that were not used."""
-        for state in self._journal.round.calls:
+        for state in self._progress.round.calls:
             call_id = state.call.call_id
             if state.status == "running":
                 self._write(call_id, Round.interrupted, _interrupted(state), approved=True)
             elif state.status == "approved":
-                self._journal.round = self._journal.round.unapproved(call_id)
+                self._progress.round = self._progress.round.unapproved(call_id)
 
     async def settle(self) -> EndReason | None:
         """Give every call its result. Returns how the run must end now, if it must."""
@@ -92,41 +101,53 @@ class Settlement:
         except Suspend:
             await self._all_done()
             return "suspended"
-        verdict = self._journal.round.verdict
+        verdict = self._progress.round.verdict
         if verdict is not None:
             ending, text = _REST[verdict]
-            for state in self._journal.round.pending:
+            for state in self._progress.round.pending:
                 await self._record(state.call.call_id, ending, ToolResult.error(text))
         await self._all_done()
         end: EndReason | None = None if verdict == "react" else verdict
-        self._journal.close_round(end)
+        self._progress.close_round(end)
         return end
 
     async def _decide(self) -> None:
         """Decide about the calls in order, one question at a time, until a decision covers the rest."""
-        for state in self._journal.round.pending:
-            if self._journal.round.verdict is not None:
+        for state in self._progress.round.pending:
+            if self._progress.round.verdict is not None:
                 return
             self._token.raise_if_cancelled()
             call_id = state.call.call_id
             prepared = await self._prepare(state)
             if prepared is None:
                 continue
-            approved = self._runtime.standing_approval(prepared)
-            if approved is None:
-                question = prepared.question
-                self._journal.emit(question_asked(question))
-                match await self._host.decide(question):
+            standing = self._runtime.standing_approval(prepared)
+            if standing is not None:
+                self._progress.emit(_decided(prepared, standing))
+                approved = standing.why
+            else:
+                match await self._ask(prepared):
                     case Approve() as approval:
                         approved = self._remember(prepared, approval)
                     case DecisionTimedOut():
-                        self._journal.round = self._journal.round.left_undecided()
+                        self._progress.round = self._progress.round.left_undecided()
                         continue
                     case answer:
                         ending = partial(Round.denied, verdict=self._verdict(answer))
                         await self._record(call_id, ending, _refusal(answer))
                         continue
             await self._start(call_id, prepared, approved)
+
+    async def _ask(self, prepared: PreparedCall) -> HostAnswer:
+        began = self._clock.now()
+        self._progress.emit(question_asked(prepared.question, prepared.invocation_message))
+        try:
+            answer = await self._host.decide(prepared.question)
+        except (CancellationError, asyncio.CancelledError):
+            self._progress.emit(_decided(prepared, None, self._clock.now() - began))
+            raise
+        self._progress.emit(_decided(prepared, answer, self._clock.now() - began))
+        return answer
 
     def _verdict(self, answer: Deny | NotAsked) -> RoundVerdict | None:
         if self._settings.on_denial == "ask-each" and isinstance(answer, Deny):
@@ -140,8 +161,8 @@ class Settlement:
             if state.executed is None:
                 call = await self._host.rewrite(state.call)
                 if call != state.call:
-                    self._journal.round = self._journal.round.rewritten(call_id, call)
-            call = self._journal.round.made(call_id)
+                    self._progress.round = self._progress.round.rewritten(call_id, call)
+            call = self._progress.round.made(call_id)
             prepared = await self._host.wait(self._runtime.prepare(call, self._token))
         except ToolProblem as problem:
             await self._record(call_id, Round.failed, ToolResult.error(problem.message))
@@ -153,7 +174,7 @@ class Settlement:
             await self._record(call_id, Round.failed, ToolResult.error(text))
             return None
         if prepared.call != call:
-            self._journal.round = self._journal.round.rewritten(call_id, prepared.call)
+            self._progress.round = self._progress.round.rewritten(call_id, prepared.call)
         return prepared
 
     def _remember(self, prepared: PreparedCall, approval: Approve) -> str:
@@ -166,7 +187,7 @@ class Settlement:
         return "approved once" if approval.level == "once" else f"approved: {approval.level}"
 
     async def _start(self, call_id: str, prepared: PreparedCall, approved: str) -> None:
-        self._journal.round = self._journal.round.approved(call_id)
+        self._progress.round = self._progress.round.approved(call_id)
         if not prepared.tool.parallel:
             await self._all_done()
         self._tasks[call_id] = asyncio.create_task(self._execute(call_id, prepared, approved))
@@ -176,8 +197,8 @@ class Settlement:
     async def _execute(self, call_id: str, prepared: PreparedCall, approved: str) -> None:
         def begin() -> None:
             self._began[call_id] = self._clock.now()
-            self._journal.round = self._journal.round.running(call_id)
-            self._journal.emit(
+            self._progress.round = self._progress.round.running(call_id)
+            self._progress.emit(
                 ToolStarted(call_id, prepared.call.name, prepared.invocation_message, approved)
             )
 
@@ -186,9 +207,9 @@ class Settlement:
             result = await self._runtime.run(
                 dataclasses.replace(prepared, tool=tool),
                 self._token,
-                lambda line: self._journal.emit(ToolProgressed(call_id, line)),
+                lambda line: self._progress.emit(ToolProgressed(call_id, line)),
             )
-            if self._journal.state.round is None:
+            if self._progress.state.round is None:
                 # This task was abandoned: the call has a result already.
                 return
             await self._record(call_id, Round.erred if result.is_error else Round.finished, result)
@@ -222,29 +243,29 @@ class Settlement:
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()
-        if self._journal.state.round is None:
+        if self._progress.state.round is None:
             return
-        for state in self._journal.round.calls:
+        for state in self._progress.round.calls:
             if state.status != "done":
                 call_id = state.call.call_id
                 ending, result = self._known.get(call_id) or (Round.interrupted, _interrupted(state))
                 self._write(call_id, ending, result, approved=state.status != "pending")
-        self._journal.close_round(end, error)
+        self._progress.close_round(end, error)
 
     async def _record(self, call_id: str, ending: _Ending, result: ToolResult) -> None:
         self._known[call_id] = ending, result
-        round_ = self._journal.round
+        round_ = self._progress.round
         approved = round_.status(call_id) == "running"
         result = await self._host.review(round_.made(call_id), result, approved=approved)
         self._write(call_id, ending, result, approved=approved)
 
     def _write(self, call_id: str, ending: _Ending, result: ToolResult, *, approved: bool) -> None:
         """Record the result of a call. The only place that does so."""
-        self._journal.round = after = ending(self._journal.round, call_id, result)
+        self._progress.round = after = ending(self._progress.round, call_id, result)
         self._known.pop(call_id, None)
         began = self._began.pop(call_id, None)
         seconds = 0.0 if began is None else self._clock.now() - began
-        self._journal.emit(ToolFinished(after.result(call_id), approved=approved, seconds=seconds))
+        self._progress.emit(ToolFinished(after.result(call_id), approved=approved, seconds=seconds))
 
 
 class _Noted:
@@ -257,6 +278,33 @@ class _Noted:
     async def invoke(self, invocation: Invocation, token: CancellationToken) -> ToolResult:
         self._begin()
         return await self._tool.invoke(invocation, token)
+
+
+def _decided(
+    prepared: PreparedCall, decision: Allowed | HostAnswer | None, seconds: float = 0.0
+) -> CallDecided:
+    """`decision` is None if the run ended before there was one."""
+    allowed, by, why = _verdict_of(decision)
+    return CallDecided(
+        prepared.call, prepared.invocation_message, allowed, by, why, seconds, prepared.tool.read_only
+    )
+
+
+def _verdict_of(decision: Allowed | HostAnswer | None) -> tuple[bool, By, str | None]:
+    match decision:
+        case Allowed():
+            return True, decision.by, decision.reason
+        case Approve():
+            return True, "person", decision.level
+        case Deny():
+            return False, "person", decision.reason
+        case NotAsked():
+            # Where no person can be asked, nothing is done that needs an approval.
+            return False, "rule", decision.why
+        case DecisionTimedOut():
+            return False, "timeout", None
+        case _:
+            return False, "end", None
 
 
 def _interrupted(state: CallState) -> ToolResult:

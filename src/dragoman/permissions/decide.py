@@ -21,10 +21,13 @@ from typing import Literal, TypeAlias
 from dragoman.permissions.approvals import Approval
 from dragoman.permissions.autoapproval import AutoApproval
 
-__all__ = ["Allowed", "Ask", "PermissionSetting", "decide", "unasked"]
+__all__ = ["Allowed", "AllowedBy", "Ask", "PermissionSetting", "decide", "unasked"]
 
 # The model's `permission` setting: what happens to an agent's request when no person can be asked.
 PermissionSetting: TypeAlias = Literal["deny", "allow-reads", "allow"]
+
+# What allows an action without a question: a rule of ours, an approval that a person gave before, or a setting.
+AllowedBy: TypeAlias = Literal["rule", "approval", "setting"]
 
 _REACH = {
     "session": "approved for this session",
@@ -38,6 +41,14 @@ class Allowed:
     """No question is needed. `why` says so in a few words."""
 
     why: str
+    by: AllowedBy
+    # Which approval, by its id.
+    approval: str | None = None
+
+    @property
+    def reason(self) -> str:
+        """`why`, with the id of the approval, for the record of decisions."""
+        return self.why if self.approval is None else f"{self.why} (approval {self.approval})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +70,11 @@ def decide(
     if settings.must_ask(tool) or sensitive or always_ask:
         return Ask()
     if read_only:
-        return Allowed("read-only")
+        return Allowed("read-only", "rule")
     if (standing := approval()) is not None:
-        return Allowed(_REACH[standing.level])
+        return Allowed(_REACH[standing.level], "approval", standing.id)
     by_setting = settings.covers(tool, urls)
-    return Ask() if by_setting is None else Allowed(by_setting)
+    return Ask() if by_setting is None else Allowed(by_setting, "setting")
 
 
 def unasked(setting: PermissionSetting, *, sensitive: bool, read: bool) -> bool:

@@ -66,6 +66,11 @@ class Grants:
         held = self._by_call.get(call_id)
         return (held.nonce, held.pending) if held is not None and not held.is_decided else None
 
+    def waiting(self, call_id: str) -> PendingPermission | None:
+        """What waits under this call id, decided or not."""
+        held = self._by_call.get(call_id)
+        return held.pending if held is not None else None
+
     def of_conversation(self, conversation: str) -> tuple[PendingPermission, ...]:
         """Everything that waits in a conversation."""
         return tuple(

@@ -38,7 +38,7 @@ from dragoman.permissions.layout import (
     shown_exactly,
 )
 
-__all__ = ["WANTS", "ActionQuestion", "in_one_line", "question_about"]
+__all__ = ["WANTS", "ActionQuestion", "in_one_line", "question_about", "what_in_one_line"]
 
 # The requested action as a verb, after the agent's name.
 WANTS: dict[ToolClass, str] = {
@@ -115,9 +115,14 @@ def question_about(action: Action, *, spaced: bool = False) -> ActionQuestion:
 
 def in_one_line(action: Action, verb: str = "wants to") -> str:
     """The agent and its request on one line, for a record of the question."""
+    return f"{in_short(action.agent_name, _ONE_LINE)} {verb} {what_in_one_line(action)}"
+
+
+def what_in_one_line(action: Action) -> str:
+    """The request alone: a verb, and what it is about."""
     what = action.title if action.command is None else action.command
     wants = WANTS[action.risk] if action.command is None else "run"
-    return f"{in_short(action.agent_name, _ONE_LINE)} {verb} {wants}: {in_short(what, _ONE_LINE)}"
+    return f"{wants}: {in_short(what, _ONE_LINE)}"
 
 
 def _title(action: Action) -> str:

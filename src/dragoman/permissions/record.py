@@ -18,8 +18,9 @@ from dragoman.permissions.keys import approval_key, covered
 
 __all__ = ["By", "DecisionRecord", "Recorded"]
 
-# Who decided: a person, a standing approval, a setting, a limit on open requests, or the end of the turn.
-By: TypeAlias = Literal["person", "approval", "setting", "limit", "end"]
+# Who decided: a person, an approval that a person gave before, a rule of the policy, a setting, the client without asking, the
+# time limit, the limit on open requests, or the end of the turn.
+By: TypeAlias = Literal["person", "approval", "rule", "setting", "client", "timeout", "limit", "end"]
 
 _MOST = 50
 # Actions contain whole files; at most so many bytes of them are stored.
@@ -70,7 +71,8 @@ class DecisionRecord:
 
     def decided(self, id: str, *, allowed: bool, by: By) -> None:  # noqa: A002 - what it is
         for place, recorded in enumerate(self._all):
-            if recorded.id == id and recorded.allowed is None:
+            # A yes may be taken back, where the agent offers no way to allow it once.
+            if recorded.id == id and recorded.allowed is not False:
                 self._all[place] = replace(recorded, allowed=allowed, by=by)
 
     def newest_first(self) -> tuple[Recorded, ...]:

@@ -10,12 +10,14 @@ edited, only added to.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import sqlite3
 import stat
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -23,7 +25,21 @@ from urllib.parse import quote
 
 import msgspec
 
-__all__ = ["BUSY_SECONDS", "FILE_NAME", "MIGRATIONS", "Database", "StoreError", "Value", "private_folder"]
+from dragoman.store.errors import JournalStoreError
+from dragoman.store.from_0_1 import import_conversations
+
+__all__ = [
+    "BUSY_SECONDS",
+    "FILE_NAME",
+    "MIGRATIONS",
+    "Database",
+    "StoreBusy",
+    "StoreError",
+    "Value",
+    "private_folder",
+]
+
+_log = logging.getLogger(__name__)
 
 FILE_NAME = "dragoman.db"
 
@@ -36,7 +52,12 @@ _RETRY_SECONDS = 0.01
 _PRIVATE_FOLDER = 0o700
 _PRIVATE_FILE = 0o600
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
+# A page is written whole with every change in it, and most of our changes are small.
+_PAGE_BYTES = 512
+# A larger file of before stays as it is: rewriting it would take seconds.
+_MOST_REWRITTEN_BYTES = 64 * 1024 * 1024
+
+MIGRATIONS: tuple[tuple[str | Callable[[Database], None], ...], ...] = (
     (
         # `workspace` is null for an approval that holds everywhere. Numbers are never given twice, so that an old
         # list cannot revoke a new approval.
@@ -112,13 +133,54 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE responses ADD COLUMN conversation TEXT",
         "CREATE INDEX responses_by_conversation ON responses (conversation)",
     ),
+    (
+        # `deleted`: only decisions are left of it. Its number is never given to another.
+        """
+        CREATE TABLE journals (
+            number INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            kind TEXT NOT NULL,
+            model TEXT NOT NULL,
+            workspace TEXT NOT NULL,
+            connection TEXT NOT NULL,
+            title TEXT NOT NULL,
+            parent TEXT,
+            started_at REAL NOT NULL,
+            deleted INTEGER NOT NULL DEFAULT 0
+        )
+        """,
+        "CREATE INDEX journals_by_parent ON journals (parent) WHERE parent IS NOT NULL",
+        # What changes with every append, in rows that are as short as can be.
+        """
+        CREATE TABLE journal_heads (
+            number INTEGER PRIMARY KEY,
+            sequence INTEGER NOT NULL DEFAULT 0,
+            owner TEXT NOT NULL DEFAULT '',
+            leased_until REAL NOT NULL DEFAULT 0,
+            used_at REAL NOT NULL
+        )
+        """,
+        # The key is the journal's number and the last sequence number in the row: see `journals.py`.
+        "CREATE TABLE journal_entries (key INTEGER PRIMARY KEY, content BLOB NOT NULL)",
+        "CREATE TABLE journal_snapshots (number INTEGER PRIMARY KEY, sequence INTEGER NOT NULL, content BLOB NOT NULL)",
+        # Where the requests for permissions and their decisions stand.
+        "CREATE TABLE journal_permissions (at REAL NOT NULL, number INTEGER NOT NULL, sequence INTEGER NOT NULL)",
+        "CREATE INDEX journal_permissions_by_time ON journal_permissions (at)",
+        # When a process last looked at the system's time.
+        "CREATE TABLE journal_clock (seen_at REAL NOT NULL)",
+        "INSERT INTO journal_clock VALUES (CAST(strftime('%s', 'now') AS REAL))",
+        # Those of 0.1 that could not be read, and when that was seen.
+        "CREATE TABLE unreadable_conversations (id TEXT NOT NULL, at REAL NOT NULL, content BLOB NOT NULL)",
+        import_conversations,
+    ),
 )
 
 Value = str | int | float | bytes | None
 _Row = TypeVar("_Row")
+_T = TypeVar("_T")
 
 
-class StoreError(Exception):
+class StoreError(JournalStoreError):
     """The file cannot be used: what is wrong, and what to do about it."""
 
     def __init__(self, path: Path, problem: str, hint: str) -> None:
@@ -128,14 +190,20 @@ class StoreError(Exception):
         self.hint = hint
 
 
+class StoreBusy(StoreError):
+    """Another process is writing."""
+
+
 class Database:
-    """An open database file. Belongs to the thread that opened it; the caller of `open` closes it."""
+    """An open database. Belongs to the thread that opened it; the caller of `open` closes it."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
         self.path = path
-        # Whether to wait for other processes. After one wait in vain, we do not wait again until it is done.
+        # Whether SQLite waits for other processes now.
         self._waits = True
+        # Whether to wait at all. After one wait in vain, we do not wait again until a write has succeeded.
+        self._is_patient = True
 
     @classmethod
     def open(cls, folder: Path) -> Database:
@@ -159,9 +227,10 @@ class Database:
         try:
             with _mapped(path):
                 connection.execute("PRAGMA foreign_keys = ON")
+                _use_small_pages(connection, path)
                 _use_wal(connection)
-                # With write-ahead logging a commit survives us in any case. Only when the machine itself goes down may
-                # the last ones be missing, and then no process has acted on them.
+                # With write-ahead logging a commit survives the end of this process, however it ends. When the machine
+                # itself goes down, the last ones may be missing.
                 connection.execute("PRAGMA synchronous = NORMAL")
                 # What is deleted or replaced is overwritten, and not only unlinked.
                 connection.execute("PRAGMA secure_delete = ON")
@@ -169,6 +238,17 @@ class Database:
         except BaseException:
             database.close()
             raise
+        return database
+
+    @classmethod
+    def in_memory(cls) -> Database:
+        """A database that ends with this object. Nothing of it is written to a file."""
+        path = Path(":memory:")
+        with _mapped(path):
+            database = cls(sqlite3.connect(path, isolation_level=None), path)
+            # Otherwise a large sort would go into a temporary file.
+            database._connection.execute("PRAGMA temp_store = MEMORY")
+        database._migrate()
         return database
 
     def rows(self, row: type[_Row], sql: str, *parameters: Value) -> list[_Row]:
@@ -183,26 +263,43 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Database]:
         """A transaction: everything in it happens, or nothing does."""
-        with _mapped(self.path):
-            # Immediate: two that read first and then both want to write would each wait for the other.
-            self._begin()
+        with self._transaction(waits=self._is_patient):
+            yield self
+
+    async def write(self, work: Callable[[Database], _T]) -> _T:
+        """Do `work` in a transaction. While another process writes, this one does other things."""
+        deadline = time.monotonic() + (BUSY_SECONDS if self._is_patient else 0)
+        while True:
             try:
-                yield self
+                with self._transaction(waits=False):
+                    return work(self)
+            except StoreBusy:
+                # The next attempt within the time counts as the same wait.
+                self._is_patient = time.monotonic() <= deadline
+                if not self._is_patient:
+                    raise
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    @contextmanager
+    def _transaction(self, *, waits: bool) -> Iterator[None]:
+        with _mapped(self.path):
+            self._wait_for_others(waits=waits)
+            try:
+                # Immediate: two that read first and then both want to write would each wait for the other.
+                self._connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if _primary_code(error) == sqlite3.SQLITE_BUSY:
+                    self._is_patient = False
+                raise
+            self._is_patient = True
+            try:
+                yield
                 self._connection.execute("COMMIT")
             except BaseException:
                 # SQLite has already rolled back after some errors, a full disk among them.
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
-
-    def _begin(self) -> None:
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            if _primary_code(error) == sqlite3.SQLITE_BUSY:
-                self._wait_for_others(waits=False)
-            raise
-        self._wait_for_others(waits=True)
 
     def _wait_for_others(self, *, waits: bool) -> None:
         if waits != self._waits:
@@ -218,6 +315,26 @@ class Database:
         """Remove deleted data from the write-ahead log. False while another process reads from it."""
         [(busy, _, _)] = self.rows(tuple[int, int, int], "PRAGMA wal_checkpoint(TRUNCATE)")
         return not busy
+
+    async def scrub(self) -> None:
+        """Remove what was deleted from every page of the file. `secure_delete` leaves what a split of a page had copied.
+
+        The file is written anew, in a thread: other writers wait for it as for any process. A very large file is not.
+        """
+        if not self.path.exists():
+            # In memory.
+            return
+        if self.path.stat().st_size > _MOST_REWRITTEN_BYTES:
+            _log.warning(
+                "%s is too large to be written anew: copies of what was deleted may be in it", self.path
+            )
+        else:
+            try:
+                await asyncio.to_thread(_rewrite, self.path)
+            except sqlite3.Error as error:
+                _log.warning("copies of what was deleted may be in %s: %s", self.path, error)
+        if not self.purge():
+            _log.warning("what was deleted stays in %s-wal until other processes have read it", self.path)
 
     def version_seen(self) -> int:
         """A number that changes when other processes have written. Our own writes do not count."""
@@ -248,8 +365,11 @@ class Database:
                     "Update Dragoman, or choose another folder with --state-dir.",
                 )
             for migration in MIGRATIONS[version:]:
-                for statement in migration:
-                    self.execute(statement)
+                for step in migration:
+                    if isinstance(step, str):
+                        self.execute(step)
+                    else:
+                        step(self)
             # The number cannot be a parameter; it is ours.
             self.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
 
@@ -284,6 +404,33 @@ def _prepare_file(path: Path) -> None:
             path.chmod(_PRIVATE_FILE)
 
 
+def _use_small_pages(connection: sqlite3.Connection, path: Path) -> None:
+    """Set the page size of a new file, and rewrite a small one of before unless another process has it open."""
+    [size] = connection.execute("PRAGMA page_size").fetchone()
+    if size == _PAGE_BYTES or path.stat().st_size > _MOST_REWRITTEN_BYTES:
+        return
+    connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+    if not path.stat().st_size:
+        return
+    try:
+        connection.execute("PRAGMA busy_timeout = 0")
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("VACUUM")
+    except sqlite3.OperationalError as error:
+        if _primary_code(error) not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL):
+            raise
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1_000)}")
+
+
+def _rewrite(path: Path) -> None:
+    with closing(
+        sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=BUSY_SECONDS)
+    ) as connection:
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute("VACUUM")
+
+
 def _use_wal(connection: sqlite3.Connection) -> None:
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
@@ -311,7 +458,7 @@ def _mapped(path: Path) -> Iterator[None]:
 def _explained(path: Path, error: sqlite3.Error) -> StoreError:
     match _primary_code(error):
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return StoreError(
+            return StoreBusy(
                 path,
                 "Another process has been writing to it for too long.",
                 "End that process, or try again.",

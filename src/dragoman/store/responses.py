@@ -8,8 +8,9 @@ beyond a size, are deleted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
 
 import msgspec
 
@@ -21,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 # Of all stored responses. A history with pictures has megabytes; thousands without have fewer.
 _LIMIT_BYTES = 512 * 1024 * 1024
+# The same where they are in memory: a few long histories.
+_MEMORY_LIMIT_BYTES = 64 * 1024 * 1024
 
 
 class StoredResponse(msgspec.Struct, frozen=True, array_like=True):
@@ -43,6 +46,13 @@ class ResponseStore:
         self._database = database
         self._limit = limit
 
+    @classmethod
+    @contextmanager
+    def in_memory(cls, limit: int = _MEMORY_LIMIT_BYTES) -> Iterator[ResponseStore]:
+        """A store that ends with the block. No other process has its responses, and no file."""
+        with Database.in_memory() as database:
+            yield cls(database, limit)
+
     def save(self, response: StoredResponse) -> None:
         """Store a response. Deletes the least recently used ones if there is no room."""
         with self._database.writing() as database:
@@ -62,6 +72,18 @@ class ResponseStore:
                 self._limit,
             )
 
+    def update(self, id_: str, content: bytes) -> None:
+        """Replace the content of a response, unless it was deleted meanwhile."""
+        with self._database.writing() as database:
+            database.execute(
+                "UPDATE responses SET content = ?, size = ? WHERE id = ?", content, len(content), id_
+            )
+
+    def assign(self, id_: str, conversation: str) -> None:
+        """Note the agent's conversation that a response belongs to."""
+        with self._database.writing() as database:
+            database.execute("UPDATE responses SET conversation = ? WHERE id = ?", conversation, id_)
+
     def find(self, id_: str, connection: str) -> StoredResponse | None:
         found = self._database.rows(
             StoredResponse,
@@ -72,35 +94,35 @@ class ResponseStore:
         return found[0] if found else None
 
     def touch(self, ids: Iterable[str], now: datetime) -> None:
-        """Mark the responses of a chain as used, so that it is deleted as a whole."""
+        """Mark the responses of a chain and their journals as used, so that the chain is deleted as a whole."""
         with self._database.writing() as database:
             for id_ in ids:
                 database.execute("UPDATE responses SET used_at = ? WHERE id = ?", now.isoformat(), id_)
+                database.execute(
+                    "UPDATE journal_heads SET used_at = max(used_at, ?) "
+                    "WHERE number = (SELECT number FROM journals WHERE id = ?)",
+                    now.timestamp(),
+                    id_,
+                )
 
-    def delete(self, id_: str, connection: str) -> bool:
-        """Delete a response. With its last response a conversation is deleted, unless a process holds it."""
+    def delete(self, id_: str, connection: str) -> str | None:
+        """Delete a response. Returns the id of its conversation if it was the last response of it: delete that, too."""
         found = self.find(id_, connection)
         if found is None:
-            return False
+            return None
+        left: list[tuple[int, ...]] = []
         with self._database.writing() as database:
             database.execute("DELETE FROM responses WHERE id = ? AND connection = ?", id_, connection)
             if found.conversation is not None:
-                database.execute(
-                    "DELETE FROM conversations WHERE id = ? AND owner = '' "
-                    "AND NOT EXISTS (SELECT 1 FROM responses WHERE conversation = ?)",
-                    found.conversation,
-                    found.conversation,
+                left = database.rows(
+                    tuple[int], "SELECT 1 FROM responses WHERE conversation = ? LIMIT 1", found.conversation
                 )
         if not self._database.purge():
             _log.warning(
                 "what was deleted stays in %s-wal until other processes have read it", self._database.path
             )
-        return True
+        return None if left else found.conversation
 
-    def forget_unused(self, now: datetime, keep: timedelta) -> int:
-        """Delete what was not used for so long. What was used in the future, by a wrong clock, counts as used now."""
-        with self._database.writing() as database:
-            database.execute(
-                "UPDATE responses SET used_at = ? WHERE used_at > ?", now.isoformat(), now.isoformat()
-            )
-            return database.execute("DELETE FROM responses WHERE used_at < ?", (now - keep).isoformat())
+    async def scrub(self) -> None:
+        """Remove copies of what was deleted from the whole file."""
+        await self._database.scrub()

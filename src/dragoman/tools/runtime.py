@@ -83,8 +83,8 @@ class ToolRuntime:
             raise ToolProblem(str(error)) from None
         return await self._prepare(tool, call, token)
 
-    def standing_approval(self, prepared: PreparedCall) -> str | None:
-        """Why no question is needed, in a few words; None if the user must be asked."""
+    def standing_approval(self, prepared: PreparedCall) -> Allowed | None:
+        """Why no question is needed; None if the user must be asked."""
         name = prepared.call.name
         decision = decide(
             name,
@@ -94,7 +94,7 @@ class ToolRuntime:
             read_only=prepared.tool.read_only,
             urls=prepared.urls,
         )
-        return decision.why if isinstance(decision, Allowed) else None
+        return decision if isinstance(decision, Allowed) else None
 
     def remember(self, prepared: PreparedCall, approve: Approve) -> None:
         """Store an approval for more than this call, if the question offered that."""

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import msgspec
 
+from dragoman.cleaning import Cleaning
 from dragoman.jsonrpc import Watch
 from dragoman.jsonrpc.text import loads_tolerantly
 from dragoman.logs import Redaction, open_private
-from dragoman.traces.cleaning import Cleaning
 from dragoman.traces.frames import Direction, Frame, encode_frame
 
 __all__ = ["MAX_BYTES", "Recording", "recording_to", "watch"]

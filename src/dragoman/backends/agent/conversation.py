@@ -13,11 +13,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from dragoman.acp.launch import RunningAgent
+from dragoman.backends.agent.conversation_journal import ConversationJournal, title_of
 from dragoman.backends.agent.machine import machine
 from dragoman.backends.agent.machine.tasks import Tasks
 from dragoman.backends.agent.machine.timers import Timers
@@ -64,14 +64,17 @@ from dragoman.backends.agent.reply.reply import Reply
 from dragoman.backends.agent.reply.undelivered import UndeliveredResults
 from dragoman.backends.agent.session.listener import AgentListener
 from dragoman.backends.agent.session.opening import SessionPlan, open_session, wait_listed
-from dragoman.backends.agent.session.permission_requests import PermissionRequests, verdict
+from dragoman.backends.agent.session.permission_requests import PermissionRequests
 from dragoman.backends.agent.session.session import AgentSession
 from dragoman.backends.agent.toolserver import Endpoint, ToolServer
 from dragoman.clock import Clock
 from dragoman.conversations.identify import Identified
 from dragoman.conversations.ids import CallName, IdSigner, MarkerName
-from dragoman.conversations.records import ConversationRecord, Records, RequestKey, Scope
-from dragoman.conversations.saving import SavedConversation
+from dragoman.conversations.records import Records, RequestKey, Scope
+from dragoman.journal.agent_events import AgentLaunched, AgentStopped, CallSettled, ReplyEnded
+from dragoman.journal.events import AnyEvent
+from dragoman.journal.fold import ConversationState
+from dragoman.journal.writer import Journals, JournalWriter
 from dragoman.lm import (
     CancellationError,
     CancellationToken,
@@ -88,9 +91,10 @@ from dragoman.lm import (
 from dragoman.lm.activity_text import Activities
 from dragoman.lm.gfm import escape, notice
 from dragoman.lm.parts import ToolResult
+from dragoman.lm.request import STORE_OPTION
 from dragoman.permissions.pipeline import PermissionServices
 
-__all__ = ["Conversation", "Save", "SharedContext"]
+__all__ = ["Conversation", "SharedContext", "TakenOver"]
 
 _log = logging.getLogger(__name__)
 
@@ -103,16 +107,12 @@ _NEW_TOOLS = "{name} does not look at changed tools while it runs, so it was res
 _OLD_WORDS = (
     "{name} was still sending an earlier part of this conversation, so it was restarted with a new session."
 )
+_TAKEN_OVER = "Another process continues this conversation, so this answer has ended here."
 _MIXED = "{name} mixed words of earlier turns into this answer."
+# How often what an agent says is stored while it speaks.
+_PROGRESS_SECONDS = 1.0
 # A call that the agent withdraws earlier than this did not hit a time limit.
 _SHORTEST_LIMIT_SECONDS = 10.0
-
-
-class Save(Protocol):
-    """Stores a conversation."""
-
-    def __call__(self, record: ConversationRecord, session: str | None, calls: int, *, held: bool) -> None:
-        """Store it. `session` is the agent's session id, `calls` how many ids were issued; `held`: it is under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +125,15 @@ class SharedContext:
     permissions: PermissionServices
     records: Records
     clock: Clock
-    # Stores a conversation on disk.
-    save: Save
+    journals: Journals
     observations: Observations
+    # Called when a conversation has become idle, and when another process has continued it.
+    on_idle: Callable[[], None]
+    on_lost: Callable[[str], None]
+
+
+class TakenOver(Exception):
+    """Another process has continued the conversation before the agent got the request: it has to be placed again."""
 
 
 class Conversation:
@@ -135,19 +141,25 @@ class Conversation:
 
     def __init__(
         self,
-        record: ConversationRecord,
-        workspace: tuple[str, ...],
+        id_: str,
+        scope: Scope,
         shared: SharedContext,
         *,
-        session: str | None = None,
-        calls: int = 0,
+        consumer_id: str | None = None,
+        state: ConversationState | None = None,
+        sequence: int = 0,
     ) -> None:
-        """`session` and `calls` are those of a stored conversation."""
-        self.id = record.id
-        self.workspace = workspace
+        """`state` and `sequence` are those of a stored conversation, which this process has claimed."""
+        self.id = id_
+        self.scope = scope
+        self._consumer_id = consumer_id
+        self.workspace = workspace = scope.workspace
         self._shared = shared
         self._settings = shared.settings
-        self._record = record
+        writer = JournalWriter(shared.journals, id_, sequence, on_lost=lambda: shared.on_lost(id_))
+        writer.note_claimed()
+        self.journal = ConversationJournal(id_, scope, shared.records, writer, state)
+        session = state.session if state is not None else None
         self._state = machine.State()
         self._events: deque[MachineEvent] = deque()
         self._busy = False
@@ -165,7 +177,13 @@ class Conversation:
         # The function that sends the prompt, while the prompt waits until the agent has listed the tools.
         self._held: Callable[[], None] | None = None
         self.permission_requests = PermissionRequests(
-            record.id, workspace, shared.permissions, shared.settings, self.new_call_id
+            id_,
+            workspace,
+            shared.permissions,
+            shared.settings,
+            self.new_call_id,
+            self._permission_event,
+            shared.clock,
         )
         self._backlog = Backlog(self)
         # The activities that the consumer has received: a turn may span several replies.
@@ -174,16 +192,14 @@ class Conversation:
         self._replies: dict[int, Reply] = {}
         self._reply: Reply | None = None
         self._last_reply: Reply | None = None
-        self.tasks = Tasks(record.id, shared.clock)
+        self.tasks = Tasks(id_, shared.clock)
         self._timers = Timers(shared.settings.timing, shared.clock, self._timer_passed)
         self._session_context = SessionContext(shared.settings.replay_tokens, is_known=session is not None)
-        self._calls = calls
-        # The session id, and whether the conversation was held, as last stored.
-        self._saved_as: tuple[str | None, bool] = (session, False)
-
-    @property
-    def scope(self) -> Scope:
-        return self._record.scope
+        self._calls = self.journal.calls
+        # Requests that are recorded, and that the machine has not received yet.
+        self._arriving = 0
+        # The session id, and whether the conversation was held, as last recorded.
+        self._recorded_as: tuple[str | None, bool] = (session, True)
 
     @property
     def state(self) -> machine.State:
@@ -192,7 +208,7 @@ class Conversation:
     @property
     def is_held(self) -> bool:
         """Whether this process must own it: something is under way, or the backlog has output for the next reply."""
-        return self._state.is_busy or self._state.has_backlog
+        return self._state.is_busy or self._state.has_backlog or self._arriving > 0
 
     @property
     def is_cancelling(self) -> bool:
@@ -213,14 +229,10 @@ class Conversation:
     @property
     def is_over(self) -> bool:
         """Whether the record is all that is left of it: no agent, nothing under way, and no reply to repeat."""
-        last = self._record.last
+        last = self.journal.record.last
         ended_at = last.ended_at if last is not None else None
         is_old = ended_at is None or self._shared.clock.now() - ended_at > self._settings.timing.retry
-        return not self.is_held and not self.has_agent and is_old
-
-    @property
-    def saved(self) -> SavedConversation:
-        return SavedConversation(self._record.at_rest(), self._known_session, self._calls)
+        return not self.is_held and not self.has_agent and is_old and not self.journal.writer.has_news
 
     @property
     def lendable(self) -> RunningAgent | None:
@@ -265,7 +277,7 @@ class Conversation:
         """Answer a request that `identify` has found to belong here."""
         reply = self._repeatable() if found.kind == "retry" else None
         if reply is None:
-            reply = self._begin(request, found)
+            reply = await self._begin(request, found)
         number = reply.number
         try:
             await until_cancelled(
@@ -283,11 +295,12 @@ class Conversation:
 
     def _repeatable(self) -> Reply | None:
         """The reply that the same request gets again. After a failure without content, the request is tried again."""
-        last = self._reply or self._last_reply
+        last = next(reversed(self._replies.values()), None) or self._reply or self._last_reply
         return None if last is None or (last.error is not None and not last.has_spoken) else last
 
-    def _begin(self, request: Request, found: Identified) -> Reply:
-        goes_on = found.kind in ("results", "results_and_prompt")
+    async def _begin(self, request: Request, found: Identified) -> Reply:
+        """Record the request, and pass it to the machine once it is stored: an agent never has a prompt that we forgot."""
+        consumer = request.consumer
         request_key = RequestKey.by(request, found.history)
         self._session_context.update(request_key)
         new = (
@@ -297,26 +310,41 @@ class Conversation:
         )
         self._starts_over = 0
         self._offer(request.options.tools)
-        self.permission_requests.session = request.consumer.session or self.id
-        last = self._record.last
-        turn = (last.turn if last else 0) + (0 if goes_on and last else 1)
-        places = dict(found.places) if found.conversation == self.id else {}
-        self._put(self._record.with_request(found.history, places, turn=turn, request_key=request_key))
-        self._save(is_beginning=True)
-        reply_record = self._record.last
-        number = reply_record.number if reply_record else 1
-        reply = Reply(number, request.consumer.features, self._settings.style, self, self._activities)
+        self.permission_requests.session = consumer.session or self.id
+        self.permission_requests.where = consumer.name
+        journal = self.journal
+        journal.store_content(stores=request.options.model_options.get(STORE_OPTION) is not False)
+        if journal.record.last is None:
+            journal.start(
+                self._consumer_id, title_of(found), consumer.session if consumer.name == "terminal" else None
+            )
+        number = journal.request(found, request_key, goes_on=found.kind in ("results", "results_and_prompt"))
+        journal.settle_orphans(
+            (call.call_id for call in self._state.pending),
+            (result.call_id for result in found.results),
+            is_over=found.kind != "results",
+        )
+        reply = Reply(number, consumer.features, self._settings.style, self, self._activities)
         self._replies[number] = reply
         answers = {result.call_id: self._answer_of(result) for result in found.results}
         late = self._undelivered.brought(request.messages, found.unwanted)
         notices = tuple(TextPart(notice(text)) for text in late)
-        self.dispatch(Requested(number, answers, new, found.kind == "refusal", notices))
+        self._arriving += 1
+        journal.writer.hold(holds=True)
+        try:
+            await journal.writer.flush()
+        finally:
+            self._arriving -= 1
+            if not journal.writer.is_lost:
+                self.dispatch(Requested(number, answers, new, found.kind == "refusal", notices))
+        if journal.writer.is_lost:
+            raise TakenOver(self.id)
         return reply
 
     def _answer_of(self, result: ToolResultPart) -> CallAnswer:
         pending = next((call for call in self._state.pending if call.call_id == result.call_id), None)
         if pending is not None and pending.kind == "permission":
-            return verdict(self._shared.permissions.grants, result)
+            return self.permission_requests.take_decision(result)
         return ToolResult(result.content, is_error=result.is_error)
 
     def _offer(self, tools: tuple[ToolDefinition, ...]) -> None:
@@ -339,10 +367,10 @@ class Conversation:
                 self._state, commands = machine.handle(self._state, self._events.popleft())
                 for command in commands:
                     self._carry_out(command)
-            if self._state is not before and self._saved_as != (self._known_session, self.is_held):
+            if self._state is not before and self._recorded_as != (self._known_session, self.is_held):
                 # It became idle without a consumer, its backlog changed, or the agent has acknowledged a turn, so that
                 # its session has the conversation.
-                self._save()
+                self._record_state()
         except Exception as fault:
             self._fail(fault)
         finally:
@@ -364,13 +392,14 @@ class Conversation:
                 self._backlog.take()
             case OpenReply(reply=number):
                 self._reply = self._replies.pop(number)
+                self.tasks.wait(self._record_progress(self._reply))
                 self._emit(self._marker(number))
             case EndReply(reply=number, end=end, error=error):
                 self._end_reply(number, end, error)
             case AnswerPending(pending=pending, answer=answer):
                 self._answer(pending, answer)
             case Forget(pending=pending):
-                self._put(self._record.settled((pending.call_id,)))
+                self.journal.changed(CallSettled(pending.call_id))
                 self._gave_up(pending)
             case SendPrompt(prompt=prompt):
                 self._send_prompt(prompt)
@@ -417,9 +446,11 @@ class Conversation:
             self._reply, self._last_reply = None, reply
             if reply.end is None:
                 reply.finish("failed", error)
-                self._put(self._record.ended("failed", self._shared.clock.now()))
+                with self._logging_errors():
+                    self.journal.changed(ReplyEnded(reply.number, "failed", issued=self._calls))
+                reply.release()
         with self._logging_errors():
-            self._save()
+            self._record_state()
         # Events that the commands caused belong to an agent that has been stopped.
         self._events.clear()
         self._busy = False
@@ -438,7 +469,8 @@ class Conversation:
         self._reply.report(part)
 
     def _marker(self, number: int) -> Part:
-        turn = self._record.last.turn if self._record.last else 0
+        last = self.journal.record.last
+        turn = last.turn if last else 0
         return self._shared.tokens.marker(self._settings.model_id, MarkerName(self.id, turn, number))
 
     def _end_reply(self, number: int, end: ReplyEnd, error: LanguageModelError | None) -> None:
@@ -448,30 +480,48 @@ class Conversation:
         if end == "complete":
             # Again as the last part: the editor drops what follows a Stop, and the last marker wins.
             reply.report(self._marker(number))
-        pending = [call.call_id for call in self._state.pending if call.handed_over]
-        record = self._record
-        if record.last is not None and record.last.number == number:
-            record = record.with_answer(reply.answer)
-        self._put(record.ended(end, self._shared.clock.now(), pending))
-        # Before the consumer sees the end, so that we can identify its next request even after a crash.
-        self._save()
-        self._reply, self._last_reply = None, reply
         reply.finish(end, error)
+        self._reply, self._last_reply = None, reply
+        pending = [call.call_id for call in self._state.pending if call.handed_over]
+        self.journal.end(reply, end, error, pending, self._calls, self._shared.clock.now())
+        self.tasks.work(self._release_when_stored(reply))
 
-    def _save(self, *, is_beginning: bool = False) -> None:
-        session, held = self._known_session, is_beginning or self.is_held
-        self._saved_as = (session, held)
-        self._shared.save(self._record, session, self._calls, held=held)
+    async def _release_when_stored(self, reply: Reply) -> None:
+        """Let the consumer see the end of a reply when that is stored, so that its next request is known after a crash."""
+        try:
+            await self.journal.writer.flush()
+        finally:
+            reply.release()
+
+    async def _record_progress(self, reply: Reply) -> None:
+        while reply.end is None:
+            await self._shared.clock.sleep(_PROGRESS_SECONDS)
+            if reply is self._reply:
+                self.journal.collect(reply)
+                await self.journal.writer.flush()
+
+    def _record_state(self) -> None:
+        """Record which session has the conversation, and own the journal for as long as something is under way."""
+        session, held = self._known_session, self.is_held
+        self._recorded_as = (session, held)
+        self.journal.use_session(session)
+        self.journal.writer.hold(holds=held)
+        self.journal.writer.flush_soon()
+        if not held:
+            self._shared.on_idle()
+
+    def _permission_event(self, event: AnyEvent) -> None:
+        if self._reply is not None:
+            # What the agent said before it asked.
+            self.journal.collect(self._reply)
+        self.journal.happened(event)
+        self.journal.writer.flush_soon()
 
     @property
     def _known_session(self) -> str | None:
         """The agent's session id, if the session has the conversation. An empty session must not be resumed."""
         is_new = self._session_context.was_new if self._state.silent else self._session_context.is_new
         return None if is_new else self._session_id
-
-    def _put(self, record: ConversationRecord) -> None:
-        self._record = record
-        self._shared.records.put(record)
 
     # Towards the agent.
 
@@ -557,8 +607,8 @@ class Conversation:
         self.dispatch(AgentExited(error))
 
     def _answer(self, pending: Pending, answer: CallAnswer) -> None:
-        self._put(self._record.settled((pending.call_id,)))
-        if isinstance(answer, TimedOut):
+        self.journal.changed(CallSettled(pending.call_id))
+        if isinstance(answer, TimedOut) and pending.kind == "call":
             self._undelivered.timed_out(pending)
         elif isinstance(answer, Interrupted | TurnCancelled) and not self.is_cancelling:
             self._undelivered.passed_over(pending)
@@ -630,7 +680,17 @@ class Conversation:
         try:
             if session.is_new:
                 self._session_context.begin()
-            self._save()
+            info = session.agent.link.info.agent_info
+            self.journal.happened(
+                AgentLaunched(
+                    self._settings.name,
+                    info.version if info else None,
+                    session.agent.pid,
+                    session.id,
+                    session.is_new,
+                )
+            )
+            self._record_state()
             session.endpoint.set_tools(self.permission_requests.tools)
         except Exception as fault:
             self._fail(fault)
@@ -659,6 +719,8 @@ class Conversation:
     async def _report_exit_and_close(self, session: AgentSession, epoch: int | None) -> None:
         try:
             error = await session.agent.explain_exit()
+            self.journal.happened(AgentStopped(error.sentence))
+            self.journal.writer.flush_soon()
             _log.warning("%s", error.sentence)
             if epoch == self._epoch:
                 self.dispatch(AgentExited(error))
@@ -675,6 +737,8 @@ class Conversation:
         session, self._session, self._held = self._session, None, None
         self.permission_requests.close()
         if session is not None:
+            self.journal.happened(AgentStopped())
+            self.journal.writer.flush_soon()
             self.tasks.work(session.close())
 
     def is_current(self, epoch: int) -> bool:
@@ -704,7 +768,13 @@ class Conversation:
 
     async def retire(self) -> None:
         """Close it without storing anything more, because another process continues the conversation."""
-        self._shared = replace(self._shared, records=Records(), save=_nowhere)
+        self.journal.writer.stop()
+        self.journal.forget_records()
+        if self._reply is not None:
+            self._reply.finish(
+                "failed", LanguageModelError("unavailable", _TAKEN_OVER, hint="Send it again.")
+            )
+            self._reply.release()
         await self.close()
 
     async def close(self) -> None:
@@ -715,10 +785,7 @@ class Conversation:
         self.tasks.end_waits()
         self._stop()
         await self.tasks.until_done()
-
-
-def _nowhere(record: ConversationRecord, session: str | None, calls: int, *, held: bool) -> None:
-    """Store nothing."""
+        await self.journal.writer.close()
 
 
 def _answer_late(endpoint: Endpoint, key: str) -> None:

@@ -11,16 +11,17 @@ import logging
 import secrets
 from contextlib import suppress
 
-from dragoman.backends.agent.conversation import SharedContext
+from dragoman.backends.agent.conversation import Conversation, SharedContext, TakenOver
 from dragoman.backends.agent.profile.observations import Observations
 from dragoman.backends.agent.profile.settings import AgentSettings
-from dragoman.backends.agent.registry import ConversationRegistry
+from dragoman.backends.agent.registry import ConversationRegistry, Placed
 from dragoman.backends.agent.side_requests import SideRequest
 from dragoman.backends.agent.toolserver import ToolServer
 from dragoman.clock import Clock, SystemClock
-from dragoman.conversations.identify import Knowledge
+from dragoman.conversations.identify import Identified, Knowledge
 from dragoman.conversations.ids import KEY_BYTES, IdSigner
 from dragoman.conversations.records import Scope
+from dragoman.journal.writer import Journals
 from dragoman.lm import (
     CancellationError,
     CancellationToken,
@@ -35,7 +36,6 @@ from dragoman.lm import (
 )
 from dragoman.lm.parts import CONVERSATION
 from dragoman.permissions.pipeline import PermissionServices
-from dragoman.store import ConversationStore
 
 __all__ = ["AgentModel"]
 
@@ -56,7 +56,8 @@ class AgentModel:
         info: ModelInfo,
         settings: AgentSettings,
         *,
-        store: ConversationStore | None = None,
+        journals: Journals | None = None,
+        key: bytes | None = None,
         permissions: PermissionServices | None = None,
         clock: Clock | None = None,
         observations: Observations | None = None,
@@ -66,12 +67,12 @@ class AgentModel:
         self._clock = clock or SystemClock()
         self._server = ToolServer(self._clock)
         self._starting: asyncio.Task[None] | None = None
-        self._store = store
-        self._tokens = IdSigner(store.key() if store is not None else secrets.token_bytes(KEY_BYTES))
+        self._journals = journals or Journals()
+        self._tokens = IdSigner(key or secrets.token_bytes(KEY_BYTES))
         self._observations = observations or Observations()
         self.permissions = permissions or PermissionServices()
         self._registry = ConversationRegistry(
-            info.id, settings.max_agents, store, self._shared, settings.memory
+            info.id, settings.max_agents, self._journals, self._shared, settings.memory
         )
         # Side requests under way.
         self._side_requests: set[asyncio.Task[None]] = set()
@@ -105,30 +106,52 @@ class AgentModel:
             self._settings.timing.retry,
             consumer_id if isinstance(consumer_id, str) else None,
         )
+        is_placed = False
+        while not is_placed:
+            placed = await self._place(request, known, token)
+            if placed is None:
+                return
+            # No await between the two: the result of the identification is valid only now.
+            found, conversation = placed
+            self._report(found, conversation, request, sink)
+            try:
+                if conversation is None:
+                    await self._respond_aside(request, scope, sink, token)
+                else:
+                    await conversation.respond(request, found, sink, token)
+                is_placed = True
+            except TakenOver as taken:
+                _log.info(
+                    "conversation %s was continued by another process, so the request is placed again", taken
+                )
+
+    async def _place(self, request: Request, known: Knowledge, token: CancellationToken) -> Placed | None:
+        """The conversation of a request. Waits a moment for another process. None if it was cancelled meanwhile."""
         limit = self._clock.now() + _RELEASE_SECONDS
         self._check_open()
-        while (placed := self._registry.place(request, known, waits=self._clock.now() < limit)) is None:
+        while (placed := await self._registry.place(request, known, waits=self._clock.now() < limit)) is None:
             try:
                 await until_cancelled(self._clock.sleep(_LOOK_SECONDS), token)
             except CancellationError:
-                return
+                return None
             self._check_open()
-        # No await between the two: the result of the identification is valid only now.
-        found, conversation = placed
+        return placed
+
+    def _report(
+        self, found: Identified, conversation: Conversation | None, request: Request, sink: Sink
+    ) -> None:
         _log.debug("%s by %s: %s", found.kind, found.evidence, found.reason)
         if found.unwanted:
             _log.info(
                 "ignored, because they came too late or twice: results of %s", ", ".join(found.unwanted)
             )
         if found.foreign:
-            _log.warning("ignored, because they are not ours: %s", ", ".join(found.foreign))
+            # Markers of another model are in every history that goes on with this one.
+            level = logging.INFO if all(each == "marker" for each in found.foreign) else logging.WARNING
+            _log.log(level, "ignored, because they are not ours: %s", ", ".join(found.foreign))
         if request.consumer.features.reports:
             where = {"conversation": conversation.id if conversation else None, "evidence": found.evidence}
             sink.report(DataPart.json({**where, "kind": found.kind}, CONVERSATION))
-        if conversation is None:
-            await self._respond_aside(request, scope, sink, token)
-        else:
-            await conversation.respond(request, found, sink, token)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -178,8 +201,10 @@ class AgentModel:
             self.permissions,
             registry.records,
             self._clock,
-            registry.save,
+            self._journals,
             self._observations,
+            registry.settle,
+            registry.lose,
         )
 
     async def _prepare(self, token: CancellationToken) -> None:

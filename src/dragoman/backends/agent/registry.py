@@ -6,10 +6,11 @@ A conversation is in one of three places:
 - *resting*: only its record is in memory;
 - *away*: only its index entries are in memory, and the store has the rest.
 
-With a store, several processes may know the same conversation. The process in which a turn is under way owns it until
-the turn ends. A request in another process waits a moment for the release, and then continues with a fork. Between two
-turns the conversation has no owner, and any process may continue it. The revision shows that another process has
-changed it: then an agent here that lacks the change is stopped, and its session is resumed.
+With a store, several processes may know the same conversation. The process in which a turn is under way owns its journal
+until the turn ends. A request in another process waits a moment for the release, and then continues with a fork. Between
+two turns the conversation has no owner, and any process may continue it. The length of its journal shows that another
+process has continued it: then an agent here that lacks the change is stopped, and its session is resumed. While the store
+fails, no journal can be claimed: a conversation whose lease has ended is forked.
 
 Everything is bounded. Idle agents are parked, the longest unused first, when there are too many or they take too much
 memory; records are put away in the same order. Conversations with pending work are never touched: after a burst, agents
@@ -22,7 +23,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -31,24 +31,22 @@ from msgspec.structs import replace
 from dragoman.acp.launch import RunningAgent
 from dragoman.backends.agent.conversation import Conversation, SharedContext
 from dragoman.backends.agent.profile.memory_limit import LOOK_SECONDS, MemoryLimit
-from dragoman.conversations import lease as owner
-from dragoman.conversations.history import NormalPrompt, normalise
+from dragoman.conversations.history import NormalHistory, normalise
 from dragoman.conversations.identify import Identified, Knowledge, identify
 from dragoman.conversations.ids import new_conversation_id
-from dragoman.conversations.records import ConversationRecord, RecordNotLoaded, Records, Scope
-from dragoman.conversations.saving import SavedConversation, SavedError, load_conversation, save_conversation
+from dragoman.conversations.records import RecordNotLoaded, Records, Scope
+from dragoman.journal.events import UnreadableJournal
+from dragoman.journal.fold import ConversationState
+from dragoman.journal.store import RENEW_SECONDS, JournalStoreError
+from dragoman.journal.writer import Journals
 from dragoman.lm import Request
-from dragoman.lm.surrogates import mended
-from dragoman.store import ConversationStore, StoredConversation, StoreError
 
 __all__ = ["ConversationRegistry", "Placed"]
 
 _log = logging.getLogger(__name__)
 
-# Of records that rest in memory, as they are on disk. In memory they take four to five times as much.
-_RESTING_BYTES = 16 * 1024 * 1024
-# The length of a conversation's title, which is the start of its first message.
-_TITLE_CHARACTERS = 120
+# Items of the histories of all records that rest in memory. Each takes about 200 bytes.
+_RESTING_ITEMS = 200_000
 
 
 class Placed(NamedTuple):
@@ -59,6 +57,17 @@ class Placed(NamedTuple):
     conversation: Conversation | None
 
 
+class _Resting(NamedTuple):
+    """A conversation of which only the record is in memory. `sequence` is that of the last event in its journal."""
+
+    state: ConversationState
+    sequence: int
+
+    @property
+    def size(self) -> int:
+        return 1 + len(self.state.record.keys)
+
+
 class ConversationRegistry:
     """Finds or creates the conversation of each request, and limits what stays in memory."""
 
@@ -66,27 +75,25 @@ class ConversationRegistry:
         self,
         model: str,
         max_agents: int,
-        store: ConversationStore | None,
+        journals: Journals,
         shared: Callable[[], SharedContext],
         memory: MemoryLimit | None = None,
     ) -> None:
         self.records = Records()
         self._model = model
         self._max_agents = max_agents
-        self._store = store
+        self._journals = journals
+        self._store = journals.store
         self._shared = shared
-        self._owner = owner.own()
         # Both with the longest unused first.
         self._here: dict[str, Conversation] = {}
-        self._resting: dict[str, SavedConversation] = {}
-        self._sizes: dict[str, int] = {}
-        self._resting_bytes = 0
-        # Conversations under way here whose claim could not be stored.
-        self._unclaimed: set[str] = set()
-        # The last known revisions in the store: of each conversation, of all of them; and its write counter.
-        self._revisions: dict[str, int] = {}
-        self._revision = -1
-        self._version: int | None = None
+        self._resting: dict[str, _Resting] = {}
+        self._resting_items = 0
+        # The last known sequence numbers of the journals that are not here, and the store's count of foreign changes then.
+        self._sequences: dict[str, int] = {}
+        # Those that cannot be read, and how far they went: they are not tried again until they have grown.
+        self._unreadable: dict[str, int] = {}
+        self._seen: int | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._memory = memory
         if memory is not None:
@@ -96,36 +103,60 @@ class ConversationRegistry:
         self._is_settling = False
         self._ending: set[asyncio.Task[None]] = set()
 
-    def place(self, request: Request, known: Knowledge, *, waits: bool) -> Placed | None:
-        """Identify a request, and claim the conversation it goes to.
+    async def place(self, request: Request, known: Knowledge, *, waits: bool) -> Placed | None:
+        """Identify a request, and claim the conversation it goes to. The caller must use the result before it awaits.
 
         None when another process owns it: the caller tries again in a moment. With `waits` False it gets a fork instead.
         """
-        while True:
-            found = self._identify(request, known)
-            if found.kind == "aside":
-                return Placed(found, None)
-            if found.conversation is None or found.kind in ("fresh", "fork"):
-                self._check_memory()
-                return Placed(found, self._begin(known))
-            here = self._here.get(found.conversation)
-            if found.kind == "retry" and here is not None and here.repeats:
-                # The request gets the same reply again: no turn begins.
-                return Placed(found, here)
-            if here is None or not here.has_agent:
-                self._check_memory()
-            match self._claim(found.conversation):
-                case "ours":
-                    return Placed(found, self._take_up(found.conversation))
-                case "held" if waits:
-                    return None
-                case "held":
-                    _log.info("conversation %s is under way in another process: forked", found.conversation)
-                    reason = f"{found.reason}, but another process has it"
-                    return Placed(replace(found, kind="fork", reason=reason), self._begin(known))
-                case "changed":
-                    # The changed record has been loaded: identify again.
-                    pass
+        await self._journals.forget_unused()
+        await self._look()
+        history = normalise(request.messages)
+        claimed: str | None = None
+        try:
+            while True:
+                found = await self._identify(request, history, known)
+                id_ = found.conversation
+                if found.kind == "aside":
+                    return Placed(found, None)
+                if id_ is None or found.kind in ("fresh", "fork"):
+                    self._check_memory()
+                    return Placed(found, self._begin(known))
+                here = self._here.get(id_)
+                if found.kind == "retry" and here is not None and here.repeats:
+                    # The request gets the same reply again: no turn begins.
+                    return Placed(found, here)
+                if here is None or not here.has_agent:
+                    self._check_memory()
+                if id_ != claimed and not (here is not None and here.journal.writer.is_ours):
+                    version = self.records.version
+                    claim = await self._claim(id_)
+                    if claim == "held" and waits:
+                        return None
+                    if claim in ("held", "unavailable"):
+                        why = "another process has it" if claim == "held" else "it cannot be claimed now"
+                        _log.info("conversation %s is forked: %s", id_, why)
+                        reason = f"{found.reason}, but {why}"
+                        return Placed(replace(found, kind="fork", reason=reason), self._begin(known))
+                    claimed = id_ if claim == "ours" else claimed
+                    if claim != "ours" or version != self.records.version:
+                        # A record has changed: identify again.
+                        continue
+                conversation = self._take_up(id_)
+                claimed = None
+                return Placed(found, conversation)
+        finally:
+            if claimed is not None:
+                # The request belongs to another one after all.
+                await self._give_back(claimed)
+
+    async def _give_back(self, id_: str) -> None:
+        here = self._here.get(id_)
+        if here is not None:
+            here.journal.writer.hold(holds=here.is_held)
+            here.journal.writer.flush_soon()
+        elif self._store is not None:
+            with _logging_store_errors("a conversation could not be released"):
+                await self._store.release(id_)
 
     @asynccontextmanager
     async def lend(self, scope: Scope) -> AsyncIterator[RunningAgent | None]:
@@ -144,7 +175,7 @@ class ConversationRegistry:
                     with each.lending():
                         yield agent
                 finally:
-                    self._settle()
+                    self.settle()
                 return
         yield None
 
@@ -162,113 +193,112 @@ class ConversationRegistry:
         self._here.clear()
         if self._ending:
             await asyncio.wait(self._ending)
-        if self._store is not None:
-            with _logging_store_errors("conversations could not be released"):
-                self._store.release(self._owner, self._model)
 
     # Finding.
 
-    def _identify(self, request: Request, known: Knowledge) -> Identified:
-        self._look()
-        history = normalise(request.messages)
+    async def _identify(self, request: Request, history: NormalHistory, known: Knowledge) -> Identified:
         while True:
             try:
                 return identify(request, history, known)
             except RecordNotLoaded as away:
-                self._bring(away.conversation)
+                await self._bring(away.conversation)
 
     async def recall(self) -> None:
         """Load what other processes have stored. It may be much, so other tasks run in between."""
-        for _ in self._changes():
+        async for _ in self._changes():
             await asyncio.sleep(0)
 
-    def _look(self) -> None:
+    async def _look(self) -> None:
         """Load what other processes have stored since the last look."""
-        for _ in self._changes():
+        async for _ in self._changes():
             pass
 
-    def _changes(self) -> Iterator[None]:
+    async def _changes(self) -> AsyncIterator[None]:
         """Load changed conversations one by one. What cannot be read is tried again the next time."""
         if self._store is None:
             return
         with _logging_store_errors("stored conversations cannot be read"):
-            version = self._store.version_seen()
-            if version == self._version:
+            changed = await self._store.heads(self._model, self._seen)
+            if changed is None:
                 return
-            for id_, revision in self._store.changed_since(self._revision, self._model):
+            seen, heads = changed
+            for id_ in [id_ for id_ in self._sequences if id_ not in heads and id_ not in self._here]:
+                self._forget(id_)
+            for id_, sequence in heads.items():
                 # Conversations that are here are checked when they are claimed.
-                if id_ not in self._here and revision != self._revisions.get(id_):
-                    self._fetch(id_)
-                self._revision = revision
-                yield
-            self._version = version
+                if id_ not in self._here and sequence not in (
+                    self._sequences.get(id_),
+                    self._unreadable.get(id_),
+                ):
+                    await self._fetch(id_, sequence)
+                    yield
+            self._seen = seen
 
-    def _bring(self, id_: str) -> None:
+    async def _bring(self, id_: str) -> None:
         """Load a conversation from the store. If that fails, it is unknown for now, and tried again later."""
         try:
-            self._fetch(id_)
-        except StoreError as error:
+            await self._fetch(id_, 0)
+        except JournalStoreError as error:
             _log.warning("conversation %s cannot be loaded now: %s", id_, error)
-            self._revision, self._version = -1, None
+            self._sequences.pop(id_, None)
+            self._seen = None
 
-    def _fetch(self, id_: str) -> None:
-        """Load a conversation from the store. Raises `StoreError`. A record that cannot be decoded is dropped."""
+    async def _fetch(self, id_: str, sequence: int) -> None:
+        """Load a conversation from the store. Raises `JournalStoreError`. One that cannot be read is dropped."""
+        found = None
         self.records.remove(id_)
         self._rest_no_more(id_)
-        stored = self._store.find(id_) if self._store is not None else None
-        if stored is None:
-            # It was deleted.
-            return
         try:
-            saved = load_conversation(stored.content)
-        except SavedError as error:
+            found = await self._store.state(id_) if self._store is not None else None
+        except UnreadableJournal as error:
             _log.warning("conversation %s cannot be loaded, and starts again: %s", id_, error)
-            return
-        self._revisions[id_] = stored.revision
-        self._rest(saved, len(stored.content))
+            self._unreadable[id_] = sequence
+        if found is None:
+            # It was deleted.
+            self._sequences.pop(id_, None)
+        elif id_ not in self._here:
+            self._rest(_Resting(*found))
 
     # Owning.
 
-    def _claim(self, id_: str) -> Literal["ours", "held", "changed"]:
+    async def _claim(self, id_: str) -> Literal["ours", "held", "changed", "unavailable"]:
+        here = self._here.get(id_)
         if self._store is None:
             return "ours"
         try:
-            holding = self._store.holding(id_)
-            if holding is None and id_ in self._revisions:
-                self._forget(id_)
-                return "changed"
-            if holding is None:
-                # It could not be stored.
+            if here is not None:
+                await here.journal.writer.flush()
+            known = here.journal.writer.sequence if here is not None else self._sequences.get(id_, 0)
+            claim = await self._store.claim(id_, known)
+        except JournalStoreError as error:
+            _log.warning("conversation %s cannot be claimed: %s", id_, error)
+            return "unavailable"
+        match claim:
+            case "ours":
+                if here is not None:
+                    here.journal.writer.note_claimed()
                 return "ours"
-            if holding.revision != self._revisions.get(id_):
-                self._let_go(id_)
-                self._bring(id_)
-                return "changed"
-            if holding.owner == self._owner:
-                return "ours"
-            if not owner.is_free(holding):
+            case "held":
                 return "held"
-            revision = self._store.claim(id_, self._owner, owner.lease(), holding)
-            if revision is None:
-                return "changed"
-        except StoreError as error:
-            _log.warning("other processes cannot see that conversation %s is under way here: %s", id_, error)
-            self._unclaimed.add(id_)
-            return "ours"
-        self._revisions[id_] = revision
-        self._unclaimed.discard(id_)
-        return "ours"
+            case "gone":
+                self._let_go(id_)
+                self._forget(id_)
+            case "changed":
+                self._let_go(id_)
+                await self._bring(id_)
+        return "changed"
 
     def _forget(self, id_: str) -> None:
         """Drop a conversation that was deleted from the store."""
-        self._let_go(id_)
         self.records.remove(id_)
         self._rest_no_more(id_)
-        self._revisions.pop(id_, None)
+        self._sequences.pop(id_, None)
 
-    def _is_deleted(self, id_: str) -> bool:
-        """Whether it was stored and has been deleted. A conversation with a turn under way cannot be deleted."""
-        return self._store is not None and id_ in self._revisions and self._store.holding(id_) is None
+    def lose(self, id_: str) -> None:
+        """Another process has continued a conversation that is here, or a person has deleted it."""
+        self._let_go(id_)
+        self._forget(id_)
+        self._seen = None
 
     def _let_go(self, id_: str) -> None:
         """Stop the conversation here, because another process has continued it and this one is out of date."""
@@ -281,60 +311,30 @@ class ConversationRegistry:
     async def _renew(self) -> None:
         clock = self._shared().clock
         while self._store is not None:
-            await clock.sleep(owner.RENEW_SECONDS)
-            if any(conversation.is_held for conversation in self._here.values()):
+            await clock.sleep(RENEW_SECONDS)
+            held = [each for each in self._here.values() if each.is_held]
+            if held:
                 with _logging_store_errors(
                     "other processes may take over conversations that are under way here"
                 ):
-                    self._store.renew(self._owner, owner.lease())
-
-    def save(self, record: ConversationRecord, session: str | None, calls: int, *, held: bool) -> None:
-        """Store a conversation: owned by this process while `held`, else without an owner."""
-        if not held:
-            self._settle()
-        if self._store is None:
-            return
-        if record.id in self._unclaimed and self._claim(record.id) != "ours":
-            return
-        content = save_conversation(record, session, calls)
-        title = next((item.text for item in record.items if isinstance(item, NormalPrompt)), "")
-        stored = StoredConversation(
-            record.id,
-            record.scope.model,
-            mended(title[:_TITLE_CHARACTERS]),
-            record.scope.workspace[0],
-            self._owner if held else "",
-            datetime.now(UTC),
-            content,
-            owner.lease() if held else 0.0,
-        )
-        # On an error the conversation continues in this process.
-        with _logging_store_errors("this conversation will not survive a restart"):
-            if self._is_deleted(record.id):
-                return
-            revision = self._store.save(stored, self._owner, self._revisions.get(record.id))
-            if revision is None:
-                _log.warning("another process has taken conversation %s over", record.id)
-                self._let_go(record.id)
-                self.records.put_away(record.id)
-            else:
-                self._revisions[record.id] = revision
+                    ours = await self._store.renew()
+                    for each in held:
+                        if each.id in ours:
+                            each.journal.writer.note_renewed()
 
     # Beginning, resting, taking up.
 
     def _begin(self, known: Knowledge) -> Conversation:
-        record = ConversationRecord(new_conversation_id(), known.scope, consumer_id=known.consumer_id)
-        return self._under_way(Conversation(record, known.scope.workspace, self._shared()))
+        id_ = new_conversation_id()
+        return self._under_way(Conversation(id_, known.scope, self._shared(), consumer_id=known.consumer_id))
 
     def _take_up(self, id_: str) -> Conversation:
         conversation = self._here.pop(id_, None)
         if conversation is None:
-            saved = self._resting[id_]
+            state, sequence = self._resting[id_]
             self._rest_no_more(id_)
-            workspace = saved.record.scope.workspace
-            conversation = Conversation(
-                saved.record, workspace, self._shared(), session=saved.session, calls=saved.calls
-            )
+            scope = state.record.scope
+            conversation = Conversation(id_, scope, self._shared(), state=state, sequence=sequence)
         return self._under_way(conversation)
 
     def _under_way(self, conversation: Conversation) -> Conversation:
@@ -355,8 +355,7 @@ class ConversationRegistry:
         for each in others:
             if each.is_over:
                 del self._here[each.id]
-                saved = each.saved
-                self._rest(saved, len(save_conversation(saved.record, saved.session, saved.calls)))
+                self._rest(_Resting(each.journal.state, each.journal.writer.sequence))
 
     def _idle(self) -> list[Conversation]:
         """The conversations with an idle agent, the longest unused first."""
@@ -367,7 +366,7 @@ class ConversationRegistry:
         for each in islice(self._idle(), max(agents - self._max_agents, 0)):
             each.park()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Schedule a check for too many agents, because one has become idle."""
         if not self._is_settling:
             self._is_settling = True
@@ -390,22 +389,25 @@ class ConversationRegistry:
             await clock.sleep(LOOK_SECONDS)
             memory.relieve()
 
-    def _rest(self, saved: SavedConversation, size: int) -> None:
-        id_ = saved.record.id
-        self.records.put(saved.record)
-        self._resting[id_], self._sizes[id_] = saved, size
-        self._resting_bytes += size
-        while self._resting_bytes > _RESTING_BYTES and len(self._resting) > 1:
+    def _rest(self, resting: _Resting) -> None:
+        id_ = resting.state.record.id
+        self.records.put(resting.state.record)
+        self._resting[id_] = resting
+        self._resting_items += resting.size
+        if resting.sequence:
+            self._sequences[id_] = resting.sequence
+        while self._resting_items > _RESTING_ITEMS and len(self._resting) > 1:
             oldest = next(iter(self._resting))
             self._rest_no_more(oldest)
-            if oldest in self._revisions:
+            if oldest in self._sequences:
                 self.records.put_away(oldest)
             else:
                 self.records.remove(oldest)
 
     def _rest_no_more(self, id_: str) -> None:
-        if self._resting.pop(id_, None) is not None:
-            self._resting_bytes -= self._sizes.pop(id_)
+        resting = self._resting.pop(id_, None)
+        if resting is not None:
+            self._resting_items -= resting.size
 
 
 @contextmanager
@@ -413,5 +415,5 @@ def _logging_store_errors(consequence: str) -> Iterator[None]:
     """Log errors of the store: they do not stop a conversation."""
     try:
         yield
-    except StoreError as error:
+    except JournalStoreError as error:
         _log.warning("%s: %s", consequence, error)

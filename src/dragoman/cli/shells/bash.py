@@ -110,7 +110,7 @@ def _act(value: Value) -> str:
             return f'words="{" ".join(words)}"'
         case "file" | "folder":
             return "_dragoman_paths; return"
-        case "models" | "agents" | "approvals" | "conversations":
+        case "models" | "agents" | "approvals" | "conversations" | "chats":
             return f'words=$("${{COMP_WORDS[0]}}" completion {value} 2>/dev/null)'
         case "anything":
             return ""

@@ -59,7 +59,7 @@ def _act(value: Value) -> str:
             return "-F"
         case "folder":
             return f"-a {_quoted('(__fish_complete_directories)')}"
-        case "models" | "agents" | "approvals" | "conversations":
+        case "models" | "agents" | "approvals" | "conversations" | "chats":
             return f"-a {_quoted(f'(dragoman completion {value} 2>/dev/null)')}"
         case "anything":
             return ""

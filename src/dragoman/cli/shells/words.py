@@ -14,7 +14,7 @@ from dragoman.logs import LEVELS
 __all__ = ["Argument", "Asked", "Choices", "CompletionOption", "Typed", "Value", "typed"]
 
 # Names that the shell asks us for when they are needed: `dragoman completion models`.
-Asked: TypeAlias = Literal["models", "agents", "approvals", "conversations"]
+Asked: TypeAlias = Literal["models", "agents", "approvals", "conversations", "chats"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,12 @@ _BY_METAVAR: dict[str, Value] = {
     "LEVEL": Choices(LEVELS),
 }
 # What an ID is one of, by the command that takes it.
-_IDS: dict[str, Asked] = {"agents": "agents", "approvals": "approvals", "conversations": "conversations"}
+_IDS: dict[str, Asked] = {
+    "agents": "agents",
+    "approvals": "approvals",
+    "conversations": "conversations",
+    "chat": "chats",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ def _act(value: Value) -> str:
             return "_files"
         case "folder":
             return "_files -/"
-        case "models" | "agents" | "approvals" | "conversations":
+        case "models" | "agents" | "approvals" | "conversations" | "chats":
             return f"_dragoman_names {value}"
         case "anything":
             return " "

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.chat import ChatStream, read_chat
+from dragoman.frontends.http.conversation_routes import conversation_routes
 from dragoman.frontends.http.create_request import object_of, read_compact, read_create
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.front_page import FRONT_PAGE
@@ -35,6 +36,7 @@ from dragoman.frontends.http.wire import (
     error_response,
     framed,
     read_body,
+    until_disconnected,
     while_connected,
 )
 from dragoman.lm import JsonObject, ModelInfo
@@ -45,6 +47,8 @@ __all__ = ["build_app"]
 # The status that some proxies log for a client that disconnects before the response.
 _GONE = 499
 _HEADER_LENGTH = 2_000
+# Of the number of an event: no response has more.
+_NUMBER_LENGTH = 12
 
 
 def build_app(service: HttpService, gate: AccessCheck) -> ASGIApp:
@@ -70,6 +74,7 @@ def build_app(service: HttpService, gate: AccessCheck) -> ASGIApp:
             Route("/v1/responses/{id}", routes.delete, methods=["DELETE"]),
             Route("/v1/responses/{id}/input_items", routes.input_items, methods=["GET"]),
             Route("/v1/responses/{id}/cancel", routes.cancel, methods=["POST"]),
+            *conversation_routes(service),
             Route("/v1/chat/completions", routes.chat, methods=["POST"]),
             Route("/v1/models", routes.models, methods=["GET"]),
             Route("/v1/models/{id}", routes.model, methods=["GET"]),
@@ -114,7 +119,9 @@ class _Routes:
         create = read_create(await self._body(request), request.headers)
         if not create.generates:
             raise bad_request("`generate` is for WebSockets.", param="generate")
-        prepared = self._service.prepare(create, client_of(request))
+        prepared = await self._service.prepare(create, client_of(request))
+        if create.is_background:
+            return await self._in_background(prepared, request)
         run = self._answering(prepared, request)
         if create.is_streamed:
             return await _streamed(run, prepared, self._events)
@@ -128,6 +135,14 @@ class _Routes:
                 return Response(status_code=_GONE)
             return JsonResponse(last["response"], headers=_headers(answer, prepared.ignored))
 
+    async def _in_background(self, prepared: Prepared, request: Request) -> Response:
+        started = await self._service.start(prepared)
+        headers = {"x-dragoman-ignored": _printable(prepared.ignored)} if prepared.ignored else {}
+        if not prepared.create.is_streamed:
+            return JsonResponse(started.so_far(), headers=headers)
+        events = await self._service.background.events(started.id, started.entry, -1)
+        return _followed(events, request, headers)
+
     async def _events(self, prepared: Prepared, answer: ResponseRun) -> AsyncIterator[bytes]:
         async for event in self._service.events(prepared, answer):
             yield framed(event)
@@ -136,17 +151,22 @@ class _Routes:
 
     async def compact(self, request: Request) -> Response:
         body = read_compact(await self._body(request))
-        return JsonResponse(self._service.compact(body, client_of(request)))
+        return JsonResponse(await self._service.compact(body, client_of(request)))
 
     async def retrieve(self, request: Request) -> Response:
-        if request.query_params.get("stream", "false").lower() not in ("false", "0", ""):
-            raise bad_request("A stored response is returned whole. Leave `stream` out.", param="stream")
-        entry = self._service.histories.find(request.path_params["id"], client_of(request).connection)
-        return JsonResponse(entry.response)
+        id_, query = request.path_params["id"], request.query_params
+        entry = self._service.histories.find(id_, client_of(request).connection)
+        after = _starting_after(query.get("starting_after"))
+        if not _is_streamed(query.get("stream", "")):
+            if after is not None:
+                raise bad_request("`starting_after` is for `stream=true`.", param="starting_after")
+            return JsonResponse(await self._service.background.current(id_, entry))
+        events = await self._service.background.events(id_, entry, -1 if after is None else after)
+        return _followed(events, request, {})
 
     async def delete(self, request: Request) -> Response:
         id_ = request.path_params["id"]
-        self._service.histories.delete(id_, client_of(request).connection)
+        await self._service.background.delete(id_, client_of(request).connection)
         return JsonResponse({"id": id_, "object": "response", "deleted": True})
 
     async def input_items(self, request: Request) -> Response:
@@ -155,13 +175,9 @@ class _Routes:
         return JsonResponse(listed(entry.items, id_, request.query_params))
 
     async def cancel(self, request: Request) -> Response:
-        """Refuse: only background responses can be cancelled by id, and this server creates none."""
-        self._service.histories.find(request.path_params["id"], client_of(request).connection)
-        raise bad_request(
-            "This response has ended. To cancel a running response, close its connection.",
-            param="id",
-            code="response_not_cancellable",
-        )
+        id_ = request.path_params["id"]
+        entry = self._service.histories.find(id_, client_of(request).connection)
+        return JsonResponse(await self._service.background.cancel(id_, entry))
 
     # Chat completions.
 
@@ -170,7 +186,7 @@ class _Routes:
         sender = client_of(request)
         # Chat completions have no items.
         client = HttpClient(sender.connection, is_aside=sender.is_aside)
-        prepared = self._service.prepare(create, client)
+        prepared = await self._service.prepare(create, client)
         stream = ChatStream(new_id("chatcmpl"), create.model, prepared.created_at, prepared.ignored)
         run = self._answering(prepared, request)
         if create.is_streamed:
@@ -249,6 +265,25 @@ async def _streamed(
     return EventStream(write, _headers(answer, prepared.ignored))
 
 
+def _followed(events: AsyncIterator[JsonObject], request: Request, headers: dict[str, str]) -> Response:
+    """Send the events of a background response. If the client disconnects, only the sending ends."""
+
+    async def write(put: WriteEvent) -> None:
+        async def send() -> None:
+            try:
+                async for event in events:
+                    await put(framed(event))
+            except ApiError as error:
+                # The events are no longer available.
+                await put(_data(error.body))
+                return
+            await put(DONE)
+
+        await until_disconnected(request.receive, send())
+
+    return EventStream(write, headers)
+
+
 async def _chunks(
     stream: ChatStream, _prepared: Prepared, answer: ResponseRun, *, with_usage: bool
 ) -> AsyncIterator[bytes]:
@@ -273,10 +308,32 @@ def _headers(answer: ResponseRun, ignored: tuple[str, ...]) -> dict[str, str]:
     if answer.place is not None:
         headers["x-dragoman-conversation"] = answer.place.header
     if ignored:
-        # The client chose these names. A character that is not printable ASCII becomes a question mark.
-        named = ", ".join(ignored)[:_HEADER_LENGTH]
-        headers["x-dragoman-ignored"] = "".join(char if " " <= char <= "~" else "?" for char in named)
+        headers["x-dragoman-ignored"] = _printable(ignored)
     return headers
+
+
+def _printable(ignored: tuple[str, ...]) -> str:
+    """The names of what was ignored. The client chose them: a character that is not printable ASCII becomes a question mark."""
+    named = ", ".join(ignored)[:_HEADER_LENGTH]
+    return "".join(char if " " <= char <= "~" else "?" for char in named)
+
+
+def _is_streamed(given: str) -> bool:
+    match given.lower():
+        case "true" | "1":
+            return True
+        case "false" | "0" | "":
+            return False
+        case _:
+            raise bad_request("`stream` is `true` or `false`.", param="stream")
+
+
+def _starting_after(given: str | None) -> int | None:
+    if given is None:
+        return None
+    if not (given.isascii() and given.isdecimal() and len(given) <= _NUMBER_LENGTH):
+        raise bad_request("`starting_after` is the `sequence_number` of an event.", param="starting_after")
+    return int(given)
 
 
 def _data(value: JsonObject) -> bytes:

@@ -87,6 +87,7 @@ def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[CreateRequ
         consumer_id=headers.get("x-conversation-id") or None,
         is_streamed=bool(body.stream),
         is_stored=False,
+        refuses_storing=body.store is False,
         options=_options(body, value),
         ignored=tuple(ignored),
     )

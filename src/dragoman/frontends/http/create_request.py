@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -22,9 +22,11 @@ from dragoman.lm.nesting import NestedTooDeeply, place_of
 
 __all__ = [
     "IGNORED",
+    "OUR_CONVERSATION",
     "CompactBody",
     "CreateBody",
     "CreateRequest",
+    "Labels",
     "items_of",
     "object_of",
     "read_compact",
@@ -35,10 +37,14 @@ __all__ = [
 # The key of a response's metadata that names the ignored fields.
 IGNORED = "dragoman.ignored"
 
+# The ids that `POST /v1/conversations` makes. Others are only evidence of which conversation a request belongs to.
+OUR_CONVERSATION = re.compile(r"conv_[0-9a-f]{32}")
+
 _Form = TypeVar("_Form", bound=msgspec.Struct)
 
 _Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 _Label = Annotated[str, msgspec.Meta(max_length=512)]
+Labels: TypeAlias = Annotated[dict[str, _Label], msgspec.Meta(max_length=16)]
 
 
 class CreateBody(msgspec.Struct, frozen=True):
@@ -49,7 +55,7 @@ class CreateBody(msgspec.Struct, frozen=True):
     include: list[str] | None = None
     tools: list[JsonObject] | None = None
     tool_choice: str | JsonObject | None = None
-    metadata: Annotated[dict[str, _Label], msgspec.Meta(max_length=16)] | None = None
+    metadata: Labels | None = None
     text: JsonObject | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
@@ -121,6 +127,12 @@ class CreateRequest:
     is_streamed: bool = False
     is_stored: bool = True
     generates: bool = True
+    # Whether it runs on without its client.
+    is_background: bool = False
+    # The id of a conversation, if it has the form of those that this server makes.
+    conversation: str | None = None
+    # `store: false`: nothing of it may be stored, anywhere.
+    refuses_storing: bool = False
     # The history of a chat completion, which has no items.
     messages: tuple[Message, ...] = ()
     metadata: JsonObject = field(default_factory=dict)
@@ -162,23 +174,31 @@ def read_create(
             if value.get(name) is not None:
                 raise bad_request(f"`{name}` is for HTTP.", param=name)
     body = read_form(value, CreateBody)
-    if body.background:
-        raise bad_request("Responses are not made in the background.", param="background", code="unsupported")
+    if body.background and body.store is False:
+        raise bad_request(
+            "A background response is stored while it runs. Leave `store` out, or `background`.",
+            param="background",
+            code="conflicting_fields",
+        )
     if body.stream_options and not body.stream:
         raise bad_request("`stream_options` are for streams.", param="stream_options")
     ignored = sorted(str(name)[:64] for name in value if name not in _FIELDS)
     ignored += ["include"] if body.include else []
     tools = functions_of(body.tools or (), ignored)
+    named = _conversation(body)
     return CreateRequest(
         model=body.model,
         items=items_of(body.input),
         offer=chosen(body.tool_choice, tools),
         previous=body.previous_response_id,
-        consumer_id=_consumer_id(body, headers),
+        consumer_id=_consumer_id(body, named, headers),
         instructions=body.instructions,
         is_streamed=bool(body.stream) or over_websocket,
         is_stored=body.store is not False,
         generates=body.generate is not False,
+        is_background=bool(body.background),
+        conversation=named if named is not None and OUR_CONVERSATION.fullmatch(named) else None,
+        refuses_storing=body.store is False,
         metadata=dict(body.metadata or {}),
         echoed=_echoed(body, value),
         options=_options(value),
@@ -223,15 +243,17 @@ def _shown(tool: JsonObject) -> JsonObject:
     return {**defaults, **tool}
 
 
-def _consumer_id(body: CreateBody, headers: Mapping[str, str]) -> str | None:
-    given: str | None
+def _conversation(body: CreateBody) -> str | None:
     match body.conversation:
         case str(given) | {"id": str(given)}:
-            pass
+            return given
         case None:
-            given = None
+            return None
         case _:
             raise bad_request("`conversation` is an id, or an object with one.", param="conversation")
+
+
+def _consumer_id(body: CreateBody, given: str | None, headers: Mapping[str, str]) -> str | None:
     header = headers.get("x-conversation-id") or None
     if given is not None and body.previous_response_id is not None:
         raise bad_request(

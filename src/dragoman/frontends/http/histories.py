@@ -1,7 +1,7 @@
 """Stored responses, and the histories that they form.
 
 A client continues from a response by its id. Stored responses are in SQLite, and belong to the connection that created
-them. A WebSocket also remembers its responses with `store: false`, for as long as it is open. A history is the chain of
+them. Where `content` in [journal] is not "full", they are in memory only. A WebSocket also remembers its responses with `store: false`, for as long as it is open. A history is the chain of
 all previous responses, the oldest first.
 """
 
@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
 
 from dragoman.frontends.http.errors import ApiError
+from dragoman.journal.content import JournalContent
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode
-from dragoman.store import ResponseStore, StoredResponse, StoreError
+from dragoman.store import Database, ResponseStore, StoredResponse, StoreError
 
-__all__ = ["Histories", "HistoryEntry", "ResponseChain", "SocketHistory"]
+__all__ = ["Histories", "HistoryEntry", "ResponseChain", "SocketHistory", "response_store"]
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +33,16 @@ _MOST_BYTES = 64 * 1024 * 1024
 _MOST_LOCAL = 16
 
 
+@contextmanager
+def response_store(database: Database | None, content: JournalContent) -> Iterator[ResponseStore | None]:
+    """Open the store of responses. It is in memory if `content` forbids to store what is said. None: there is none."""
+    if content != "full":
+        with ResponseStore.in_memory() as store:
+            yield store
+    else:
+        yield None if database is None else ResponseStore(database)
+
+
 class HistoryEntry(msgspec.Struct, frozen=True):
     """A response and the new items of its request."""
 
@@ -37,6 +50,24 @@ class HistoryEntry(msgspec.Struct, frozen=True):
     response: JsonObject
     previous: str | None = None
     consumer_id: str | None = None
+    # The conversation of this server that it is in.
+    conversation: str | None = None
+
+    def ended(self, response: JsonObject) -> HistoryEntry:
+        return msgspec.structs.replace(self, response=response)
+
+    @property
+    def is_background(self) -> bool:
+        return self.response.get("background") is True
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it was, when this was stored."""
+        return self.response.get("status") == "in_progress"
+
+    @property
+    def can_be_continued(self) -> bool:
+        return self.response.get("status") in ("completed", "incomplete")
 
     @property
     def output(self) -> list[JsonObject]:
@@ -51,6 +82,8 @@ class ResponseChain:
     items: list[JsonObject]
     ids: tuple[str, ...] = ()
     consumer_id: str | None = None
+    # The conversation of this server that the last response is in.
+    conversation: str | None = None
 
 
 class SocketHistory(OrderedDict[str, HistoryEntry]):
@@ -81,13 +114,17 @@ class Histories:
             if entry is None:
                 entry, length = self._find(id_, connection)
                 size += length
+            if entry is not None and not entry.can_be_continued:
+                raise _not_completed(id_, entry)
             if entry is None or id_ in links or len(links) >= _MOST_RESPONSES or size > _MOST_BYTES:
                 raise _not_found(id_)
             links[id_] = entry
             id_ = entry.previous
         items = [item for entry in reversed(links.values()) for item in (*entry.items, *entry.output)]
         last = next(iter(links.values()), None)
-        return ResponseChain(items, tuple(links), None if last is None else last.consumer_id)
+        if last is None:
+            return ResponseChain(items)
+        return ResponseChain(items, tuple(links), last.consumer_id, last.conversation)
 
     def find(self, id_: str, connection: str) -> HistoryEntry:
         entry, _ = self._find(id_, connection)
@@ -107,10 +144,10 @@ class Histories:
         connection: str,
         used: tuple[str, ...],
         conversation: str | None = None,
-    ) -> None:
-        """Store a response. If that fails, log it: the client gets the response all the same."""
+    ) -> bool:
+        """Store a response. If that fails, log it and return false: the client gets the response all the same."""
         if self._store is None:
-            return
+            return False
         now = datetime.now(UTC)
         try:
             self._store.save(
@@ -120,11 +157,33 @@ class Histories:
                 self._store.touch(used, now)
         except StoreError as error:
             _log.warning("response %s is not stored: %s", id_, error)
+            return False
+        return True
 
-    def delete(self, id_: str, connection: str) -> None:
-        self.find(id_, connection)
+    def update(self, id_: str, entry: HistoryEntry) -> None:
+        """Store what has become of a response."""
+        self._write(id_, lambda store: store.update(id_, encode(entry)))
+
+    def assign(self, id_: str, conversation: str) -> None:
+        """Note the agent's conversation of a response: it is deleted with the last of its responses."""
+        self._write(id_, lambda store: store.assign(id_, conversation))
+
+    def _write(self, id_: str, work: Callable[[ResponseStore], None]) -> None:
         if self._store is not None:
-            self._store.delete(id_, connection)
+            try:
+                work(self._store)
+            except StoreError as error:
+                _log.warning("response %s is not stored: %s", id_, error)
+
+    def delete(self, id_: str, connection: str) -> str | None:
+        """Delete a response. Return the id of its agent's conversation, if it was the last response of it."""
+        self.find(id_, connection)
+        return None if self._store is None else self._store.delete(id_, connection)
+
+    async def scrub(self) -> None:
+        """Remove copies of what was deleted from the file."""
+        if self._store is not None:
+            await self._store.scrub()
 
     def _find(self, id_: str, connection: str) -> tuple[HistoryEntry | None, int]:
         if self._store is None:
@@ -137,6 +196,16 @@ class Histories:
         except (StoreError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             _log.warning("response %s cannot be read: %s", id_, error)
             return None, 0
+
+
+def _not_completed(id_: str, entry: HistoryEntry) -> ApiError:
+    return ApiError(
+        400,
+        "invalid_request",
+        f"The response {id_[:128]!r} is {entry.response.get('status')}. Only one that has completed can be continued.",
+        code="previous_response_not_completed",
+        param="previous_response_id",
+    )
 
 
 def _not_found(id_: str) -> ApiError:

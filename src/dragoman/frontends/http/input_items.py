@@ -1,4 +1,4 @@
-"""The list of a stored response's input items. Values in, values out.
+"""Lists of items: the input of a stored response, or a conversation. Values in, values out.
 
 Items have their full form: with a type, an id and content in parts. An item without an id gets one that is the same in
 every list, so that a client can request the next page.
@@ -6,12 +6,12 @@ every list, so that a client can request the next page.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dragoman.frontends.http.errors import bad_request
 from dragoman.lm import JsonObject
 
-__all__ = ["listed"]
+__all__ = ["full_item", "item_id", "listed"]
 
 _PREFIXES = {
     "message": "msg",
@@ -27,13 +27,16 @@ _ORDINARY = 20
 _MOST = 100
 
 
-def listed(items: Sequence[JsonObject], response_id: str, query: Mapping[str, str]) -> JsonObject:
+def listed(items: Sequence[JsonObject], owner_id: str, query: Mapping[str, str]) -> JsonObject:
     """Return a page of the items, the last first unless `order` is `asc`."""
     limit = _limit(query.get("limit"))
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):
         raise bad_request("`order` is asc or desc.", param="order")
-    full = [_full_item(item, index, response_id) for index, item in enumerate(items)]
+    full = [
+        full_item(item, lambda prefix, index=index: f"{prefix}_in{index}_{owner_id}")  # type: ignore[misc] # a lambda
+        for index, item in enumerate(items)
+    ]
     if order == "desc":
         full.reverse()
     rest = full[_index_after(full, query.get("after")) :]
@@ -66,15 +69,21 @@ def _index_after(full: Sequence[JsonObject], after: str | None) -> int:
     raise bad_request(f"There is no item {after[:128]!r} to continue after.", param="after")
 
 
-def _full_item(item: JsonObject, index: int, response_id: str) -> JsonObject:
+def full_item(item: JsonObject, new_id: Callable[[str], str]) -> JsonObject:
+    """An item with all its fields. `new_id` makes the id of one that has none."""
     kind = str(item.get("type", "message"))
     id_ = item.get("id")
-    named = id_ if isinstance(id_, str) and id_ else f"{_PREFIXES.get(kind, 'item')}_in{index}_{response_id}"
+    named = id_ if isinstance(id_, str) and id_ else new_id(_PREFIXES.get(kind, "item"))
     full: JsonObject = {**item, "type": kind, "id": named}
     if kind == "message":
         full["status"] = item.get("status") or "completed"
         full["content"] = _content(item.get("content"), is_ours=item.get("role") == "assistant")
     return full
+
+
+def item_id(item: JsonObject) -> str:
+    """The id of an item that has one."""
+    return str(item["id"])
 
 
 def _content(content: object, *, is_ours: bool) -> object:

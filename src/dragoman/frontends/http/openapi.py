@@ -7,6 +7,7 @@ import msgspec
 from dragoman import __version__
 from dragoman.frontends.http.chat import ChatBody
 from dragoman.frontends.http.create_request import CompactBody, CreateBody
+from dragoman.frontends.http.item_lists import ConversationBody, ItemsBody, MetadataBody
 from dragoman.lm import JsonObject
 
 __all__ = ["description"]
@@ -16,14 +17,16 @@ _JSON = "application/json"
 
 def description() -> JsonObject:
     """Return the OpenAPI 3.1 document. The types that read the bodies also generate their schemas."""
-    bodies = (CreateBody, CompactBody, ChatBody)
+    bodies = (CreateBody, CompactBody, ChatBody, ConversationBody, MetadataBody, ItemsBody)
     schemas, components = msgspec.json.schema_components(
         bodies,
         schema_hook=lambda _type: {"description": "Anything."},
         ref_template="#/components/schemas/{name}",
     )
-    create, compact, chat = ({"content": {_JSON: {"schema": schema}}, "required": True} for schema in schemas)
-    by_id = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
+    create, compact, chat, conversation, metadata, items = (
+        {"content": {_JSON: {"schema": schema}}, "required": True} for schema in schemas
+    )
+    by_id, by_item = [_in_path("id")], [_in_path("id"), _in_path("item")]
     return {
         "openapi": "3.1.0",
         "info": {"title": "Dragoman", "version": __version__},
@@ -32,16 +35,34 @@ def description() -> JsonObject:
             "/v1/responses": {"post": _operation("Create a response.", body=create, streams=True)},
             "/v1/responses/compact": {"post": _operation("Pack a history into one item.", body=compact)},
             "/v1/responses/{id}": {
-                "get": _operation("Return a stored response.", parameters=by_id),
+                "get": _operation(
+                    "Return a stored response, or the events of a background response.",
+                    parameters=[*by_id, *_RESUMING],
+                    streams=True,
+                ),
                 "delete": _operation("Delete a stored response.", parameters=by_id),
             },
             "/v1/responses/{id}/input_items": {
                 "get": _operation("List the input items of a stored response.", parameters=[*by_id, *_PAGE])
             },
             "/v1/responses/{id}/cancel": {
+                "post": _operation("Cancel a background response.", parameters=by_id)
+            },
+            "/v1/conversations": {"post": _operation("Make a conversation.", body=conversation)},
+            "/v1/conversations/{id}": {
+                "get": _operation("Return a conversation.", parameters=by_id),
                 "post": _operation(
-                    "Always refused. To cancel a running response, close its connection.", parameters=by_id
-                )
+                    "Replace the metadata of a conversation.", body=metadata, parameters=by_id
+                ),
+                "delete": _operation("Delete a conversation and its items.", parameters=by_id),
+            },
+            "/v1/conversations/{id}/items": {
+                "get": _operation("List the items of a conversation.", parameters=[*by_id, *_PAGE]),
+                "post": _operation("Add items to a conversation.", body=items, parameters=by_id),
+            },
+            "/v1/conversations/{id}/items/{item}": {
+                "get": _operation("Return an item of a conversation.", parameters=by_item),
+                "delete": _operation("Delete an item of a conversation.", parameters=by_item),
             },
             "/v1/chat/completions": {
                 "post": _operation("Create a chat completion.", body=chat, streams=True)
@@ -59,6 +80,14 @@ def description() -> JsonObject:
     }
 
 
+def _in_path(name: str) -> JsonObject:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+_RESUMING: list[JsonObject] = [
+    {"name": "stream", "in": "query", "schema": {"type": "boolean", "default": False}},
+    {"name": "starting_after", "in": "query", "schema": {"type": "integer", "minimum": 0}},
+]
 _PAGE: list[JsonObject] = [
     {"name": name, "in": "query", "schema": schema}
     for name, schema in (

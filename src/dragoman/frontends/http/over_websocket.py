@@ -133,7 +133,9 @@ class _Session:
             named = value.get("previous_response_id")
             previous = named if isinstance(named, str) else None
             create = read_create(value, self._socket.headers, over_websocket=True)
-            failed = await self._respond(self._service.prepare(create, self._client, self._local), create)
+            failed = await self._respond(
+                await self._service.prepare(create, self._client, self._local), create
+            )
         except ApiError as error:
             failed = True
             await self._refuse(error)
@@ -149,7 +151,7 @@ class _Session:
     async def _respond(self, prepared: Prepared, create: CreateRequest) -> bool:
         """Run one response. Return whether it failed after its start; an earlier failure raises `ApiError`."""
         if not create.generates:
-            for event in self._service.without_answer(prepared, self._local):
+            async for event in self._service.without_answer(prepared, self._local):
                 await self._send(event)
             return False
         kind: object = None

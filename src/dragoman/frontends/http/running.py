@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import cast
@@ -19,6 +20,7 @@ import uvicorn
 from dragoman.config import Serve
 from dragoman.frontends.http.app import build_app
 from dragoman.frontends.http.auth import AccessCheck
+from dragoman.frontends.http.background import BackgroundResponses
 from dragoman.frontends.http.heads import HeadLimits, LimitedHttp
 from dragoman.frontends.http.middleware import HEADER_BYTES
 from dragoman.frontends.http.service import HttpService
@@ -72,12 +74,14 @@ async def serve(
             timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
         ),
         on_drain,
+        service.background,
     )
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, server.on_signal, each)
     try:
         await server.serve(sockets=[listening])
+        await server.finish_background(settings.drain_seconds)
     finally:
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(each)
@@ -88,9 +92,14 @@ async def serve(
 class _Server(uvicorn.Server):
     """A uvicorn server without its own signal handlers, which raise the signal again after a clean end."""
 
-    def __init__(self, config: uvicorn.Config, on_drain: Callable[[], object]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_drain: Callable[[], object], background: BackgroundResponses
+    ) -> None:
         super().__init__(config)
         self._on_drain = on_drain
+        self._background = background
+        self._hurry = asyncio.Event()
+        self._signalled_at: float | None = None
         self.was_interrupted = False
 
     @contextlib.contextmanager
@@ -101,6 +110,13 @@ class _Server(uvicorn.Server):
         self.was_interrupted |= number == signal.SIGINT
         if self.should_exit:
             self.force_exit = True
-        elif self.server_state.tasks:
+            self._hurry.set()
+        elif self.server_state.tasks or self._background.are_running:
             self._on_drain()
         self.should_exit = True
+        self._signalled_at = self._signalled_at or time.monotonic()
+
+    async def finish_background(self, seconds: float) -> None:
+        """Let background responses end, up to so many seconds after the signal."""
+        passed = time.monotonic() - (self._signalled_at or time.monotonic())
+        await self._background.finish(max(0.0, seconds - passed), self._hurry)

@@ -5,28 +5,35 @@ HTTP and WebSocket differ only in how they read requests and write responses. Th
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import msgspec
 
 from dragoman.config import Serve
 from dragoman.frontends.http.answering import ResponseRun
-from dragoman.frontends.http.approvals import APPROVAL_TOOLS, is_approval, spelled_out, with_proofs
+from dragoman.frontends.http.approvals import APPROVAL_TOOLS, spelled_out, with_proofs
+from dragoman.frontends.http.background import BackgroundResponses
+from dragoman.frontends.http.background_run import BackgroundRun
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import compacted, expanded
 from dragoman.frontends.http.create_request import IGNORED, CompactBody, CreateRequest, items_of
-from dragoman.frontends.http.errors import ApiError, bad_request, of_model, unknown_model
+from dragoman.frontends.http.errors import ApiError, bad_request, of_model, unexpected, unknown_model
 from dragoman.frontends.http.histories import Histories, HistoryEntry, ResponseChain, SocketHistory
+from dragoman.frontends.http.item_lists import ItemLists
 from dragoman.frontends.http.items import messages_from_items
 from dragoman.frontends.http.metrics import Metrics
 from dragoman.frontends.http.resource import Resource, new_id
-from dragoman.frontends.http.stream import ReasoningEvents, ResponseStream
+from dragoman.frontends.http.stream import ResponseStream
+from dragoman.frontends.http.stream_rebuild import new_stream, server_ended
 from dragoman.frontends.http.usage import response_usage
 from dragoman.frontends.side_requests import is_side_request
+from dragoman.journal.response_events import ResponseClosed, ResponseOpened
+from dragoman.journal.writer import Journals
 from dragoman.lm import (
     Consumer,
     Features,
@@ -38,7 +45,7 @@ from dragoman.lm import (
     UsagePart,
     system,
 )
-from dragoman.lm.request import SIDE_REQUEST_OPTION
+from dragoman.lm.request import SIDE_REQUEST_OPTION, STORE_OPTION
 from dragoman.models import ModelSource
 from dragoman.store import ResponseStore
 
@@ -80,10 +87,22 @@ class Prepared:
 class HttpService:
     """Prepares requests, runs responses, and stores them, for HTTP and WebSocket."""
 
-    def __init__(self, models: ModelSource, serve: Serve, store: ResponseStore | None = None) -> None:
+    def __init__(
+        self,
+        models: ModelSource,
+        serve: Serve,
+        store: ResponseStore | None = None,
+        journals: Journals | None = None,
+    ) -> None:
+        """Without journals, background responses are only in memory, and there are no conversations."""
+        journals = journals or Journals()
         self.models = models
         self.serve = serve
         self.histories = Histories(store if serve.store else None)
+        self.background = BackgroundResponses(journals, self.histories)
+        self.conversations = ItemLists(journals, max_bytes=serve.max_body_bytes, is_on=serve.store)
+        # The tasks of background responses: the event loop holds no strong reference to them.
+        self._tasks: set[asyncio.Task[None]] = set()
         self.metrics = Metrics(model.id for model in models.infos())
         self._under_way = 0
 
@@ -122,11 +141,13 @@ class HttpService:
             if answer.usage is not None:
                 self.metrics.tokens(model.info.id, answer.usage)
 
-    def prepare(
+    async def prepare(
         self, create: CreateRequest, client: HttpClient, local: SocketHistory | None = None
     ) -> Prepared:
         model = self.model(create.model)
-        chain = self.histories.chain(create.previous, client.connection, local)
+        chain = await self._chain(create.previous, client, local)
+        if create.conversation is not None:
+            chain = await self._conversation(create, create.conversation, client)
         if create.consumer_id is not None and chain.consumer_id not in (
             None,
             create.consumer_id,
@@ -147,6 +168,8 @@ class HttpService:
             options["_conversationId"] = consumer_id
         if client.is_aside or is_side_request(messages, create.offer.tools):
             options[SIDE_REQUEST_OPTION] = True
+        if create.refuses_storing or not self.serve.store:
+            options[STORE_OPTION] = False
         # Only agents send permission requests. A model would call these tools like any other.
         approvals = APPROVAL_TOOLS if client.approves_items and not takes_options else ()
         request = Request(
@@ -182,25 +205,133 @@ class HttpService:
                     yield event
         except ApiError as error:
             stream.resource.usage = response_usage(answer.usage)
-            for event in stream.fail(error):
+            events = list(stream.fail(error))
+            await self._add_to_conversation(prepared, stream.resource)
+            for event in events:
                 yield event
             return
         if not answer.is_cancelled:
             stream.resource.usage = response_usage(answer.usage)
             conversation = answer.place.conversation if answer.place is not None else None
-            for event in self._completed(prepared, stream, local, conversation):
+            for event in await self._completed(prepared, stream, local, conversation):
                 yield event
             answer.outcome = stream.resource.status
 
-    def without_answer(self, prepared: Prepared, local: SocketHistory) -> Iterator[JsonObject]:
+    async def without_answer(self, prepared: Prepared, local: SocketHistory) -> AsyncIterator[JsonObject]:
         """Yield the events of a response with `generate: false`, which only stores its input."""
         stream = self._stream(prepared)
-        yield from stream.begin()
-        yield from self._completed(prepared, stream, local)
+        for event in stream.begin():
+            yield event
+        for event in await self._completed(prepared, stream, local):
+            yield event
+
+    async def start(self, prepared: Prepared) -> BackgroundRun:
+        """Start a background response. It runs until its end, whatever becomes of the client."""
+        if not self.histories.stores:
+            raise bad_request(
+                "A background response is stored while it runs, and this server stores none: [serve] has "
+                "`store = false`, or its state folder cannot be used.",
+                param="background",
+                code="unsupported",
+            )
+        connection = prepared.client.connection
+        async with AsyncExitStack() as stack:
+            answer = await stack.enter_async_context(self.answering(prepared.model, prepared.request))
+            resource = self._resource(prepared)
+            entry = self._entry(prepared, resource)
+            if not self.histories.save(resource.id, entry, connection, prepared.chain.ids):
+                raise ApiError(503, "server_error", "The response cannot be stored now.", retry_after=1)
+            opened = ResponseOpened(self.serve.reasoning_events, prepared.client.approves_items)
+            run = self.background.new(entry, opened)
+            stack.callback(self.background.ended, run)
+            await run.open(prepared.create.model, connection, answer.cancel)
+            task = asyncio.create_task(self._run(run, prepared, answer, stack.pop_all()))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return run
+
+    async def _run(
+        self, run: BackgroundRun, prepared: Prepared, answer: ResponseRun, stack: AsyncExitStack
+    ) -> None:
+        async with stack:
+            error = await self._take_parts(run, answer)
+            if run.stopped == "server" or run.is_lost:
+                error = server_ended()
+            closed = ResponseClosed(
+                "cancelled" if run.stopped == "client" else "completed" if error is None else "failed",
+                int(time.time()),
+                response_usage(answer.usage),
+                None if error is None else error.payload,
+            )
+            resource = run.end(closed)
+            await self._add_to_conversation(prepared, resource)
+            await run.store_end(closed)
+            if not run.is_lost:
+                self.histories.update(run.id, run.entry.ended(resource.as_json()))
+            answer.outcome = resource.status
+
+    async def _take_parts(self, run: BackgroundRun, answer: ResponseRun) -> ApiError | None:
+        """Take all parts of the model. Return its error, if it has failed."""
+        is_assigned = False
+        try:
+            async for part in answer.parts():
+                if not is_assigned and answer.place is not None and answer.place.conversation is not None:
+                    is_assigned = True
+                    self.histories.assign(run.id, answer.place.conversation)
+                await run.take(part)
+        except ApiError as error:
+            return error
+        except Exception:
+            _log.exception("the background response %s failed", run.id)
+            return unexpected()
+        return None
+
+    async def _chain(
+        self, previous: str | None, client: HttpClient, local: SocketHistory | None = None
+    ) -> ResponseChain:
+        chain = self.histories.chain(previous, client.connection, local)
+        if chain.conversation is None:
+            return chain
+        if not await self.conversations.has(chain.conversation, client.connection):
+            raise bad_request(
+                f"This response is in the conversation {chain.conversation!r}, which was deleted. Send the whole history "
+                "instead.",
+                param="previous_response_id",
+                code="conversation_not_found",
+            )
+        raise bad_request(
+            f"This response is in a conversation: continue it with `conversation`: {chain.conversation!r}.",
+            param="previous_response_id",
+            code="conflicting_ids",
+        )
+
+    async def _conversation(
+        self, create: CreateRequest, conversation: str, client: HttpClient
+    ) -> ResponseChain:
+        """The items of a conversation that this server keeps."""
+        if create.refuses_storing:
+            raise bad_request(
+                "The conversation stores what is said in it: leave `store: false` out, or send the history itself.",
+                param="store",
+                code="conflicting_fields",
+            )
+        found = await self.conversations.find(conversation, client.connection)
+        return ResponseChain(list(found.items.values()))
+
+    async def _add_to_conversation(self, prepared: Prepared, resource: Resource) -> None:
+        """Add a response and its input to its conversation, unless it failed before it said anything."""
+        create = prepared.create
+        if create.conversation is not None and (resource.output or resource.status == "completed"):
+            items = (*create.items, *resource.output)
+            await self.conversations.add_turn(create.conversation, prepared.client.connection, items)
 
     def _stream(self, prepared: Prepared) -> ResponseStream:
+        opened = ResponseOpened(self.serve.reasoning_events, prepared.client.approves_items)
+        return new_stream(self._resource(prepared), opened)
+
+    def _resource(self, prepared: Prepared) -> Resource:
         create = prepared.create
-        resource = Resource(
+        return Resource(
             id=new_id("resp"),
             model=create.model,
             created_at=prepared.created_at,
@@ -208,43 +339,47 @@ class HttpService:
             metadata={**create.metadata, **_named(prepared.ignored)},
             previous=create.previous,
             is_stored=create.is_stored and self.histories.stores,
-        )
-        reasoning: ReasoningEvents = self.serve.reasoning_events
-        return ResponseStream(
-            resource,
-            reasoning=reasoning,
-            as_approval=is_approval if prepared.client.approves_items else lambda _call: False,
+            is_background=create.is_background,
+            conversation=create.conversation,
         )
 
-    def _completed(
+    def _entry(self, prepared: Prepared, resource: Resource) -> HistoryEntry:
+        create = prepared.create
+        return HistoryEntry(
+            create.items,
+            resource.as_json(),
+            create.previous,
+            create.consumer_id or prepared.chain.consumer_id,
+            create.conversation,
+        )
+
+    async def _completed(
         self,
         prepared: Prepared,
         stream: ResponseStream,
         local: SocketHistory | None = None,
         conversation: str | None = None,
-    ) -> Iterator[JsonObject]:
+    ) -> list[JsonObject]:
         """Store a response, and only then return its last events."""
         events = list(stream.complete(int(time.time())))
-        resource, create, chain = stream.resource, prepared.create, prepared.chain
-        entry = HistoryEntry(
-            create.items,
-            resource.as_json(),
-            create.previous,
-            create.consumer_id or chain.consumer_id,
-        )
+        resource = stream.resource
+        entry = self._entry(prepared, resource)
+        await self._add_to_conversation(prepared, resource)
         if resource.is_stored:
-            self.histories.save(resource.id, entry, prepared.client.connection, chain.ids, conversation)
+            self.histories.save(
+                resource.id, entry, prepared.client.connection, prepared.chain.ids, conversation
+            )
         elif local is not None:
             local.add(resource.id, entry)
-        return iter(events)
+        return events
 
     def _budget(self) -> Budget:
         """Return the budget for the packed content of a request: the limit of an unpacked body."""
         return Budget(self.serve.max_body_bytes)
 
-    def compact(self, body: CompactBody, client: HttpClient) -> JsonObject:
+    async def compact(self, body: CompactBody, client: HttpClient) -> JsonObject:
         self.model(body.model)
-        chain = self.histories.chain(body.previous_response_id, client.connection)
+        chain = await self._chain(body.previous_response_id, client)
         budget = self._budget()
         items = [
             inner

@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias
 from dragoman.frontends.http.activity_items import ActivityItem
 from dragoman.frontends.http.approvals import approval_item
 from dragoman.frontends.http.errors import ApiError
-from dragoman.frontends.http.resource import Resource, new_id
+from dragoman.frontends.http.resource import Resource
 from dragoman.lm import (
     ActivityPart,
     DataPart,
@@ -55,19 +55,30 @@ class ResponseStream:
         *,
         reasoning: ReasoningEvents = "spec",
         as_approval: Callable[[ToolCallPart], bool] = lambda _call: False,
-        new_id: Callable[[str], str] = new_id,
     ) -> None:
         """`as_approval` selects the calls that become approval items."""
         self.resource = resource
         self._reasoning = _REASONING[reasoning]
         self._as_approval = as_approval
-        self._new_id = new_id
+        self._new_id = resource.derived_ids
         self._number = 0
         self._open: _Open | None = None
         # By progress key: a later part with the same key replaces the earlier one.
         self._activities: dict[str, ActivityItem] = {}
         self._marker: str | None = None
         self._stop: Stopped | None = None
+
+    def so_far(self) -> JsonObject:
+        """The response as it is now, with the item that still grows."""
+        whole = self.resource.as_json()
+        if (item := self._open) is not None:
+            growing = item.as_json("in_progress", [item.part("".join(item.texts))])
+            whole["output"] = [*self.resource.output, growing]
+        return whole
+
+    def skip_to(self, number: int) -> None:
+        """Give the next event at least this number."""
+        self._number = max(self._number, number)
 
     def begin(self) -> Iterator[JsonObject]:
         yield self._whole("response.created")
@@ -107,6 +118,13 @@ class ResponseStream:
         yield from self._close("incomplete")
         yield from self._end_activities()
         self.resource.status, self.resource.stop = "incomplete", stop.reason
+        yield self._whole("response.incomplete")
+
+    def cancel(self) -> Iterator[JsonObject]:
+        """Yield the last events of a response that was cancelled by its id. OpenAI has no name for such an end."""
+        yield from self._close("incomplete")
+        yield from self._end_activities()
+        self.resource.status = "cancelled"
         yield self._whole("response.incomplete")
 
     def fail(self, error: ApiError) -> Iterator[JsonObject]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -29,6 +29,7 @@ __all__ = [
     "error_response",
     "framed",
     "read_body",
+    "until_disconnected",
     "while_connected",
 ]
 
@@ -90,7 +91,7 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 @asynccontextmanager
-async def while_connected(receive: Receive, leave: Callable[[], None]) -> AsyncIterator[None]:
+async def while_connected(receive: Receive, leave: Callable[[], object]) -> AsyncIterator[None]:
     """Call `leave` as soon as the client disconnects."""
 
     async def watch() -> None:
@@ -104,6 +105,19 @@ async def while_connected(receive: Receive, leave: Callable[[], None]) -> AsyncI
     finally:
         watching.cancel()
         await asyncio.wait({watching})
+
+
+async def until_disconnected(receive: Receive, work: Coroutine[None, None, None]) -> None:
+    """Do `work`, and end it when the client disconnects."""
+    working = asyncio.ensure_future(work)
+    try:
+        async with while_connected(receive, working.cancel):
+            await asyncio.wait({working})
+    finally:
+        working.cancel()
+        await asyncio.wait({working})
+    if not working.cancelled():
+        working.result()
 
 
 class EventStream(Response):

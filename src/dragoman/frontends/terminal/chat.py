@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Protocol
 
 from dragoman.clock import Clock
-from dragoman.frontends.terminal.commands import Commands, Leave
+from dragoman.frontends.terminal.commands import Commands, Leave, Resume
 from dragoman.frontends.terminal.host import DONE, FAILED, INTERRUPTED, TerminalHost
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.keys import quiet
@@ -96,6 +96,12 @@ class Turns:
                 loop.remove_signal_handler(number)
 
 
+class Resuming(Protocol):
+    """Continues a stored chat, for `/resume`: one whose id begins as `wanted`, or one that the user chooses."""
+
+    async def __call__(self, wanted: str | None) -> None: ...
+
+
 class Chat:
     def __init__(
         self,
@@ -106,6 +112,7 @@ class Chat:
         turns: Turns,
         host: TerminalHost,
         clock: Clock,
+        resume: Resuming | None = None,
     ) -> None:
         self._screen = screen
         self._transcript = transcript
@@ -114,6 +121,7 @@ class Chat:
         self._turns = turns
         self._host = host
         self._clock = clock
+        self._resume = resume
 
     async def talk(self) -> int:
         """Run a chat until the user leaves. Returns the exit code."""
@@ -130,10 +138,17 @@ class Chat:
 
     async def _handle(self, prompt: str) -> None:
         if prompt.startswith("/"):
-            self._screen.print(self._commands.run(prompt))
+            await self._command(prompt)
         else:
             await self._answer(prompt)
         self._screen.print()
+
+    async def _command(self, line: str) -> None:
+        try:
+            self._screen.print(self._commands.run(line))
+        except Resume as wanted:
+            if self._resume is not None:
+                await self._resume(wanted.wanted)
 
     async def _answer(self, prompt: str) -> None:
         self._transcript.begin()

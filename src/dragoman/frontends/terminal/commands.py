@@ -27,7 +27,7 @@ from dragoman.store import StoreError
 from dragoman.tools.registry import RegistryError, ToolInfo
 from dragoman.visible import visible_line
 
-__all__ = ["Commands", "Leave"]
+__all__ = ["Commands", "Leave", "Resume"]
 
 _DIM = Style(dim=True)
 _BOLD = Style(bold=True)
@@ -38,6 +38,14 @@ _OFF = ("○", _DIM)
 
 class Leave(Exception):
     """The user leaves the chat."""
+
+
+class Resume(Exception):
+    """The user goes on with a stored chat: one whose id begins so, or one to choose."""
+
+    def __init__(self, wanted: str | None) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
 
 
 class _Misuse(Exception):
@@ -78,6 +86,7 @@ class Commands:
             "thinking": _Command("", "show thinking in full, or folded", self._thinking),
             "usage": _Command("", "how full the context is, and what it took", self._usage),
             "new": _Command("", "start a new conversation", self._new),
+            "resume": _Command("[ID]", "go on with an earlier chat of this folder", self._resume),
             "help": _Command("", "this list", self._help),
             "quit": _Command("", "leave", self._quit),
         }
@@ -238,6 +247,15 @@ class Commands:
         _no_words(words, "/new")
         self._session.start_over()
         return note("●", "A new conversation.")
+
+    def _resume(self, words: list[str]) -> RenderableType:
+        match words:
+            case []:
+                raise Resume(None)
+            case [wanted]:
+                raise Resume(wanted)
+            case _:
+                raise _Misuse("Name one chat: /resume ID")
 
     def _quit(self, words: list[str]) -> RenderableType:
         _no_words(words, "/quit")

@@ -10,27 +10,39 @@ from pathlib import Path
 
 from prompt_toolkit.output import create_output
 from rich.console import Console, RenderableType
+from rich.rule import Rule
 from rich.style import Style
 from rich.text import Text
 
 from dragoman.clock import Clock, SystemClock
-from dragoman.config import Config
+from dragoman.config import Config, ConfigError
 from dragoman.frontends.terminal.chat import Chat, Turns, live
+from dragoman.frontends.terminal.choosing import choose_chat
 from dragoman.frontends.terminal.commands import Commands
 from dragoman.frontends.terminal.confirm import Asker
 from dragoman.frontends.terminal.host import NoConfirmer, TerminalHost
 from dragoman.frontends.terminal.images import protocol_of
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.keys import TerminalKeys, quiet
-from dragoman.frontends.terminal.layout import place
+from dragoman.frontends.terminal.layout import note, place
 from dragoman.frontends.terminal.lines import Answers, InputLines, JsonLines
 from dragoman.frontends.terminal.plain import PlainTranscript
-from dragoman.frontends.terminal.prompt import PromptLine
+from dragoman.frontends.terminal.prompt import PromptInterrupted, PromptLine
+from dragoman.frontends.terminal.replay import replay
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.session import ChatSession
+from dragoman.frontends.terminal.stored_chats import (
+    LAST_TIME,
+    CannotResume,
+    StoredChat,
+    chats_in,
+    chosen_by_id,
+)
 from dragoman.frontends.terminal.transcript import Transcript
 from dragoman.interruptible import run_interruptible
+from dragoman.journal.store import JournalInfo
 from dragoman.lm import LanguageModelError
+from dragoman.logs import Redaction
 from dragoman.tools.builtin import builtin_tools
 from dragoman.tools.decision import Confirmer
 from dragoman.visible import visible_line
@@ -41,6 +53,8 @@ __all__ = ["ChatOptions", "NoPrompt", "interactive", "run_chat"]
 _LONGEST_PROMPT = 4 * 1024 * 1024
 # Once the prompt is drawn, and long before the user has typed anything.
 _READY_SECONDS = 0.1
+# So much of an id names a chat, as a rule.
+_SHORT_ID = 4
 _NO_TERMINAL = (
     "There is no terminal to type at, and no prompt on standard input. Start it in a terminal, or give a prompt: "
     "dragoman chat -p PROMPT"
@@ -61,12 +75,17 @@ class ChatOptions:
     prompt: str | None = None
     json: bool = False
     workspace: tuple[Path, ...] = ()
+    # The stored chat to continue, by its whole id.
+    resume: str | None = None
+    # Secrets, which are not stored.
+    redaction: Redaction | None = None
 
 
 def run_chat(options: ChatOptions) -> int:
     """Chat until the user leaves, or answer the one prompt. Returns the exit code.
 
-    `LanguageModelError` if the model cannot be had, `NoPrompt` if the one prompt is empty.
+    `LanguageModelError` if the model cannot be had, `NoPrompt` if the one prompt is empty, `CannotResume` if the chat to
+    continue cannot be continued.
     """
     return run_interruptible(lambda: _run(options))
 
@@ -81,21 +100,29 @@ async def _run(options: ChatOptions) -> int:
         workspace=options.workspace,
         tools=builtin_tools(),
         clock=clock,
+        redaction=options.redaction,
     ) as session:
         for warning in session.warnings:
             print(f"dragoman: {warning}", file=sys.stderr)
         try:
+            said = await session.resume(options.resume, model=options.model) if options.resume else None
+            if said is not None and options.config.journal.content == "metadata":
+                print(f"dragoman: {LAST_TIME}", file=sys.stderr)
             if prompt is None:
-                return await interactive(session, options.state_dir, clock, _greeting(session))
+                return await interactive(session, options.state_dir, clock, _greeting(session), said)
             return await (_as_json if options.json else _once)(session, prompt, clock)
         finally:
             await session.close()
 
 
 async def interactive(
-    session: ChatSession, state_dir: Path | None, clock: Clock, greeting: RenderableType
+    session: ChatSession,
+    state_dir: Path | None,
+    clock: Clock,
+    greeting: RenderableType,
+    said: StoredChat | None = None,
 ) -> int:
-    """A chat with the user at the terminal."""
+    """A chat with the user at the terminal. It begins with what was said before."""
     screen = Screen(Console(file=sys.stdout))
     transcript = _transcript(session, screen, clock)
     commands = Commands(session, toggle_thinking=transcript.toggle_thinking)
@@ -105,14 +132,55 @@ async def interactive(
         screen, interrupts, state_dir=state_dir, suggest=commands.suggest, toolbar=lambda: _toolbar(session)
     )
     asker = _asker(screen, transcript, clock, line, turns)
-    chat = Chat(screen, transcript, commands, line, turns, TerminalHost(transcript, asker), clock)
+
+    async def resume(wanted: str | None) -> None:
+        await _resume(session, wanted, screen, transcript)
+
+    chat = Chat(screen, transcript, commands, line, turns, TerminalHost(transcript, asker), clock, resume)
     with screen.instead_of_stderr():
         screen.print(greeting)
+        if said is not None:
+            replay(session.id, said, screen, transcript)
+            screen.print()
         getting_ready = asyncio.get_running_loop().call_later(_READY_SECONDS, session.get_ready)
         try:
-            return await chat.talk()
+            code = await chat.talk()
         finally:
             getting_ready.cancel()
+        if state_dir is not None and session.can_be_continued:
+            last = f"Continue: dragoman chat -c, or --resume {session.id[:_SHORT_ID]}"
+            screen.print(Text(last, Style(dim=True)))
+        return code
+
+
+async def _resume(session: ChatSession, wanted: str | None, screen: Screen, transcript: Transcript) -> None:
+    """`/resume`: go on with a stored chat, and show what was said in it."""
+    try:
+        chosen = await _chosen(session, wanted, screen)
+        if chosen is None:
+            return
+        said = await session.resume(chosen.id)
+    except (CannotResume, LanguageModelError, ConfigError) as problem:
+        sentence = problem.sentence if isinstance(problem, LanguageModelError) else str(problem)
+        screen.print(note("✗", visible_line(sentence), Style(color="red")))
+        return
+    screen.print(Rule(style=Style(dim=True)))
+    if not session.can_be_continued:
+        screen.print(note("⊘", LAST_TIME, Style(color="yellow")))
+    replay(session.id, said, screen, transcript)
+
+
+async def _chosen(session: ChatSession, wanted: str | None, screen: Screen) -> JournalInfo | None:
+    chats = await session.chats()
+    if wanted is not None:
+        return chosen_by_id(session.workspace, chats, wanted)
+    others = [each for each in chats_in(session.workspace, chats) if each.id != session.id]
+    if not others:
+        raise CannotResume("There is no other chat of this folder to go on with.")
+    try:
+        return await choose_chat(await session.kept(others), screen, TerminalKeys())
+    except PromptInterrupted:
+        return None
 
 
 async def _once(session: ChatSession, prompt: str, clock: Clock) -> int:

@@ -23,9 +23,10 @@ from dragoman.frontends.terminal.keys import keep_typed_ahead
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.store import private_folder
 
-__all__ = ["MARK", "REASON_MARK", "PromptInterrupted", "PromptLine", "Suggestion"]
+__all__ = ["CONTINUATION", "MARK", "REASON_MARK", "PromptInterrupted", "PromptLine", "Suggestion"]
 
 MARK = "❯ "
+CONTINUATION = "… "
 REASON_MARK = "  Why not? (Enter for no reason) "
 _HISTORY_FILE = "prompts"
 _PRIVATE_FILE = 0o600
@@ -79,7 +80,7 @@ class PromptLine:
             completer=_Completer(suggest),
             complete_while_typing=Condition(self._is_completing),
             multiline=True,
-            prompt_continuation=FormattedText([("class:mark", "… ")]),
+            prompt_continuation=FormattedText([("class:mark", CONTINUATION)]),
             key_bindings=self._bindings(),
             bottom_toolbar=self._bottom,
             reserve_space_for_menu=_MENU_ROWS,

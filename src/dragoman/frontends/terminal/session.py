@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
@@ -16,8 +15,21 @@ from typing import Self
 
 from dragoman.clock import Clock
 from dragoman.config import AcpModel, Config, quoted
+from dragoman.conversations.ids import new_conversation_id
+from dragoman.frontends.terminal.recording import ChatRecorder, RecordingHooks
+from dragoman.frontends.terminal.stored_chats import (
+    CannotResume,
+    StoredChat,
+    all_chats,
+    claimed_chat,
+    kept_chats,
+    release_chat,
+)
+from dragoman.journal.store import JournalInfo
 from dragoman.lm import CancellationToken, Consumer, LanguageModel, Message, user
+from dragoman.logs import Redaction
 from dragoman.loop.events import EndReason
+from dragoman.loop.history import close
 from dragoman.loop.hooks import Hooks
 from dragoman.loop.run import ToolLoop
 from dragoman.loop.settings import LoopSettings
@@ -26,7 +38,7 @@ from dragoman.models import Models, auto_approval, own_places
 from dragoman.nearest import nearest
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.pipeline import PermissionServices
-from dragoman.store import AgentStore, ApprovalStore, Database, StoreError
+from dragoman.store import ApprovalStore, Database, StoreError
 from dragoman.tools.declaration import load_declarations
 from dragoman.tools.definition import DefinedTool
 from dragoman.tools.registry import ToolRegistry
@@ -87,6 +99,7 @@ class ChatSession:
         tools: Iterable[DefinedTool],
         clock: Clock,
         build_model: Callable[[Config, str], LanguageModel] | None = None,
+        redaction: Redaction | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -94,7 +107,7 @@ class ChatSession:
         self._closing = ExitStack()
         self._permission_tools: list[Callable[[], None]] = []
         self.workspace = workspace
-        self.messages: tuple[Message, ...] = ()
+        self.messages: tuple[Message, ...]
         self.registry = ToolRegistry()
         database = self._opened(state_dir)
         store = ApprovalStore(database) if database is not None else None
@@ -103,9 +116,13 @@ class ChatSession:
         self._models = Models(
             config,
             permissions=PermissionServices(self.approvals, self._auto, own=own_places(config, state_dir)),
-            learnt=AgentStore(database) if database is not None else None,
+            database=database,
+            redaction=redaction,
         )
-        self.use(model)
+        self._start(new_conversation_id())
+        # The chat before this one, which may not be released yet.
+        self._left = self._recorder
+        self._use(model)
         self.registry.context.update(context_keys(workspace))
         declared = [
             declaration for path in config.tools.declarations for declaration in load_declarations(path)
@@ -119,7 +136,6 @@ class ChatSession:
         # What the person should know before they rely on it.
         incomplete = self.approvals.drop_incomplete()
         self.warnings = (*_unknown(config.tools.eligible, known), *([incomplete] if incomplete else []))
-        self._id, self._runtime = self._fresh()
 
     def __enter__(self) -> Self:
         return self
@@ -130,11 +146,20 @@ class ChatSession:
         self._closing.close()
 
     @property
+    def id(self) -> str:
+        """The name of this chat: in the list of conversations, and for agents."""
+        return self._id
+
+    @property
     def models(self) -> tuple[str, ...]:
         return tuple(self._config.models)
 
     def use(self, model: str) -> None:
         """Go on with another model, which gets the whole history."""
+        self._use(model)
+        self._recorder.model(model)
+
+    def _use(self, model: str) -> None:
         self.model = self._build(self._config, model) if self._build else self._models.get(model)
         self.model_name = model
         is_agent = isinstance(self._config.models.get(model), AcpModel)
@@ -159,22 +184,63 @@ class ChatSession:
             ]
 
     async def close(self) -> None:
-        """End the agents of this chat."""
-        await self._models.close()
+        """End the agents of this chat, and let other processes continue it."""
+        try:
+            await self._models.close()
+        finally:
+            for recorder in (self._left, self._recorder):
+                await recorder.close()
 
     def start_over(self) -> None:
         """A new conversation: nothing said, nothing approved for this session."""
-        self.approvals.end_session(self._id)
-        self.messages = ()
-        self._id, self._runtime = self._fresh()
+        self._leave()
+        self._start(new_conversation_id())
+
+    async def chats(self) -> list[JournalInfo]:
+        """The stored chats of all folders, the latest first. Raises `CannotResume`."""
+        return await all_chats(self._models.journals)
+
+    async def kept(self, chats: Sequence[JournalInfo]) -> list[JournalInfo]:
+        """Those of them whose content was kept. Raises `CannotResume` if there are none."""
+        return await kept_chats(self._models.journals, chats)
+
+    @property
+    def can_be_continued(self) -> bool:
+        """Whether something was said in this chat, and all of it is kept."""
+        journals = self._models.journals
+        return bool(self.messages) and journals.content == "full" and journals.store is not None
+
+    async def resume(self, id_: str, *, model: str | None = None) -> StoredChat:
+        """Continue a stored chat, with its own model unless another is named. Raises `CannotResume`."""
+        if id_ == self._id:
+            raise CannotResume("This is that chat.")
+        stored = await claimed_chat(self._models.journals, id_)
+        chat = stored.state
+        chosen = model or chat.model
+        try:
+            if chosen != self.model_name:
+                self._use(chosen)
+        except BaseException:
+            await release_chat(self._models.journals, id_)
+            raise
+        self._leave()
+        self._start(id_, len(chat.messages), stored.entries[-1].sequence)
+        # A process that was killed has left calls without results.
+        self.messages = close(chat.messages)
+        self._recorder.messages(self.messages)
+        if chosen != chat.model:
+            self._recorder.model(chosen)
+        await self._recorder.flush()
+        return stored
 
     async def answer(self, prompt: str, hooks: Hooks, token: CancellationToken) -> EndReason:
         """Send the prompt to the model, handle its calls, and record the messages."""
+        await self._recorder.begin(prompt, self.model_name, self.workspace)
         settings = self._config.loop
         loop = ToolLoop(
             self.model,
             self._runtime,
-            hooks=hooks,
+            hooks=RecordingHooks(hooks, self._recorder, self.model_name, self.workspace),
             settings=LoopSettings(
                 turns=settings.turns,
                 on_denial=settings.on_denial,
@@ -184,14 +250,27 @@ class ChatSession:
             consumer=Consumer("terminal", self._id, tuple(map(str, self.workspace)), session=self._id),
             clock=self._clock,
         )
-        state = await loop.run(begin((*self.messages, user(prompt))), token)
+        run = begin((*self.messages, user(prompt)))
+        self._recorder.messages(run.messages)
+        try:
+            state = await loop.run(run, token)
+        finally:
+            await self._recorder.flush()
         self.messages = state.messages
         return state.ended or "failed"
 
-    def _fresh(self) -> tuple[str, ToolRuntime]:
+    def _leave(self) -> None:
+        self.approvals.end_session(self._id)
+        self._recorder.leave()
+        self._left = self._recorder
+
+    def _start(self, id_: str, recorded: int = 0, sequence: int = 0) -> None:
+        """Begin a chat, or take up one of which so much is stored."""
         settings = self._config.tools
-        id_ = secrets.token_hex(8)
-        runtime = ToolRuntime(
+        self._id = id_
+        self.messages = ()
+        self._recorder = ChatRecorder(self._models.journals, id_, recorded=recorded, sequence=sequence)
+        self._runtime = ToolRuntime(
             self.registry,
             self.approvals,
             self._auto,
@@ -200,11 +279,10 @@ class ChatSession:
             limit=settings.limit,
             virtual_threshold=settings.virtual_threshold,
         )
-        return id_, runtime
 
     def _opened(self, state_dir: Path) -> Database | None:
         try:
             return self._closing.enter_context(Database.open(state_dir))
         except StoreError as problem:
-            _log.warning("approvals last for this session only: %s", problem)
+            _log.warning("approvals last for this session only, and the chat is not kept: %s", problem)
             return None

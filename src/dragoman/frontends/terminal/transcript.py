@@ -6,7 +6,7 @@ thought, the tools that run) is in the live lines, which `tick` draws again as t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from rich.cells import cell_len
@@ -125,6 +125,13 @@ class Transcript:
     def begin(self) -> None:
         """Begin the output for a prompt that was printed above."""
         self._last = "prompt"
+
+    def end_again(self, event: Ended, notes: Iterable[str]) -> None:
+        """The end of an answer that is drawn again. `notes`: what is known of that which was allowed and not reported."""
+        self._allowed.clear()
+        for text in notes:
+            self._note("⊘", text, _NOTICE)
+        self._end(event)
 
     def on_event(self, event: RunEvent) -> None:
         match event:

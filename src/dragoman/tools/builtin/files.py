@@ -33,10 +33,10 @@ __all__ = [
     "MAX_LISTED",
     "MAX_READ_CHARACTERS",
     "MAX_READ_LINES",
-    "asked_about_secrets",
     "image_type",
     "lines_of",
     "list_files",
+    "permission_requested_secrets",
     "read_file",
     "text_of",
     "text_or_none",
@@ -107,12 +107,12 @@ def read_file() -> DefinedTool:
 
     @read.prepare
     def ask(path: str, *, invocation: Invocation) -> PreparedInvocation:
-        return asked_about_secrets(f"Reading {visible_exactly(path)}", path, invocation)
+        return permission_requested_secrets(f"Reading {visible_exactly(path)}", path, invocation)
 
     return read
 
 
-def asked_about_secrets(message: str, path: str, invocation: Invocation) -> PreparedInvocation:
+def permission_requested_secrets(message: str, path: str, invocation: Invocation) -> PreparedInvocation:
     """Prepare a call that reads `path`. Only files that may hold secrets need an approval, every time."""
     places = Places.around(invocation.workspace)
     folder = str(invocation.workspace[0]) if invocation.workspace else "/"

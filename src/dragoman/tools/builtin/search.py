@@ -11,7 +11,7 @@ from dragoman.lm import CancellationToken, until_cancelled
 from dragoman.lm.parts import ToolResult
 from dragoman.tools.builtin import searcher
 from dragoman.tools.builtin.child import run_module
-from dragoman.tools.builtin.files import FILES_WHEN, asked_about_secrets
+from dragoman.tools.builtin.files import FILES_WHEN, permission_requested_secrets
 from dragoman.tools.builtin.globs import MAX_GLOB_LENGTH
 from dragoman.tools.builtin.output import HeadAndTail
 from dragoman.tools.builtin.workspace import MAX_PATH_LENGTH, Workspace, WorkspaceError
@@ -78,7 +78,7 @@ def search_files() -> DefinedTool:
     @search.prepare
     def ask(query: str, path: str, *, invocation: Invocation) -> PreparedInvocation:
         message = f"Searching {visible_exactly(path)} for {visible_exactly(query)}"
-        return asked_about_secrets(message, path, invocation)
+        return permission_requested_secrets(message, path, invocation)
 
     return search
 

@@ -262,7 +262,7 @@ class _Transition(msgspec.Struct):
         for call in self.state.pending:
             answer = (answers or {}).get(call.call_id)
             if call.kind == "permission":
-                answer = TurnCancelled()
+                answer = for_calls if isinstance(for_calls, TimedOut) else TurnCancelled()
             elif not isinstance(answer, ToolResult):
                 answer = for_calls
             self.emit(AnswerPending(call, answer))

@@ -58,6 +58,8 @@ class Reply:
         self._listeners: list[_Listener] = []
         self._backpressure = Backpressure(flow, lambda: (listener.sink for listener in self._listeners))
         self._presentation = Presentation(features, style, activities)
+        # Set when the end may be seen: after it is stored.
+        self._is_over = asyncio.Event()
 
     @property
     def has_spoken(self) -> bool:
@@ -68,6 +70,11 @@ class Reply:
     def answer(self) -> NormalAnswer:
         """The reply in normal form."""
         return NormalAnswer.of(assistant(self._shown.text, *self._shown.calls))
+
+    @property
+    def said(self) -> list[Part]:
+        """The parts as the agent said them. An activity is in it once, in its current state."""
+        return self._said.parts
 
     @property
     def parts(self) -> list[Part]:
@@ -110,6 +117,7 @@ class Reply:
                 for shown in presentation.present(part):
                     sink.report(shown)
         if self.end is not None:
+            await self._is_over.wait()
             if self.error is not None:
                 raise self.error
             return
@@ -122,11 +130,17 @@ class Reply:
                 on_leave()
 
     def finish(self, end: ReplyEnd, error: LanguageModelError | None = None) -> None:
+        """End it: nothing more is reported. The listeners learn of the end by `release`."""
         self.end, self.error = end, error
+        self._backpressure.stop()
+
+    def release(self) -> None:
+        """Let every listener see the end."""
+        self._is_over.set()
+        error = self.error
         for listener in self._listeners:
             if not listener.done.done():
                 if error is not None:
                     listener.done.set_exception(error)
                 else:
                     listener.done.set_result(None)
-        self._backpressure.stop()

@@ -135,6 +135,11 @@ class AgentListener:
         if session is None or not host.is_current(self._epoch) or host.is_cancelling:
             # A cancelled turn grants nothing.
             incoming.reply({"outcome": {"outcome": "cancelled"}})
+            if session is not None and host.is_current(self._epoch):
+                described = host.permission_requests.describe(
+                    session.narrator.known(request.tool_call), request
+                )
+                host.permission_requests.record_cancelled(described)
             return
         requests = host.permission_requests
         known = session.narrator.known(request.tool_call)

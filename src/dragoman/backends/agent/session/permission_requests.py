@@ -20,13 +20,17 @@ from dragoman.backends.agent.machine.types import (
     Pending,
     Refused,
     Spoke,
+    TimedOut,
     TurnCancelled,
 )
 from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.reply.narrator import new_activity_id
 from dragoman.backends.agent.session.actions import action_of, choose, permission_call
 from dragoman.backends.agent.session.approved_edits import ApprovedEdits
+from dragoman.clock import Clock
 from dragoman.conversations.vscode_results import UNASKED
+from dragoman.journal.agent_events import AgentEvent, PermissionDecided
+from dragoman.journal.permission_event import permission_requested
 from dragoman.jsonrpc import Incoming
 from dragoman.lm import ActivityNote, JsonObject, Part, TextPart, ToolDefinition, ToolResultPart
 from dragoman.lm.gfm import escape, notice
@@ -68,6 +72,7 @@ class _Waiting(PendingPermission):
     # The bytes of the request, which stays in memory until it is answered.
     size: int
     record_id: str
+    since: float
 
 
 class PermissionRequests:
@@ -80,7 +85,14 @@ class PermissionRequests:
         permissions: PermissionServices,
         settings: AgentSettings,
         new_call_id: Callable[[], str],
+        record: Callable[[AgentEvent], None],
+        clock: Clock,
     ) -> None:
+        """`record` puts an event into the conversation's journal."""
+        self._record = record
+        self._clock = clock
+        # The front end that the latest request came from.
+        self.where = ""
         self._conversation = conversation
         self._folders = workspace
         self._workspace = workspace[0]
@@ -131,10 +143,17 @@ class PermissionRequests:
         `answer` responds to the agent, once, and returns a notice for the user. `dispatch` sends the conversation an event.
         """
         key = f"permission:{incoming.id!r}"
-        record_id = self._permissions.record.add_request(action, self.session, self._workspace)
         waiting = _Waiting(
-            self._new_call_id(), action, self._conversation, key, answer, len(incoming.params), record_id
+            self._new_call_id(),
+            action,
+            self._conversation,
+            key,
+            answer,
+            len(incoming.params),
+            self._permissions.record.add_request(action, self.session, self._workspace),
+            self._clock.now(),
         )
+        self._record(permission_requested(waiting.call_id, action))
         asked = self._before_asking(waiting) or self._pending(waiting)
         if isinstance(asked, Pending):
             self._hand_over(asked, incoming, dispatch)
@@ -143,6 +162,15 @@ class PermissionRequests:
         dispatch(Spoke(asked.shown))
         if notice_text:
             dispatch(Spoke(TextPart(notice(notice_text))))
+
+    def record_cancelled(self, action: Action) -> None:
+        """Record a request that came when its turn was cancelled already, and was refused."""
+        call_id = self._new_call_id()
+        self._record(permission_requested(call_id, action))
+        why = "its turn was cancelled"
+        self._record(
+            PermissionDecided(call_id, is_allowed=False, by="end", where=self.where, seconds=0.0, why=why)
+        )
 
     def _pending(self, waiting: _Waiting) -> Pending:
         nonce = self._permissions.grants.open(waiting)
@@ -155,22 +183,24 @@ class PermissionRequests:
         return tuple(each for each in every if isinstance(each, _Waiting))
 
     def _before_asking(self, asked: _Waiting) -> Decided | None:
-        action, record, record_id = asked.action, self._permissions.record, asked.record_id
+        action = asked.action
         decision = self._permissions.decide(action, self.session, self._workspace)
         if isinstance(decision, Allowed):
-            by: By = "setting" if decision.why.startswith("auto") else "approval"
-            record.decided(record_id, allowed=True, by=by)
+            self._decided(asked, decision.by, decision.reason, allowed=True)
             line = f"{in_one_line(action, 'may')} · {decision.why}"
             note = ActivityNote(new_activity_id(), line, "other", "completed", text=f"\n\n✓ {escape(line)}\n")
             return Decided(Granted(), note)
         if action.permission_tool not in self._permission_tools:
             decided = self._unasked(action)
-            record.decided(record_id, allowed=decided.granted, by="setting")
+            needs_person = self._permissions.must_confirm(action) and not decided.granted
+            setting = f"permission = {self._settings.policy}"
+            why = "it needs a person, and none can be asked" if needs_person else setting
+            self._decided(asked, "setting", why, allowed=decided.granted)
             return decided
         waiting = self._waiting
         size = asked.size + sum(each.size for each in waiting)
         if len(waiting) >= _MAX_OPEN or size > _MAX_OPEN_BYTES:
-            record.decided(record_id, allowed=False, by="limit")
+            self._decided(asked, "limit", None, allowed=False)
             reason = "Too many requests of this agent wait for a decision already."
             shown = f"{escape(in_one_line(action))}. It was refused, because too many of its requests wait already."
             return Decided(Refused(reason, by_user=False), TextPart(notice(shown)))
@@ -192,17 +222,29 @@ class PermissionRequests:
         shown = f"{escape(in_one_line(action))}. You were not asked, so it was refused. {escape(reason)}"
         return Decided(Refused(reason, by_user=False), TextPart(notice(shown)))
 
+    def take_decision(self, result: ToolResultPart) -> Granted | Refused:
+        """What a client's result decides about the request that it answers. It is recorded before the agent gets it."""
+        answer = verdict(self._permissions.grants, result)
+        waiting = self._permissions.grants.waiting(result.call_id)
+        if isinstance(waiting, _Waiting):
+            is_by_user = isinstance(answer, Granted) or answer.by_user
+            by: By = "person" if is_by_user else "timeout" if result.outcome == "timed_out" else "client"
+            why = answer.reason if isinstance(answer, Refused) else None
+            self._decided(waiting, by, why, allowed=isinstance(answer, Granted))
+        return answer
+
     def answer(self, pending: Pending, answer: CallAnswer) -> str | None:
         """Respond to the agent. Returns a notice for the user, if there is one."""
         waiting = self._permissions.grants.close(pending.call_id)
         if not isinstance(waiting, _Waiting):
             return None
         notice_text = waiting.answer(answer)
-        is_by_user = isinstance(answer, Granted) or (isinstance(answer, Refused) and answer.by_user)
-        # With a notice the agent's own options did not allow what the person did.
-        is_allowed = isinstance(answer, Granted) and notice_text is None
-        by: By = "person" if is_by_user else "end"
-        self._permissions.record.decided(waiting.record_id, allowed=is_allowed, by=by)
+        if isinstance(answer, Granted) and notice_text is not None:
+            # The agent's own options did not allow what the person did.
+            self._decided(waiting, "end", notice_text, allowed=False)
+        elif not isinstance(answer, Granted | Refused):
+            by: By = "timeout" if isinstance(answer, TimedOut) else "end"
+            self._decided(waiting, by, None, allowed=False)
         if isinstance(answer, Refused) and not answer.by_user:
             return _unasked_notice(waiting.action, answer.reason)
         return notice_text
@@ -223,7 +265,7 @@ class PermissionRequests:
         """The agent does not wait any more. It gets an answer all the same, if it had none yet."""
         waiting = self._permissions.grants.close(call_id)
         if isinstance(waiting, _Waiting):
-            self._permissions.record.decided(waiting.record_id, allowed=False, by="end")
+            self._decided(waiting, "end", "the agent withdrew it", allowed=False)
             waiting.answer(TurnCancelled())
 
     def end_turn(self) -> None:
@@ -236,7 +278,12 @@ class PermissionRequests:
         self.end_turn()
         for waiting in self._waiting:
             self._permissions.grants.close(waiting.call_id)
-            self._permissions.record.decided(waiting.record_id, allowed=False, by="end")
+            self._decided(waiting, "end", "the agent ended", allowed=False)
+
+    def _decided(self, waiting: _Waiting, by: By, why: str | None, *, allowed: bool) -> None:
+        self._permissions.record.decided(waiting.record_id, allowed=allowed, by=by)
+        took = round(self._clock.now() - waiting.since, 3)
+        self._record(PermissionDecided(waiting.call_id, allowed, by, self.where, took, why))
 
 
 def _unasked_notice(action: Action, reason: str | None) -> str:
@@ -262,7 +309,7 @@ def answer_agent(request: PermissionRequest, incoming: Incoming, answer: CallAns
     return choice.notice
 
 
-def verdict(grants: Grants, result: ToolResultPart) -> CallAnswer:
+def verdict(grants: Grants, result: ToolResultPart) -> Granted | Refused:
     """What a result says about the permission it answers: granted only if it carries the proof."""
     if not result.is_error and grants.redeem(result.call_id, result.text):
         return Granted()

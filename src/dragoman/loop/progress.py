@@ -15,12 +15,12 @@ from dragoman.loop.hooks import Hooks
 from dragoman.loop.round import Round
 from dragoman.loop.state import Failure, RunState
 
-__all__ = ["Journal"]
+__all__ = ["RunProgress"]
 
 _log = logging.getLogger(__name__)
 
 
-class Journal:
+class RunProgress:
     def __init__(self, state: RunState, hooks: Hooks) -> None:
         self.state = state
         self._hooks = hooks

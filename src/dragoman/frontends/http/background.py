@@ -1,0 +1,190 @@
+"""Responses that run without their client: `background: true`.
+
+Those of this process are in memory while they run. The others are read from their journals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator
+
+from dragoman.frontends.http.background_run import BackgroundRun
+from dragoman.frontends.http.errors import ApiError, bad_request
+from dragoman.frontends.http.histories import Histories, HistoryEntry
+from dragoman.frontends.http.resource import Resource
+from dragoman.frontends.http.response_journals import (
+    events_not_stored,
+    followed,
+    mapping_store_errors,
+    read_or_close,
+    resumed_events,
+    stored_events,
+)
+from dragoman.frontends.http.stream_rebuild import PartOrEnd, last_events, new_stream
+from dragoman.journal.response_events import PartsReported, ResponseClosed, ResponseOpened
+from dragoman.journal.store import JournalStore
+from dragoman.journal.writer import Journals
+from dragoman.lm import JsonObject
+
+__all__ = ["BackgroundResponses"]
+
+_log = logging.getLogger(__name__)
+
+# Runs that have ended and whose parts are only in memory.
+_MOST_ENDED = 16
+# After a cancellation: agents get a few seconds to stop what they do.
+_STOP_SECONDS = 15.0
+# How often to look whether an agent has stopped.
+_LOOK_SECONDS = 0.05
+
+
+class BackgroundResponses:
+    """Finds, follows, cancels and deletes background responses."""
+
+    def __init__(self, journals: Journals, histories: Histories) -> None:
+        self._journals = journals
+        self._histories = histories
+        self._running: dict[str, BackgroundRun] = {}
+        # Those that have ended, and whose journals are not complete.
+        self._ended: OrderedDict[str, BackgroundRun] = OrderedDict()
+
+    @property
+    def are_running(self) -> bool:
+        return bool(self._running)
+
+    def new(self, entry: HistoryEntry, opened: ResponseOpened) -> BackgroundRun:
+        run = BackgroundRun(entry, opened, self._journals)
+        self._running[run.id] = run
+        return run
+
+    def ended(self, run: BackgroundRun) -> None:
+        """The run is over: show its end, and drop it from memory if it is stored."""
+        self._running.pop(run.id, None)
+        if not run.is_recorded:
+            self._ended[run.id] = run
+            while len(self._ended) > _MOST_ENDED:
+                self._ended.popitem(last=False)
+        run.announce()
+
+    async def current(self, id_: str, entry: HistoryEntry) -> JsonObject:
+        """A stored response as it is now."""
+        if not entry.is_under_way:
+            return entry.response
+        if (run := self._running.get(id_)) is not None:
+            return run.so_far()
+        if (run := self._ended.get(id_)) is not None and not run.is_lost:
+            # The store failed at its end. It may work again.
+            self._histories.update(id_, entry.ended(run.so_far()))
+            return run.so_far()
+        events, is_held = await read_or_close(self._journals, id_)
+        opened = next((each for each in events if isinstance(each, ResponseOpened)), ResponseOpened("spec"))
+        stream = new_stream(Resource.begun_as(entry.response), opened)
+        for event in events:
+            if isinstance(event, PartsReported):
+                for part in event.parts:
+                    deque(stream.take(part), maxlen=0)
+            elif isinstance(event, ResponseClosed):
+                deque(last_events(stream, event), maxlen=0)
+        if not is_held and self._journals.store is not None:
+            self._histories.update(id_, entry.ended(stream.resource.as_json()))
+        return stream.so_far()
+
+    async def cancel(self, id_: str, entry: HistoryEntry) -> JsonObject:
+        """Cancel a response, and return it. One that has ended is returned as it is."""
+        if not entry.is_background:
+            raise bad_request(
+                "Only a response with `background: true` is cancelled by its id. To cancel another one, close its "
+                "connection while it runs.",
+                param="id",
+                code="response_not_cancellable",
+            )
+        if (run := self._running.get(id_)) is not None:
+            run.stop("client")
+            await run.has_ended.wait()
+            return run.so_far()
+        response = await self.current(id_, entry)
+        if response["status"] == "in_progress":
+            raise _runs_elsewhere()
+        return response
+
+    async def events(self, id_: str, entry: HistoryEntry, after: int) -> AsyncIterator[JsonObject]:
+        """Return the events of a response after this one. The events that are still to come follow live."""
+        if not entry.is_background:
+            raise bad_request(
+                "Only a response with `background: true` is streamed again. Leave `stream` out.",
+                param="stream",
+            )
+        opened: ResponseOpened | None
+        recorded: AsyncIterator[PartOrEnd]
+        if (run := self._running.get(id_) or self._ended.get(id_)) is not None:
+            opened, recorded = run.opened if run.is_whole else None, run.recorded()
+        else:
+            events = await stored_events(self._journals, id_)
+            # Where the store failed, the journal of a response that has ended may have no end.
+            is_whole = entry.is_under_way or any(isinstance(each, ResponseClosed) for each in events)
+            opened = next((each for each in events if isinstance(each, ResponseOpened) and is_whole), None)
+            recorded = followed(self._journals, id_)
+        if opened is None:
+            raise events_not_stored()
+        stream = new_stream(Resource.begun_as(entry.response), opened)
+        return resumed_events(stream, recorded, after)
+
+    async def delete(self, id_: str, connection: str) -> None:
+        """Delete a response and its journal; and its agent's conversation, if no other response is left of that."""
+        self._histories.find(id_, connection)
+        if (run := self._running.get(id_)) is not None:
+            run.stop("client")
+            await run.has_ended.wait()
+        store = self._journals.store
+        with mapping_store_errors():
+            if store is not None and not await store.delete(id_) and await store.find(id_) is not None:
+                raise _runs_elsewhere()
+            self._ended.pop(id_, None)
+            conversation = self._histories.delete(id_, connection)
+            if store is not None and conversation is not None:
+                await _delete_conversation(store, conversation)
+            await self._histories.scrub()
+
+    async def finish(self, seconds: float, hurry: asyncio.Event) -> None:
+        """Let responses end, at most for so long and not after `hurry`; then stop the others."""
+        if not self._running:
+            return
+        hurrying = asyncio.create_task(hurry.wait())
+        waiting = asyncio.create_task(self._all_ended())
+        await asyncio.wait({hurrying, waiting}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for run in self._running.values():
+            run.stop("server")
+        await asyncio.wait({waiting}, timeout=_STOP_SECONDS)
+        for task in (hurrying, waiting):
+            task.cancel()
+        for id_ in self._running:
+            _log.warning("the model of %s did not stop in time", id_)
+
+    async def _all_ended(self) -> None:
+        while self._running:
+            await next(iter(self._running.values())).has_ended.wait()
+
+
+async def _delete_conversation(store: JournalStore, id_: str) -> None:
+    """Delete an agent's conversation. An agent that was just cancelled holds it until it has stopped."""
+    deadline = time.monotonic() + _STOP_SECONDS
+    while (info := await store.find(id_)) is not None:
+        is_late = time.monotonic() >= deadline
+        if (is_late or not info.owner) and await store.delete(id_):
+            return
+        if is_late:
+            _log.warning("conversation %s is in use: it is deleted when it was not used for long", id_)
+            return
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _runs_elsewhere() -> ApiError:
+    return ApiError(
+        409,
+        "invalid_request",
+        "Another process of this state folder runs the response. Cancel or delete it there, or when it has ended.",
+        code="runs_elsewhere",
+    )

@@ -1,0 +1,189 @@
+"""One background response that runs in this process.
+
+Its parts go into memory, from where clients follow it live, and in batches into its journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Literal, TypeAlias
+
+from dragoman.frontends.http.errors import unexpected
+from dragoman.frontends.http.histories import HistoryEntry
+from dragoman.frontends.http.part_window import PartWindow
+from dragoman.frontends.http.resource import Resource
+from dragoman.frontends.http.response_journals import events_not_stored, stored_events
+from dragoman.frontends.http.stream_rebuild import PartOrEnd, last_events, new_stream
+from dragoman.journal.event import JournalStarted
+from dragoman.journal.events import AnyEvent
+from dragoman.journal.response_events import PartsReported, ResponseClosed, ResponseOpened
+from dragoman.journal.store import RENEW_SECONDS, JournalStoreError
+from dragoman.journal.writer import Journals, JournalWriter
+from dragoman.lm import JsonObject, Part
+
+__all__ = ["BackgroundRun", "StoppedBy"]
+
+_log = logging.getLogger(__name__)
+
+# Parts are stored this often, so that a stream costs a few writes a second; and earlier if there are many.
+_BATCH_SECONDS = 0.5
+_BATCH_BYTES = 64 * 1024
+# Of the parts in memory. Older ones are read from the journal.
+_MEMORY_BYTES = 4 * 1024 * 1024
+# The same while the journal cannot be written. Beyond it, the oldest parts are lost.
+_MOST_BYTES = 4 * _MEMORY_BYTES
+
+# Why a run is stopped: by its client, or because the server ends.
+StoppedBy: TypeAlias = Literal["client", "server"]
+
+
+class BackgroundRun:
+    """A running response. The service passes it the parts of the model, and then the end."""
+
+    def __init__(self, entry: HistoryEntry, opened: ResponseOpened, journals: Journals) -> None:
+        """`entry` has the response as it begins."""
+        self.entry = entry
+        self.opened = opened
+        self.stream = new_stream(Resource.begun_as(entry.response), opened)
+        deque(self.stream.begin(), maxlen=0)
+        self.stopped: StoppedBy | None = None
+        self.has_ended = asyncio.Event()
+        # Whether another process has closed the journal.
+        self.is_lost = False
+        self._closed: ResponseClosed | None = None
+        # The response as clients see it until its end is stored.
+        self._shown: JsonObject | None = None
+        self._journals = journals
+        self._is_journalled = journals.store is not None and journals.content == "full"
+        self._writer = JournalWriter(journals, self.id, on_lost=self._on_lost)
+        # The number of events that the journal is to have.
+        self._added = 0
+        self._window = PartWindow()
+        self._news = asyncio.Event()
+        self._storing: asyncio.Task[None] | None = None
+        self._is_closing = asyncio.Event()
+        self._cancel: Callable[[], None] = lambda: None
+
+    @property
+    def id(self) -> str:
+        return self.stream.resource.id
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the journal has everything that is needed to follow the response."""
+        return self._is_journalled and self._writer.sequence >= self._added
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the first part is still available."""
+        return not (self._window.has_lost if self._is_journalled else self._window.first)
+
+    def so_far(self) -> JsonObject:
+        return self._shown or self.stream.so_far()
+
+    async def open(self, model: str, connection: str, cancel: Callable[[], None]) -> None:
+        """Begin the journal. `cancel` ends the model's work."""
+        self._cancel = cancel
+        self._writer.hold(holds=True)
+        self._add(JournalStarted("response", model, connection=connection), self.opened)
+        await self._writer.flush()
+        self._storing = asyncio.create_task(self._store_often())
+
+    def stop(self, reason: StoppedBy) -> None:
+        if self._closed is None:
+            self.stopped = self.stopped or reason
+            self._cancel()
+
+    async def take(self, part: Part) -> None:
+        deque(self.stream.take(part), maxlen=0)
+        self._window.add(part)
+        self._wake()
+        if self._window.new_bytes >= _BATCH_BYTES:
+            await self._store()
+
+    def end(self, closed: ResponseClosed) -> Resource:
+        """End the response, and return it. Clients see that only after `announce`."""
+        self._shown = self.stream.so_far()
+        self._closed = closed
+        deque(last_events(self.stream, closed), maxlen=0)
+        return self.stream.resource
+
+    async def store_end(self, closed: ResponseClosed) -> None:
+        self._is_closing.set()
+        if self._storing is not None:
+            await self._storing
+        self._writer.hold(holds=False)
+        await self._store(closed)
+
+    def announce(self) -> None:
+        """Show the end to clients."""
+        self._is_closing.set()
+        self._shown = None
+        self.has_ended.set()
+        self._wake()
+
+    async def recorded(self) -> AsyncIterator[PartOrEnd]:
+        """Yield the parts from the first one on, each as it comes, and then the end."""
+        place = 0
+        while True:
+            news = self._news
+            if place >= self._window.first:
+                parts = self._window.since(place)
+            else:
+                events = await stored_events(self._journals, self.id)
+                stored = (event.parts for event in events if isinstance(event, PartsReported))
+                parts = [part for batch in stored for part in batch][place:]
+                if not parts:
+                    raise events_not_stored()
+            for part in parts:
+                place += 1
+                yield part
+            if parts:
+                continue
+            if self.has_ended.is_set():
+                if self._closed is None:
+                    raise unexpected()
+                yield self._closed
+                return
+            await news.wait()
+
+    async def _store_often(self) -> None:
+        renewed = time.monotonic()
+        while not self._is_closing.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_BATCH_SECONDS):
+                    await self._is_closing.wait()
+            if self._window.has_new:
+                await self._store()
+            elif time.monotonic() - renewed >= RENEW_SECONDS and self._journals.store is not None:
+                # A model may report nothing for minutes.
+                renewed = time.monotonic()
+                try:
+                    await self._journals.store.renew()
+                except JournalStoreError as error:
+                    _log.warning("the lease of %s could not be renewed: %s", self.id, error)
+
+    async def _store(self, *end: ResponseClosed) -> None:
+        parts, count = self._window.batch(), self._window.total
+        self._add(*([PartsReported(parts)] if parts else []), *end)
+        await self._writer.flush()
+        if self.is_recorded:
+            self._window.mark_stored(count)
+        self._window.shrink(_MEMORY_BYTES, _MOST_BYTES if self._is_journalled else _MEMORY_BYTES)
+
+    def _add(self, *events: AnyEvent) -> None:
+        self._writer.add(*events)
+        self._added += len(events)
+
+    def _on_lost(self) -> None:
+        self.is_lost = True
+        self._cancel()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()

@@ -1,0 +1,78 @@
+"""Computes the events of a background response from its stored parts. Values in, values out.
+
+The same parts give the same events, with the same ids and numbers. So a client that resumes a stream gets exactly the
+events that it missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from dragoman.frontends.http.approvals import is_approval
+from dragoman.frontends.http.errors import ApiError, ErrorType
+from dragoman.frontends.http.resource import Resource
+from dragoman.frontends.http.stream import ResponseStream
+from dragoman.journal.response_events import ResponseClosed, ResponseOpened
+from dragoman.lm import JsonObject, Part
+
+__all__ = ["PartOrEnd", "last_events", "new_stream", "server_ended"]
+
+# Each part of a response, and then its end.
+PartOrEnd: TypeAlias = Part | ResponseClosed
+
+_SERVER_ENDED = "server_ended"
+
+
+class _Error(msgspec.Struct, frozen=True):
+    message: str
+    type: ErrorType
+    code: str
+    param: str | None = None
+
+
+def server_ended() -> ApiError:
+    return ApiError(
+        500,
+        "server_error",
+        "The server ended before the response did. What the model had said until then is in `output`.",
+        code=_SERVER_ENDED,
+    )
+
+
+def new_stream(resource: Resource, opened: ResponseOpened) -> ResponseStream:
+    return ResponseStream(
+        resource,
+        reasoning=opened.reasoning,
+        as_approval=is_approval if opened.approves_items else lambda _call: False,
+    )
+
+
+def last_events(stream: ResponseStream, closed: ResponseClosed, after: int = -1) -> Iterator[JsonObject]:
+    """Yield the events of the end. `after` is the number of the last event that the client has."""
+    stream.resource.usage = closed.usage
+    match closed.end:
+        case "completed":
+            return stream.complete(closed.at)
+        case "cancelled":
+            return stream.cancel()
+        case "failed":
+            error = _error(closed.error)
+            if error.code == _SERVER_ENDED:
+                # The client may have events that were sent and not yet stored. The end still follows them.
+                stream.skip_to(after + 1)
+            return stream.fail(error)
+
+
+def _error(stored: JsonObject | None) -> ApiError:
+    """Return the error of an end. Without content, the journal has only the fact that the response failed."""
+    if stored is None:
+        return ApiError(
+            500,
+            "server_error",
+            'The response failed. The reason is not stored, because `content` in [journal] is not "full".',
+        )
+    error = msgspec.convert(stored, _Error)
+    return ApiError(500, error.type, error.message, code=error.code, param=error.param)

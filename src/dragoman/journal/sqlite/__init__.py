@@ -1,0 +1,1 @@
+"""The store of journals in the SQLite file of the state folder."""

@@ -1,0 +1,9 @@
+"""What every store raises."""
+
+from __future__ import annotations
+
+__all__ = ["JournalStoreError"]
+
+
+class JournalStoreError(Exception):
+    """The store cannot be used now: what is wrong, and what to do about it."""
