@@ -162,3 +162,44 @@ def test_nonsense_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert '"soon" is no time. Write 30m' in capsys.readouterr().err
     assert main(["approvals", "histroy"]) == 2
     assert 'Did you mean "history"?' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("in_the_agents", "shown"),
+    [
+        # It ended before it got the answer.
+        ([("end", False, "the agent ended")], ["refused", "person: not now", "1.0 s"]),
+        ([("person", False, "not now")], ["refused", "person: not now", "1.0 s"]),
+        ([], ["refused", "person: not now", "1.0 s"]),
+    ],
+)
+def test_what_a_person_decided_in_a_chat_counts(
+    state: Path,
+    capsys: pytest.CaptureFixture[str],
+    in_the_agents: list[tuple[str, bool, str]],
+    shown: list[str],
+) -> None:
+    """The agent's journal has it only when the agent got it, with the next prompt."""
+    asked = PermissionRequested("dg_x_1_y", "claude", "execute", "dragoman-agent-action-execute", "digest")
+
+    async def write() -> None:
+        with Database.open(state) as database:
+            journals = SqliteJournals(database)
+            agent: list[StampedEvent] = [
+                (10.0, JournalStarted("agent", "claude", parent="chat")),
+                (11.0, asked),
+            ]
+            for by, allowed, why in in_the_agents:
+                agent.append((20.0, PermissionDecided("dg_x_1_y", allowed, by, "terminal", 9.0, why)))  # type: ignore[arg-type]
+            await journals.append("agent", 0, agent, holds=False)
+            no = PermissionDecided(
+                "dg_x_1_y", is_allowed=False, by="person", where="terminal", seconds=1.0, why="not now"
+            )
+            await journals.append(
+                "chat", 0, [(9.0, JournalStarted("chat", "claude")), (12.0, no)], holds=False
+            )
+
+    asyncio.run(write())
+    assert main(["approvals", "history"]) == 0
+    _, row = capsys.readouterr().out.splitlines()
+    assert [each.strip() for each in row.split("  ") if each.strip()][-3:] == shown

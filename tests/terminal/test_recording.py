@@ -10,6 +10,7 @@ from dragoman.backends.scripted import Script, ScriptedModel, When, call, reply
 from dragoman.clock import SystemClock
 from dragoman.config import Config, JournalConfig
 from dragoman.conversations.ids import CONVERSATION_ID
+from dragoman.frontends.terminal.recording import ChatRecorder, RecordingHooks
 from dragoman.frontends.terminal.session import ChatSession
 from dragoman.frontends.terminal.stored_chats import CannotResume
 from dragoman.journal.agent_events import PermissionDecided, PermissionRequested
@@ -18,6 +19,7 @@ from dragoman.journal.chat_fold import fold_chat
 from dragoman.journal.event import JournalStarted
 from dragoman.journal.events import AnyEvent
 from dragoman.journal.sqlite.journals import SqliteJournals
+from dragoman.journal.writer import Journals
 from dragoman.lm import (
     CancellationToken,
     LanguageModel,
@@ -25,12 +27,15 @@ from dragoman.lm import (
     ModelInfo,
     Request,
     Sink,
+    ToolCallPart,
     assistant,
     user,
 )
 from dragoman.logs import Redaction
+from dragoman.loop.events import CallDecided
 from dragoman.loop.history import gaps
 from dragoman.loop.hooks import Hooks
+from dragoman.permissions.action import PERMISSION_TOOLS
 from dragoman.store import Database
 from dragoman.tools.decision import Approve, Decision, Deny, ToolQuestion
 from dragoman.tools.definition import tool
@@ -367,3 +372,19 @@ async def test_a_chat_that_another_process_continues_or_deletes_goes_on_without_
         await chat.close()
     assert await _stored(tmp_path, chat.id) == before
     assert "another process has continued" in caplog.text
+
+
+async def test_what_a_person_decides_about_an_agents_request_is_recorded_at_once(tmp_path: Path) -> None:
+    """The agent gets it with the next prompt, and there may be none."""
+    with Database.open(tmp_path) as database:
+        store = SqliteJournals(database)
+        recorder = ChatRecorder(Journals(store), "chat")
+        await recorder.begin("hello", "claude", ())
+        hooks = RecordingHooks(Hooks(), recorder, "claude", ())
+        asked = ToolCallPart("dg_x_1_y", PERMISSION_TOOLS["execute"], {"nonce": "n"})
+        hooks.on_event(CallDecided(asked, "run it", allowed=False, by="person", why="not now", seconds=1.5))
+        await recorder.close()
+        _, decided = [entry.event for entry in await store.read("chat")]
+    assert decided == PermissionDecided(
+        "dg_x_1_y", is_allowed=False, by="person", where="terminal", seconds=1.5, why="not now"
+    )

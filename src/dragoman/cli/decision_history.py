@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
 
 from dragoman.cli.conversation_text import front_end_of
 from dragoman.cli.errors import DONE, UsageError
@@ -31,6 +32,9 @@ _AGO = re.compile(r"([0-9]{1,6})([mhdw])")
 _EXAMPLES = "Write 30m, 12h, 7d or 2w, or a date such as 2026-03-01 or 2026-03-01T09:30."
 # A decision may come so long after its request, which is then looked for.
 _LONGEST_QUESTION = timedelta(days=7)
+
+
+_Decided: TypeAlias = tuple[float, PermissionDecided]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +97,38 @@ async def _read(store: JournalStore, start: datetime | None) -> list[_Decision]:
 def _paired(
     found: list[tuple[str, JournalEntry]], infos: Mapping[str, JournalInfo | None]
 ) -> Iterator[_Decision]:
-    """Each decision with its request; then the requests without a decision."""
-    open_: dict[tuple[str, str], tuple[float, PermissionRequested]] = {}
+    """Each request with what came of it, and decisions whose request is not recorded."""
+    requests: dict[tuple[str, str], tuple[float, PermissionRequested]] = {}
+    decisions: dict[tuple[str, str], list[_Decided]] = {}
     for journal, entry in found:
         match without_proofs(entry.event):
             case PermissionRequested() as asked:
-                open_[journal, asked.id] = entry.at, asked
+                requests[journal, asked.id] = entry.at, asked
             case PermissionDecided() as decided:
-                _, request = open_.pop((journal, decided.id), (0.0, None))
-                yield _Decision(journal, entry.at, request, decided, infos[journal])
+                decisions.setdefault((journal, decided.id), []).append((entry.at, decided))
             case _:
                 pass
-    for (journal, _), (at, asked) in open_.items():
-        yield _Decision(journal, at, asked, None, infos[journal])
+    for (journal, id_), (at, asked) in requests.items():
+        info = infos[journal]
+        chat = "" if info is None or info.parent is None else info.parent
+        own, of_chat = decisions.pop((journal, id_), []), decisions.pop((chat, id_), [])
+        decided_at, decision = _counts(own, of_chat)
+        yield _Decision(journal, decided_at or at, asked, decision, info)
+    for (journal, _), alone in decisions.items():
+        for at, decided in alone:
+            yield _Decision(journal, at, None, decided, infos[journal])
+
+
+def _counts(own: Sequence[_Decided], of_chat: Sequence[_Decided]) -> tuple[float, PermissionDecided | None]:
+    """The decision that counts, and when it was made.
+
+    A chat records what a person decided about its agent's request. The agent's journal has it when the agent got it; where
+    the agent ended before, it has only that.
+    """
+    never_came = len(own) == 1 and own[0][1].by == "end"
+    if of_chat and (not own or never_came or of_chat[-1][1].is_allowed == own[-1][1].is_allowed):
+        return of_chat[-1]
+    return own[-1] if own else (0.0, None)
 
 
 def _what(decision: _Decision) -> str:

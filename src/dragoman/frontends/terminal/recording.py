@@ -129,9 +129,12 @@ class ChatRecorder:
         if call_id not in self._asked:
             self.asked(event.call, model, workspace, event.doing, read_only=event.read_only)
         self._asked.discard(call_id)
-        self._add(
-            PermissionDecided(call_id, event.allowed, event.by, _WHERE, round(event.seconds, 3), event.why)
-        )
+        self.answered(event)
+
+    def answered(self, event: CallDecided) -> None:
+        """Record a decision. Its request is recorded already: here, or in the agent's journal."""
+        took = round(event.seconds, 3)
+        self._add(PermissionDecided(event.call.call_id, event.allowed, event.by, _WHERE, took, event.why))
 
     def ended(self, event: Ended) -> None:
         self._add(RunEnded(event.reason, event.error, event.hint))
@@ -162,11 +165,13 @@ class RecordingHooks(Hooks):
 
     def on_event(self, event: RunEvent) -> None:
         match event:
-            # What an agent asks for is in its own journal.
+            # What an agent asks for is in its own journal. That gets the decision with the next prompt, if there is one.
             case QuestionAsked(tool=name) if not is_permission_tool(name):
                 call = ToolCallPart(event.call_id, name, event.input)
                 self._recorder.asked(call, self._model, self._workspace, event.doing)
-            case CallDecided(call=call) if not is_permission_tool(call.name):
+            case CallDecided(call=call) if is_permission_tool(call.name):
+                self._recorder.answered(event)
+            case CallDecided():
                 self._recorder.decided(event, self._model, self._workspace)
             case Ended():
                 self._recorder.ended(event)
