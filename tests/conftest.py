@@ -11,10 +11,10 @@ and everything else take `whole`. A search that has a number of examples of its 
 
 from hypothesis import HealthCheck, settings
 
-from open_loops import pytest_runtest_teardown
+from open_loops import pytest_runtest_call, pytest_runtest_teardown
 from searching import SHORT, SHORT_EXAMPLES, WHOLE
 
-__all__ = ["pytest_runtest_teardown"]
+__all__ = ["pytest_runtest_call", "pytest_runtest_teardown"]
 
 settings.register_profile(
     WHOLE, settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]

@@ -1,8 +1,8 @@
 """Fails a test that leaves an asyncio event loop open.
 
 Without this check, Python warns when it collects the loop, and the warning fails another test that runs at that moment.
-Fixtures that make a loop have the scope of one test, so every loop is closed when its test ends. The check does not see
-loops of uvloop: they do not derive from `asyncio.BaseEventLoop`.
+Only loops that the test itself made are looked at: those of fixtures may last longer than one test. The check does not
+see loops of uvloop: they do not derive from `asyncio.BaseEventLoop`.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Generator
 
 import pytest
 
-__all__ = ["pytest_runtest_teardown"]
+__all__ = ["pytest_runtest_call", "pytest_runtest_teardown"]
 
 # Weak references: if Python collects an open loop during its test, the warning fails the right test.
 _made: weakref.WeakSet[asyncio.BaseEventLoop] = weakref.WeakSet()
@@ -24,6 +24,12 @@ def _make_and_record(self: asyncio.BaseEventLoop) -> None:
 
 
 asyncio.BaseEventLoop.__init__ = _make_and_record  # type: ignore[assignment]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call() -> None:
+    """What was made before is of fixtures, which close it when their scope ends."""
+    _made.clear()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -35,6 +35,21 @@ def loop():
     made.close()
 
 
+@pytest.fixture(scope="module")
+def lasting():
+    made = asyncio.new_event_loop()
+    yield made
+    made.close()
+
+
+def test_uses_a_loop_that_lasts(lasting):
+    lasting.run_until_complete(asyncio.sleep(0))
+
+
+def test_uses_it_again(lasting):
+    lasting.run_until_complete(asyncio.sleep(0))
+
+
 def test_closes_its_loops(loop):
     asyncio.run(asyncio.sleep(0))
 
@@ -63,6 +78,8 @@ def test_the_test_that_leaves_a_loop_open_fails_and_no_other(tmp_path: Path) -> 
         "ERROR test_suite.py::test_leaves_one_open",
         "FAILED test_suite.py::test_leaves_one_open_and_fails",
         "ERROR test_suite.py::test_leaves_one_open_and_fails",
+        "PASSED test_suite.py::test_uses_a_loop_that_lasts",
+        "PASSED test_suite.py::test_uses_it_again",
         "PASSED test_suite.py::test_closes_its_loops",
         "PASSED test_suite.py::test_runs_in_a_loop",
     }
