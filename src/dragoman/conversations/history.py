@@ -122,8 +122,8 @@ def normalise(messages: Iterable[Message]) -> NormalHistory:
                 _add(items, item)
             named += [(place, part) for part in content if type(part) is not TextPart]
         counts.append(len(items))
-    keys = tuple(map(item_key, items))
-    return NormalHistory(history, tuple(items), keys, tuple(chain(keys)), tuple(counts), tuple(named))
+    keys, links = _keys_and_links(items)
+    return NormalHistory(history, tuple(items), tuple(keys), tuple(links), tuple(counts), tuple(named))
 
 
 def _add(items: list[NormalItem], item: NormalItem) -> None:
@@ -185,10 +185,11 @@ _MOST_IN_ONE = 64 * 1024
 
 class _Keys:
     def __init__(self) -> None:
-        self.known: dict[NormalItem, bytes] = {}
+        # The key of each item, and the number that stands for it in a chain.
+        self.known: dict[NormalItem, tuple[bytes, int]] = {}
         self._size = 0
 
-    def make(self, item: NormalItem) -> bytes:
+    def make(self, item: NormalItem) -> tuple[bytes, int]:
         written = encode(item)
         key = _KINDS[type(item)] + hashlib.blake2b(written, digest_size=_KEY_BYTES).digest()
         if len(written) <= _MOST_IN_ONE:
@@ -196,8 +197,8 @@ class _Keys:
             if self._size > _MOST_REMEMBERED:
                 self.known.clear()
                 self._size = len(written)
-            self.known[item] = key
-        return key
+            self.known[item] = key, _number(key)
+        return key, _number(key)
 
 
 _keys = _Keys()
@@ -205,7 +206,7 @@ _keys = _Keys()
 
 def item_key(item: NormalItem) -> bytes:
     """What is compared in the place of an item: its kind and a digest of it."""
-    return _keys.known.get(item) or _keys.make(item)
+    return (_keys.known.get(item) or _keys.make(item))[0]
 
 
 def is_prompt(key: bytes) -> bool:
@@ -229,9 +230,26 @@ def chain(keys: Iterable[bytes], link: int = 0) -> list[int]:
     """The running hash after each key, going on from `link`."""
     links: list[int] = []
     for key in keys:
-        link = (link * _FACTOR + int.from_bytes(key[-8:], "little") + key[0]) & _LINK_BITS
+        link = (link * _FACTOR + _number(key)) & _LINK_BITS
         links.append(link)
     return links
+
+
+def _number(key: bytes) -> int:
+    return int.from_bytes(key[-8:], "little") + key[0]
+
+
+def _keys_and_links(items: Iterable[NormalItem]) -> tuple[list[bytes], list[int]]:
+    """The keys of items and their chain, in one pass: it is done for every item of every request."""
+    keys: list[bytes] = []
+    links: list[int] = []
+    known, link = _keys.known.get, 0
+    for item in items:
+        key, number = known(item) or _keys.make(item)
+        link = (link * _FACTOR + number) & _LINK_BITS
+        keys.append(key)
+        links.append(link)
+    return keys, links
 
 
 def common_prefix(ours: Sequence[bytes], theirs: Sequence[bytes]) -> int:
