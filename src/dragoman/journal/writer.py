@@ -146,7 +146,7 @@ class JournalWriter:
     async def flush(self) -> None:
         """Store what was added so far. When it returns, it is stored, unless the store fails: that is logged."""
         if self._store is not None and (self.has_news or self._lock.locked()):
-            # In a task of its own: if the caller is cancelled, it is still known what of it is stored.
+            # In a separate task: if the caller is cancelled, it is still known what of it is stored.
             await asyncio.shield(asyncio.get_running_loop().create_task(self._write()))
 
     async def _write(self) -> None:

@@ -80,7 +80,7 @@ class _Journal(msgspec.Struct, frozen=True):
 
 
 def import_conversations(database: Statements) -> None:
-    """Make a journal of each conversation, and remove the old tables. A row that cannot be read stays in a table of its own."""
+    """Make a journal of each conversation, and remove the old tables. A row that cannot be read stays in a separate table."""
     for (place,) in database.rows(tuple[int], "SELECT rowid FROM conversations ORDER BY used_at, rowid"):
         try:
             # One by one: a row that cannot be read says nothing about the others.

@@ -128,7 +128,7 @@ class BackgroundRun:
         self._wake()
 
     async def recorded(self) -> AsyncIterator[PartOrEnd]:
-        """Yield the parts from the first one on, each as it comes, and then the end."""
+        """Yield the parts from the first one on, each when it is there, and then the end."""
         place = 0
         while True:
             news = self._news
