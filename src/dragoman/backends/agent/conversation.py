@@ -107,7 +107,7 @@ _NEW_TOOLS = "{name} does not look at changed tools while it runs, so it was res
 _OLD_WORDS = (
     "{name} was still sending an earlier part of this conversation, so it was restarted with a new session."
 )
-_TAKEN_OVER = "Another process continues this conversation, so this answer has ended here."
+_TAKEN_OVER = "This answer has ended here: another process continues the conversation, or it was deleted or can no longer be stored."
 _MIXED = "{name} mixed words of earlier turns into this answer."
 # How often what an agent says is stored while it speaks.
 _PROGRESS_SECONDS = 1.0
