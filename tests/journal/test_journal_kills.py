@@ -62,18 +62,21 @@ class Appenders:
             word, *values = line.split()
             match word:
                 case "pid":
-                    # By a descriptor: its number may belong to another process when it is killed.
-                    process_fd = os.pidfd_open(int(values[0]))
+                    # By a descriptor: its number may belong to another process when it is killed. It may have ended
+                    # already, where it dies before its first statement.
+                    with suppress(ProcessLookupError):
+                        process_fd = os.pidfd_open(int(values[0]))
                 case "stored":
                     last = int(values[0])
                     acknowledged += 1
-                    if acknowledged == kill_after:
+                    if acknowledged == kill_after and process_fd >= 0:
                         _spend(moment)
                         # On a busy machine it may have ended meanwhile.
                         with suppress(ProcessLookupError):
                             signal.pidfd_send_signal(process_fd, signal.SIGKILL)
                 case "ended":
-                    os.close(process_fd)
+                    if process_fd >= 0:
+                        os.close(process_fd)
                     return last, int(values[0])
                 case _:
                     assert word == "done"
