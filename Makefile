@@ -145,10 +145,11 @@ PICTURE := docs/images/demo.svg
 picture: $(VENV)/run.stamp ## draw the picture in README anew, from the tour
 	$(BIN)/python -m devtools.picture $(PICTURE)
 
+# pip 23 takes the newest release of a package that is asked for with an extra and pinned without: so extras stay in the pins.
 pins: ## resolve requirements/ anew from pyproject.toml (needs uv)
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras \
 	  --upgrade --extra build pyproject.toml -o requirements/run.txt
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras \
 	  --upgrade --extra build --extra dev -c requirements/run.txt pyproject.toml -o requirements/dev.txt
 
 clean: ## remove the environment and all caches
