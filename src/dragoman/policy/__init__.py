@@ -1,0 +1,1 @@
+"""Rules that decide about an action before a person is asked. Design: docs/policy.md."""
