@@ -235,25 +235,21 @@ class VsCodeServer:
                 "isSensitive": False,
                 "isCut": False,
             }
-        question = question_about(pending.action, spaced=True)
+        question = question_about(pending.action, pending.ask, spaced=True)
         return {
             "invocationMessage": escape(in_one_line(pending.action, "may")),
             "confirmationMessages": {"title": question.title, "message": question.message},
             "modal": {"message": question.title, "detail": question.plain},
-            "isSensitive": self._permissions.must_confirm(pending.action),
+            "isSensitive": pending.ask.needs_person,
             "isCut": question.is_cut,
         }
 
     async def _invoke(self, incoming: Incoming) -> object:
-        """Return the proof. A sensitive action needs the extension's own dialog: VS Code has modes that skip the chat's."""
+        """Return the proof. A sensitive action, or one that a rule asks about, needs the extension's own dialog: VS Code has modes that skip the chat's."""
         invocation = decoded(incoming.params, ToolInput)
         grants, nonce = self._permissions.grants, invocation.input.get("nonce")
         pending = grants.pending(nonce)
-        if (
-            pending is not None
-            and self._permissions.must_confirm(pending.action)
-            and not invocation.confirmed
-        ):
+        if pending is not None and pending.ask.needs_person and not invocation.confirmed:
             return {"content": [TextPart(_NOT_CONFIRMED)]}
         token = grants.issue(nonce, invocation.name)
         return {"content": [TextPart(token if token is not None else _NOT_OPEN)]}
@@ -263,13 +259,11 @@ class VsCodeServer:
         pending = self._permissions.grants.pending(decoded(incoming.params, ShowQuestion).nonce)
         if pending is None:
             return {"title": "No longer open", "text": _NOT_OPEN}
-        question = question_about(pending.action)
+        question = question_about(pending.action, pending.ask)
         return {"title": question.title, "text": f"# {escape(question.title)}\n\n{question.whole}\n"}
 
     async def _recent(self, _incoming: Incoming) -> object:
-        must_confirm = self._permissions.must_confirm
-        recorded = self._permissions.record.newest_first()
-        return {"questions": [_recent(each, lasting=not must_confirm(each.action)) for each in recorded]}
+        return {"questions": [_recent(each) for each in self._permissions.record.newest_first()]}
 
     async def _allow(self, incoming: Incoming) -> object:
         """Store a lasting approval for exactly the action of a recent question."""
@@ -326,7 +320,7 @@ def _fault(incoming: Incoming, error: Exception) -> LanguageModelError:
     return LanguageModelError("internal", cause, hint=hint)
 
 
-def _recent(recorded: Recorded, *, lasting: bool) -> JsonObject:
+def _recent(recorded: Recorded) -> JsonObject:
     decision = "waiting" if recorded.allowed is None else "allowed" if recorded.allowed else "refused"
     return {
         "id": recorded.id,
@@ -337,7 +331,7 @@ def _recent(recorded: Recorded, *, lasting: bool) -> JsonObject:
         "by": recorded.by,
         "at": recorded.at,
         "covers": recorded.covers,
-        "levels": recorded.levels if lasting else (),
+        "levels": recorded.levels,
     }
 
 
