@@ -158,9 +158,13 @@ class _Reading:
             self.doubt("too many commands")
             return
         program = command.words[0] if command.words else Word("")
-        if not program.is_exact and command.words:
+        if not command.words:
+            self.doubt("a redirect without a command, for which zsh runs a program")
+        if not program.is_exact:
             self.doubt("a program whose name the shell computes")
-        if (program.text in _CHANGES_SHELL) or (is_inner and program.text == "cd"):
+        if program.text in _CHANGES_SHELL or (
+            is_inner and (program.text == "cd" or program.text in _RESERVED)
+        ):
             self.doubt(f"{program.text}, which changes the shell or runs its arguments")
         if program.text == "printf" and len(command.words) > 1 and command.words[1].text.startswith("-"):
             self.doubt("printf with an option, which may set a variable")
@@ -376,6 +380,9 @@ class _Line:
     def _redirect(self, node: Node, around: SimpleCommand) -> Iterator[Redirect]:
         children = list(node.children)
         if children and children[0].type == "file_descriptor":
+            # dash and zsh take one digit for a descriptor, and more for an argument.
+            if not re.fullmatch("[0-9]", _text(children[0])):
+                self._doubt("an unusual redirect")
             del children[0]
         kinds = [child.type for child in children]
         if node.type != "file_redirect" or not kinds:
