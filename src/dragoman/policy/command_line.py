@@ -472,15 +472,15 @@ def _roughly(node: Node) -> Word:
 
 def _changed(command: SimpleCommand, folders: Folders) -> Folders:
     """Where a `cd` leads; None if that is not known."""
-    match command.words:
-        case (_, Word(kind="exact" | "home") as target) if folders is not None and not target.text.startswith(
-            "-"
-        ):
-            if target.kind == "home":
-                return frozenset({target.text})
-            return frozenset(os.path.join(folder, target.text) for folder in folders)  # noqa: PTH118 - `..` stays
-        case _:
-            return None
+    if folders is None or command.assignments or len(command.words) != 2:  # noqa: PLR2004 - cd and a folder
+        # A variable may be CDPATH, which leads elsewhere.
+        return None
+    target = command.words[1]
+    if target.kind == "home":
+        return frozenset({target.text})
+    if not target.is_exact or target.text.startswith("-") or not target.text:
+        return None
+    return frozenset(os.path.join(folder, target.text) for folder in folders)  # noqa: PTH118 - `..` stays
 
 
 def _expansions(node: Node) -> Iterable[tuple[Node, int]]:
