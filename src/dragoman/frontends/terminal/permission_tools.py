@@ -55,6 +55,7 @@ class PermissionTool:
             covers=question.covers,
             always_ask=question.covers is None,
             urls=action.urls if action.risk == "fetch" else (),
+            action=action,
         )
 
     async def invoke(self, invocation: Invocation, _token: CancellationToken) -> ToolResult:
