@@ -284,9 +284,9 @@ def test_paths_of_a_restricting_rule_are_any_argument_of_any_command() -> None:
 # --- Other actions. --------------------------------------------------------------------------------------------------
 
 
-def edit(*paths: str, **fields: object) -> Action:
+def edit(*paths: str) -> Action:
     blocks = [diff(path, "a", "b") for path in paths]
-    return action(kind="edit", content=blocks, **fields)
+    return action(kind="edit", content=blocks)
 
 
 def test_every_path_must_be_allowed_and_one_may_be_denied() -> None:
