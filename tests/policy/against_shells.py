@@ -241,11 +241,12 @@ def _after(home: str, word: Word, arguments: Sequence[str], place: int) -> Itera
 
 
 def _pattern(glob: str) -> re.Pattern[str]:
-    """Matches at least what the glob matches: a set in brackets is any character."""
-    pieces = re.split(r"(\[[!^]?\]?(?:\[:\w+:\]|[^\]])*\]|[*?])", glob)
-    return re.compile(
-        "".join(
-            ".*" if each == "*" else "." if at % 2 else re.escape(each) for at, each in enumerate(pieces)
-        ),
-        re.DOTALL,
-    )
+    """Matches at least what the glob matches: a set in brackets is any character, and zsh's `**/` no folder at all."""
+    pieces = re.split(r"(\[[!^]?\]?(?:\[:\w+:\]|[^\]])*\]|\*+/|[*?])", glob)
+    return re.compile("".join(map(_any_of, pieces)), re.DOTALL)
+
+
+def _any_of(piece: str) -> str:
+    if piece.startswith("*"):
+        return "(?:.*/)?" if piece.endswith("/") else ".*"
+    return "." if piece == "?" or (piece.startswith("[") and piece.endswith("]")) else re.escape(piece)

@@ -112,6 +112,10 @@ EXAMPLES = (
     "print -v PATH .", "zf_rm x", "zmodload zsh/files; rm x", "emulate sh -c 'rm x'", "autoload x; x", "sched 0 rm x",
     "vared A", "limit", "echotc x", "functions ls", "disable ls", "setopt autocd; sub", "nocorrect rm x", "end",
     "foreach i (a b) rm $i; end",
+    "printf '%s%n' x PATH; rm", "printf %n PATH; {}", "printf %d 'path[$(rm x)]'", "printf '%*s' 'path[$(rm x)]' y",
+    "printf %d PATH=3; rm", "exit 'path[$(rm x)]'", "return 'path[$(rm x)]'", "logout 'path[$(rm x)]'", "exit $A",
+    "printf '%q' '$(rm x)'", "printf '%b' x", "printf '%5.2s' x", "printf '%-10s|' x", 'printf "$A" x', "printf '%(%s)T'",
+    "kill 'path[$(rm x)]'", "wait 'path[$(rm x)]'", "echo 'path[$(rm x)]'", "ls 'path[$(rm x)]'", "{} {}", "{}{}",
     # Directories.
     "cd sub; {}", "cd sub && {}", "cd sub || {}", "(cd sub && {}); {}", "{ cd sub; {}; } && {}", "cd sub | {}",
     "ls | cd sub; {}", "cd sub & {}", "cd ~; {}", "cd; {}", "cd -; {}", "cd sub && cd .. && {}",
