@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from dragoman.lm import CancellationToken, JsonObject
+from dragoman.permissions.action import Action
 from dragoman.permissions.approvals import LEVELS, ApprovalLevel
 from dragoman.tools.tool import Confirmation
 
@@ -51,6 +52,8 @@ class ToolQuestion:
     levels: tuple[ApprovalLevel, ...] = LEVELS
     # What an approval that lasts would be for, in a few plain words.
     covers: str = "exactly this input"
+    # What it would do, for rules.
+    action: Action | None = None
 
 
 class CannotAsk(Exception):

@@ -6,6 +6,7 @@ been on the screen, and only after a pause. Every other way out leads back to th
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from rich.console import RenderableType
@@ -13,17 +14,18 @@ from rich.style import Style
 from rich.text import Text
 
 from dragoman.clock import Clock
-from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer
+from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer, RuleOffers
 from dragoman.frontends.terminal.keys import END, ESCAPE, INTERRUPT, KeySource
 from dragoman.frontends.terminal.layout import column, note, place, stacked
 from dragoman.frontends.terminal.question_pages import PAUSE_SECONDS, Details, key_row, more_lines
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.transcript import Transcript
 from dragoman.lm import gfm
+from dragoman.permissions.pipeline import PermissionServices
 from dragoman.tools.decision import Approve, ToolQuestion
 from dragoman.visible import visible_line
 
-__all__ = ["RuleMaker", "RuleMaking"]
+__all__ = ["ChatRules", "RuleMaker", "RuleMaking"]
 
 # How it ends: the call is allowed and the rule is in force, the question is still open, or as keys of the question do.
 Made: TypeAlias = Approve | Literal["back", "interrupt", "gone"]
@@ -39,14 +41,42 @@ _BACK = ("Esc", "back to the question")
 class RuleMaker(Protocol):
     """Proposes rules for what a question is about, and writes them."""
 
-    # The file that rules are written to.
-    file: str
+    @property
+    def file(self) -> str:
+        """The file that rules are written to."""
+        ...
 
     def offers(self, question: ToolQuestion) -> tuple[RuleOffer, ...]: ...
 
     def add(self, offer: RuleOffer) -> str:
         """Write the rule and put it in force. Returns its file and line. Raises `CannotAddRule`."""
         ...
+
+
+class ChatRules:
+    """The rules for what a chat asks about."""
+
+    def __init__(
+        self, offers: RuleOffers, permissions: PermissionServices, workspace: tuple[Path, ...]
+    ) -> None:
+        self._offers = offers
+        self._permissions = permissions
+        self._workspace = workspace
+
+    @property
+    def file(self) -> str:
+        return str(self._offers.file)
+
+    def offers(self, question: ToolQuestion) -> tuple[RuleOffer, ...]:
+        # What can be allowed only once, no rule of this kind allows.
+        if question.action is None or question.levels == ("once",) or not self._workspace:
+            return ()
+        places = self._permissions.places(tuple(map(str, self._workspace)))
+        return self._offers.of(question.action, str(self._workspace[0]), places)
+
+    def add(self, offer: RuleOffer) -> str:
+        rule = self._offers.add(offer)
+        return f"{self.file}:{rule.line}"
 
 
 class RuleMaking:
