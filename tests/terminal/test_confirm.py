@@ -33,6 +33,7 @@ class _Keys:
         self._clock = clock
         self._presses = deque(press if isinstance(press, tuple) else (1.0, press) for press in presses)
         self._typed_before = typed_before
+        self._last = clock.now()
         self.is_listening = False
 
     @contextmanager
@@ -46,8 +47,12 @@ class _Keys:
     async def key(self) -> str:
         if not self._presses:
             raise Stuck("the question is still open, and nobody presses anything any more")
-        seconds, key = self._presses.popleft()
-        await self._clock.sleep(seconds)
+        seconds, key = self._presses[0]
+        due = self._last + seconds
+        await self._clock.sleep(max(0.0, due - self._clock.now()))
+        # Whoever stops waiting for a key gets it the next time.
+        self._presses.popleft()
+        self._last = due
         return key
 
 

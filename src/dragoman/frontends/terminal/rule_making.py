@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.style import Style
 from rich.text import Text
 
-from dragoman.clock import Clock
+from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer, RuleOffers
 from dragoman.frontends.terminal.keys import END, ESCAPE, INTERRUPT, KeySource
 from dragoman.frontends.terminal.layout import column, note, place, stacked
@@ -124,22 +124,30 @@ class RuleMaking:
         hint = ""
         quiet_from = self._clock.now() + PAUSE_SECONDS
         while True:
-            self._ask(_confirmation(shown.left, hint))
-            key = await self._keys.key()
-            now = self._clock.now()
+            pause = quiet_from - self._clock.now()
+            try:
+                key = await self._key_after(pause, _confirmation(shown.left, hint, is_ready=pause <= 0))
+            except DeadlinePassed:
+                continue
             hint = ""
             match key:
-                case "y" if not shown.left and now >= quiet_from:
+                case "y" if not shown.left and pause <= 0:
                     return "confirmed"
                 case "d" if shown.left:
                     shown.print_page(self._transcript)
-                    quiet_from = now + PAUSE_SECONDS
                 case _ if (way_out := _way_out(key)) is not None:
                     return way_out
                 case _:
-                    quiet_from = now + PAUSE_SECONDS
-                    is_early = key == "y" and not shown.left
-                    hint = "Take a moment, then press it again." if is_early else "Press one of these keys."
+                    hint = "Press one of these keys."
+            quiet_from = self._clock.now() + PAUSE_SECONDS
+
+    async def _key_after(self, pause: float, footer: RenderableType) -> str:
+        """The next key. `DeadlinePassed` if the pause ends without one."""
+        if pause <= 0:
+            self._ask(footer)
+            return await self._keys.key()
+        self._transcript.ask(footer)
+        return await within(self._keys.key(), pause, self._clock)
 
     def _ask(self, footer: RenderableType) -> None:
         if not self._screen.is_live:
@@ -167,10 +175,10 @@ def _menu(offers: tuple[RuleOffer, ...], hint: str) -> RenderableType:
     return stacked([*lines, key_row([_BACK]), *_hinted(hint)], loose=False)
 
 
-def _confirmation(left: int, hint: str) -> RenderableType:
-    # All of it must have been seen first.
-    choices = more_lines(left) or [("y", "write the rule, and allow this once")]
-    return stacked([Text(), key_row([*choices, _BACK]), *_hinted(hint)], loose=False)
+def _confirmation(left: int, hint: str, *, is_ready: bool) -> RenderableType:
+    # All of it must have been seen first. The key appears when it counts.
+    confirm = [("y", "write the rule, and allow this once")] if is_ready else []
+    return stacked([Text(), key_row([*(more_lines(left) or confirm), _BACK]), *_hinted(hint)], loose=False)
 
 
 def _hinted(hint: str) -> list[RenderableType]:
