@@ -26,6 +26,7 @@ from dragoman.config import (
     inherited,
     quoted,
     resolved,
+    rules_of,
     user_config_file,
 )
 from dragoman.lm import (
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from dragoman.journal.writer import Journals
     from dragoman.permissions.autoapproval import AutoApproval
     from dragoman.permissions.pipeline import PermissionServices
+    from dragoman.policy.policy import Policy
     from dragoman.process import Ledger
     from dragoman.store import AgentStore, Database
 
@@ -60,6 +62,7 @@ __all__ = [
     "find",
     "journals_of",
     "log_cautions",
+    "policy_of",
 ]
 
 _log = logging.getLogger(__name__)
@@ -214,9 +217,12 @@ class Models:
     def adopt(self, config: Config) -> bool:
         """Switch to another configuration. Returns whether the list of models changed.
 
-        A model that is in use stays as it is, with its agents, until the next start.
+        Its rules count from now on. A model that is in use stays as it is, with its agents, until the next start.
         """
         was, self._config = self._config, config
+        if self._permissions is not None and rules_of(config) != rules_of(was):
+            self._permissions.rules.policy = policy_of(config)
+            _log.info("the rules were changed; there are %d now", len(rules_of(config)))
         for model_id in self._made:
             if model_id in config.models and config.models[model_id] != was.models.get(model_id):
                 _log.info("model %s was changed: restart Dragoman to use the change", model_id)
@@ -303,12 +309,28 @@ def permissions_of(config: Config, state_dir: Path | None, database: Database | 
     """What approvals and settings say of agents' actions."""
     from dragoman.permissions.approvals import Approvals  # noqa: PLC0415 - for models that are agents
     from dragoman.permissions.pipeline import PermissionServices  # noqa: PLC0415
+    from dragoman.permissions.rules_in_force import RulesInForce  # noqa: PLC0415
     from dragoman.store import ApprovalStore  # noqa: PLC0415
 
     approvals = Approvals(None if database is None else ApprovalStore(database))
     if (notice := approvals.drop_incomplete()) is not None:
         _log.warning("%s", notice)
-    return PermissionServices(approvals, auto_approval(config), own=own_places(config, state_dir))
+    return PermissionServices(
+        approvals,
+        auto_approval(config),
+        own=own_places(config, state_dir),
+        rules=RulesInForce(policy_of(config)),
+    )
+
+
+def policy_of(config: Config) -> Policy | None:
+    """The rules of a configuration, ready to be applied; None if it has none."""
+    rules = rules_of(config)
+    if not rules:
+        return None
+    from dragoman.policy.policy import Policy  # noqa: PLC0415 - the analysis of commands, for those who have rules
+
+    return Policy(rules)
 
 
 def auto_approval(config: Config) -> AutoApproval:

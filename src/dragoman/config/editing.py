@@ -11,10 +11,12 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from dragoman.config.loading import read_tables
 from dragoman.config.problem import ConfigError, Problem, dotted, quoted
+from dragoman.config.source import Source
 from dragoman.whole_file import write_whole
 
-__all__ = ["model_table", "with_model", "without_model", "write"]
+__all__ = ["model_table", "with_model", "with_rule", "without_model", "write"]
 
 _HEADER = re.compile(r"\s*\[")
 _NOT_OF_TABLE = re.compile(r"\s*(#.*)?")
@@ -39,11 +41,22 @@ def with_model(path: Path, text: str, model_id: str, values: Mapping[str, str | 
         lines = text.splitlines(keepends=True)
         changed = "".join([*lines[:start], table, *lines[end:]])
     else:
-        # On lines of its own, whatever the file ends with.
-        gap = "" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
-        changed = text + gap + table
+        changed = _appended(text, table)
     wanted = before | {"models": {**_models(before), model_id: dict(values)}}
     return _checked(path, changed, wanted, f"Add it by hand:\n{table}")
+
+
+def with_rule(path: Path, text: str, table: str) -> str:
+    """The file with a `[[policy]]` table behind everything else. `ConfigError` if the rule is not right."""
+    before = tomllib.loads(text)
+    changed = _appended(text, table)
+    rules = before.get("policy", [])
+    added = tomllib.loads(table)["policy"]
+    wanted = before | {"policy": [*(rules if isinstance(rules, list) else []), *added]}
+    text = _checked(path, changed, wanted, f"Add it by hand:\n{table}")
+    # The rest of the file was right before; only those who load it know all agents that its models may name.
+    read_tables(Source(path, text), ignored=("models",))
+    return text
 
 
 def without_model(path: Path, text: str, model_id: str) -> str:
@@ -66,6 +79,12 @@ def write(path: Path, text: str) -> None:
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, text.encode())
+
+
+def _appended(text: str, table: str) -> str:
+    """On lines of its own, whatever the file ends with."""
+    gap = "" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
+    return text + gap + table
 
 
 def _models(document: dict[str, object]) -> dict[str, object]:

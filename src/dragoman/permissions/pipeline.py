@@ -11,6 +11,7 @@ from dragoman.permissions.decide import Allowed, Ask, decide
 from dragoman.permissions.grants import Grants
 from dragoman.permissions.keys import approval_key
 from dragoman.permissions.record import DecisionRecord
+from dragoman.permissions.rules_in_force import RulesInForce
 from dragoman.permissions.sensitive import Places
 
 __all__ = ["PermissionServices"]
@@ -24,6 +25,7 @@ class PermissionServices:
     record: DecisionRecord = field(default_factory=DecisionRecord)
     # Files and folders of Dragoman: the state folder, the configuration.
     own: tuple[str, ...] = ()
+    rules: RulesInForce = field(default_factory=RulesInForce)
 
     def places(self, workspace: tuple[str, ...]) -> Places:
         return Places.around(workspace, self.own)

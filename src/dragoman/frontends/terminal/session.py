@@ -34,10 +34,11 @@ from dragoman.loop.hooks import Hooks
 from dragoman.loop.run import ToolLoop
 from dragoman.loop.settings import LoopSettings
 from dragoman.loop.state import begin
-from dragoman.models import Models, auto_approval, own_places
+from dragoman.models import Models, auto_approval, own_places, policy_of
 from dragoman.nearest import nearest
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.pipeline import PermissionServices
+from dragoman.permissions.rules_in_force import RulesInForce
 from dragoman.store import ApprovalStore, Database, StoreError
 from dragoman.tools.declaration import load_declarations
 from dragoman.tools.definition import DefinedTool
@@ -115,7 +116,12 @@ class ChatSession:
         self._auto = auto_approval(config)
         self._models = Models(
             config,
-            permissions=PermissionServices(self.approvals, self._auto, own=own_places(config, state_dir)),
+            permissions=PermissionServices(
+                self.approvals,
+                self._auto,
+                own=own_places(config, state_dir),
+                rules=RulesInForce(policy_of(config)),
+            ),
             database=database,
             redaction=redaction,
         )
@@ -154,6 +160,11 @@ class ChatSession:
     def models(self) -> tuple[str, ...]:
         return tuple(self._config.models)
 
+    @property
+    def permissions(self) -> PermissionServices:
+        """What decides about actions: rules, approvals and settings."""
+        return self._models.permissions
+
     def use(self, model: str) -> None:
         """Go on with another model, which gets the whole history."""
         self._use(model)
@@ -164,6 +175,10 @@ class ChatSession:
         self.model_name = model
         is_agent = isinstance(self._config.models.get(model), AcpModel)
         self._offer_permission_tools(wanted=is_agent and self._build is None)
+
+    def adopt_rules(self, config: Config) -> None:
+        """Apply the rules of a configuration that has changed, from the next action on. Models stay as they are."""
+        self.permissions.rules.policy = policy_of(config)
 
     def get_ready(self) -> None:
         """Load in the background what an agent will need, while the user is typing."""
@@ -180,7 +195,7 @@ class ChatSession:
             from dragoman.frontends.terminal.permission_tools import permission_tools  # noqa: PLC0415 - agents only
 
             self._permission_tools = [
-                self.registry.add(tool) for tool in permission_tools(self._models.permissions.grants)
+                self.registry.add(tool) for tool in permission_tools(self.permissions.grants)
             ]
 
     async def close(self) -> None:

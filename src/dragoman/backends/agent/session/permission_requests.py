@@ -193,7 +193,7 @@ class PermissionRequests:
         if action.permission_tool not in self._permission_tools:
             decided = self._unasked(action)
             needs_person = self._permissions.must_confirm(action) and not decided.granted
-            setting = f"permission = {self._settings.policy}"
+            setting = f"permission = {self._settings.permission}"
             why = "it needs a person, and none can be asked" if needs_person else setting
             self._decided(asked, "setting", why, allowed=decided.granted)
             return decided
@@ -208,7 +208,7 @@ class PermissionRequests:
 
     def _unasked(self, action: Action) -> Decided:
         """No person can be asked: the client offers no permission tool for this."""
-        setting = self._settings.policy
+        setting = self._settings.permission
         needs_person = self._permissions.must_confirm(action)
         if unasked(setting, sensitive=needs_person, read=action.risk == "read"):
             words = f'This client cannot ask you, so the setting `permission = "{setting}"` allowed it.'
