@@ -41,7 +41,7 @@ from dragoman.lm.parts import STATEFUL_MARKER
 from dragoman.logs import REDACTED, Redaction
 from dragoman.loop.state import StateError, dump, load as load_run
 from dragoman.process import Ledger
-from dragoman.tools.builtin.globs import Glob, GlobError
+from dragoman.globs import Glob, GlobError
 from dragoman.tools.declaration import DeclarationError, declarations_from
 from dragoman.tools.schema import MAX_PROBLEMS, SchemaError, SchemaProblem, check_schema, complete
 from dragoman.tools.when import WhenError, evaluate, parse as parse_when

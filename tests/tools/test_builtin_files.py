@@ -14,7 +14,7 @@ from dragoman.tools.builtin.files import (
     list_files,
     read_file,
 )
-from dragoman.tools.builtin.globs import Glob
+from dragoman.globs import Glob
 from dragoman.tools.builtin.shown import MAX_NOTES, Shown
 from dragoman.tools.builtin.tree import Walk
 from dragoman.tools.builtin.workspace import Workspace

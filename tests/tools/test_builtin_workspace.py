@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.tools.builtin import tree as tree_module
-from dragoman.tools.builtin.globs import MAX_GLOB_LENGTH, Glob, GlobError
+from dragoman.globs import MAX_GLOB_LENGTH, Glob, GlobError
 from dragoman.tools.builtin.tree import Walk
 from dragoman.tools.builtin.workspace import TooLarge, Workspace, WorkspaceError, WorkspacePath
 

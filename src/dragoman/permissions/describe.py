@@ -9,13 +9,11 @@ what is not known is `other`.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
 from dragoman.lm import JsonObject
-from dragoman.lm.json import canonical
 from dragoman.permissions.action import (
     Action,
     ActionContent,
@@ -25,15 +23,13 @@ from dragoman.permissions.action import (
     RiskClass,
     TextContent,
 )
+from dragoman.permissions.commands import commands_in, in_one_text
 from dragoman.permissions.fields import (
-    ARGUMENTS,
-    COMMANDS,
     ENVIRONMENTS,
     FOLDERS,
     PATHS,
     URLS,
     fields_of,
-    plain_name,
     texts_of,
 )
 from dragoman.permissions.sensitive import Places, SensitivePathScan
@@ -99,7 +95,7 @@ def describe(
         kind=kind or "other",
         title=title or tool or kind or "other",
         tool=tool,
-        command=_command(input, fields),
+        command=in_one_text(commands_in(input, extra)),
         environment=next((value for name, value in fields if name in ENVIRONMENTS), None),
         paths=tuple(dict.fromkeys(paths)),
         urls=tuple(dict.fromkeys(urls)),
@@ -229,41 +225,3 @@ def _only_names(tool: str | None, meta: object) -> bool:
     """Whether metadata holds one value, and that is the tool's name, which is shown anyway."""
     values = [value for _, value in fields_of(meta) if not isinstance(value, dict | list)]
     return values == [tool]
-
-
-# Commands.
-
-
-def _command(raw: object, fields: tuple[tuple[str, object], ...]) -> str | None:
-    """Every command in the request, one on each line; the words of an argument vector are quoted where needed."""
-    found = [_as_command(name, value) for name, value in fields if name in COMMANDS and value]
-    if isinstance(raw, dict):
-        by_name = {plain_name(name): value for name, value in raw.items()}
-        for name in ("command", "cmd", "exec", "shell"):
-            program = by_name.get(name)
-            for arguments in (by_name.get(each) for each in ARGUMENTS):
-                if (
-                    isinstance(program, str)
-                    and isinstance(arguments, list)
-                    and arguments
-                    and _are_words(arguments)
-                ):
-                    found = [line for line in found if line not in (program, shlex.join(map(str, arguments)))]
-                    found.insert(0, shlex.join([program, *map(str, arguments)]))
-    return "\n".join(dict.fromkeys(found)).strip() or None
-
-
-def _as_command(name: str, value: object) -> str:
-    match value:
-        case str():
-            return value
-        case list() if name == "commands" and _are_words(value):
-            return "\n".join(map(str, value))
-        case list() if _are_words(value):
-            return shlex.join(map(str, value))
-        case _:
-            return canonical(value)
-
-
-def _are_words(values: list[object]) -> bool:
-    return all(isinstance(value, str) for value in values)

@@ -8,23 +8,27 @@ from __future__ import annotations
 import os.path
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from dragoman.journal.decisions import RecordedDecision
 from dragoman.permissions.action import Action
 from dragoman.permissions.sensitive import Places
 from dragoman.permissions.urls import Url, UrlError
+from dragoman.policy.command_line import read_line
+from dragoman.policy.dry_run import JudgeInWorkspace, dry_run
 from dragoman.policy.policy import Policy
 from dragoman.policy.programs import WideForm, wide_form
 from dragoman.policy.rule import LocatedRule, PolicyRule
 
-__all__ = ["Proposal", "proposals"]
+__all__ = ["Proposal", "Suggestion", "proposals", "suggestions"]
 
 # Characters that mean something in a pattern.
 _PATTERN = re.compile(r"[*?\[\]{}\\]")
-_PLAIN = re.compile(r"[\w./:@%+,-]+(?: [\w./:@%+,=-]+)*")
+# Fewer are not worth a rule.
+_LEAST_SAVED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +46,14 @@ def proposals(action: Action, workspace: str) -> tuple[Proposal, ...]:
     """
     if action.sensitive is not None or not action.has_substance:
         return ()
-    places = Places.around((workspace,))
     found = dict.fromkeys(_candidates(action, workspace))
-    return tuple(each for each in found if _allows(each, action, places))
+    return tuple(each for each in found if _allows(each, action, workspace))
 
 
-def _allows(proposal: Proposal, action: Action, places: Places) -> bool:
-    rules = [LocatedRule(rule, "the proposal", 1) for rule in proposal.rules]
-    return Policy(rules).judge(action, places).decision == "allow"
+def _allows(proposal: Proposal, action: Action, workspace: str, rules: Sequence[LocatedRule] = ()) -> bool:
+    """Whether the proposal allows an action, together with rules that are in force."""
+    proposed = [LocatedRule(rule, "the proposal", 1) for rule in proposal.rules]
+    return Policy([*rules, *proposed]).judge(action, Places.around((workspace,))).decision == "allow"
 
 
 def _candidates(action: Action, workspace: str) -> Iterator[Proposal]:
@@ -130,5 +134,53 @@ def _and(texts: Iterable[str]) -> str:
 
 def _simple_commands(action: Action) -> tuple[tuple[str, ...], ...]:
     """The simple commands of a command line that is understood; otherwise none."""
-    line = action.command or ""
-    return (tuple(line.split()),) if _PLAIN.fullmatch(line) else ()
+    line = read_line(action.command or "", action.folder)
+    commands = [each for each in line.commands if not each.is_wrapper]
+    is_plain = not line.unsure and all(word.is_exact for each in commands for word in each.words)
+    return tuple(tuple(word.text for word in each.words) for each in commands) if is_plain else ()
+
+
+# From many decisions.
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A proposal, and how many of the recorded questions it would have answered."""
+
+    proposal: Proposal
+    saved: int
+
+
+def suggestions(
+    decisions: Iterable[RecordedDecision], judge: JudgeInWorkspace, policy: Policy | None
+) -> tuple[Suggestion, ...]:
+    """Proposals for what people have allowed repeatedly, the most useful first. `judge` applies the rules in force.
+
+    None of them would have allowed what a person refused.
+    """
+    questions = [each for each in dry_run(decisions, judge).judged if each.now.decision == "ask"]
+    refused = [each for each in questions if each.then == "person: no"]
+    allowed = [each for each in questions if each.then == "person: yes"]
+    # By proposal, the numbers of the questions that it answers. The narrowest come first.
+    answered: dict[Proposal, set[int]] = {}
+    for number, each in enumerate(allowed):
+        for proposal in proposals(each.action, each.workspace):
+            answered.setdefault(proposal, set()).add(number)
+    rules = () if policy is None else policy.rules
+    candidates = {
+        proposal: numbers
+        for proposal, numbers in answered.items()
+        if len(numbers) >= _LEAST_SAVED
+        and not any(_allows(proposal, each.action, each.workspace, rules) for each in refused)
+    }
+    return tuple(_best_first(candidates))
+
+
+def _best_first(candidates: dict[Proposal, set[int]]) -> Iterator[Suggestion]:
+    """Each with the questions that those before it leave open."""
+    while candidates:
+        best = max(candidates, key=lambda proposal: len(candidates[proposal]))
+        numbers = candidates[best]
+        yield Suggestion(best, len(numbers))
+        left = {proposal: others - numbers for proposal, others in candidates.items()}
+        candidates = {proposal: others for proposal, others in left.items() if len(others) >= _LEAST_SAVED}

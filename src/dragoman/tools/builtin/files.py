@@ -8,11 +8,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from dragoman.globs import MAX_GLOB_LENGTH, Glob, GlobError
 from dragoman.lm import CancellationToken, DataPart, TextPart, gfm, until_cancelled
 from dragoman.lm.parts import ToolResult
 from dragoman.permissions.layout import broken, shown_exactly
 from dragoman.permissions.sensitive import Places
-from dragoman.tools.builtin.globs import MAX_GLOB_LENGTH, Glob, GlobError
 from dragoman.tools.builtin.tree import Walk
 from dragoman.tools.builtin.workspace import (
     MAX_PATH_LENGTH,

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from dragoman.globs import MAX_GLOB_LENGTH
 from dragoman.lm import CancellationToken, until_cancelled
 from dragoman.lm.parts import ToolResult
 from dragoman.tools.builtin import searcher
 from dragoman.tools.builtin.child import run_module
 from dragoman.tools.builtin.files import FILES_WHEN, permission_requested_secrets
-from dragoman.tools.builtin.globs import MAX_GLOB_LENGTH
 from dragoman.tools.builtin.output import HeadAndTail
 from dragoman.tools.builtin.workspace import MAX_PATH_LENGTH, Workspace, WorkspaceError
 from dragoman.tools.definition import DefinedTool, tool

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from dragoman.globs import Glob, GlobError
 from dragoman.permissions.sensitive import Places
-from dragoman.tools.builtin.globs import Glob, GlobError
 from dragoman.tools.builtin.tree import Walk, few
 from dragoman.tools.builtin.workspace import (
     TooLarge,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dragoman.tools.builtin.globs import Glob
+from dragoman.globs import Glob
 from dragoman.tools.builtin.workspace import WorkspacePath
 
 __all__ = ["MAX_VISITED", "NOT_ENTERED", "TreeEntry", "Walk", "few"]
