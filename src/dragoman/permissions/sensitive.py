@@ -124,11 +124,18 @@ class Places:
         for plain in map(_plain, ways):
             if _is_secret(plain):
                 return f"{path} may hold secrets"
-            if any(_is_below(plain, own) for own in self._own_plain):
+            if self._is_own_plain(plain):
                 return f"{path} belongs to Dragoman itself"
             if changing and _is_protected(self._below_workspace(plain)):
                 return f"{path} is protected"
         return None
+
+    def is_own(self, ways: Iterable[str]) -> bool:
+        """Whether one of the ways to a path leads to a file of Dragoman: its configuration, its state."""
+        return any(map(self._is_own_plain, map(_plain, ways)))
+
+    def _is_own_plain(self, plain: str) -> bool:
+        return any(_is_below(plain, own) for own in self._own_plain)
 
     def _below_workspace(self, plain: str) -> str:
         """The part of a path that lies below the workspace; all of it where it lies elsewhere.
@@ -161,7 +168,9 @@ class Places:
 class SensitivePathScan:
     """Looks for sensitive paths among the words of all texts of one request, within a limit for all of them."""
 
-    def __init__(self, places: Places, folder: str, *, changing: bool = True) -> None:
+    def __init__(self, places: Places, folder: str, *, changing: bool = True, is_own: bool = False) -> None:
+        """`is_own`: look for Dragoman's own files only."""
+        self._is_own = is_own
         self._places = places
         self._changing = changing
         self._folder = folder
@@ -197,13 +206,16 @@ class SensitivePathScan:
         if len(bare) > _LONGEST_WORD or not bare:
             return False
         if _PATTERN.search(bare):
-            return _may_match(bare, changing=self._changing)
+            # Where a pattern leads is not looked up, and may be anywhere.
+            return self._is_own or _may_match(bare, changing=self._changing)
         path = self._places.absolute(bare, self._folder)
         # Only what looks like a path is looked up.
         looks_up = "/" in bare and self._resolved <= _MOST_RESOLVED
         self._resolved += looks_up
         ways = self._places.ways_to(path) if looks_up else iter((os.path.normpath(path),))
         unquoted = iter((os.path.normpath(unquote(path)),)) if "%" in path else iter(())
+        if self._is_own:
+            return self._places.is_own(chain(ways, unquoted))
         return self._places.why_named(path, chain(ways, unquoted), changing=self._changing) is not None
 
 
