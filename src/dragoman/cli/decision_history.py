@@ -101,7 +101,7 @@ def _row(decision: RecordedDecision) -> tuple[str, ...]:
         agent,
         what(decision),
         "allowed" if decided.is_allowed else "refused",
-        f"{decided.by}{f': {decided.why}' if decided.why else ''}",
+        f"{decided.by}{f': {decided.why}' if decided.why else ''}{', and a rule' if decided.new_rule else ''}",
         f"{decided.seconds:.1f} s",
     )
 
@@ -123,5 +123,6 @@ def _as_json(decision: RecordedDecision) -> JsonObject:
         "by": None if decided is None else decided.by,
         "level": _level(decision),
         "why": None if decided is None else decided.why,
+        "newRule": None if decided is None else decided.new_rule,
         "seconds": None if decided is None else decided.seconds,
     }

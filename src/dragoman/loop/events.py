@@ -146,6 +146,8 @@ class CallDecided(_Event, frozen=True, tag="decided"):
     # From the question to the decision.
     seconds: float = 0.0
     read_only: bool = False
+    # File and line of the rule that a person made of their answer.
+    new_rule: str | None = None
 
 
 class ToolStarted(_Event, frozen=True, tag="tool_started"):

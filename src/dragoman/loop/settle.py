@@ -286,7 +286,14 @@ def _decided(
     """`decision` is None if the run ended before there was one."""
     allowed, by, why = _verdict_of(decision)
     return CallDecided(
-        prepared.call, prepared.invocation_message, allowed, by, why, seconds, prepared.tool.read_only
+        prepared.call,
+        prepared.invocation_message,
+        allowed,
+        by,
+        why,
+        seconds,
+        prepared.tool.read_only,
+        decision.new_rule if isinstance(decision, Approve) else None,
     )
 
 

@@ -95,6 +95,7 @@ async def prepare(
             confirmation=prepared.confirmation or Confirmation(display_name, _shown(completed)),
             levels=("once",) if prepared.always_ask else levels,
             covers=prepared.covers or (_EXACTLY_THIS if key is None else _THE_SAME_TO_THE_TOOL),
+            action=prepared.action,
         ),
         approval_key=json.canonical(completed) if key is None else key,
         urls=prepared.urls,

@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from dragoman.lm import CancellationToken, JsonObject
 from dragoman.lm.parts import ToolResult
+from dragoman.permissions.action import Action
 
 __all__ = [
     "Confirmation",
@@ -60,6 +61,8 @@ class PreparedInvocation:
     covers: str | None = None
     # No approval that lasts covers it and none is offered, no setting does: a person decides about this very call.
     always_ask: bool = False
+    # The agent's action that it asks about.
+    action: Action | None = None
     # Addresses the invocation will contact: covered by URL patterns that are approved beforehand.
     urls: tuple[str, ...] = ()
 

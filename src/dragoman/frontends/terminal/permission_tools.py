@@ -54,6 +54,7 @@ class PermissionTool:
             approval_key=approval_key(action),
             covers=question.covers,
             always_ask=question.covers is None,
+            action=action,
             urls=action.urls if action.risk == "fetch" else (),
         )
 
