@@ -24,7 +24,12 @@ __all__ = ["run"]
 
 _WAYS = "Give one of: --command CMD; --kind read|edit|delete|other --path PATH; --url URL; --tool NAME."
 # The kind of what each option describes, where it is not given.
-_KINDS = {"line": ("execute",), "path": ("read", "edit", "delete", "other"), "url": ("fetch",), "tool": ("tool",)}
+_KINDS = {
+    "line": ("execute",),
+    "path": ("read", "edit", "delete", "other"),
+    "url": ("fetch",),
+    "tool": ("tool",),
+}
 
 
 def run(arguments: Namespace, context: CommandContext) -> int:
@@ -53,7 +58,9 @@ def _given(arguments: Namespace) -> str:
     """Which option says what the action is."""
     given = [name for name in _KINDS if getattr(arguments, name) is not None]
     if len(given) != 1:
-        raise UsageError(f"policy explain: what? {_WAYS}" if not given else f"policy explain: one action. {_WAYS}")
+        raise UsageError(
+            f"policy explain: what? {_WAYS}" if not given else f"policy explain: one action. {_WAYS}"
+        )
     kinds = _KINDS[given[0]]
     if arguments.kind is None and len(kinds) > 1:
         raise UsageError(f"policy explain: --path needs --kind {'|'.join(kinds)}.")
@@ -81,9 +88,7 @@ def _action(given: str, arguments: Namespace, places: Places, cwd: str) -> Actio
     )
 
 
-def _lines(
-    found: RuleOutcome, judgement: Judgement, action: Action, policy: Policy | None
-) -> Iterator[str]:
+def _lines(found: RuleOutcome, judgement: Judgement, action: Action, policy: Policy | None) -> Iterator[str]:
     yield f"{found.decision}: {one_line(action.title)}"
     yield f"  because {one_line(found.reason)}"
     if policy is None:

@@ -11,9 +11,7 @@ from dragoman.policy.rule import LocatedRule, PolicyRule
 __all__ = ["cautions"]
 
 
-def cautions(
-    rules: Sequence[LocatedRule], models: Collection[str]
-) -> Iterator[tuple[LocatedRule, str]]:
+def cautions(rules: Sequence[LocatedRule], models: Collection[str]) -> Iterator[tuple[LocatedRule, str]]:
     """What to be careful about, each with the rule that it is about."""
     for each in rules:
         rule = each.rule
@@ -27,7 +25,10 @@ def cautions(
                 verb = "denies" if stricter.rule.decision == "deny" else "asks about"
                 yield each, f"never counts: {stricter.file}:{stricter.line} {verb} all that it allows"
         for program in _any_arguments(rule):
-            yield each, f"with any arguments, {program} can run any program or code: the rule allows everything"
+            yield (
+                each,
+                f"with any arguments, {program} can run any program or code: the rule allows everything",
+            )
 
 
 def _any_arguments(rule: PolicyRule) -> Iterator[str]:
@@ -62,7 +63,11 @@ def _is_wider_command(stricter: PolicyRule, rule: PolicyRule) -> bool:
     if rule.command is None or len(rule.command) < len(stricter.command):
         return False
     # `paths` of a command need one argument that matches, and a command may have none.
-    is_open = stricter.args == "any" and (stricter.without, stricter.options, stricter.paths) == (None, None, None)
+    is_open = stricter.args == "any" and (stricter.without, stricter.options, stricter.paths) == (
+        None,
+        None,
+        None,
+    )
     is_same = len(rule.command) == len(stricter.command) and (rule.args, rule.options) == (None, None)
     words = zip(stricter.command, rule.command, strict=False)
     return (is_open or (is_same and stricter.paths is None)) and all(
