@@ -6,21 +6,23 @@ import asyncio
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from dragoman.cli.conversation_text import front_end_of
-from dragoman.cli.errors import DONE, UsageError
+from dragoman.cli.errors import DONE, CommandError, UsageError
 from dragoman.cli.journal_text import permission_in_words
 from dragoman.cli.layout import say
 from dragoman.cli.proofs import without_proofs
 from dragoman.cli.table import table
 from dragoman.journal.decisions import RecordedDecision, decisions_since
+from dragoman.journal.events import UnreadableJournal
 from dragoman.journal.sqlite.journals import SqliteJournals
 from dragoman.lm.json import JsonObject, encode_text
 from dragoman.logs import one_line
 from dragoman.permissions.approvals import LEVELS
-from dragoman.store import Database
+from dragoman.store import Database, StoreError
 
-__all__ = ["history", "recorded", "since", "what"]
+__all__ = ["history", "recorded_decisions", "since", "what"]
 
 _HEADINGS = ("WHEN", "CLIENT", "AGENT", "WHAT", "DECISION", "BY", "TOOK")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -40,7 +42,7 @@ def since(text: str, now: datetime) -> datetime:
 
 
 def history(database: Database, start: datetime | None, *, as_json: bool) -> int:
-    decisions = recorded(database, start)
+    decisions = _recorded(database, start)
     if as_json:
         for each in decisions:
             print(encode_text(_as_json(each)))
@@ -51,8 +53,18 @@ def history(database: Database, start: datetime | None, *, as_json: bool) -> int
     return DONE
 
 
-def recorded(database: Database, start: datetime | None) -> list[RecordedDecision]:
-    """All decisions since then, as they may be printed."""
+def recorded_decisions(state_dir: Path, when: str | None) -> list[RecordedDecision]:
+    """All decisions since `--since`, as they may be printed. `CommandError` if the state cannot be read."""
+    start = None if when is None else since(when, datetime.now(UTC))
+    try:
+        with Database.open(state_dir) as database:
+            return _recorded(database, start)
+    except (StoreError, UnreadableJournal) as error:
+        raise CommandError(str(error)) from error
+
+
+def _recorded(database: Database, start: datetime | None) -> list[RecordedDecision]:
+    """Without what proves that a person has approved."""
     found = asyncio.run(decisions_since(SqliteJournals(database), start))
     return [
         replace(

@@ -1,4 +1,4 @@
-"""What the rules come to for an action: the order of decision without approvals and settings."""
+"""What happens to an action by the rules alone: the order of decision without approvals and settings."""
 
 from __future__ import annotations
 
@@ -6,31 +6,33 @@ from dataclasses import dataclass
 
 from dragoman.permissions.action import Action
 from dragoman.permissions.autoapproval import AutoApproval
-from dragoman.permissions.sensitive import Places
-from dragoman.permissions.verdict import Judge, RuleDecision, Verdict
+from dragoman.permissions.verdict import RuleDecision, Verdict
 
 __all__ = ["RuleOutcome", "outcome"]
 
 
 @dataclass(frozen=True, slots=True)
 class RuleOutcome:
-    """What would happen to an action, the rules that match it, and why, in a sentence."""
+    """What would happen to an action, the verdict of the rules, and why, in a sentence."""
 
     decision: RuleDecision
     verdict: Verdict
     reason: str
 
 
-def outcome(judge: Judge | None, action: Action, places: Places, settings: AutoApproval) -> RuleOutcome:
+def outcome(verdict: Verdict, action: Action, settings: AutoApproval) -> RuleOutcome:
     """Of `settings` only `eligible` counts."""
-    verdict = Verdict() if judge is None else judge.judge(action, places)
-    tool = action.permission_tool
+    # Our own tools are asked about by their names, agents' actions by the permission tool of their class.
+    tool = action.tool if action.kind == "tool" and action.tool else action.permission_tool
     if verdict.decision == "deny":
-        return RuleOutcome("deny", verdict, verdict.reason)
+        return RuleOutcome("deny", verdict, verdict.reason or "a rule denies it")
     if settings.must_ask(tool):
-        return RuleOutcome("ask", verdict, f"[tools.eligible] has {tool} = false.")
+        return RuleOutcome("ask", verdict, f"[tools.eligible] says {tool} = false")
     if action.sensitive is not None and not (verdict.decision == "allow" and verdict.covers_sensitive):
-        return RuleOutcome("ask", verdict, f"It is sensitive: {action.sensitive}.")
-    if not action.has_substance:
-        return RuleOutcome("ask", verdict, "The request has only a title.")
-    return RuleOutcome(verdict.decision or "ask", verdict, verdict.reason)
+        return RuleOutcome("ask", verdict, f"it is sensitive: {action.sensitive}")
+    if verdict.decision == "ask":
+        return RuleOutcome("ask", verdict, verdict.reason or "a rule says that a person is asked")
+    if verdict.decision == "allow" and action.has_substance:
+        return RuleOutcome("allow", verdict, verdict.reason or "rules allow all of it")
+    reason = verdict.reason or "no rule decides about it"
+    return RuleOutcome("ask", verdict, reason if action.has_substance else "the request has only a title")

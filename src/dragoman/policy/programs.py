@@ -1,4 +1,4 @@
-"""What is known about programs: which run other programs or code, and which a rule may allow with any arguments."""
+"""Commands that a rule may allow with any arguments: those that are known to do little."""
 
 from __future__ import annotations
 
@@ -6,19 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["RUNNERS", "WideForm", "wide_form"]
-
-# Allowed with any arguments, each of these can do anything: it runs a program, a script, or a text that it is given.
-RUNNERS: Final = frozenset(
-    {
-        "ash", "awk", "bash", "bun", "bunx", "busybox", "chroot", "command", "csh", "dash", "deno", "doas", "docker",
-        "emacs", "entr", "env", "eval", "exec", "expect", "find", "fish", "flock", "gawk", "gdb", "ionice", "ksh", "lua",
-        "make", "mawk", "nice", "node", "nohup", "npx", "nsenter", "osascript", "parallel", "perl", "php", "pipx",
-        "pnpx", "podman", "powershell", "pwsh", "python", "python2", "python3", "ruby", "runuser", "script", "sed",
-        "setsid", "sh", "source", "ssh", "stdbuf", "strace", "su", "sudo", "tar", "taskset", "time", "timeout", "tmux",
-        "trap", "ts-node", "tsx", "unshare", "uvx", "vi", "vim", "watch", "xargs", "xvfb-run", "yarn", "zsh",
-    }
-)  # fmt: skip
+__all__ = ["WideForm", "wide_form"]
 
 
 @dataclass(frozen=True, slots=True)

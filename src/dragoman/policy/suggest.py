@@ -17,9 +17,8 @@ from dragoman.journal.decisions import RecordedDecision
 from dragoman.permissions.action import Action
 from dragoman.permissions.sensitive import Places
 from dragoman.permissions.urls import Url, UrlError
-from dragoman.policy.command_line import read_line
 from dragoman.policy.dry_run import JudgeInWorkspace, dry_run
-from dragoman.policy.policy import Policy
+from dragoman.policy.policy import Policy, commands_of
 from dragoman.policy.programs import WideForm, wide_form
 from dragoman.policy.rule import LocatedRule, PolicyRule
 
@@ -133,11 +132,11 @@ def _and(texts: Iterable[str]) -> str:
 
 
 def _simple_commands(action: Action) -> tuple[tuple[str, ...], ...]:
-    """The simple commands of a command line that is understood; otherwise none."""
-    line = read_line(action.command or "", action.folder)
-    commands = [each for each in line.commands if not each.is_wrapper]
-    is_plain = not line.unsure and all(word.is_exact for each in commands for word in each.words)
-    return tuple(tuple(word.text for word in each.words) for each in commands) if is_plain else ()
+    """The simple commands of an action whose command is understood; otherwise none."""
+    commands, unsure = commands_of(action)
+    simple = [each for each in commands if not each.is_wrapper]
+    is_plain = not unsure and all(word.is_exact for each in simple for word in each.words)
+    return tuple(tuple(word.text for word in each.words) for each in simple) if is_plain else ()
 
 
 # From many decisions.
