@@ -41,7 +41,7 @@ class PermissionTool:
         if pending is None:
             return PreparedInvocation(confirmation=Confirmation("No longer open", _CLOSED), always_ask=True)
         action = pending.action
-        question = question_about(action)
+        question = question_about(action, pending.ask)
         return PreparedInvocation(
             invocation_message=in_one_line(action, "may"),
             confirmation=Confirmation(

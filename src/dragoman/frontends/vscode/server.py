@@ -244,25 +244,21 @@ class VsCodeServer:
                 "isSensitive": False,
                 "isCut": False,
             }
-        question = question_about(pending.action, spaced=True)
+        question = question_about(pending.action, pending.ask, spaced=True)
         return {
             "invocationMessage": escape(in_one_line(pending.action, "may")),
             "confirmationMessages": {"title": question.title, "message": question.message},
             "modal": {"message": question.title, "detail": question.plain},
-            "isSensitive": self._permissions.must_confirm(pending.action),
+            "isSensitive": pending.ask.needs_person,
             "isCut": question.is_cut,
         }
 
     async def _invoke(self, incoming: Incoming) -> object:
-        """Return the proof. A sensitive action needs the extension's own dialog: VS Code has modes that skip the chat's."""
+        """Return the proof. A sensitive action, or one that a rule asks about, needs the extension's own dialog: VS Code has modes that skip the chat's."""
         invocation = decoded(incoming.params, ToolInput)
         grants, nonce = self._permissions.grants, invocation.input.get("nonce")
         pending = grants.pending(nonce)
-        if (
-            pending is not None
-            and self._permissions.must_confirm(pending.action)
-            and not invocation.confirmed
-        ):
+        if pending is not None and pending.ask.needs_person and not invocation.confirmed:
             return {"content": [TextPart(_NOT_CONFIRMED)]}
         token = grants.issue(nonce, invocation.name)
         return {"content": [TextPart(token if token is not None else _NOT_OPEN)]}
@@ -272,7 +268,7 @@ class VsCodeServer:
         pending = self._permissions.grants.pending(decoded(incoming.params, ShowQuestion).nonce)
         if pending is None:
             return {"title": "No longer open", "text": _NOT_OPEN}
-        question = question_about(pending.action)
+        question = question_about(pending.action, pending.ask)
         return {"title": question.title, "text": f"# {escape(question.title)}\n\n{question.whole}\n"}
 
     async def _recent(self, _incoming: Incoming) -> object:
@@ -290,14 +286,14 @@ class VsCodeServer:
             "by": recorded.by,
             "at": recorded.at,
             "covers": recorded.covers,
-            "levels": () if self._permissions.must_confirm(recorded.action) else recorded.levels,
+            "levels": recorded.levels,
             "rules": [
                 {"words": offer.words, "toml": offer.toml, "file": file} for offer in self._offers(recorded)
             ],
         }
 
     def _offers(self, recorded: Recorded) -> tuple[RuleOffer, ...]:
-        if self._rules is None or self._permissions.must_confirm(recorded.action):
+        if self._rules is None or recorded.once:
             return ()
         places = self._permissions.places((recorded.workspace,))
         return self._rules.of(recorded.action, recorded.workspace, places)

@@ -44,6 +44,7 @@ from dragoman.lm import (
     UsagePart,
 )
 from dragoman.lm.gfm import escape, notice
+from dragoman.permissions.decide import RefusedByRule
 
 __all__ = ["AgentListener"]
 
@@ -145,10 +146,13 @@ class AgentListener:
         known = session.narrator.known(request.tool_call)
         own = session.requested_tool(request.tool_call)
         is_again = any(key == request.tool_call.tool_call_id for key, _ in self._allowed)
+        action = requests.describe(known, request)
+        decision = requests.decide(action)
         if (
             own is not None
             and requests.recognises
             and not is_again
+            and not isinstance(decision, RefusedByRule)
             and self._is_only_a_call(session, own, known, request)
         ):
             # The consumer asks about its own tools. Asking twice would teach people to say yes.
@@ -158,18 +162,17 @@ class AgentListener:
         if own is None and self._announced.end(known.tool_call_id):
             # It is not the announced call, so the machine need not wait for one.
             self._dispatch(Announced(known.tool_call_id, over=True))
-        action = requests.describe(known, request)
         may_write = session.agent.link.offers_files and action.risk == "edit"
         named = ApprovedEdits.named(known) if may_write else {}
 
-        def answer(decision: CallAnswer) -> str | None:
-            notice_text = answer_agent(request, incoming, decision)
-            self._is_silenced = isinstance(decision, Refused)
-            if isinstance(decision, Granted) and notice_text is None:
+        def answer(given: CallAnswer) -> str | None:
+            notice_text = answer_agent(request, incoming, given)
+            self._is_silenced = isinstance(given, Refused)
+            if isinstance(given, Granted) and notice_text is None:
                 requests.edits.add(named)
             return notice_text
 
-        requests.submit(action, incoming, answer, self._dispatch)
+        requests.submit(action, incoming, answer, self._dispatch, decision)
 
     def _is_only_a_call(
         self, session: AgentSession, own: str, known: ToolActivity, request: PermissionRequest
