@@ -9,6 +9,9 @@ from dragoman.policy.rule import PolicyRule
 
 __all__ = ["in_words"]
 
+# Of a list. All of it stands in the file.
+_MOST_NAMED = 6
+
 
 def in_words(rule: PolicyRule) -> str:
     """For example: "allow `git (log|diff)` with any arguments, without --output*, for claude"."""
@@ -24,7 +27,7 @@ def _what(rule: PolicyRule) -> str:
         return f"`{words}`" + (" with any arguments" if rule.args == "any" else "")
     of = [*_all(rule.paths), *_all(rule.urls)]
     if of:
-        return f"{kinds or 'all that is done'} of {', '.join(of)}"
+        return f"{kinds or 'any use'} of {', '.join(of)}"
     if rule.tools is not None:
         return f"{kinds} of " * bool(kinds) + f"the tools {', '.join(rule.tools)}"
     return kinds or "everything"
@@ -33,23 +36,28 @@ def _what(rule: PolicyRule) -> str:
 def _conditions(rule: PolicyRule) -> Iterator[str]:
     if rule.command is not None:
         if rule.options is not None:
-            yield f"no options but {' '.join(rule.options)}" if rule.options else "no options"
+            yield f"no options but {_short(rule.options)}" if rule.options else "no options"
         if rule.without is not None:
-            yield f"without {' '.join(rule.without)}"
+            yield f"without {_short(rule.without)}"
         if rule.variables is not None:
-            yield f"with variables {' '.join(rule.variables)}"
+            yield f"with variables {_short(rule.variables)}"
         if rule.redirects is not None:
-            yield f"with redirects to {' '.join(rule.redirects)}"
+            yield f"with redirects to {_short(rule.redirects)}"
         if rule.expands:
             yield "with arguments that the shell computes"
         if rule.paths is not None:
-            yield f"only for paths {' '.join(rule.paths)}"
+            yield f"only for paths {_short(rule.paths)}"
     if rule.sensitive:
         yield "also if it is sensitive" if rule.decision == "allow" else "if it is sensitive"
     if rule.agent is not None:
         yield f"for {' and '.join(_all(rule.agent))}"
     if rule.workspace is not None:
         yield f"in {' and '.join(_all(rule.workspace))}"
+
+
+def _short(texts: tuple[str, ...]) -> str:
+    more = len(texts) - _MOST_NAMED
+    return " ".join(texts[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _all(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
