@@ -136,7 +136,7 @@ async def test_d6_a_rule_of_a_recent_question_is_written_and_holds_at_once(tmp_p
         assert (answer.calls, _ALLOWED in answer.text) == ([], True)
         shown = json.dumps(answer.parts)
         assert "allowed by the rule at" in shown
-        assert f"dragoman.toml:{added['line']}" in shown
+        assert f"toml:{added['line']}" in shown
         assert len((await chat.say(_run("git log --output=x"))).calls) == 1
 
 
