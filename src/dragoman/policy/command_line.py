@@ -158,9 +158,13 @@ class _Reading:
             self.doubt("too many commands")
             return
         program = command.words[0] if command.words else Word("")
-        if not program.is_exact and command.words:
+        if not command.words:
+            self.doubt("a redirect without a command, for which zsh runs a program")
+        if not program.is_exact:
             self.doubt("a program whose name the shell computes")
-        if (program.text in _CHANGES_SHELL) or (is_inner and program.text == "cd"):
+        if program.text in _CHANGES_SHELL or (
+            is_inner and (program.text == "cd" or program.text in _RESERVED)
+        ):
             self.doubt(f"{program.text}, which changes the shell or runs its arguments")
         if program.text == "printf" and len(command.words) > 1 and command.words[1].text.startswith("-"):
             self.doubt("printf with an option, which may set a variable")
@@ -376,6 +380,9 @@ class _Line:
     def _redirect(self, node: Node, around: SimpleCommand) -> Iterator[Redirect]:
         children = list(node.children)
         if children and children[0].type == "file_descriptor":
+            # dash and zsh take one digit for a descriptor, and more for an argument.
+            if not re.fullmatch("[0-9]", _text(children[0])):
+                self._doubt("an unusual redirect")
             del children[0]
         kinds = [child.type for child in children]
         if node.type != "file_redirect" or not kinds:
@@ -465,15 +472,15 @@ def _roughly(node: Node) -> Word:
 
 def _changed(command: SimpleCommand, folders: Folders) -> Folders:
     """Where a `cd` leads; None if that is not known."""
-    match command.words:
-        case (_, Word(kind="exact" | "home") as target) if folders is not None and not target.text.startswith(
-            "-"
-        ):
-            if target.kind == "home":
-                return frozenset({target.text})
-            return frozenset(os.path.join(folder, target.text) for folder in folders)  # noqa: PTH118 - `..` stays
-        case _:
-            return None
+    if folders is None or command.assignments or len(command.words) != 2:  # noqa: PLR2004 - cd and a folder
+        # A variable may be CDPATH, which leads elsewhere.
+        return None
+    target = command.words[1]
+    if target.kind == "home":
+        return frozenset({target.text})
+    if not target.is_exact or target.text.startswith("-") or not target.text:
+        return None
+    return frozenset(os.path.join(folder, target.text) for folder in folders)  # noqa: PTH118 - `..` stays
 
 
 def _expansions(node: Node) -> Iterable[tuple[Node, int]]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import TypeAlias
 
 from dragoman.permissions.action import Action
 from dragoman.permissions.sensitive import Places
@@ -37,6 +38,8 @@ RUNNERS = frozenset(
         "vim", "watch", "xargs", "zsh",
     }
 )  # fmt: skip
+# Compares one condition of a rule with an action.
+_Condition: TypeAlias = Callable[[Action, Places], Match]
 _BETWEEN_TOKENS = re.compile(r"[\s;|&()<>'\"`$={},]+")
 
 
@@ -72,42 +75,45 @@ class RuleMatcher:
             None if rule.redirects is None else PathPatterns(rule.redirects),
             tuple(map(UrlPattern.parse, rule.urls or ())),
         )
+        self._conditions = tuple(self._needed())
+
+    @property
+    def programs(self) -> frozenset[str]:
+        """The programs of which one must be the first word of a command that it allows."""
+        return self._is.command[0] if self._is.command else frozenset()
 
     # --- The action. -------------------------------------------------------------------------------------------------
 
     def of_action(self, action: Action, places: Places) -> Match:
         """Whether the action as a whole fits. What the rule says about commands is not compared here."""
-        rule = self.rule
-        conditions: tuple[Callable[[], Match], ...] = (
-            lambda: Match.of(not self._is.kinds or not self._is.kinds.isdisjoint(kinds_of(action))),
-            lambda: self._of_sensitive(action),
-            lambda: self._of_agent(action),
-            lambda: Match.YES if not self._is.workspaces else self._of_workspace(places),
-            lambda: Match.YES if rule.tools is None else self._of_tool(action, rule.tools),
-            lambda: Match.YES if not self._is.urls else self._of_urls(action),
-            lambda: Match.of(rule.command is None or action.risk == "execute"),
-            lambda: self._of_paths(action, places),
-        )
         result = Match.YES
-        for condition in conditions:
-            result = min(result, condition())
+        for condition in self._conditions:
+            result = min(result, condition(action, places))
             if result is Match.NO:
                 break
         return result
 
-    def _of_sensitive(self, action: Action) -> Match:
-        is_sensitive = action.sensitive is not None
-        return Match.of(
-            self.rule.sensitive or not is_sensitive
-            if self.is_allow
-            else is_sensitive or not self.rule.sensitive
-        )
-
-    def _of_agent(self, action: Action) -> Match:
-        if not self._is.agents:
-            return Match.YES
-        # Without an agent it is not known which one would act.
-        return Match.of(action.agent in self._is.agents) if action.agent else Match.MAYBE
+    def _needed(self) -> Iterator[_Condition]:
+        """The comparisons that the rule's conditions need, the quickest first."""
+        rule, wanted = self.rule, self._is
+        if rule.command is not None:
+            yield lambda action, _: Match.of(action.risk == "execute")
+        if wanted.kinds:
+            yield lambda action, _: Match.of(not wanted.kinds.isdisjoint(kinds_of(action)))
+        if self.is_allow != rule.sensitive:
+            # allow: nothing sensitive. ask and deny: nothing else.
+            yield lambda action, _: Match.of((action.sensitive is None) == self.is_allow)
+        if wanted.agents:
+            # Without an agent it is not known which one would act.
+            yield lambda action, _: Match.of(action.agent in wanted.agents) if action.agent else Match.MAYBE
+        if wanted.workspaces:
+            yield lambda _, places: self._of_workspace(places)
+        if (tools := rule.tools) is not None:
+            yield lambda action, _: self._of_tool(action, tools)
+        if wanted.urls:
+            yield lambda action, _: self._of_urls(action)
+        if (paths := wanted.paths) is not None:
+            yield lambda action, places: self._of_paths(action, paths, places)
 
     def _of_workspace(self, places: Places) -> Match:
         if not places.workspace:
@@ -136,10 +142,7 @@ class RuleMatcher:
         found = [any(pattern.matches(url) for pattern in self._is.urls) for url in urls]
         return Match.of(all(found) if self.is_allow else any(found))
 
-    def _of_paths(self, action: Action, places: Places) -> Match:
-        patterns = self._is.paths
-        if patterns is None:
-            return Match.YES
+    def _of_paths(self, action: Action, patterns: PathPatterns, places: Places) -> Match:
         if action.risk == "execute":
             # The paths of a command are its arguments. Without a command, an allow rule says nothing about what runs.
             return Match.of(self.rule.command is not None or not self.is_allow)
@@ -157,7 +160,8 @@ class RuleMatcher:
     def of_command(self, command: SimpleCommand, places: Places) -> Match:
         """Whether the rule's conditions about commands hold for one simple command."""
         if self.is_allow:
-            return min(self._allows_words(command), self._allows_around(command, places))
+            match = self._allows_words(command)
+            return match if match is Match.NO else min(match, self._allows_around(command, places))
         result = self._restricts_words(command) if self._is.command else Match.YES
         if result is not Match.NO and self._is.paths is not None:
             result = min(result, self._restricts_paths(command, self._is.paths, places))
@@ -308,8 +312,8 @@ def _in_order(words: Iterable[Word], wanted: tuple[frozenset[str], ...]) -> bool
 
 def _path_candidates(word: Word) -> Iterator[Word]:
     """What a program may take for a path in an argument: the whole, the value of an option, the end of a cluster."""
-    yield word
-    if not is_option(word.text):
+    if not is_option(word.text) or not word.is_exact:
+        yield word
         return
     _, equals, value = word.text.partition("=")
     if equals:

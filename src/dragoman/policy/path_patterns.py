@@ -8,12 +8,26 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterable, Iterator
-from pathlib import PurePosixPath
+from dataclasses import replace
 
 from dragoman.globs import Glob
 from dragoman.permissions.sensitive import Places
 
-__all__ = ["PathPatterns"]
+__all__ = ["PathPatterns", "resolving_once"]
+
+
+def resolving_once(places: Places) -> Places:
+    """The same places, for one decision: each folder is looked up once."""
+    known: dict[str, str] = {}
+
+    def resolve(path: str) -> str:
+        if path not in known:
+            folder, name = os.path.split(path)
+            is_plain = name not in ("", ".", "..") and folder not in ("", "/") and not os.path.islink(path)  # noqa: PTH114
+            known[path] = os.path.join(resolve(folder), name) if is_plain else places.resolve(path)  # noqa: PTH118
+        return known[path]
+
+    return replace(places, resolve=resolve)
 
 
 class PathPatterns:
@@ -59,10 +73,14 @@ class _PathPattern:
     def _names(self, path: str, places: Places, *, is_folded: bool) -> Iterator[tuple[str, ...]]:
         """The names of the path below each folder that the pattern is relative to."""
         if self._is_absolute:
-            yield PurePosixPath(path).parts[1:]
+            yield _parts(path)
             return
         for root in (places.home,) if self._is_home else places.workspace:
             for way in {os.path.normpath(root), places.resolve(root)}:
-                base = PurePosixPath(way.casefold() if is_folded else way)
-                if PurePosixPath(path).is_relative_to(base):
-                    yield PurePosixPath(path).relative_to(base).parts
+                base = (way.casefold() if is_folded else way).rstrip("/")
+                if path == base or path.startswith(f"{base}/"):
+                    yield _parts(path[len(base) :])
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(filter(None, path.split("/")))

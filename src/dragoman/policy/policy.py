@@ -17,6 +17,7 @@ from dragoman.permissions.sensitive import Places
 from dragoman.permissions.verdict import MatchedRule, RuleDecision, Verdict
 from dragoman.policy.match import Match
 from dragoman.policy.matching import RuleMatcher
+from dragoman.policy.path_patterns import resolving_once
 from dragoman.policy.rule import LocatedRule
 from dragoman.policy.simple_command import SimpleCommand
 from dragoman.policy.words import Word
@@ -69,6 +70,7 @@ class Policy:
 
     def judgement(self, action: Action, places: Places) -> Judgement:
         """The verdict on an action, with each simple command."""
+        places = resolving_once(places)
         matchers = [(matcher, matcher.of_action(action, places)) for matcher in self._matchers]
         matchers = [(matcher, match) for matcher, match in matchers if match is not Match.NO]
         commands, unsure = (
@@ -108,8 +110,11 @@ class Policy:
         places: Places,
         doubts: list[str],
     ) -> Iterator[MatchedRule]:
+        program = command.words[0].text if command.words else ""
         for matcher, of_action in matchers:
-            if not matcher.is_about_commands or (matcher.is_allow and command.is_wrapper):
+            if not matcher.is_about_commands:
+                continue
+            if matcher.is_allow and (command.is_wrapper or program not in matcher.programs):
                 continue
             match = min(of_action, matcher.of_command(command, places))
             if match is Match.YES:

@@ -20,6 +20,8 @@ WordKind: TypeAlias = Literal["exact", "glob", "home", "unknown"]
 # What stands for itself outside quotes, beside letters and digits of any script.
 _PLAIN = frozenset("%+,-./:=@_]}^#~!{")
 _PATTERN = frozenset("*?[")
+# Most words, which need no closer look.
+_ORDINARY = re.compile(r"[A-Za-z0-9_./@%+,-]+(?:=[A-Za-z0-9_./@%+,-]*)?")
 # What a backslash removes the meaning of inside double quotes. Before any other character it stands for itself.
 _ESCAPED_IN_QUOTES = frozenset('$`"\\')
 # Interactive shells replace `!` by an earlier command, unless one of these follows.
@@ -45,6 +47,8 @@ class Word:
 
 def read_word(text: str) -> Word:
     """Read a word without variables and substitutions. Raises `NotUnderstood`."""
+    if _ORDINARY.fullmatch(text):
+        return Word(text)
     return _Reader(text).read()
 
 

@@ -25,6 +25,8 @@ class Script:
 
 
 _Inner: TypeAlias = SimpleCommand | Script | None
+# A pattern that matches nothing.
+_NONE = "(?!)"
 _WHERE_PROGRAMS_ARE = ("/bin/", "/usr/bin/")
 _SHELLS = frozenset({"bash", "dash", "ksh", "sh", "zsh"})
 # -e, -u, -x: end at an error, refuse unset variables, print commands. -l: read the user's own start-up files.
@@ -83,13 +85,12 @@ def _env(command: SimpleCommand) -> _Inner:
 
 
 def _xargs(command: SimpleCommand) -> _Inner:
-    at = _after_options(
-        command, flags=r"-[0rtx]+|--null|--no-run-if-empty|--verbose|--exit", values=r"-[nPLsd]|-I|-E",
+    options = _options(
+        command, flags=r"-[0rtx]+|--null|--no-run-if-empty|--verbose|--exit", values=r"-[nPLsdIE]",
         joined=r"-[nPLs][0-9]+|-d.+|-I.+|--max-(?:args|procs|lines|chars)=[0-9]+|--delimiter=.+",
     )  # fmt: skip
-    given = [word.text for word in command.words[1:at]]
-    replaced = [text[2:] or given[place + 1] for place, text in enumerate(given) if text.startswith("-I")]
-    words = command.words[at:] or (Word("echo"),)
+    replaced = [option[2:] or value for option, value in options.given if option.startswith("-I")]
+    words = command.words[options.end :] or (Word("echo"),)
     if not replaced:
         return replace(command, words=words, has_more=True)
     return replace(
@@ -103,50 +104,57 @@ def _holds(word: Word, replaced: Sequence[str]) -> bool:
 
 
 def _timeout(command: SimpleCommand) -> _Inner:
-    at = _after_options(
+    at = _options(
         command, flags="--foreground|--preserve-status|-v|--verbose", values="-k|-s",
         joined=r"-k[0-9.]+[smhd]?|-s[A-Z0-9]+|--kill-after=[0-9.]+[smhd]?|--signal=[A-Z0-9]+",
-    )  # fmt: skip
+    ).end  # fmt: skip
     if at >= len(command.words) or not _is(command.words[at], _DURATION):
         raise NotUnderstood("timeout without a plain duration")
     return _rest(command, at + 1)
 
 
 def _simple(
-    flags: str = "(?!)", values: str = "(?!)", joined: str = "(?!)"
+    flags: str = _NONE, values: str = _NONE, joined: str = _NONE
 ) -> Callable[[SimpleCommand], _Inner]:
-    return lambda command: _rest(command, _after_options(command, flags=flags, values=values, joined=joined))
+    return lambda command: _rest(command, _options(command, flags=flags, values=values, joined=joined).end)
 
 
 def _command(command: SimpleCommand) -> _Inner:
     # `command -v` only says where a program is.
-    is_question = (
-        len(command.words) > 1 and command.words[1].text in ("-v", "-V") and command.words[1].is_exact
-    )
-    return None if is_question else _rest(command, _after_options(command))
+    is_question = len(command.words) > 1 and command.words[1] in (Word("-v"), Word("-V"))
+    return None if is_question else _rest(command, _options(command).end)
 
 
-def _after_options(
-    command: SimpleCommand, flags: str = "(?!)", values: str = "(?!)", joined: str = "(?!)"
-) -> int:
-    """Where the words behind a wrapper's own options begin."""
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """A wrapper's own options with their values, and the number of the word behind them."""
+
+    given: tuple[tuple[str, str], ...]
+    end: int
+
+
+def _options(
+    command: SimpleCommand, flags: str = _NONE, values: str = _NONE, joined: str = _NONE
+) -> _Options:
+    """Read options: `flags` without a value, `values` with one in the next word, `joined` with one in the same word."""
     words = command.words
+    given: list[tuple[str, str]] = []
     at = 1
     while at < len(words):
         word = words[at]
-        if not word.is_exact:
-            if word.text.startswith("-") or word.kind in ("unknown", "glob"):
-                raise NotUnderstood(f"{words[0].text} with words that the shell computes")
-            return at
+        if word.kind in ("unknown", "glob"):
+            raise NotUnderstood(f"{words[0].text} with words that the shell computes")
         if not word.text.startswith("-") or word.text == "-":
-            return at
+            break
         if re.fullmatch(flags, word.text) or re.fullmatch(joined, word.text):
+            given.append((word.text, ""))
             at += 1
         elif re.fullmatch(values, word.text) and at + 1 < len(words) and words[at + 1].is_exact:
+            given.append((word.text, words[at + 1].text))
             at += 2
         else:
             raise NotUnderstood(f"{words[0].text} with the option {word.text[:20]}")
-    return at
+    return _Options(tuple(given), at)
 
 
 def _rest(command: SimpleCommand, at: int) -> _Inner:
