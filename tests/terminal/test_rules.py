@@ -72,7 +72,9 @@ def test_d6_the_decision_is_recorded_as_a_persons_with_the_rule(folder: Folder) 
     chat.type("\x04")
     assert chat.wait_end() == 0
     state = ("--state-dir", str(folder.path / "state"))
-    history = folder.terminal("-m", "dragoman", "approvals", "history", "--json", *state, columns=500, rows=100)
+    history = folder.terminal(
+        "-m", "dragoman", "approvals", "history", "--json", *state, columns=500, rows=100
+    )
     assert history.wait_end() == 0
     decisions = [json.loads(line) for line in history.text.splitlines()]
     [decision] = [each for each in decisions if each["by"] == "person"]
