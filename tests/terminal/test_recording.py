@@ -380,7 +380,7 @@ async def test_what_a_person_decides_about_an_agents_request_is_recorded_at_once
         store = SqliteJournals(database)
         recorder = ChatRecorder(Journals(store), "chat")
         await recorder.begin("hello", "claude", ())
-        hooks = RecordingHooks(Hooks(), recorder, "claude", ())
+        hooks = RecordingHooks(Hooks(), recorder)
         asked = ToolCallPart("dg_x_1_y", PERMISSION_TOOLS["execute"], {"nonce": "n"})
         hooks.on_event(CallDecided(asked, "run it", allowed=False, by="person", why="not now", seconds=1.5))
         await recorder.close()
