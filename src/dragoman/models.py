@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from dragoman.permissions.autoapproval import AutoApproval
     from dragoman.permissions.pipeline import PermissionServices
     from dragoman.policy.policy import Policy
+    from dragoman.policy.rule import LocatedRule
     from dragoman.process import Ledger
     from dragoman.store import AgentStore, Database
 
@@ -227,6 +229,27 @@ class Models:
             if model_id in config.models and config.models[model_id] != was.models.get(model_id):
                 _log.info("model %s was changed: restart Dragoman to use the change", model_id)
         return list(config.models) != list(was.models)
+
+    @property
+    def rules(self) -> tuple[LocatedRule, ...]:
+        """The rules in force."""
+        return rules_of(self._config)
+
+    @property
+    def rules_file(self) -> Path:
+        """The file that new rules are written to: the user's own, never one that was only found."""
+        return self._config.source.path or user_config_file()
+
+    def add_rules(self, tables: str) -> LocatedRule:
+        """Write `[[policy]]` tables to the user's own file, and apply them from now on. Returns the first of them.
+
+        `ConfigError` if they cannot be written; then nothing has changed.
+        """
+        from dragoman.config.editing import add_rules  # noqa: PLC0415 - when a person makes a rule
+
+        source, policy = add_rules(self.rules_file, tables)
+        self.adopt(msgspec.structs.replace(self._config, policy=policy, source=source))
+        return self.rules[len(policy) - len(tomllib.loads(tables)["policy"])]
 
     async def learn(self) -> None:
         """Let every model ask its server for its limits, so that its `info` is right. Takes some seconds at most."""

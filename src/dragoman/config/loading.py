@@ -20,7 +20,7 @@ from dragoman.config.source import Source
 from dragoman.policy.rule import LocatedRule
 from dragoman.regular_file import read_regular
 
-__all__ = ["BUILTIN_MODELS", "DEMO", "MAX_FILE_BYTES", "Config", "Found", "load", "read_tables"]
+__all__ = ["BUILTIN_MODELS", "DEMO", "MAX_FILE_BYTES", "Config", "Found", "load", "read_tables", "read_text"]
 
 # A configuration is written by hand; what is larger is some other file.
 MAX_FILE_BYTES = 1024 * 1024
@@ -105,7 +105,7 @@ def load(path: Path | None, agents: Collection[str] = (), *, only_found: bool = 
     """
     if path is None:
         return Config()
-    source = Source(path, _read(path))
+    source = Source(path, read_text(path))
     try:
         tables = read_tables(source, agents, ignored=("serve",) if only_found else ())
     except RecursionError:
@@ -123,7 +123,8 @@ def load(path: Path | None, agents: Collection[str] = (), *, only_found: bool = 
     )
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a file; `ConfigError` if it cannot be read."""
     try:
         data = read_regular(path, MAX_FILE_BYTES)
     except OSError as error:

@@ -151,6 +151,8 @@ class CallDecided(_Event, frozen=True, tag="decided"):
     read_only: bool = False
     # What rules are applied to; not part of the JSON.
     action: Action | None = None
+    # File and line of the rule that a person made of their answer.
+    new_rule: str | None = None
 
 
 class ToolStarted(_Event, frozen=True, tag="tool_started"):

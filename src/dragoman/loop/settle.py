@@ -306,6 +306,7 @@ def _decided(
         seconds,
         prepared.tool.read_only,
         prepared.action,
+        decision.new_rule if isinstance(decision, Approve) else None,
     )
 
 

@@ -25,6 +25,8 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class Approve:
     level: ApprovalLevel = "once"
+    # File and line of the rule that the person made of this answer.
+    new_rule: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,11 @@ class ChatRecorder:
     def answered(self, event: CallDecided) -> None:
         """Record a decision. Its request is recorded already: here, or in the agent's journal."""
         took = round(event.seconds, 3)
-        self._add(PermissionDecided(event.call.call_id, event.allowed, event.by, _WHERE, took, event.why))
+        self._add(
+            PermissionDecided(
+                event.call.call_id, event.allowed, event.by, _WHERE, took, event.why, event.new_rule
+            )
+        )
 
     def ended(self, event: Ended) -> None:
         self._add(RunEnded(event.reason, event.error, event.hint))

@@ -16,7 +16,9 @@ from typing import Self
 from dragoman.clock import Clock
 from dragoman.config import AcpModel, Config, quoted
 from dragoman.conversations.ids import new_conversation_id
+from dragoman.frontends.rule_offers import RuleOffers
 from dragoman.frontends.terminal.recording import ChatRecorder, RecordingHooks
+from dragoman.frontends.terminal.rule_making import ChatRules
 from dragoman.frontends.terminal.stored_chats import (
     CannotResume,
     StoredChat,
@@ -39,6 +41,7 @@ from dragoman.nearest import nearest
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.permissions.rules_in_force import RulesInForce
+from dragoman.policy.rule import LocatedRule
 from dragoman.store import ApprovalStore, Database, StoreError
 from dragoman.tools.declaration import load_declarations
 from dragoman.tools.definition import DefinedTool
@@ -176,9 +179,15 @@ class ChatSession:
         is_agent = isinstance(self._config.models.get(model), AcpModel)
         self._offer_permission_tools(wanted=is_agent and self._build is None)
 
-    def adopt_rules(self, config: Config) -> None:
-        """Apply the rules of a configuration that has changed, from the next action on. Models stay as they are."""
-        self.permissions.rules.policy = policy_of(config)
+    @property
+    def rules(self) -> tuple[LocatedRule, ...]:
+        """The rules in force."""
+        return self._models.rules
+
+    @property
+    def rule_maker(self) -> ChatRules:
+        """Makes rules of answers."""
+        return ChatRules(RuleOffers(self._models), self.permissions, self.workspace)
 
     def get_ready(self) -> None:
         """Load in the background what an agent will need, while the user is typing."""
