@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -26,6 +27,7 @@ from dragoman.config import (
     inherited,
     quoted,
     resolved,
+    rules_of,
     user_config_file,
 )
 from dragoman.lm import (
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from dragoman.journal.writer import Journals
     from dragoman.permissions.autoapproval import AutoApproval
     from dragoman.permissions.pipeline import PermissionServices
+    from dragoman.policy.policy import Policy
+    from dragoman.policy.rule import LocatedRule
     from dragoman.process import Ledger
     from dragoman.store import AgentStore, Database
 
@@ -60,6 +64,7 @@ __all__ = [
     "find",
     "journals_of",
     "log_cautions",
+    "policy_of",
 ]
 
 _log = logging.getLogger(__name__)
@@ -214,13 +219,37 @@ class Models:
     def adopt(self, config: Config) -> bool:
         """Switch to another configuration. Returns whether the list of models changed.
 
-        A model that is in use stays as it is, with its agents, until the next start.
+        Its rules count from now on. A model that is in use stays as it is, with its agents, until the next start.
         """
         was, self._config = self._config, config
+        if self._permissions is not None and rules_of(config) != rules_of(was):
+            self._permissions.rules.policy = policy_of(config)
+            _log.info("the rules were changed; there are %d now", len(rules_of(config)))
         for model_id in self._made:
             if model_id in config.models and config.models[model_id] != was.models.get(model_id):
                 _log.info("model %s was changed: restart Dragoman to use the change", model_id)
         return list(config.models) != list(was.models)
+
+    @property
+    def rules(self) -> tuple[LocatedRule, ...]:
+        """The rules in force."""
+        return rules_of(self._config)
+
+    @property
+    def rules_file(self) -> Path:
+        """The file that new rules are written to: the user's own, never one that was only found."""
+        return self._config.source.path or user_config_file()
+
+    def add_rules(self, tables: str) -> LocatedRule:
+        """Write `[[policy]]` tables to the user's own file, and apply them from now on. Returns the first of them.
+
+        `ConfigError` if they cannot be written; then nothing has changed.
+        """
+        from dragoman.config.editing import add_rules  # noqa: PLC0415 - when a person makes a rule
+
+        source, policy = add_rules(self.rules_file, tables)
+        self.adopt(msgspec.structs.replace(self._config, policy=policy, source=source))
+        return self.rules[len(policy) - len(tomllib.loads(tables)["policy"])]
 
     async def learn(self) -> None:
         """Let every model ask its server for its limits, so that its `info` is right. Takes some seconds at most."""
@@ -303,12 +332,28 @@ def permissions_of(config: Config, state_dir: Path | None, database: Database | 
     """What approvals and settings say of agents' actions."""
     from dragoman.permissions.approvals import Approvals  # noqa: PLC0415 - for models that are agents
     from dragoman.permissions.pipeline import PermissionServices  # noqa: PLC0415
+    from dragoman.permissions.rules_in_force import RulesInForce  # noqa: PLC0415
     from dragoman.store import ApprovalStore  # noqa: PLC0415
 
     approvals = Approvals(None if database is None else ApprovalStore(database))
     if (notice := approvals.drop_incomplete()) is not None:
         _log.warning("%s", notice)
-    return PermissionServices(approvals, auto_approval(config), own=own_places(config, state_dir))
+    return PermissionServices(
+        approvals,
+        auto_approval(config),
+        own=own_places(config, state_dir),
+        rules=RulesInForce(policy_of(config)),
+    )
+
+
+def policy_of(config: Config) -> Policy | None:
+    """The rules of a configuration, ready to be applied; None if it has none."""
+    rules = rules_of(config)
+    if not rules:
+        return None
+    from dragoman.policy.policy import Policy  # noqa: PLC0415 - the analysis of commands, for those who have rules
+
+    return Policy(rules)
 
 
 def auto_approval(config: Config) -> AutoApproval:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from dragoman.backends.agent.conversation import Conversation
 from dragoman.backends.agent.model import AgentModel
 from dragoman.backends.agent.profile.observations import Observations
-from dragoman.backends.agent.profile.settings import AgentSettings, Policy, Timing
+from dragoman.backends.agent.profile.settings import AgentSettings, Timing
 from dragoman.backends.agent.profile.traits import Traits, traits_of
 from dragoman.backends.agent.reply.backlog import HELD_BYTES
 from dragoman.journal.sqlite.journals import SqliteJournals
@@ -37,6 +37,7 @@ from dragoman.lm import (
     user,
 )
 from dragoman.permissions.action import PERMISSION_TOOLS
+from dragoman.permissions.decide import PermissionSetting
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.permissions.question import question_about
 from dragoman.store import Database, signing_key
@@ -174,7 +175,7 @@ class Bridge:
         self,
         *,
         timing: Timing = _TIMING,
-        policy: Policy = "deny",
+        permission: PermissionSetting = "deny",
         traits: Traits | None = None,
         command: tuple[str, ...] | None = None,
         tools: tuple[ToolDefinition, ...] | None = None,
@@ -192,7 +193,7 @@ class Bridge:
                 self.folder,
                 traits or traits_of("demo"),
                 timing,
-                policy=policy,
+                permission=permission,
                 fs=fs,
                 **(configured or {}),
             )

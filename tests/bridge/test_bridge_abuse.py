@@ -25,7 +25,7 @@ def _ask(**raw_input: object) -> list[object]:
 async def test_i4_c10_nothing_is_allowed_or_written_once_the_person_has_stopped_the_turn(
     bridge: Bridge, *, offers_permission_tools: bool
 ) -> None:
-    chat = bridge.chat(policy="allow", fs=True, tools=None if offers_permission_tools else TOOLS)
+    chat = bridge.chat(permission="allow", fs=True, tools=None if offers_permission_tools else TOOLS)
     asked = _ask(**(_OWN if offers_permission_tools else _COMMAND))
     file = bridge.folder / "written"
     going = chat.begin(

@@ -320,13 +320,13 @@ async def test_p27_a_refused_edit_covers_nothing(bridge: Bridge, notes: Path) ->
     assert len(again.calls) == 1
 
 
-@pytest.mark.parametrize(("policy", "text"), [("deny", _OLD), ("allow", "x")])
+@pytest.mark.parametrize(("permission", "text"), [("deny", _OLD), ("allow", "x")])
 async def test_p27_p6_a_consumer_that_cannot_ask_has_the_policy_and_is_told(
-    bridge: Bridge, notes: Path, policy: str, text: str
+    bridge: Bridge, notes: Path, permission: str, text: str
 ) -> None:
-    chat = bridge.chat(fs=True, policy=policy, tools=TOOLS)  # type: ignore[arg-type]
+    chat = bridge.chat(fs=True, permission=permission, tools=TOOLS)  # type: ignore[arg-type]
     answer = await chat.do(["write", str(notes), "x"])
-    assert f'permission = "{policy}"' in answer.text
+    assert f'permission = "{permission}"' in answer.text
     assert _text(notes) == text
 
 

@@ -150,7 +150,7 @@ async def test_what_a_setting_decided_is_recorded_as_such(
     is_allowed: bool,  # noqa: FBT001 - a parameter
 ) -> None:
     store = bridge.store_in(database)
-    chat = bridge.chat(tools=(), policy=setting)
+    chat = bridge.chat(tools=(), permission=setting)
     await chat.do(_ask("ls"))
     [decided] = _of(await _events(store), PermissionDecided)
     assert (decided.is_allowed, decided.by, decided.why) == (is_allowed, "setting", f"permission = {setting}")

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from bridge.consumer import TOOLS, Bridge, result
-from dragoman.backends.agent.profile.settings import Policy, Timing
+from dragoman.backends.agent.profile.settings import Timing
 from dragoman.backends.agent.profile.traits import Traits, traits_of
 from dragoman.lm import user
+from dragoman.permissions.decide import PermissionSetting
 from fake_agent.steps import prompt
 
 pytestmark = pytest.mark.long
@@ -226,11 +227,11 @@ async def test_p2_p3_i2_what_says_that_nothing_ran_is_an_error_and_nobody_refuse
 # Approvals and settings: decided before the consumer gets a call.
 
 
-@pytest.mark.parametrize("policy", ["deny", "allow-reads", "allow"])
+@pytest.mark.parametrize("permission", ["deny", "allow-reads", "allow"])
 async def test_d5_a_sensitive_action_that_nobody_can_be_permission_requested_is_refused(
-    bridge: Bridge, policy: Policy
+    bridge: Bridge, permission: PermissionSetting
 ) -> None:
-    chat = bridge.chat(tools=TOOLS, policy=policy)
+    chat = bridge.chat(tools=TOOLS, permission=permission)
     answer = await chat.do(_ask(kind="execute", rawInput={"command": "cat .env"}), ["say", "on"])
     assert "<p: the-reject_once>" in answer.text
     assert "You were not asked, so it was refused" in answer.text
@@ -242,7 +243,7 @@ async def test_d5_a_sensitive_action_that_nobody_can_be_permission_requested_is_
     [remark] = bridge.noted("remark")
     assert "The user was not asked" in str(remark)
     assert (await chat.do(_ask(kind="execute", rawInput={"command": "ls"}))).text.count("allow_once") == (
-        policy == "allow"
+        permission == "allow"
     )
 
 

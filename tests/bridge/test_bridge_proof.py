@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from bridge.consumer import PERMISSIONS, TOOLS, Bridge, result
-from dragoman.backends.agent.profile.settings import Policy, Timing
+from dragoman.backends.agent.profile.settings import Timing
 from dragoman.backends.agent.profile.traits import traits_of
 from dragoman.lm import LanguageModelError, ToolCallPart, ToolDefinition, ToolResultPart, user
 from dragoman.permissions.action import PERMISSION_TOOLS
+from dragoman.permissions.decide import PermissionSetting
 from fake_agent.steps import prompt
 
 pytestmark = pytest.mark.long
@@ -92,7 +93,7 @@ _READS = PERMISSIONS[:1]
 
 
 @pytest.mark.parametrize(
-    ("policy", "kind", "kinds", "chosen", "offered"),
+    ("permission", "kind", "kinds", "chosen", "offered"),
     [
         ("deny", "read", _BOTH, "reject_once", ()),
         ("deny", "execute", _BOTH, "reject_once", ()),
@@ -101,25 +102,25 @@ _READS = PERMISSIONS[:1]
         ("allow", "execute", _BOTH, "allow_once", ()),
         # One to ask about reading is none to ask about anything else.
         ("deny", "execute", _BOTH, "reject_once", _READS),
-        # P5: no policy makes a single permission one for ever.
+        # P5: no setting makes a single permission one for ever.
         ("allow", "execute", ["allow_always", "reject_once"], "reject_once", ()),
     ],
 )
 async def test_p5_p6_i4_without_a_tool_to_ask_with_the_policy_decides_and_the_user_is_told(
     bridge: Bridge,
-    policy: Policy,
+    permission: PermissionSetting,
     kind: str,
     kinds: list[str],
     chosen: str,
     offered: tuple[ToolDefinition, ...],
 ) -> None:
     assert [tool.name for tool in _READS] == [PERMISSION_TOOLS["read"]]
-    chat = bridge.chat(policy=policy, tools=(*TOOLS, *offered))
+    chat = bridge.chat(permission=permission, tools=(*TOOLS, *offered))
     inside = [{"path": str(bridge.folder / "notes")}]
     answer = await chat.do(_ask(kinds=kinds, kind=kind, locations=inside), ["say", "on"])
     assert answer.calls == ()
     assert bridge.noted("outcome") == [_chosen(chosen)]
-    assert f'permission = "{policy}"' in answer.text
+    assert f'permission = "{permission}"' in answer.text
     assert ("only to be allowed always" in answer.text) == (kinds is not _BOTH)
     assert answer.text.endswith("on")
 

@@ -39,7 +39,7 @@ async def test_an_agent_that_is_lent_is_not_parked_to_make_room(bridge: Bridge) 
 
 async def test_an_agent_is_told_why_a_side_request_may_do_nothing(bridge: Bridge) -> None:
     ask = ["ask", {"toolCallId": "p", "title": "Run it", "kind": "execute"}, ["allow_once", "reject_once"]]
-    bridge.chat(policy="allow")
+    bridge.chat(permission="allow")
     assert (await bridge.aside().do(ask)).text == "<p: the-reject_once>"
     [remark] = bridge.noted("remark")
     assert "side request" in str(remark)
@@ -47,7 +47,7 @@ async def test_an_agent_is_told_why_a_side_request_may_do_nothing(bridge: Bridge
 
 
 async def test_a_consumer_without_tools_has_a_conversation_and_its_setting(bridge: Bridge) -> None:
-    chat = bridge.chat(policy="allow", tools=())
+    chat = bridge.chat(permission="allow", tools=())
     ask = ["ask", {"toolCallId": "p", "title": "Run it", "kind": "execute"}, ["allow_once", "reject_once"]]
     assert "<p: the-allow_once>" in (await chat.do(ask)).text
     assert await chat.echo() == ["still there?"]

@@ -19,11 +19,6 @@ _UNTRUSTED = (
 )
 
 
-class _Screen(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.fixture
 def chats(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The models that a chat was begun with."""
@@ -36,19 +31,6 @@ def chats(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(chat, "run_chat", run_chat)
     Path("dragoman.toml").write_text(_FILE)
     return begun
-
-
-@pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], io.StringIO]:
-    """Somebody at a terminal who types this; what they see."""
-
-    def at_terminal(text: str) -> io.StringIO:
-        screen = _Screen()
-        monkeypatch.setattr("sys.stdin", _Screen(text))
-        monkeypatch.setattr("sys.stderr", screen)
-        return screen
-
-    return at_terminal
 
 
 def test_whoever_agrees_is_asked_once_and_again_when_the_file_has_changed(

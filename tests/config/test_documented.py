@@ -18,6 +18,7 @@ from dragoman.config import (
     Tools,
 )
 from dragoman.config.schema import Tables
+from dragoman.policy.rule import PolicyRule
 
 _DOCUMENT = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text("utf-8")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -71,6 +72,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str | None:
         ("`[conversation]`", ConversationConfig),
         ("`[journal]`", JournalConfig),
         ("`[tools]`", Tools),
+        ("`[[policy]]`", PolicyRule),
         ("`[loop]`", Loop),
         ("`[serve]`", Serve),
     ],
@@ -94,8 +96,9 @@ def test_what_every_model_has_is_documented_once() -> None:
 
 
 def test_every_table_has_a_section() -> None:
+    headings = {"models": "Models", "policy": "`[[policy]]`"}
     for field in msgspec.structs.fields(Tables):
-        assert _section("Models" if field.name == "models" else f"`[{field.name}]`")
+        assert _section(headings.get(field.name, f"`[{field.name}]`"))
 
 
 def test_every_agent_of_the_catalogue_is_named() -> None:

@@ -35,13 +35,13 @@ from dragoman.config import (
 from dragoman.config.editing import with_model, without_model
 from dragoman.config.references import resolved, secrets
 from dragoman.conversations.ids import CallName, IdSigner, MarkerName
+from dragoman.globs import Glob, GlobError
 from dragoman.lm import DataPart, JsonObject
 from dragoman.lm.json import decode, encode
 from dragoman.lm.parts import STATEFUL_MARKER
 from dragoman.logs import REDACTED, Redaction
 from dragoman.loop.state import StateError, dump, load as load_run
 from dragoman.process import Ledger
-from dragoman.globs import Glob, GlobError
 from dragoman.tools.declaration import DeclarationError, declarations_from
 from dragoman.tools.schema import MAX_PROBLEMS, SchemaError, SchemaProblem, check_schema, complete
 from dragoman.tools.when import WhenError, evaluate, parse as parse_when

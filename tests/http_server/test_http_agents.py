@@ -253,7 +253,7 @@ async def test_r10_a_result_of_a_call_that_nothing_made_prompts_nothing(agent: S
 
 async def test_h11_a_title_that_opencode_asks_for_starts_no_work(tmp_path: Path) -> None:
     bridge = Bridge(tmp_path)
-    bridge.chat(policy="allow")
+    bridge.chat(permission="allow")
     for made in site_of(_models(bridge)):
         ask = ["ask", {"toolCallId": "p", "title": "Run", "kind": "execute"}, ["allow_once", "reject_once"]]
         messages = [

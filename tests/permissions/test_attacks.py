@@ -146,7 +146,8 @@ def test_d3_asked_although_everything_is_approved(name: str) -> None:
         fields["content"] = [diff(f"{WORKSPACE}/a.txt", "a", "b")]
     asked = action(**fields)
     assert asked.sensitive is not None
-    assert PermissionServices(settings=AutoApproval(all=True)).decide(asked, "s", WORKSPACE) == Ask()
+    decided = PermissionServices(settings=AutoApproval(all=True)).decide(asked, "s", (WORKSPACE,))
+    assert isinstance(decided, Ask)
 
 
 @pytest.mark.parametrize(
@@ -156,9 +157,9 @@ def test_d3_asked_although_everything_is_approved(name: str) -> None:
 def test_an_approved_address_covers_fetching_it_and_nothing_else(more: dict[str, object]) -> None:
     permissions = PermissionServices(settings=AutoApproval(urls={"https://docs.example/*": True}))
     plain = action(kind="fetch", input={"url": "https://docs.example/x", "prompt": "what is new?"})
-    assert isinstance(permissions.decide(plain, "s", WORKSPACE), Allowed)
+    assert isinstance(permissions.decide(plain, "s", (WORKSPACE,)), Allowed)
     asked = action(kind="fetch", input={"url": "https://docs.example/x", **more})
-    assert isinstance(permissions.decide(asked, "s", WORKSPACE), Ask)
+    assert isinstance(permissions.decide(asked, "s", (WORKSPACE,)), Ask)
 
 
 def test_tabs_push_nothing_out_of_sight() -> None:
@@ -262,7 +263,7 @@ def test_the_record_forgets_large_inputs() -> None:
 def test_urls_do_not_cover_fields_that_acp_does_not_define() -> None:
     permissions = PermissionServices(settings=AutoApproval(urls={"https://docs.example/*": True}))
     fetch = action(kind="fetch", input={"url": "https://docs.example/x"}, extra={"command": "rm -rf /"})
-    assert isinstance(permissions.decide(fetch, "s", WORKSPACE), Ask)
+    assert isinstance(permissions.decide(fetch, "s", (WORKSPACE,)), Ask)
 
 
 def test_arguments_under_two_names_make_one_command_each_and_nothing_is_hidden() -> None:

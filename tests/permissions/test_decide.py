@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.permissions.approvals import Approval, Approvals
 from dragoman.permissions.autoapproval import AutoApproval
-from dragoman.permissions.decide import Allowed, Ask, decide, unasked
+from dragoman.permissions.decide import Allowed, Ask, StepDecision, decide, unasked
 from dragoman.permissions.keys import approval_key
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.permissions.record import DecisionRecord
@@ -31,7 +31,7 @@ def test_d4_what_holds_back_goes_before_everything_that_allows(held_back: str, a
     )
     approval = STANDING if everything or allowed_by == "approval" else None
 
-    def decided(*, with_it: bool) -> Allowed | Ask:
+    def decided(*, with_it: bool) -> StepDecision:
         return decide(
             "t",
             settings if with_it or held_back != "eligible" else AutoApproval(settings.all, {}, settings.urls),
@@ -42,7 +42,7 @@ def test_d4_what_holds_back_goes_before_everything_that_allows(held_back: str, a
             urls=URL,
         )
 
-    assert decided(with_it=True) == Ask()
+    assert decided(with_it=True) == Ask(needs_person=held_back != "always_ask", once=True)
     assert isinstance(decided(with_it=False), Allowed)
 
 
@@ -59,11 +59,11 @@ def test_d4_a_standing_approval_is_named_before_a_setting() -> None:
 
 def test_d5_without_a_person_a_sensitive_action_is_refused_whatever_the_setting() -> None:
     for setting in ("deny", "allow-reads", "allow"):
-        assert not unasked(setting, sensitive=True, read=True)
-    assert unasked("allow", sensitive=False, read=False)
-    assert unasked("allow-reads", sensitive=False, read=True)
-    assert not unasked("allow-reads", sensitive=False, read=False)
-    assert not unasked("deny", sensitive=False, read=True)
+        assert not unasked(setting, needs_person=True, read=True)
+    assert unasked("allow", needs_person=False, read=False)
+    assert unasked("allow-reads", needs_person=False, read=True)
+    assert not unasked("allow-reads", needs_person=False, read=False)
+    assert not unasked("deny", needs_person=False, read=True)
 
 
 def test_d3_an_approval_with_the_very_key_of_a_sensitive_action_does_not_count() -> None:
@@ -72,24 +72,26 @@ def test_d3_an_approval_with_the_very_key_of_a_sensitive_action_does_not_count()
     plain = action(kind="edit", content=[diff(f"{WORKSPACE}/a.txt", "a", "b")])
     for each in (git, plain):
         permissions.approvals.grant("s", each.permission_tool, approval_key(each), "session")
-    assert permissions.decide(git, "s", WORKSPACE) == Ask()
-    assert permissions.decide(plain, "s", WORKSPACE) == Allowed("approved for this session", "approval", "s2")
-    assert permissions.decide(plain, "another session", WORKSPACE) == Ask()
+    assert permissions.decide(git, "s", (WORKSPACE,)) == Ask(needs_person=True, once=True)
+    assert permissions.decide(plain, "s", (WORKSPACE,)) == Allowed(
+        "approved for this session", "approval", "s2"
+    )
+    assert permissions.decide(plain, "another session", (WORKSPACE,)) == Ask()
 
 
 def test_q5_an_approval_of_an_action_without_substance_does_not_count() -> None:
     permissions = PermissionServices()
     bare = action(title="Bash", kind="execute")
     permissions.approvals.grant("s", bare.permission_tool, approval_key(bare), "session")
-    assert permissions.decide(bare, "s", WORKSPACE) == Ask()
+    assert permissions.decide(bare, "s", (WORKSPACE,)) == Ask(once=True)
 
 
 def test_addresses_count_for_fetching_only() -> None:
     permissions = PermissionServices(settings=AutoApproval(urls={"https://e.example": True}))
     fetch = action(kind="fetch", input={"url": "https://e.example/a"})
-    assert isinstance(permissions.decide(fetch, "s", WORKSPACE), Allowed)
+    assert isinstance(permissions.decide(fetch, "s", (WORKSPACE,)), Allowed)
     other = action(kind="think", input={"url": "https://e.example/a", "then": "rm"})
-    assert permissions.decide(other, "s", WORKSPACE) == Ask()
+    assert permissions.decide(other, "s", (WORKSPACE,)) == Ask()
 
 
 # The record.

@@ -21,6 +21,7 @@ from dragoman.config.schema import (
     Serve,
     Tools,
 )
+from dragoman.policy.rule import PolicyRule
 from reference.markdown import WRITTEN, code, page, table
 
 __all__ = ["configuration"]
@@ -37,11 +38,12 @@ _MODELS: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("responses", "Endpoints", ResponsesModel),
 )
 _TABLES: dict[str, type[msgspec.Struct]] = {
-    "conversation": ConversationConfig,
-    "journal": JournalConfig,
-    "tools": Tools,
-    "loop": Loop,
-    "serve": Serve,
+    "[conversation]": ConversationConfig,
+    "[journal]": JournalConfig,
+    "[tools]": Tools,
+    "[[policy]]": PolicyRule,
+    "[loop]": Loop,
+    "[serve]": Serve,
 }
 
 
@@ -56,7 +58,7 @@ def configuration() -> str:
     for kind, heading, struct in _MODELS:
         pieces += [f'### `kind = "{kind}"`', _keys(struct, prose.section(heading), but=_COMMON)]
     for name, struct in _TABLES.items():
-        pieces += [f"## `[{name}]`", _keys(struct, prose.section(f"`[{name}]`"))]
+        pieces += [f"## `{name}`", _keys(struct, prose.section(f"`{name}`"))]
     return page(
         "# Configuration, key by key",
         WRITTEN,

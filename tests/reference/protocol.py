@@ -118,14 +118,21 @@ REQUESTS = (
     Method(
         "permissions/recent",
         None,
-        '`{"questions": [{"id", "title", "agent", "detail", "decision", "by", "at", "covers", "levels"}]}`',
-        "What was asked lately, newest first, and what a lasting yes to each would cover.",
+        '`{"questions": [{"id", "title", "agent", "detail", "decision", "by", "at", "covers", "levels", '
+        '"rules": [{"words", "toml", "file"}]}]}`',
+        "What was asked lately, newest first, what a lasting yes to each would cover, and the rules that would allow it.",
     ),
     Method(
         "permissions/allow",
         forms.AllowRecent,
         '`{"covers"}`',
         "Allow exactly the action of a recent question from now on.",
+    ),
+    Method(
+        "permissions/addRule",
+        forms.AddRule,
+        '`{"file", "line"}`',
+        "Add a rule of a recent question to the user's own configuration. It holds at once.",
     ),
     Method("shutdown", None, "`{}`", "Settles everything, ends every agent, then the process."),
 )

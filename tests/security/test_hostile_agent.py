@@ -33,7 +33,7 @@ def outside(bridge: Bridge, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def test_reading_through_a_link_that_leads_out_is_not_reading(bridge: Bridge, outside: Path) -> None:
-    chat = bridge.chat(policy="allow-reads", tools=TOOLS)
+    chat = bridge.chat(permission="allow-reads", tools=TOOLS)
     read = {"toolCallId": "r1", "title": "Read the docs", "kind": "read"}
     locations = [{"path": str(bridge.folder / "docs" / "id_rsa")}]
     answer = await chat.do(["ask", {**read, "locations": locations}, _KINDS], ["say", "on"])

@@ -11,9 +11,11 @@ import pytest
 from rich.console import Console
 
 from dragoman.clock import Clock
+from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer
 from dragoman.frontends.terminal.confirm import Asker, choose
 from dragoman.frontends.terminal.keys import BURST, END, ESCAPE, INTERRUPT
 from dragoman.frontends.terminal.prompt import PromptInterrupted
+from dragoman.frontends.terminal.rule_making import RuleMaker
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.transcript import Transcript
 from dragoman.lm import CancellationToken
@@ -31,6 +33,7 @@ class _Keys:
         self._clock = clock
         self._presses = deque(press if isinstance(press, tuple) else (1.0, press) for press in presses)
         self._typed_before = typed_before
+        self._last = clock.now()
         self.is_listening = False
 
     @contextmanager
@@ -44,8 +47,12 @@ class _Keys:
     async def key(self) -> str:
         if not self._presses:
             raise Stuck("the question is still open, and nobody presses anything any more")
-        seconds, key = self._presses.popleft()
-        await self._clock.sleep(seconds)
+        seconds, key = self._presses[0]
+        due = self._last + seconds
+        await self._clock.sleep(max(0.0, due - self._clock.now()))
+        # Whoever stops waiting for a key gets it the next time.
+        self._presses.popleft()
+        self._last = due
         return key
 
 
@@ -54,6 +61,31 @@ class _Asked:
     decision: Decision
     printed: str
     interrupts: int
+
+
+_RULE = '[[policy]]\ndecision = "allow"\ncommand = ["git", "log"]\n'
+
+
+class _Rules:
+    """Offers these rules for every question, and keeps what was added."""
+
+    file = "/home/her/dragoman.toml"
+
+    def __init__(self, *tables: str, problem: str = "") -> None:
+        self._tables = tables or (_RULE, _RULE + 'args = "any"\n')
+        self._problem = problem
+        self.added: list[str] = []
+
+    def offers(self, question: ToolQuestion) -> tuple[RuleOffer, ...]:
+        return tuple(
+            RuleOffer(f"always allow number {number}", table) for number, table in enumerate(self._tables)
+        )
+
+    def add(self, offer: RuleOffer) -> str:
+        if self._problem:
+            raise CannotAddRule(self._problem)
+        self.added.append(offer.toml)
+        return f"{self.file}:7"
 
 
 def asked(
@@ -65,6 +97,7 @@ def asked(
     covers: str = "exactly this input",
     height: int = 40,
     whole: str = "",
+    rules: RuleMaker | None = None,
 ) -> _Asked:
     """What comes of a question to which somebody presses these keys, a second apart unless said otherwise."""
     output = io.StringIO()
@@ -87,7 +120,9 @@ def asked(
             return reason
 
         transcript = Transcript(screen, loop.clock, model=lambda: "Demo")
-        asker = Asker(screen, transcript, keys, loop.clock, read_reason=read_reason, interrupt=interrupt)
+        asker = Asker(
+            screen, transcript, keys, loop.clock, read_reason=read_reason, interrupt=interrupt, rules=rules
+        )
         confirmation = Confirmation("Write it?", message, whole)
         question = ToolQuestion("1", "write_file", "Write file", {}, confirmation, levels, covers)
         return await asker.confirm(question, CancellationToken())
@@ -226,3 +261,93 @@ def test_a_long_message_is_shown_page_by_page() -> None:
 
 def test_asking_for_more_does_not_count_as_typing() -> None:
     assert asked("d", (0.0, "y")).decision == Approve("once")
+
+
+def test_a_rule_is_picked_shown_and_confirmed() -> None:
+    rules = _Rules()
+    result = asked("r", "2", "y", rules=rules)
+    assert result.decision == Approve("once", new_rule=f"{rules.file}:7")
+    assert rules.added == [_RULE + 'args = "any"\n']
+    in_order = (
+        "r make a rule",
+        "  1 always allow number 0\n  2 always allow number 1\n  Esc back to the question\n",
+        f"This goes to the end of {rules.file}:\n\n    [[policy]]\n",
+        '    decision = "allow"\n    command = ["git", "log"]\n    args = "any"\n\n',
+        "  y write it, and allow this once   Esc back to the question\n",
+        f"→ allowed once, and from now on by the rule at {rules.file}:7\n",
+    )
+    position = 0
+    for text in in_order:
+        position = result.printed.find(text, position)
+        assert position >= 0, f"{text!r} is missing, or not in its place, in:\n{result.printed}"
+
+
+def test_there_is_no_key_where_no_rule_can_be_made() -> None:
+    class _None(_Rules):
+        def offers(self, question: ToolQuestion) -> tuple[RuleOffer, ...]:
+            return ()
+
+    for rules in (None, _None()):
+        result = asked("r", "1", ESCAPE, rules=rules)
+        assert result.decision == Deny()
+        assert "make a rule" not in result.printed
+
+
+@pytest.mark.parametrize("leaving", [(ESCAPE,), ("1", ESCAPE), ("3", "x", ESCAPE), ("2", "n", "a", ESCAPE)])
+def test_the_way_back_leads_to_the_question_and_writes_nothing(leaving: tuple[str, ...]) -> None:
+    rules = _Rules()
+    assert asked("r", *leaving, "s", rules=rules).decision == Approve("session")
+    assert rules.added == []
+
+
+@pytest.mark.parametrize(
+    "hurried",
+    [
+        ("r", "1", (0.1, "y"), (1.0, ESCAPE), ESCAPE),
+        ("r", "1", (0.1, "y"), (0.1, "y"), (1.0, ESCAPE), ESCAPE),
+        ("r", "1", "m", (0.1, "y"), (1.0, ESCAPE), ESCAPE),
+        ("r", "1", "c-m", BURST, "<bracketed-paste>", ESCAPE, ESCAPE),
+        ((0.1, "r"), (0.1, "1"), (0.1, "y"), (1.0, ESCAPE)),
+        ("r", "1", ESCAPE, (0.1, "y"), (1.0, ESCAPE)),
+    ],
+)
+def test_a_rule_is_not_confirmed_in_the_midst_of_other_keys(
+    hurried: tuple[str | tuple[float, str], ...],
+) -> None:
+    rules = _Rules()
+    assert asked(*hurried, rules=rules, typed_before=True).decision == Deny()
+    assert rules.added == []
+
+
+def test_a_rule_that_is_longer_than_the_screen_is_confirmed_after_all_of_it_was_shown() -> None:
+    rules = _Rules(_RULE * 10)
+    result = asked("r", "1", "y", "d", "d", "y", rules=rules, height=20)
+    assert result.decision == Approve("once", new_rule=f"{rules.file}:7")
+    assert result.printed.count("[[policy]]") == 10
+    assert "  d 20 more lines   Esc back to the question" in result.printed
+    assert asked("r", "1", "y", "y", ESCAPE, ESCAPE, rules=rules, height=20).decision == Deny()
+
+
+def test_a_rule_is_shown_with_everything_that_hides_in_it() -> None:
+    rules = _Rules("[[policy]]\nreason = '\u202etxt\x1b[2K ```'\n")
+    printed = asked("r", "1", ESCAPE, ESCAPE, rules=rules).printed
+    assert "    reason = '<U+202E>txt␛[2K ```'\n" in printed
+
+
+def test_a_rule_that_cannot_be_written_leaves_the_question_open() -> None:
+    rules = _Rules(problem="/home/her/dragoman.toml: the disk is full.")
+    result = asked("r", "1", "y", "y", rules=rules)
+    assert result.decision == Approve("once")
+    assert (
+        "✗ The rule was not written. /home/her/dragoman.toml: the disk is full. The\n  question is still open.\n"
+        in result.printed
+    )
+
+
+@pytest.mark.parametrize("before", [("r",), ("r", "1")])
+def test_making_a_rule_can_be_interrupted(before: tuple[str, ...]) -> None:
+    result = asked(*before, INTERRUPT, ESCAPE, rules=_Rules())
+    assert result.interrupts == 1
+    assert result.decision == Deny()
+    with pytest.raises(CannotAsk):
+        asked(*before, END, rules=_Rules())

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.globs import Glob
 from dragoman.lm import CancellationError, CancellationSource, DataPart
 from dragoman.tools.builtin import builtin_tools, files
 from dragoman.tools.builtin.files import (
@@ -14,7 +15,6 @@ from dragoman.tools.builtin.files import (
     list_files,
     read_file,
 )
-from dragoman.globs import Glob
 from dragoman.tools.builtin.shown import MAX_NOTES, Shown
 from dragoman.tools.builtin.tree import Walk
 from dragoman.tools.builtin.workspace import Workspace

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.tools.builtin import tree as tree_module
 from dragoman.globs import MAX_GLOB_LENGTH, Glob, GlobError
+from dragoman.tools.builtin import tree as tree_module
 from dragoman.tools.builtin.tree import Walk
 from dragoman.tools.builtin.workspace import TooLarge, Workspace, WorkspaceError, WorkspacePath
 

@@ -7,7 +7,7 @@ import * as vscode from 'vscode';
 import type { PendingApprovals } from './approvals';
 import type { Backend } from './backend';
 import { within } from './cancellation';
-import type { ApprovalLevel, Question, RecentQuestion } from './wire';
+import type { ApprovalLevel, Question, RecentQuestion, RuleOffer } from './wire';
 
 export const QUESTION_SCHEME = 'dragoman';
 export const SHOW_QUESTION = 'dragoman.showQuestion';
@@ -22,6 +22,7 @@ const ANSWER_MS = 20_000;
 /** The most characters of a title in a tab. */
 const TITLE_CHARACTERS = 60;
 
+const TITLE = 'Allow from now on';
 const LEVELS: Record<ApprovalLevel, { label: string; description: string }> = {
   session: { label: 'Session', description: 'This chat' },
   workspace: { label: 'Workspace', description: 'This folder, also after a restart' },
@@ -80,7 +81,7 @@ async function pendingNonce(backend: Asked, { nonces }: PendingApprovals): Promi
   return (only ?? (await vscode.window.showQuickPick(items, { title: 'Questions that wait for an answer' })))?.nonce;
 }
 
-/** Lists recent questions, and stores a lasting approval for one of them after the user has seen what it covers. */
+/** Lists recent questions, and allows one of them from now on after the user has seen what that covers. */
 export async function allowFromNowOn(backend: Asked): Promise<void> {
   const { questions } = (await ask(backend, 'permissions/recent', {})) as { questions: RecentQuestion[] };
   if (questions.length === 0) {
@@ -93,32 +94,55 @@ export async function allowFromNowOn(backend: Asked): Promise<void> {
     detail: withoutIcons(asked.covers.replace(/\s+/g, ' ')),
     asked,
   }));
-  const title = 'Allow from now on';
-  const chosen = await vscode.window.showQuickPick(items, { title, matchOnDetail: true });
+  const chosen = await vscode.window.showQuickPick(items, { title: TITLE, matchOnDetail: true });
   if (chosen === undefined) {
     return;
   }
-  const { id, levels, covers, agent } = chosen.asked;
-  if (levels.length === 0) {
+  const { asked } = chosen;
+  const ways = [
+    ...asked.levels.map((level) => ({ ...LEVELS[level], allow: () => approve(backend, asked, level) })),
+    ...(asked.rules ?? []).map((rule) => ({
+      label: withoutIcons(rule.words.replace(/^./, (first) => first.toUpperCase())),
+      description: 'A rule, which you see first',
+      allow: () => addRule(backend, asked, rule),
+    })),
+  ];
+  if (ways.length === 0) {
     await vscode.window.showInformationMessage('This action can only be allowed once, each time an agent asks.');
     return;
   }
-  const level = await vscode.window.showQuickPick(
-    levels.map((name) => ({ ...LEVELS[name], name })),
-    { title: `${title}: for how long?` },
-  );
-  if (level === undefined) {
-    return;
-  }
+  const way = await vscode.window.showQuickPick(ways, { title: `${TITLE}: for how long?` });
+  await way?.allow();
+}
+
+/** Stores a lasting approval of exactly this action. */
+async function approve(backend: Asked, { id, covers, agent }: RecentQuestion, level: ApprovalLevel): Promise<void> {
   const allow = 'Allow from Now On';
-  const detail = `${covers}\n\nAgent: ${agent}\nHolds for: ${level.description}`;
-  if ((await vscode.window.showWarningMessage(`${title}, without asking?`, { modal: true, detail }, allow)) !== allow) {
+  const { description } = LEVELS[level];
+  const detail = `${covers}\n\nAgent: ${agent}\nHolds for: ${description}`;
+  if ((await vscode.window.showWarningMessage(`${TITLE}, without asking?`, { modal: true, detail }, allow)) !== allow) {
     return;
   }
-  await ask(backend, 'permissions/allow', { id, level: level.name });
+  await ask(backend, 'permissions/allow', { id, level });
   // Without the agent's text: a notification turns link syntax into links, also into links to commands.
-  const where = level.description.replace(/^./, (first) => first.toLowerCase());
+  const where = description.replace(/^./, (first) => first.toLowerCase());
   await vscode.window.showInformationMessage(`Allowed from now on: ${where}. “Dragoman: Reset Approvals” takes back every approval.`);
+}
+
+/** Adds a rule to the user's configuration. The backend writes it only if it still offers exactly the text that was shown. */
+async function addRule(backend: Asked, { id }: RecentQuestion, { toml, file }: RuleOffer): Promise<void> {
+  const add = 'Add the Rule';
+  const detail = `${toml}\nThis goes to the end of ${file}`;
+  if ((await vscode.window.showWarningMessage('Add this rule to your configuration?', { modal: true, detail }, add)) !== add) {
+    return;
+  }
+  const { line } = (await ask(backend, 'permissions/addRule', { id, toml })) as { line: number };
+  const open = 'Open the Configuration';
+  // Without the rule's text, as above.
+  if ((await vscode.window.showInformationMessage(`The rule holds from now on. It is at line ${line} of your configuration.`, open)) === open) {
+    const at = new vscode.Position(line - 1, 0);
+    await vscode.window.showTextDocument(vscode.Uri.file(file), { selection: new vscode.Range(at, at) });
+  }
 }
 
 /** VS Code would draw `$(name)` in a label as an icon. */

@@ -108,6 +108,15 @@ export interface RecentQuestion {
   /** What a lasting approval would cover, in words. */
   covers: string;
   levels: ApprovalLevel[];
+  /** Absent in the answers of an older backend. */
+  rules?: RuleOffer[];
+}
+
+/** A rule that would allow such actions from now on: what it allows, its text, and the file that it would be added to. */
+export interface RuleOffer {
+  words: string;
+  toml: string;
+  file: string;
 }
 
 /** The type of our marker in a response, which identifies the conversation and the place in it. */

@@ -250,6 +250,32 @@ test('Allow from Now On: without a question, and for one that can only be allowe
   assert.deepEqual(once.asked.map(([method]) => method), ['permissions/recent']);
 });
 
+const RULE = { words: 'always allow `make` with any arguments here', toml: '[[policy]]\ndecision = "allow"\ncommand = ["make"]\n', file: '/home/her/dragoman.toml' };
+const WITH_RULE = { 'permissions/recent': { questions: [{ ...RECENT, rules: [RULE] }] }, 'permissions/addRule': { line: 7 } };
+
+test('Allow from Now On: a rule is added after a dialog that has its text and its file', async () => {
+  const { editor, asked, run } = asking(PREPARED, WITH_RULE);
+  editor.answers = ['make', 'any arguments', 'Add the Rule', 'Open the Configuration'];
+  await run('allowFromNowOn');
+  assert.deepEqual(asked, [['permissions/recent', {}], ['permissions/addRule', { id: 'q1', toml: RULE.toml }]]);
+  assert.deepEqual(editor.picks[1]?.items.map(({ label }) => label), ['Session', 'Workspace', 'Always allow `make` with any arguments here']);
+  const [modal, done] = editor.messages;
+  assert.equal(modal?.detail, `${RULE.toml}\nThis goes to the end of ${RULE.file}`);
+  assert.match(done?.text ?? '', /^The rule holds from now on\. It is at line 7/);
+  assert.deepEqual(editor.opened, [RULE.file]);
+});
+
+test('Allow from Now On: a rule whose dialog is left is not added, and one that cannot be added is told', async () => {
+  const left = asking(PREPARED, WITH_RULE);
+  left.editor.answers = ['make', 'any arguments'];
+  await left.run('allowFromNowOn');
+  assert.deepEqual(left.asked.map(([method]) => method), ['permissions/recent']);
+  const failed = asking(PREPARED, { ...WITH_RULE, 'permissions/addRule': new Error('The rule was not written. The disk is full.') });
+  failed.editor.answers = ['make', 'any arguments', 'Add the Rule'];
+  await failed.run('allowFromNowOn');
+  assert.deepEqual(failed.editor.messages.slice(1).map(({ text }) => text), ['The rule was not written. The disk is full.']);
+});
+
 test('every permission tool is promised, takes a nonce alone, and is ineligible for auto-approval', () => {
   const { contributes } = JSON.parse(readFileSync('package.json', 'utf8')) as {
     contributes: {

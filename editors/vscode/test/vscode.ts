@@ -169,6 +169,12 @@ export class Position {
     readonly character: number,
   ) {}
 }
+export class Range {
+  constructor(
+    readonly start: Position,
+    readonly end: Position,
+  ) {}
+}
 export class Location {
   constructor(
     readonly uri: Uri,

@@ -90,6 +90,48 @@ def _approvals(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="with list and history: one JSON object a line")
 
 
+def _policy(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "action",
+        nargs="?",
+        default="check",
+        metavar="init|check|explain|test|suggest",
+        help="list the rules in force (check, the default), add a first set, explain one decision, judge what was decided in the past, or suggest rules",
+    )
+    parser.add_argument(
+        "--command",
+        dest="line",
+        metavar="CMD",
+        help="with explain: this command line, as a shell would run it",
+    )
+    parser.add_argument(
+        "--kind",
+        metavar="read|edit|delete|other",
+        help="with explain and --path: what would be done with the file",
+    )
+    parser.add_argument("--path", metavar="FILE", help="with explain and --kind: this file or folder")
+    parser.add_argument("--url", metavar="URL", help="with explain: fetching this address")
+    parser.add_argument("--tool", metavar="NAME", help="with explain: this tool")
+    parser.add_argument("--agent", metavar="ID", help="with explain: the model that asks")
+    parser.add_argument(
+        "--cwd", metavar="DIR", help="with explain: the workspace; without it, the current folder"
+    )
+    parser.add_argument(
+        "--since", metavar="TIME", help="with test and suggest: from then on; 30m, 12h, 7d, 2w ago, or a date"
+    )
+    parser.add_argument(
+        "--policy",
+        type=Path,
+        metavar="FILE",
+        help="with test: judge by the rules in FILE, not by those in force",
+    )
+    parser.add_argument("--yes", action="store_true", help="with init: write the first set without asking")
+    parser.add_argument(
+        "--print", action="store_true", help="with init: print the first set, and write nothing"
+    )
+    parser.add_argument("--json", action="store_true", help="with explain and test: one JSON object")
+
+
 def _conversations(parser: ArgumentParser) -> None:
     parser.add_argument(
         "action",
@@ -338,6 +380,43 @@ approval, rule or setting, and how long that took.""",
   dragoman approvals history --since 7d
       who allowed what in the last week""",
             _approvals,
+        ),
+        CliCommand(
+            "policy",
+            "list, explain, try out and suggest rules that decide before you are asked",
+            """\
+Rules in dragoman.toml ([[policy]] tables) allow, ask about or deny actions
+before a person is asked. The strictest rule that matches decides.
+
+check lists the rules in force, each with its file and line, and says what to be
+careful about in them. init adds a first set to your own file, after asking: reading
+version control, listing and searching in the workspace. It also offers the test command of
+this folder.
+
+explain says what the rules decide about one action, and why: which rules match,
+which commands a line consists of, what in it is not understood. It does not
+look at approvals, nor at settings other than `eligible`.
+
+test is a dry run: it judges all recorded actions by the rules in force, or by
+those in another file. First it lists what a person refused and the rules would
+allow, and what a person allowed and the rules would deny. suggest finds rules
+that would have saved questions, and adds each to your own file only after a yes.""",
+            """\
+  dragoman policy
+      the rules in force
+  dragoman policy init
+      add a first set
+  dragoman policy explain --command "git log | head" --agent claude
+      is this asked, and why?
+  dragoman policy explain --kind edit --path src/main.py --json
+      the same for a file, for a program
+  dragoman policy test --since 7d
+      what the rules would have decided in the last week
+  dragoman policy test --policy draft.toml
+      what other rules would have decided
+  dragoman policy suggest
+      rules for what you allow again and again""",
+            _policy,
         ),
         CliCommand(
             "conversations",

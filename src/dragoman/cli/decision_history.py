@@ -4,63 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from pathlib import Path
 
 from dragoman.cli.conversation_text import front_end_of
-from dragoman.cli.errors import DONE, UsageError
+from dragoman.cli.errors import DONE, CommandError, UsageError
 from dragoman.cli.journal_text import permission_in_words
 from dragoman.cli.layout import say
 from dragoman.cli.proofs import without_proofs
 from dragoman.cli.table import table
-from dragoman.journal.agent_events import PermissionDecided, PermissionRequested
-from dragoman.journal.events import JournalEntry
+from dragoman.journal.decisions import RecordedDecision, decisions_since
+from dragoman.journal.events import UnreadableJournal
 from dragoman.journal.sqlite.journals import SqliteJournals
-from dragoman.journal.store import JournalInfo, JournalStore
 from dragoman.lm.json import JsonObject, encode_text
 from dragoman.logs import one_line
 from dragoman.permissions.approvals import LEVELS
-from dragoman.store import Database
+from dragoman.store import Database, StoreError
 
-__all__ = ["history", "since"]
+__all__ = ["history", "recorded_decisions", "since", "what"]
 
 _HEADINGS = ("WHEN", "CLIENT", "AGENT", "WHAT", "DECISION", "BY", "TOOK")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _AGO = re.compile(r"([0-9]{1,6})([mhdw])")
 _EXAMPLES = "Write 30m, 12h, 7d or 2w, or a date such as 2026-03-01 or 2026-03-01T09:30."
-# A decision may come so long after its request, which is then looked for.
-_LONGEST_QUESTION = timedelta(days=7)
-
-
-_Decided: TypeAlias = tuple[float, PermissionDecided]
-
-
-@dataclass(frozen=True, slots=True)
-class _Decision:
-    """A request for a permission and what came of it. One of them may be missing."""
-
-    journal: str
-    at: float
-    asked: PermissionRequested | None
-    decided: PermissionDecided | None
-    # Its journal, unless the content of that was deleted.
-    info: JournalInfo | None
-
-    @property
-    def client(self) -> str:
-        """The front end that the person was asked in, or would have been."""
-        if self.decided is not None:
-            return self.decided.where
-        return "" if self.info is None else front_end_of(self.info)
-
-    @property
-    def level(self) -> str | None:
-        """How far a person's approval reaches, as far as it is known."""
-        decided = self.decided
-        is_known = decided is not None and decided.by == "person" and decided.is_allowed
-        return decided.why if decided is not None and is_known and decided.why in LEVELS else None
 
 
 def since(text: str, now: datetime) -> datetime:
@@ -75,7 +42,7 @@ def since(text: str, now: datetime) -> datetime:
 
 
 def history(database: Database, start: datetime | None, *, as_json: bool) -> int:
-    decisions = asyncio.run(_read(SqliteJournals(database), start))
+    decisions = _recorded(database, start)
     if as_json:
         for each in decisions:
             print(encode_text(_as_json(each)))
@@ -86,52 +53,45 @@ def history(database: Database, start: datetime | None, *, as_json: bool) -> int
     return DONE
 
 
-async def _read(store: JournalStore, start: datetime | None) -> list[_Decision]:
-    first = 0.0 if start is None else start.timestamp()
-    found = await store.permissions(0.0 if start is None else first - _LONGEST_QUESTION.total_seconds())
-    infos = {journal: await store.find(journal) for journal in {journal for journal, _ in found}}
-    decisions = (each for each in _paired(found, infos) if each.at >= first)
-    return sorted(decisions, key=lambda each: each.at)
+def recorded_decisions(state_dir: Path, when: str | None) -> list[RecordedDecision]:
+    """All decisions since `--since`, as they may be printed. `CommandError` if the state cannot be read."""
+    start = None if when is None else since(when, datetime.now(UTC))
+    try:
+        with Database.open(state_dir) as database:
+            return _recorded(database, start)
+    except (StoreError, UnreadableJournal) as error:
+        raise CommandError(str(error)) from error
 
 
-def _paired(
-    found: list[tuple[str, JournalEntry]], infos: Mapping[str, JournalInfo | None]
-) -> Iterator[_Decision]:
-    """Each request with what came of it, and decisions whose request is not recorded."""
-    requests: dict[tuple[str, str], tuple[float, PermissionRequested]] = {}
-    decisions: dict[tuple[str, str], list[_Decided]] = {}
-    for journal, entry in found:
-        match without_proofs(entry.event):
-            case PermissionRequested() as asked:
-                requests[journal, asked.id] = entry.at, asked
-            case PermissionDecided() as decided:
-                decisions.setdefault((journal, decided.id), []).append((entry.at, decided))
-            case _:
-                pass
-    for (journal, id_), (at, asked) in requests.items():
-        info = infos[journal]
-        chat = "" if info is None or info.parent is None else info.parent
-        own, of_chat = decisions.pop((journal, id_), []), decisions.pop((chat, id_), [])
-        decided_at, decision = _counts(own, of_chat)
-        yield _Decision(journal, decided_at or at, asked, decision, info)
-    for (journal, _), alone in decisions.items():
-        for at, decided in alone:
-            yield _Decision(journal, at, None, decided, infos[journal])
+def _recorded(database: Database, start: datetime | None) -> list[RecordedDecision]:
+    """Without what proves that a person has approved."""
+    found = asyncio.run(decisions_since(SqliteJournals(database), start))
+    return [
+        replace(
+            each,
+            asked=each.asked and without_proofs(each.asked),
+            decided=each.decided and without_proofs(each.decided),
+        )
+        for each in found
+    ]
 
 
-def _counts(own: Sequence[_Decided], of_chat: Sequence[_Decided]) -> tuple[float, PermissionDecided | None]:
-    """The decision that counts, and when it was made.
-
-    A chat records what a person decided about its agent's request. The agent's journal has it when the agent got it; where
-    the agent ended before, it has only that.
-    """
-    never_came = len(own) == 1 and own[0][1].by == "end"
-    if of_chat and (not own or never_came or of_chat[-1][1].is_allowed == own[-1][1].is_allowed):
-        return of_chat[-1]
-    return own[-1] if own else (0.0, None)
+def _client(decision: RecordedDecision) -> str:
+    """The front end that the person was asked in, or would have been."""
+    if decision.decided is not None:
+        return decision.decided.where
+    return "" if decision.info is None else front_end_of(decision.info)
 
 
-def _what(decision: _Decision) -> str:
+def _level(decision: RecordedDecision) -> str | None:
+    """How far a person's approval reaches, as far as it is known."""
+    decided = decision.decided
+    is_known = decided is not None and decided.by == "person" and decided.is_allowed
+    return decided.why if decided is not None and is_known and decided.why in LEVELS else None
+
+
+def what(decision: RecordedDecision) -> str:
+    """What was asked for, in a few words."""
     asked = decision.asked
     if asked is None:
         return "(the request is not recorded)"
@@ -141,39 +101,40 @@ def _what(decision: _Decision) -> str:
     return permission_in_words(asked, names_agent=False)
 
 
-def _row(decision: _Decision) -> tuple[str, ...]:
+def _row(decision: RecordedDecision) -> tuple[str, ...]:
     asked, decided = decision.asked, decision.decided
     when = datetime.fromtimestamp(decision.at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     agent = "" if asked is None else asked.agent
     if decided is None:
-        return when, decision.client, agent, _what(decision), "undecided", "", ""
+        return when, _client(decision), agent, what(decision), "undecided", "", ""
     return (
         when,
-        decision.client,
+        _client(decision),
         agent,
-        _what(decision),
+        what(decision),
         "allowed" if decided.is_allowed else "refused",
-        f"{decided.by}{f': {decided.why}' if decided.why else ''}",
+        f"{decided.by}{f': {decided.why}' if decided.why else ''}{', and a rule' if decided.new_rule else ''}",
         f"{decided.seconds:.1f} s",
     )
 
 
-def _as_json(decision: _Decision) -> JsonObject:
+def _as_json(decision: RecordedDecision) -> JsonObject:
     asked, decided = decision.asked, decision.decided
     return {
         "at": datetime.fromtimestamp(decision.at, UTC),
         "conversation": decision.journal,
-        "client": decision.client or None,
+        "client": _client(decision) or None,
         "agent": None if asked is None else asked.agent,
         "tool": None if asked is None else asked.tool,
         "risk": None if asked is None else asked.risk,
         "sensitive": None if asked is None else asked.is_sensitive,
-        "what": _what(decision),
+        "what": what(decision),
         "digest": None if asked is None else asked.digest,
         "action": None if asked is None else asked.action,
         "allowed": None if decided is None else decided.is_allowed,
         "by": None if decided is None else decided.by,
-        "level": decision.level,
+        "level": _level(decision),
         "why": None if decided is None else decided.why,
+        "newRule": None if decided is None else decided.new_rule,
         "seconds": None if decided is None else decided.seconds,
     }

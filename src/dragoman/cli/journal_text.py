@@ -223,7 +223,9 @@ def permission_in_words(event: PermissionRequested, *, names_agent: bool = True)
 
 def decision_in_words(event: PermissionDecided) -> str:
     allowed = "allowed" if event.is_allowed else "refused"
-    return f"{allowed} {_BY[event.by]}{f': {event.why}' if event.why else ''}"
+    why = f": {event.why}" if event.why else ""
+    made = f", who made the rule at {event.new_rule}" if event.new_rule else ""
+    return f"{allowed} {_BY[event.by]}{why}{made}"
 
 
 def _items(items: Iterable[NormalItem]) -> Iterator[str]:

@@ -81,6 +81,16 @@ MANUAL: dict[str, ManualPage] = {
         "there is no approval with that number, or the state cannot be read",
         ((_DATABASE, "what has been approved, and all decisions"),),
     ),
+    "policy": ManualPage(
+        "the rules, the explanation or the dry run was shown, or the rules are written",
+        "the answer was no, or the state cannot be read",
+        (
+            _CONFIG,
+            ("your own dragoman.toml", "where init and suggest write: yours, or the one that --config names"),
+            (_DATABASE, "all decisions, for test and suggest"),
+        ),
+        (_KEYS,),
+    ),
     "conversations": ManualPage(
         "the list or the conversation was shown, or all of it was deleted",
         "there is no such conversation, it is under way, or the state cannot be read",

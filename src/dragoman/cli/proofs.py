@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TypeVar
 
 import msgspec
 
@@ -17,7 +18,10 @@ _GRANT = re.compile(rf"{GRANT_PREFIX}[\w-]+")
 _NONCE = re.compile(r'("nonce":\s*")[^"]*')
 
 
-def without_proofs(event: AnyEvent) -> AnyEvent:
+_Event = TypeVar("_Event", bound=AnyEvent)
+
+
+def without_proofs(event: _Event) -> _Event:
     return msgspec.convert(_without(msgspec.to_builtins(event)), type(event))
 
 

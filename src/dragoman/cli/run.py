@@ -8,7 +8,7 @@ import os
 import select
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -67,12 +67,17 @@ class CommandContext:
         """The second layer: a file in the current folder that the user has not named."""
         return found_file(self.option)
 
+    @property
+    def known_agents(self) -> Collection[str]:
+        """The ids of agents that are known beyond the catalogue that came with us."""
+        return KnownAgents(self.state_dir).ids
+
     def config(self) -> Config:
         """The configuration as it is now. Says on standard error which keys of a found file are ignored."""
-        agents = KnownAgents(self.state_dir)
-        config = load(self.config_file, agents.ids)
+        agents = self.known_agents
+        config = load(self.config_file, agents)
         if (file := self.found_file) is not None:
-            config = self._layered(config, load(file, agents.ids, only_found=True))
+            config = self._layered(config, load(file, agents, only_found=True))
         return self._ready(config)
 
     def _layered(self, own: Config, found: Config) -> Config:

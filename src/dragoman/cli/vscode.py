@@ -10,6 +10,7 @@ from dragoman.cli.asking import greet_person
 from dragoman.cli.config_watch import follow, followed_file
 from dragoman.cli.errors import DONE, CommandError
 from dragoman.cli.run import CommandContext
+from dragoman.frontends.rule_offers import RuleOffers
 from dragoman.frontends.vscode.log import logging_to_editor
 from dragoman.frontends.vscode.server import VsCodeServer
 from dragoman.interruptible import fast_loop, run_interruptible
@@ -27,7 +28,7 @@ def run(_arguments: Namespace, context: CommandContext) -> int:
 
     async def serve() -> None:
         models = Models(config, context.state_dir)
-        server = VsCodeServer(models, followed_file(context))
+        server = VsCodeServer(models, followed_file(context), RuleOffers(models))
         # As the end of input: nothing that was begun here is left to others.
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, server.ended.set)

@@ -6,6 +6,7 @@ from dragoman.config.layers import effects, ignored, layered, trusted
 from dragoman.config.loading import BUILTIN_MODELS, DEMO, Config, Found, load
 from dragoman.config.problem import ConfigError, Problem, quoted
 from dragoman.config.references import api_keys, inherited, key_problems, resolved, secrets
+from dragoman.config.rules import rules_of
 from dragoman.config.schema import (
     AcpModel,
     ConversationConfig,
@@ -46,6 +47,7 @@ __all__ = [
     "load",
     "quoted",
     "resolved",
+    "rules_of",
     "secrets",
     "state_folder",
     "trusted",

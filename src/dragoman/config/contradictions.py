@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from dragoman.config.problem import Complaint, dotted, quoted
+from dragoman.config.rule_contradictions import rule_contradictions
 from dragoman.config.schema import AcpModel, Tables
 from dragoman.loopback import is_loopback
 from dragoman.nearest import nearest
@@ -23,6 +24,7 @@ def contradictions(tables: Tables, agents: Collection[str] = ()) -> Iterator[Com
         if isinstance(model, AcpModel) and model.agent is not None and model.agent not in agents:
             yield from _unknown_agent(id_, model.agent)
     yield from _unusable_patterns(tables.tools.urls)
+    yield from rule_contradictions(tables.policy)
     if not tables.serve.api_keys and not is_loopback(tables.serve.host):
         yield (
             ("serve", "host"),

@@ -11,10 +11,13 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from dragoman.config.loading import read_tables, read_text
 from dragoman.config.problem import ConfigError, Problem, dotted, quoted
+from dragoman.config.source import Source
+from dragoman.policy.rule import PolicyRule
 from dragoman.whole_file import write_whole
 
-__all__ = ["model_table", "with_model", "without_model", "write"]
+__all__ = ["add_rules", "model_table", "with_model", "with_rule", "without_model", "write"]
 
 _HEADER = re.compile(r"\s*\[")
 _NOT_OF_TABLE = re.compile(r"\s*(#.*)?")
@@ -39,11 +42,39 @@ def with_model(path: Path, text: str, model_id: str, values: Mapping[str, str | 
         lines = text.splitlines(keepends=True)
         changed = "".join([*lines[:start], table, *lines[end:]])
     else:
-        # On lines of its own, whatever the file ends with.
-        gap = "" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
-        changed = text + gap + table
+        changed = _appended(text, table)
     wanted = before | {"models": {**_models(before), model_id: dict(values)}}
     return _checked(path, changed, wanted, f"Add it by hand:\n{table}")
+
+
+def with_rule(path: Path, text: str, table: str) -> str:
+    """The file with a `[[policy]]` table behind everything else. `ConfigError` if the rule is not right."""
+    before = tomllib.loads(text)
+    changed = _appended(text, table)
+    rules = before.get("policy", [])
+    added = tomllib.loads(table)["policy"]
+    wanted = before | {"policy": [*(rules if isinstance(rules, list) else []), *added]}
+    text = _checked(path, changed, wanted, f"Add it by hand:\n{table}")
+    # The rest of the file was right before; only those who load it know all agents that its models may name.
+    read_tables(Source(path, text), ignored=("models",))
+    return text
+
+
+def add_rules(path: Path, tables: str) -> tuple[Source, tuple[PolicyRule, ...]]:
+    """Write `[[policy]]` tables to the end of a file, and return the file as it is then with all its rules.
+
+    `ConfigError` if the file has faults or cannot be changed; then it is as it was.
+    """
+    source = Source(path, read_text(path) if path.exists() else "")
+    # A fault that is there already is reported with its line.
+    read_tables(source, ignored=("models",))
+    text = with_rule(path, source.text, tables)
+    try:
+        write(path, text)
+    except OSError as error:
+        raise ConfigError([Problem(str(path), f"the file cannot be written: {error.strerror}.")]) from error
+    after = Source(path, text)
+    return after, read_tables(after, ignored=("models",)).policy
 
 
 def without_model(path: Path, text: str, model_id: str) -> str:
@@ -66,6 +97,12 @@ def write(path: Path, text: str) -> None:
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, text.encode())
+
+
+def _appended(text: str, table: str) -> str:
+    """On lines of its own, whatever the file ends with."""
+    gap = "" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
+    return text + gap + table
 
 
 def _models(document: dict[str, object]) -> dict[str, object]:

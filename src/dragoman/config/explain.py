@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.inspect import (
     AnyType,
     BoolType,
     CustomType,
     DictType,
+    Field,
     FloatType,
     IntType,
     LiteralType,
@@ -32,7 +33,7 @@ from msgspec.inspect import (
 )
 
 from dragoman.config.positions import KeyPath
-from dragoman.config.problem import Complaint, dotted, quoted
+from dragoman.config.problem import Complaint, header, quoted
 from dragoman.config.schema import Tables, is_path
 from dragoman.nearest import nearest
 
@@ -65,11 +66,13 @@ def _check(path: KeyPath, value: object, expected: Type) -> Iterator[Complaint]:
                     yield from _check((*path, key), inner, value_type)
                 else:
                     yield (*path, key), f"{_place((*path, key))}: expected {in_words(key_type)} as the key."
-        case [VarTupleType(item_type=item_type) as array], list():
-            if len(value) < (array.min_length or 0):
-                yield path, _wrong(path, value, array)
+        case alternatives, list() if arrays := [
+            each for each in alternatives if isinstance(each, VarTupleType)
+        ]:
+            if len(value) < (arrays[0].min_length or 0):
+                yield path, _wrong(path, value, expected)
             for number, inner in enumerate(value):
-                yield from _check((*path, number), inner, item_type)
+                yield from _check((*path, number), inner, arrays[0].item_type)
         case alternatives, _:
             if not any(_fits(value, each) for each in alternatives):
                 yield path, _wrong(path, value, expected)
@@ -78,14 +81,15 @@ def _check(path: KeyPath, value: object, expected: Type) -> Iterator[Complaint]:
 def _check_table(path: KeyPath, value: dict[str, object], struct: StructType) -> Iterator[Complaint]:
     fields = {field.encode_name: field for field in struct.fields}
     known = [*([struct.tag_field] if struct.tag_field else []), *fields]
+    listed = {name: _listed(path, name, fields) for name in known}
     for key, inner in value.items():
         if key in fields:
             yield from _check((*path, key), inner, fields[key].type)
         elif key not in known:
-            yield (*path, key), _unknown(path, key, inner, known)
+            yield (*path, key), _unknown(path, key, inner, listed)
     for name, field in fields.items():
         if field.required and name not in value:
-            yield path, f"[{dotted(path)}] lacks {quoted(name)}: {in_words(field.type)}."
+            yield path, f"{header(path)} lacks {quoted(name)}: {in_words(field.type)}."
 
 
 def _check_tagged(
@@ -95,7 +99,7 @@ def _check_tagged(
     by_tag = {str(kind.tag): kind for kind in kinds}
     match value.get(tag_field):
         case None:
-            yield path, f"[{dotted(path)}] lacks {quoted(tag_field)}: {_choice(by_tag)}."
+            yield path, f"{header(path)} lacks {quoted(tag_field)}: {_choice(by_tag)}."
         case str() as tag if tag in by_tag:
             yield from _check_table(path, value, by_tag[tag])
         case tag:
@@ -149,28 +153,45 @@ def _in_range(value: float, number: IntType | FloatType) -> bool:
 # --- Wording. --------------------------------------------------------------------------------------------------------
 
 
-def _unknown(table: KeyPath, key: str, value: object, known: Iterable[str]) -> str:
-    # At the top there are only tables.
-    listed = '"{}"' if table else "[{}]"
-    if table:
-        said = f"unknown key {quoted(key)} in [{dotted(table)}]."
-    elif isinstance(value, dict):
-        said = f"unknown table [{dotted((key,))}]."
-    else:
-        said = f"unknown key {quoted(key)} outside of any table."
+def _unknown(table: KeyPath, key: str, value: object, known: Mapping[str, str]) -> str:
+    """`known` has each name that could stand there, and how it is written."""
+    match value:
+        case _ if table:
+            said = f"unknown key {quoted(key)} in {header(table)}."
+        case dict():
+            said = f"unknown table {header((key,))}."
+        case [dict(), *_]:
+            said = f"unknown table {header((key, 0))}."
+        case _:
+            said = f"unknown key {quoted(key)} outside of any table."
     if meant := nearest(key, known):
-        return f"{said} Did you mean {listed.format(meant)}?"
-    return f"{said} Known here: {', '.join(listed.format(name) for name in known)}."
+        return f"{said} Did you mean {known[meant]}?"
+    return f"{said} Known here: {', '.join(known.values())}."
+
+
+def _listed(table: KeyPath, name: str, fields: Mapping[str, Field]) -> str:
+    if table:
+        return quoted(name)
+    # At the top there are only tables.
+    return header((name, 0) if isinstance(fields[name].type, VarTupleType) else (name,))
 
 
 def _wrong(path: KeyPath, value: object, expected: Type) -> str:
     is_secret = not SECRET_KEYS.isdisjoint(path)
     said = f"{_place(path)}: expected {in_words(expected)}, found {_found(value, is_secret=is_secret)}."
-    match expected, value:
-        case LiteralType(values=values), str() if meant := nearest(value, [str(each) for each in values]):
+    match value:
+        case str() if meant := nearest(value, _names(expected)):
             return f"{said} Did you mean {quoted(meant)}?"
+        case dict() if isinstance(expected, VarTupleType) and isinstance(expected.item_type, StructType):
+            return f"{said} Write {header((*path, 0))}, with two brackets."
         case _:
             return said
+
+
+def _names(expected: Type) -> list[str]:
+    """The names that a value of this type can be, if it is a choice."""
+    choices = (each for each in _alternatives(expected) if isinstance(each, LiteralType))
+    return [str(name) for choice in choices for name in choice.values]
 
 
 def in_words(expected: Type) -> str:
@@ -209,9 +230,17 @@ def _any_of(alternatives: Sequence[Type]) -> str:
 
 
 def _plural(expected: Type) -> str:
-    match expected:
-        case CustomType():
+    match _alternatives(expected):
+        case [StructType()]:
+            return "tables"
+        case [CustomType()]:
             return "paths in quotes"
+        case [LiteralType()]:
+            return "these"
+        case [VarTupleType(item_type=item)]:
+            return f"lists of {_plural(item)}"
+        case [_, _, *_] as several:
+            return " or ".join(map(_plural, several))
         case _:
             return "texts in quotes"
 
@@ -254,5 +283,5 @@ def _place(path: KeyPath) -> str:
     while isinstance(path[-1], int):
         elements += f"element {path[-1] + 1} of "
         path = path[:-1]
-    table = f" in [{dotted(path[:-1])}]" if path[:-1] else ""
+    table = f" in {header(path[:-1])}" if path[:-1] else ""
     return f"{elements}{quoted(str(path[-1]))}{table}"

@@ -7,6 +7,7 @@ tighten:
   builds or resolves models reads `Config.models` and therefore cannot touch them.
 - `permission = "deny"` of these models.
 - `false` in `tools.eligible` and `tools.urls`. `false` of either layer wins.
+- rules that ask or deny.
 
 Every other key of the found file is ignored, also after the user has trusted the file. To honour the whole file, the
 user names it with `--config` or `$DRAGOMAN_CONFIG`; then there is only one layer.
@@ -23,8 +24,9 @@ from msgspec.structs import replace
 from dragoman.config.folders import CONFIG_VARIABLE
 from dragoman.config.loading import BUILTIN_MODELS, Config, Found
 from dragoman.config.positions import KeyPath
-from dragoman.config.problem import Problem, dotted, quoted
+from dragoman.config.problem import Problem, dotted, header, quoted
 from dragoman.config.references import variables
+from dragoman.config.rules import located
 from dragoman.config.schema import AcpModel, ModelConfig, ResponsesModel, Tools
 from dragoman.logs import one_line
 
@@ -42,6 +44,7 @@ def layered(own: Config, found: Config) -> Config:
         own,
         tools=replace(own.tools, eligible=own.tools.eligible | _ineligible(found.tools)),
         refused_urls=refused,
+        found_rules=tuple(each for each in located(found) if each.rule.decision != "allow"),
         found=Found(found.source, models),
     )
 
@@ -60,7 +63,7 @@ def ignored(own: Config, found: Config) -> str | None:
     keys = tuple(_ignored_keys(own, found))
     if not keys:
         return None
-    named = [f"{dotted(path)} (line {found.source.line(path)})" for path in keys[:_MAX_NAMED]]
+    named = [f"{_named(path)} (line {found.source.line(path)})" for path in keys[:_MAX_NAMED]]
     if len(keys) > _MAX_NAMED:
         named.append(f"and {len(keys) - _MAX_NAMED} more")
     path = one_line(shlex.quote(str(found.source.path)))
@@ -99,6 +102,10 @@ def _ignored_keys(own: Config, found: Config) -> Iterator[KeyPath]:
     """Every key that the file writes and that has no effect, in the file's order."""
     document: dict[str, dict[str, object]] = tomllib.loads(found.source.text)
     for table, values in document.items():
+        if table == "policy":
+            rules = enumerate(found.policy)
+            yield from ((table, number) for number, rule in rules if rule.decision == "allow")
+            continue
         for key, value in values.items():
             match table, key, value:
                 case "models", _, dict():
@@ -107,6 +114,10 @@ def _ignored_keys(own: Config, found: Config) -> Iterator[KeyPath]:
                     yield from ((table, key, name) for name, is_true in value.items() if is_true)
                 case _:
                     yield table, key
+
+
+def _named(path: KeyPath) -> str:
+    return f'{header(path)} with decision = "allow"' if isinstance(path[-1], int) else dotted(path)
 
 
 def _ignored_of_model(own: Config, found: Config, id_: str, table: dict[str, object]) -> Iterator[KeyPath]:

@@ -17,9 +17,10 @@ from dragoman.config.positions import KeyPath
 from dragoman.config.problem import Complaint, ConfigError, Problem
 from dragoman.config.schema import AcpModel, ModelConfig, Tables, is_path
 from dragoman.config.source import Source
+from dragoman.policy.rule import LocatedRule
 from dragoman.regular_file import read_regular
 
-__all__ = ["BUILTIN_MODELS", "DEMO", "MAX_FILE_BYTES", "Config", "Found", "load"]
+__all__ = ["BUILTIN_MODELS", "DEMO", "MAX_FILE_BYTES", "Config", "Found", "load", "read_tables", "read_text"]
 
 # A configuration is written by hand; what is larger is some other file.
 MAX_FILE_BYTES = 1024 * 1024
@@ -59,6 +60,8 @@ class Config(Tables, frozen=True, kw_only=True):
     found: Found | None = None
     # Patterns of the second layer: no setting approves an address that one of them matches.
     refused_urls: tuple[str, ...] = ()
+    # Rules of the second layer that are in force.
+    found_rules: tuple[LocatedRule, ...] = ()
     # What is known of agents beyond what came with us, by their ids in the catalogue.
     facts: dict[str, Facts] = msgspec.field(default_factory=dict)
 
@@ -102,9 +105,9 @@ def load(path: Path | None, agents: Collection[str] = (), *, only_found: bool = 
     """
     if path is None:
         return Config()
-    source = Source(path, _read(path))
+    source = Source(path, read_text(path))
     try:
-        tables = _tables(source, agents, ignored=("serve",) if only_found else ())
+        tables = read_tables(source, agents, ignored=("serve",) if only_found else ())
     except RecursionError:
         raise ConfigError([Problem(str(path), "the values are nested too deeply.")]) from None
     models = tables.models | {id_: model for id_, model in BUILTIN_MODELS.items() if id_ not in tables.models}
@@ -113,13 +116,15 @@ def load(path: Path | None, agents: Collection[str] = (), *, only_found: bool = 
         conversation=tables.conversation,
         journal=tables.journal,
         tools=tables.tools,
+        policy=tables.policy,
         loop=tables.loop,
         serve=tables.serve,
         source=source,
     )
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a file; `ConfigError` if it cannot be read."""
     try:
         data = read_regular(path, MAX_FILE_BYTES)
     except OSError as error:
@@ -134,7 +139,8 @@ def _read(path: Path) -> str:
         raise ConfigError([Problem(f"{path}:{line}", what)]) from error
 
 
-def _tables(source: Source, agents: Collection[str], *, ignored: Collection[str] = ()) -> Tables:
+def read_tables(source: Source, agents: Collection[str] = (), *, ignored: Collection[str] = ()) -> Tables:
+    """What a file says; `ConfigError` if it is not right. Contradictions in the tables of `ignored` do not matter."""
     value = _parsed(source)
     try:
         tables = msgspec.convert(value, Tables, dec_hook=lambda _type, text: _path(source.folder, text))

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from dragoman.config.positions import KeyPath
 from dragoman.logs import one_line
 
-__all__ = ["Complaint", "ConfigError", "Problem", "dotted", "quoted"]
+__all__ = ["Complaint", "ConfigError", "Problem", "dotted", "header", "quoted"]
 
 # What is wrong, and with which key. Its place in the file makes it a problem.
 Complaint: TypeAlias = tuple[KeyPath, str]
@@ -46,3 +46,8 @@ def quoted(text: str) -> str:
 def dotted(path: KeyPath) -> str:
     """A key as it could stand in the header of a table."""
     return ".".join(str(key) if _BARE_KEY.fullmatch(str(key)) else quoted(str(key)) for key in path)
+
+
+def header(path: KeyPath) -> str:
+    """The header of a table, as it could stand in the file: `[serve]`, or `[[policy]]` for one of several."""
+    return f"[[{dotted(path[:-1])}]]" if isinstance(path[-1], int) else f"[{dotted(path)}]"

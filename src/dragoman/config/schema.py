@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 from dragoman.lm.presentation import Reasoning, ReasoningFallback, Style
+from dragoman.policy.rule import PolicyRule
 
 __all__ = [
     "AcpModel",
@@ -228,5 +229,6 @@ class Tables(_Table, frozen=True):
     conversation: ConversationConfig = ConversationConfig()
     journal: JournalConfig = JournalConfig()
     tools: Tools = Tools()
+    policy: tuple[PolicyRule, ...] = ()
     loop: Loop = Loop()
     serve: Serve = Serve()

@@ -165,6 +165,8 @@ class PermissionDecided(JournalEvent, frozen=True):
     seconds: float
     # Which approval, rule or setting; or a person's reason.
     why: str | None = None
+    # File and line of the rule that a person made of their answer.
+    new_rule: str | None = None
 
 
 class AgentLaunched(JournalEvent, frozen=True):

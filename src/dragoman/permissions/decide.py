@@ -1,14 +1,20 @@
 """The order of decision: what happens to an action before a person is asked. The first that applies:
 
-    1. `eligible = false` for the tool           asked, and allowed once at most
-    2. a sensitive action, or only a title       asked, and allowed once at most
-    3. a read-only tool of the terminal          allowed
-    4. a standing approval with this key         allowed
-    5. `auto_approve`, `urls`                    allowed
-    6. otherwise                                 asked
+    1. a *deny* rule                             refused
+    2. `eligible = false` for the tool           asked, and allowed once at most
+    3. a sensitive action                        asked, and allowed once at most;
+                                                 not if an *allow* rule covers sensitive actions
+    4. an *ask* rule                             asked, and allowed once at most
+       only a title is known                     asked, and allowed once at most
+    5. an *allow* rule                           allowed
+    6. a read-only tool of the terminal          allowed
+       a standing approval with this key         allowed
+    7. a doubt: a rule that may apply            asked
+       `auto_approve`, `urls`                    allowed
+    8. otherwise                                 asked
 
 It holds for agents' actions and for the terminal's own tools, in every front end. Where no person can be asked,
-`unasked` decides: what 1 or a sensitive action would ask about is refused, anything else is left to the model's
+`unasked` decides: what 2, 3, an *ask* rule or a doubt would ask about is refused, anything else is left to the model's
 `permission` setting.
 """
 
@@ -20,13 +26,24 @@ from typing import Literal, TypeAlias
 
 from dragoman.permissions.approvals import Approval
 from dragoman.permissions.autoapproval import AutoApproval
+from dragoman.permissions.layout import in_short
+from dragoman.permissions.verdict import MatchedRule, Verdict
 
-__all__ = ["Allowed", "AllowedBy", "Ask", "PermissionSetting", "decide", "unasked"]
+__all__ = [
+    "Allowed",
+    "AllowedBy",
+    "Ask",
+    "PermissionSetting",
+    "RefusedByRule",
+    "StepDecision",
+    "decide",
+    "unasked",
+]
 
 # The model's `permission` setting: what happens to an agent's request when no person can be asked.
 PermissionSetting: TypeAlias = Literal["deny", "allow-reads", "allow"]
 
-# What allows an action without a question: a rule of ours, an approval that a person gave before, or a setting.
+# What allows an action without a question: a rule, an approval that a person gave before, or a setting.
 AllowedBy: TypeAlias = Literal["rule", "approval", "setting"]
 
 _REACH = {
@@ -34,6 +51,11 @@ _REACH = {
     "workspace": "approved for this workspace",
     "always": "always approved",
 }
+_NO_RULES = Verdict()
+_MOST_NAMED = 3
+# A found file has its rules from anybody: so many characters of what it says, on one line.
+_LONGEST_REASON = 400
+_LONGEST_PLACE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,39 +66,113 @@ class Allowed:
     by: AllowedBy
     # Which approval, by its id.
     approval: str | None = None
+    # What the rule gives as its reason.
+    rule_reason: str | None = None
 
     @property
     def reason(self) -> str:
-        """`why`, with the id of the approval, for the record of decisions."""
+        """`why`, with the id of the approval or the reason of the rule, for the record of decisions."""
+        if self.rule_reason is not None:
+            return f"{self.why}: {self.rule_reason}"
         return self.why if self.approval is None else f"{self.why} (approval {self.approval})"
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedByRule:
+    """A rule refuses the action, and no person is asked. `why` names the rule, with its reason."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A person decides."""
 
+    # The rule that asks, with its reason, or the doubt that a rule raises: in a sentence.
+    because: str | None = None
+    # No setting stands for the person. Where none can be asked, the action is refused.
+    needs_person: bool = False
+    # The answer is for this one action, and no lasting approval is offered.
+    once: bool = False
+
+
+StepDecision: TypeAlias = Allowed | RefusedByRule | Ask
+
 
 def decide(
     tool: str,
     settings: AutoApproval,
     approval: Callable[[], Approval | None],
+    verdict: Verdict = _NO_RULES,
     *,
     sensitive: bool = False,
     always_ask: bool = False,
     read_only: bool = False,
     urls: tuple[str, ...] = (),
-) -> Allowed | Ask:
+) -> StepDecision:
     """`always_ask`: a request whose substance is not known, or one that no earlier decision can have been meant for."""
-    if settings.must_ask(tool) or sensitive or always_ask:
-        return Ask()
+    if verdict.decision == "deny":
+        return RefusedByRule(f"{_named(verdict, 'denies', 'deny')} it{_because(verdict)}")
+    asks = verdict.decision == "ask" or verdict.doubt is not None
+    is_allowed = verdict.decision == "allow" and not asks
+    because = _why_asked(verdict)
+    is_uncovered = sensitive and not (is_allowed and verdict.covers_sensitive)
+    if settings.must_ask(tool) or is_uncovered or verdict.decision == "ask":
+        return Ask(because, needs_person=True, once=True)
+    if always_ask:
+        return Ask(because, needs_person=asks, once=True)
+    if is_allowed:
+        return Allowed(_allowed_by(verdict), "rule", rule_reason=_reason(verdict))
     if read_only:
         return Allowed("read-only", "rule")
     if (standing := approval()) is not None:
         return Allowed(_REACH[standing.level], "approval", standing.id)
-    by_setting = settings.covers(tool, urls)
-    return Ask() if by_setting is None else Allowed(by_setting, "setting")
+    by_setting = None if asks else settings.covers(tool, urls)
+    return Ask(because, needs_person=asks) if by_setting is None else Allowed(by_setting, "setting")
 
 
-def unasked(setting: PermissionSetting, *, sensitive: bool, read: bool) -> bool:
+def unasked(setting: PermissionSetting, *, needs_person: bool, read: bool) -> bool:
     """Whether an action that no person can be asked about is allowed by the model's setting."""
-    return not sensitive and (setting == "allow" or (setting == "allow-reads" and read))
+    return not needs_person and (setting == "allow" or (setting == "allow-reads" and read))
+
+
+# Wording.
+
+
+def _deciding(verdict: Verdict) -> tuple[MatchedRule, ...]:
+    return tuple(rule for rule in verdict.rules if rule.decision == verdict.decision)
+
+
+def _places(verdict: Verdict) -> str:
+    places = list(dict.fromkeys(in_short(rule.where, _LONGEST_PLACE) for rule in _deciding(verdict)))
+    more = [f"{len(places) - _MOST_NAMED} more"] if len(places) > _MOST_NAMED else []
+    return ", ".join([*places[:_MOST_NAMED], *more])
+
+
+def _named(verdict: Verdict, one: str, several: str) -> str:
+    is_one = len(_deciding(verdict)) == 1
+    return f"The rule{'' if is_one else 's'} at {_places(verdict)} {one if is_one else several}"
+
+
+def _allowed_by(verdict: Verdict) -> str:
+    return f"allowed by the rule{'' if len(_deciding(verdict)) == 1 else 's'} at {_places(verdict)}"
+
+
+def _reason(verdict: Verdict) -> str | None:
+    """The reasons that the deciding rules give, each once."""
+    reasons = dict.fromkeys(rule.reason for rule in _deciding(verdict) if rule.reason)
+    return in_short(" ".join(reasons), _LONGEST_REASON) or None
+
+
+def _because(verdict: Verdict) -> str:
+    reason = _reason(verdict)
+    return f": {reason}" if reason else "."
+
+
+def _why_asked(verdict: Verdict) -> str | None:
+    if verdict.decision == "ask":
+        return f"{_named(verdict, 'asks', 'ask')} about this every time{_because(verdict)}"
+    if verdict.doubt is None:
+        return None
+    doubt = in_short(verdict.doubt, _LONGEST_REASON)
+    return f"{doubt[:1].upper()}{doubt[1:].removesuffix('.')}."

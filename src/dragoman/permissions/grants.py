@@ -13,6 +13,7 @@ import secrets
 from dataclasses import dataclass, field
 
 from dragoman.permissions.action import Action
+from dragoman.permissions.decide import Ask
 
 __all__ = ["GRANT_PREFIX", "Grants", "PendingPermission"]
 
@@ -28,6 +29,8 @@ class PendingPermission:
     call_id: str
     action: Action
     conversation: str
+    # Why a person is asked, and what their answer can be.
+    ask: Ask = field(default=Ask(), kw_only=True)
 
 
 @dataclass(slots=True)

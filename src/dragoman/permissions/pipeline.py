@@ -1,4 +1,4 @@
-"""What the conversations of a process share: approvals, settings, pending requests, the record; and their decision."""
+"""What the conversations of a process share: rules, approvals, settings, pending requests, the record; and their decision."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from dragoman.permissions.action import Action
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.autoapproval import AutoApproval
-from dragoman.permissions.decide import Allowed, Ask, decide
+from dragoman.permissions.decide import StepDecision, decide
 from dragoman.permissions.grants import Grants
 from dragoman.permissions.keys import approval_key
 from dragoman.permissions.record import DecisionRecord
+from dragoman.permissions.rules_in_force import RulesInForce
 from dragoman.permissions.sensitive import Places
 
 __all__ = ["PermissionServices"]
@@ -24,22 +25,23 @@ class PermissionServices:
     record: DecisionRecord = field(default_factory=DecisionRecord)
     # Files and folders of Dragoman: the state folder, the configuration.
     own: tuple[str, ...] = ()
+    rules: RulesInForce = field(default_factory=RulesInForce)
 
     def places(self, workspace: tuple[str, ...]) -> Places:
         return Places.around(workspace, self.own)
 
-    def must_confirm(self, action: Action) -> bool:
-        """Whether a person's own word is needed for each such action: it is sensitive, or `eligible` is false for it."""
-        return action.sensitive is not None or self.settings.must_ask(action.permission_tool)
-
-    def decide(self, action: Action, session: str, workspace: str) -> Allowed | Ask:
-        """What happens to an action before a person is asked."""
+    def decide(
+        self, action: Action, session: str, workspace: tuple[str, ...], *, read_only: bool = False
+    ) -> StepDecision:
+        """What happens to an action before a person is asked. Approvals for a workspace are for its first folder."""
         tool = action.permission_tool
         return decide(
             tool,
             self.settings,
-            lambda: self.approvals.covers(session, tool, approval_key(action), workspace=workspace),
+            lambda: self.approvals.covers(session, tool, approval_key(action), workspace=workspace[0]),
+            self.rules.judge(action, self.places(workspace)),
             sensitive=action.sensitive is not None,
             always_ask=not action.has_substance,
+            read_only=read_only,
             urls=action.urls if action.risk == "fetch" else (),
         )

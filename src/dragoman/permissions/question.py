@@ -18,6 +18,7 @@ from dragoman.diffs import changed_lines
 from dragoman.lm import JsonObject, gfm
 from dragoman.lm.json import pretty
 from dragoman.permissions.action import Action, OtherContent, TextContent, ToolClass
+from dragoman.permissions.decide import Ask
 from dragoman.permissions.fields import (
     ARGUMENTS,
     COMMANDS,
@@ -98,10 +99,11 @@ class ActionQuestion:
         return _markdown(self._sections, cut=False, spaced=self._spaced) if self.is_cut else self.message
 
 
-def question_about(action: Action, *, spaced: bool = False) -> ActionQuestion:
-    """`spaced` is for VS Code: every text in a block, and each block ends with an empty line."""
-    sections = tuple(_sections(action))
-    is_lasting = action.sensitive is None and action.has_substance
+def question_about(action: Action, ask: Ask | None = None, *, spaced: bool = False) -> ActionQuestion:
+    """`ask` is why the person is asked. `spaced` is for VS Code: every text in a block that ends with an empty line."""
+    ask = ask or Ask()
+    sections = tuple(_sections(action, ask))
+    is_lasting = action.sensitive is None and action.has_substance and not ask.once
     return ActionQuestion(
         _title(action),
         _markdown(sections, cut=True, spaced=spaced),
@@ -138,7 +140,9 @@ def _title(action: Action) -> str:
 # Sections.
 
 
-def _sections(action: Action) -> Iterator[_Section]:
+def _sections(action: Action, ask: Ask) -> Iterator[_Section]:
+    if ask.because is not None:
+        yield _Section("A rule, so you are asked", ask.because, "text")
     if action.sensitive is not None:
         yield _Section("Sensitive, so asked about every time", action.sensitive, "text")
     if not action.has_substance:

@@ -40,11 +40,13 @@ class Recorded:
     by: By = "person"
     # Of the action, in bytes as JSON.
     size: int = 0
+    # No lasting approval can be given to it.
+    once: bool = False
 
     @property
     def levels(self) -> tuple[ApprovalLevel, ...]:
         """The lasting levels that can be given to it."""
-        is_lasting = self.action.sensitive is None and self.action.has_substance
+        is_lasting = self.action.sensitive is None and self.action.has_substance and not self.once
         return ("session", "workspace", "always") if is_lasting else ()
 
     @property
@@ -59,11 +61,13 @@ class DecisionRecord:
     _all: deque[Recorded] = field(default_factory=deque)
     _made: int = 0
 
-    def add_request(self, action: Action, session: str, workspace: str) -> str:
+    def add_request(self, action: Action, session: str, workspace: str, *, once: bool = False) -> str:
         """Add a request that is not decided yet. Returns the id that its decision is recorded under."""
         self._made += 1
         size = len(encode(action))
-        recorded = Recorded(f"q{self._made}", action, session, workspace, datetime.now(UTC), size=size)
+        recorded = Recorded(
+            f"q{self._made}", action, session, workspace, datetime.now(UTC), size=size, once=once
+        )
         self._all.append(recorded)
         while len(self._all) > _MOST or (len(self._all) > 1 and self._size() > _MOST_BYTES):
             self._all.popleft()

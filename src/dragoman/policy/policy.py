@@ -22,7 +22,7 @@ from dragoman.policy.rule import LocatedRule
 from dragoman.policy.simple_command import SimpleCommand
 from dragoman.policy.words import Word
 
-__all__ = ["JudgedCommand", "Judgement", "Policy"]
+__all__ = ["JudgedCommand", "Judgement", "Policy", "commands_of"]
 
 # Fields beside a command that change nothing about what runs: words for a person, limits of time, ids.
 _HARMLESS = frozenset(
@@ -74,7 +74,7 @@ class Policy:
         matchers = [(matcher, matcher.of_action(action, places)) for matcher in self._matchers]
         matchers = [(matcher, match) for matcher, match in matchers if match is not Match.NO]
         commands, unsure = (
-            _commands(action)
+            commands_of(action)
             if action.risk == "execute" and any(matcher.is_about_commands for matcher, _ in matchers)
             else ((), ())
         )
@@ -140,7 +140,7 @@ def _reason(rules: tuple[MatchedRule, ...], decision: RuleDecision) -> str:
     return next((rule.reason for rule in rules if rule.decision == decision and rule.reason), "")
 
 
-def _commands(action: Action) -> tuple[tuple[SimpleCommand, ...], tuple[str, ...]]:
+def commands_of(action: Action) -> tuple[tuple[SimpleCommand, ...], tuple[str, ...]]:
     """The simple commands of an action, and what is not understood about them."""
     from dragoman.policy.command_line import CommandLine, read_line, read_vector  # noqa: PLC0415 - loads tree-sitter
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from dragoman.lm import CancellationToken, JsonObject
+from dragoman.permissions.action import Action
 from dragoman.permissions.approvals import LEVELS, ApprovalLevel
 from dragoman.tools.tool import Confirmation
 
@@ -24,6 +25,8 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class Approve:
     level: ApprovalLevel = "once"
+    # File and line of the rule that the person made of this answer.
+    new_rule: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class ToolQuestion:
     levels: tuple[ApprovalLevel, ...] = LEVELS
     # What an approval that lasts would be for, in a few plain words.
     covers: str = "exactly this input"
+    # What rules are applied to.
+    action: Action | None = None
 
 
 class CannotAsk(Exception):

@@ -40,6 +40,7 @@ _IDS: dict[str, Asked] = {
     "approvals": "approvals",
     "conversations": "conversations",
     "chat": "chats",
+    "policy": "models",
 }
 
 

@@ -70,7 +70,7 @@ def spelled_out(part: Part, grants: Grants) -> Part:
     if pending is None:
         return part
     action = pending.action
-    question = question_about(action)
+    question = question_about(action, pending.ask)
     shown: JsonObject = {
         "title": on_one_line(action.title),
         "kind": on_one_line(action.kind),

@@ -8,29 +8,30 @@ when it appeared has to pause before an approval counts. Enter, which people pre
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from rich.columns import Columns
 from rich.console import RenderableType
 from rich.style import Style
 from rich.text import Text
 
 from dragoman.clock import Clock
-from dragoman.frontends.terminal.blocks import Blocks, Code, MarkdownBlock
+from dragoman.frontends.rule_offers import RuleOffer
 from dragoman.frontends.terminal.keys import END, ESCAPE, INTERRUPT, SHOW, KeySource
-from dragoman.frontends.terminal.layout import column, note, stacked
-from dragoman.frontends.terminal.markdown import render
+from dragoman.frontends.terminal.layout import column, note, place, stacked
 from dragoman.frontends.terminal.prompt import PromptInterrupted
-from dragoman.frontends.terminal.screen import Rows, Screen, ScreenRow
+from dragoman.frontends.terminal.question_pages import PAUSE_SECONDS, Details, key_row, more_lines
+from dragoman.frontends.terminal.rule_making import RuleMaker, RuleMaking
+from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.transcript import Transcript
 from dragoman.lm import CancellationToken
 from dragoman.tools.decision import ApprovalLevel, Approve, CannotAsk, Decision, Deny, ToolQuestion
-from dragoman.visible import visible_exactly, visible_line
+from dragoman.visible import visible_line
 
 __all__ = ["Asker", "Choice", "choose"]
 
-Choice: TypeAlias = Decision | Literal["reason", "more", "command", "interrupt", "gone"]
+Choice: TypeAlias = Decision | Literal["reason", "more", "command", "rule", "back", "interrupt", "gone"]
 
 _KEYS: dict[ApprovalLevel, str] = {"once": "y", "session": "s", "workspace": "w", "always": "a"}
 
@@ -43,17 +44,11 @@ _ALLOWED: dict[ApprovalLevel, str] = {
 }
 
 _QUESTION = Style(color="yellow", bold=True)
-_KEY = Style(color="cyan", bold=True)
 _DIM = Style(dim=True)
 _HINT = Style(color="yellow")
-# What stands beside the message and must be seen with it: title, keys, tools that run meanwhile.
-_OTHER_ROWS = 8
-_FEWEST_ROWS = 6
-# A typing user leaves less than this between two keys.
-_PAUSE_SECONDS = 0.5
 
 
-def choose(key: str, levels: tuple[ApprovalLevel, ...]) -> Choice | None:
+def choose(key: str, levels: tuple[ApprovalLevel, ...], *, can_make_rule: bool = False) -> Choice | None:
     """The decision that a key stands for, if these levels are offered."""
     for level in levels:
         if key == _KEYS[level]:
@@ -63,6 +58,8 @@ def choose(key: str, levels: tuple[ApprovalLevel, ...]) -> Choice | None:
             return "reason"
         case "d":
             return "more"
+        case "r" if can_make_rule:
+            return "rule"
         case "/":
             return "command"
         case _ if key == INTERRUPT:
@@ -87,45 +84,47 @@ class Asker:
         *,
         read_reason: Callable[[], Awaitable[str | None]],
         interrupt: Callable[[], None],
+        rules: RuleMaker | None = None,
     ) -> None:
+        """Without `rules`, no rule can be made of an answer."""
         self._screen = screen
         self._transcript = transcript
         self._keys = keys
         self._clock = clock
         self._read_reason = read_reason
         self._interrupt = interrupt
+        self._rules = rules
 
     async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision:
         # The caller cancels us when the token is cancelled.
         del token
-        details = Details(question.confirmation.message, self._screen)
+        offers = self._rules.offers(question) if self._rules is not None else ()
+        asked = _Asked(question, Details(question.confirmation.message, self._screen), offers)
         self._transcript.say(note("?", visible_line(question.confirmation.title), _QUESTION), "question")
-        self._print(details)
+        asked.details.print_page(self._transcript)
         try:
-            decision = await self._decide(question, details)
+            decision = await self._decide(asked)
         finally:
             self._transcript.ask(None)
         if isinstance(decision, Approve):
-            allowed = _ALLOWED[decision.level]
-            if decision.level != "once":
-                allowed += f": {visible_line(question.covers)}"
-            self._transcript.say(note("→", allowed, Style(color="green")), "question")
+            self._transcript.say(note("→", _allowed(decision, question), Style(color="green")), "question")
         return decision
 
-    async def _decide(self, question: ToolQuestion, details: Details) -> Decision:
-        keys = _keys_line(question, details.left)
+    async def _decide(self, asked: _Asked) -> Decision:
         if not self._screen.is_live:
-            self._transcript.say(keys, "question")
+            self._transcript.say(asked.keys(), "question")
         with self._keys.listening() as typed_before:
             # Not before we listen: a user who sees the keys may press one.
-            self._transcript.ask(keys)
-            quiet_from = self._clock.now() + (_PAUSE_SECONDS if typed_before else 0)
+            self._transcript.ask(asked.keys())
+            quiet_from = self._clock.now() + (PAUSE_SECONDS if typed_before else 0)
             while True:
-                choice = choose(await self._keys.key(), question.levels)
+                choice = asked.choice(await self._keys.key())
                 now = self._clock.now()
                 hint = ""
+                if choice == "rule" and now >= quiet_from:
+                    choice = await self._make_rule(asked)
                 match choice:
-                    case Deny():
+                    case Deny() | Approve(new_rule=str()):
                         return choice
                     case Approve() if now >= quiet_from:
                         return choice
@@ -136,31 +135,38 @@ class Asker:
                     case "interrupt":
                         self._interrupt()
                     case "more":
-                        self._print(details)
+                        asked.details.print_page(self._transcript)
+                    case "back":
+                        quiet_from = self._clock.now() + PAUSE_SECONDS
                     case "command":
                         # The letters of `/show` are keys of this question, too: so the line is read to its end first.
-                        if await self._command_line(question, details.left) == SHOW:
-                            details = Details(
-                                question.confirmation.whole or question.confirmation.message, self._screen
-                            )
-                            self._print(details)
+                        if await self._command_line(asked) == SHOW:
+                            whole = asked.question.confirmation.whole or asked.question.confirmation.message
+                            asked.details = Details(whole, self._screen)
+                            asked.details.print_page(self._transcript)
                         else:
                             hint = f"{SHOW} shows all of the question; there is no other command here."
-                        quiet_from = self._clock.now() + _PAUSE_SECONDS
+                        quiet_from = self._clock.now() + PAUSE_SECONDS
                     case _:
-                        quiet_from = now + _PAUSE_SECONDS
+                        quiet_from = now + PAUSE_SECONDS
                         hint = "Take a moment, then press it again." if choice else "Press one of these keys."
-                self._transcript.ask(_keys_line(question, details.left, hint))
+                self._transcript.ask(asked.keys(hint))
         self._transcript.ask(None)
         if self._screen.is_live:
             self._screen.print()
         return Deny(await self._reason())
 
-    async def _command_line(self, question: ToolQuestion, left: int) -> str:
+    async def _make_rule(self, asked: _Asked) -> Choice:
+        if self._rules is None:
+            raise AssertionError("only rules that can be made are offered")
+        making = RuleMaking(self._screen, self._transcript, self._keys, self._clock, self._rules)
+        return await making.make(asked.offers)
+
+    async def _command_line(self, asked: _Asked) -> str:
         """The command that is typed after a slash, up to Enter; empty after Escape."""
         typed = "/"
         while True:
-            self._transcript.ask(_keys_line(question, left, typed))
+            self._transcript.ask(asked.keys(typed))
             match await self._keys.key():
                 case "c-m" | "c-j" | "enter":
                     return typed.strip()
@@ -185,59 +191,38 @@ class Asker:
             await asyncio.sleep(0)
             return None
 
-    def _print(self, details: Details) -> None:
-        rows = details.page(max(_FEWEST_ROWS, self._screen.console.height - _OTHER_ROWS))
-        if rows:
-            self._transcript.say(Rows(rows), "question")
+
+@dataclass(slots=True)
+class _Asked:
+    """An open question: how much of it has been shown, and the rules that can be made of its answer."""
+
+    question: ToolQuestion
+    details: Details
+    offers: tuple[RuleOffer, ...]
+
+    def choice(self, key: str) -> Choice | None:
+        return choose(key, self.question.levels, can_make_rule=bool(self.offers))
+
+    def keys(self, hint: str = "") -> RenderableType:
+        levels = self.question.levels
+        choices = [(_KEYS[level], str(level)) for level in levels]
+        if self.offers:
+            choices.append(("r", "make a rule"))
+        choices += [("n", "deny, with a reason"), ("Esc", "deny")]
+        if self.question.confirmation.whole:
+            choices.append((SHOW, "all of it"))
+        lines = [Text(), key_row([*choices, *more_lines(self.details.left)])]
+        if lasting := [_KEYS[level] for level in levels if level != "once"]:
+            # They approve more than this call, so the user must see what they cover.
+            covered = f"{', '.join(lasting)}: for {visible_line(self.question.covers)}"
+            lines.append(column(Text(covered, _DIM, overflow="fold")))
+        if hint:
+            lines.append(column(Text(hint, _HINT)))
+        return stacked(lines, loose=False)
 
 
-class Details:
-    """The message of a question, laid out as far as it has been shown."""
-
-    def __init__(self, markdown: str, screen: Screen) -> None:
-        blocks = Blocks()
-        self._screen = screen
-        self._blocks = [*blocks.feed(visible_exactly(markdown)), *blocks.close()]
-        self._rows: list[ScreenRow] = []
-        self._is_first = True
-
-    @property
-    def left(self) -> int:
-        """How many lines have not been shown, estimated without laying them out."""
-        return len(self._rows) + sum(_lines(block) for block in self._blocks)
-
-    def page(self, height: int) -> list[ScreenRow]:
-        while self._blocks and len(self._rows) < height:
-            self._rows += self._laid_out(self._blocks.pop(0))
-        page, self._rows = self._rows[:height], self._rows[height:]
-        return page
-
-    def _laid_out(self, block: MarkdownBlock) -> Iterator[ScreenRow]:
-        if block.gap and not self._is_first:
-            yield []
-        self._is_first = False
-        yield from self._screen.rows(column(render(block)))
-
-
-def _lines(block: MarkdownBlock) -> int:
-    return len(block.lines) if isinstance(block, Code) else block.source.count("\n") + 1
-
-
-def _keys_line(question: ToolQuestion, left: int, hint: str = "") -> RenderableType:
-    choices = [(_KEYS[level], str(level)) for level in question.levels]
-    choices += [("n", "deny, with a reason"), ("Esc", "deny")]
-    if question.confirmation.whole:
-        choices.append((SHOW, "all of it"))
-    if left:
-        choices.append(("d", f"{left} more {'line' if left == 1 else 'lines'}"))
-    keys = Columns(
-        [Text.assemble((key, _KEY), (f" {meaning}", _DIM)) for key, meaning in choices], padding=(0, 3, 0, 0)
-    )
-    lines = [Text(), column(keys)]
-    if lasting := [_KEYS[level] for level in question.levels if level != "once"]:
-        # They approve more than this call, so the user must see what they cover.
-        covered = f"{', '.join(lasting)}: for {visible_line(question.covers)}"
-        lines.append(column(Text(covered, _DIM, overflow="fold")))
-    if hint:
-        lines.append(column(Text(hint, _HINT)))
-    return stacked(lines, loose=False)
+def _allowed(decision: Approve, question: ToolQuestion) -> str:
+    allowed = _ALLOWED[decision.level]
+    if decision.new_rule is not None:
+        return f"{allowed}, and from now on by the rule at {visible_line(place(decision.new_rule))}"
+    return allowed if decision.level == "once" else f"{allowed}: {visible_line(question.covers)}"

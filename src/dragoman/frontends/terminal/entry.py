@@ -29,6 +29,7 @@ from dragoman.frontends.terminal.lines import Answers, InputLines, JsonLines
 from dragoman.frontends.terminal.plain import PlainTranscript
 from dragoman.frontends.terminal.prompt import PromptInterrupted, PromptLine
 from dragoman.frontends.terminal.replay import replay
+from dragoman.frontends.terminal.rule_making import RuleMaker
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.session import ChatSession
 from dragoman.frontends.terminal.stored_chats import (
@@ -131,7 +132,9 @@ async def interactive(
     line = PromptLine(
         screen, interrupts, state_dir=state_dir, suggest=commands.suggest, toolbar=lambda: _toolbar(session)
     )
-    asker = _asker(screen, transcript, clock, line, turns)
+    # Where nothing is kept, no rule is either.
+    rules = session.rule_maker if state_dir is not None else None
+    asker = _asker(screen, transcript, clock, line, turns, rules)
 
     async def resume(wanted: str | None) -> None:
         await _resume(session, wanted, screen, transcript)
@@ -216,9 +219,22 @@ def _transcript(session: ChatSession, screen: Screen, clock: Clock, *, alone: bo
     )
 
 
-def _asker(screen: Screen, transcript: Transcript, clock: Clock, line: PromptLine, turns: Turns) -> Asker:
+def _asker(
+    screen: Screen,
+    transcript: Transcript,
+    clock: Clock,
+    line: PromptLine,
+    turns: Turns,
+    rules: RuleMaker | None = None,
+) -> Asker:
     return Asker(
-        screen, transcript, TerminalKeys(), clock, read_reason=line.read_reason, interrupt=turns.interrupt
+        screen,
+        transcript,
+        TerminalKeys(),
+        clock,
+        read_reason=line.read_reason,
+        interrupt=turns.interrupt,
+        rules=rules,
     )
 
 

@@ -41,7 +41,7 @@ class PermissionTool:
         if pending is None:
             return PreparedInvocation(confirmation=Confirmation("No longer open", _CLOSED), always_ask=True)
         action = pending.action
-        question = question_about(action)
+        question = question_about(action, pending.ask)
         return PreparedInvocation(
             invocation_message=in_one_line(action, "may"),
             confirmation=Confirmation(
@@ -55,6 +55,7 @@ class PermissionTool:
             covers=question.covers,
             always_ask=question.covers is None,
             urls=action.urls if action.risk == "fetch" else (),
+            action=action,
         )
 
     async def invoke(self, invocation: Invocation, _token: CancellationToken) -> ToolResult:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.style import Style
 from rich.text import Text
 
-from dragoman.frontends.terminal.layout import Hanging, note
+from dragoman.frontends.terminal.layout import Hanging, note, place
 from dragoman.frontends.terminal.prompt import CONTINUATION, MARK
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.stored_chats import StoredChat, time_of
@@ -230,5 +230,7 @@ class _Drawing:
         if event.by == "person":
             approved = "approved once"
             allowed = _LEVELS.get(event.why or "once", "allowed from then on")
+            if event.new_rule is not None:
+                allowed += f", and from then on by the rule at {visible_line(place(event.new_rule))}"
             self._transcript.say(note("→", allowed, _ALLOWED), "question")
         self._transcript.on_event(ToolStarted(event.id, asked.tool, title, approved))

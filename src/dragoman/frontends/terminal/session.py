@@ -16,7 +16,9 @@ from typing import Self
 from dragoman.clock import Clock
 from dragoman.config import AcpModel, Config, quoted
 from dragoman.conversations.ids import new_conversation_id
+from dragoman.frontends.rule_offers import RuleOffers
 from dragoman.frontends.terminal.recording import ChatRecorder, RecordingHooks
+from dragoman.frontends.terminal.rule_making import ChatRules
 from dragoman.frontends.terminal.stored_chats import (
     CannotResume,
     StoredChat,
@@ -34,10 +36,12 @@ from dragoman.loop.hooks import Hooks
 from dragoman.loop.run import ToolLoop
 from dragoman.loop.settings import LoopSettings
 from dragoman.loop.state import begin
-from dragoman.models import Models, auto_approval, own_places
+from dragoman.models import Models, auto_approval, own_places, policy_of
 from dragoman.nearest import nearest
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.pipeline import PermissionServices
+from dragoman.permissions.rules_in_force import RulesInForce
+from dragoman.policy.rule import LocatedRule
 from dragoman.store import ApprovalStore, Database, StoreError
 from dragoman.tools.declaration import load_declarations
 from dragoman.tools.definition import DefinedTool
@@ -115,7 +119,12 @@ class ChatSession:
         self._auto = auto_approval(config)
         self._models = Models(
             config,
-            permissions=PermissionServices(self.approvals, self._auto, own=own_places(config, state_dir)),
+            permissions=PermissionServices(
+                self.approvals,
+                self._auto,
+                own=own_places(config, state_dir),
+                rules=RulesInForce(policy_of(config)),
+            ),
             database=database,
             redaction=redaction,
         )
@@ -154,6 +163,11 @@ class ChatSession:
     def models(self) -> tuple[str, ...]:
         return tuple(self._config.models)
 
+    @property
+    def permissions(self) -> PermissionServices:
+        """What decides about actions: rules, approvals and settings."""
+        return self._models.permissions
+
     def use(self, model: str) -> None:
         """Go on with another model, which gets the whole history."""
         self._use(model)
@@ -164,6 +178,16 @@ class ChatSession:
         self.model_name = model
         is_agent = isinstance(self._config.models.get(model), AcpModel)
         self._offer_permission_tools(wanted=is_agent and self._build is None)
+
+    @property
+    def rules(self) -> tuple[LocatedRule, ...]:
+        """The rules in force."""
+        return self._models.rules
+
+    @property
+    def rule_maker(self) -> ChatRules:
+        """Makes rules of answers."""
+        return ChatRules(RuleOffers(self._models), self.permissions, self.workspace)
 
     def get_ready(self) -> None:
         """Load in the background what an agent will need, while the user is typing."""
@@ -180,7 +204,7 @@ class ChatSession:
             from dragoman.frontends.terminal.permission_tools import permission_tools  # noqa: PLC0415 - agents only
 
             self._permission_tools = [
-                self.registry.add(tool) for tool in permission_tools(self._models.permissions.grants)
+                self.registry.add(tool) for tool in permission_tools(self.permissions.grants)
             ]
 
     async def close(self) -> None:
@@ -240,7 +264,7 @@ class ChatSession:
         loop = ToolLoop(
             self.model,
             self._runtime,
-            hooks=RecordingHooks(hooks, self._recorder, self.model_name, self.workspace),
+            hooks=RecordingHooks(hooks, self._recorder),
             settings=LoopSettings(
                 turns=settings.turns,
                 on_denial=settings.on_denial,
@@ -249,6 +273,7 @@ class ChatSession:
             ),
             consumer=Consumer("terminal", self._id, tuple(map(str, self.workspace)), session=self._id),
             clock=self._clock,
+            agent=self.model_name,
         )
         run = begin((*self.messages, user(prompt)))
         self._recorder.messages(run.messages)
@@ -278,6 +303,8 @@ class ChatSession:
             workspace=self.workspace,
             limit=settings.limit,
             virtual_threshold=settings.virtual_threshold,
+            rules=self.permissions.rules,
+            own=self.permissions.own,
         )
 
     def _opened(self, state_dir: Path) -> Database | None:

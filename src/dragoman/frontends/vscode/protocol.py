@@ -15,6 +15,7 @@ __all__ = [
     "NOT_INITIALIZED",
     "PROTOCOL_VERSION",
     "REQUEST_FAILED",
+    "AddRule",
     "AllowRecent",
     "ChangeFolders",
     "ChatRequest",
@@ -90,6 +91,13 @@ class AllowRecent(_Form, frozen=True):
 
     id: str
     level: Literal["session", "workspace", "always"]
+
+
+class AddRule(_Form, frozen=True):
+    """A request to write a rule that `permissions/recent` offers. Refused if `toml` is not exactly such a rule."""
+
+    id: str
+    toml: str
 
 
 class ChatRequest(_Form, frozen=True):

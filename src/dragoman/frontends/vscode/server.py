@@ -15,12 +15,14 @@ from pathlib import Path
 import msgspec
 
 from dragoman import __version__
+from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer, RuleOffers
 from dragoman.frontends.side_requests import is_side_request
 from dragoman.frontends.vscode.protocol import (
     ACTIVITY_OPTION,
     NOT_INITIALIZED,
     PROTOCOL_VERSION,
     REQUEST_FAILED,
+    AddRule,
     AllowRecent,
     ChangeFolders,
     CountTokens,
@@ -79,8 +81,14 @@ _SAME_VERSION = (
 class VsCodeServer:
     """Serves the requests of the editor. `ended` is set after a shutdown, or when the connection closes."""
 
-    def __init__(self, models: ModelSource, configuration: Path | None = None) -> None:
-        """`configuration` is the file that configures the models. It need not exist; the editor can open it."""
+    def __init__(
+        self, models: ModelSource, configuration: Path | None = None, rules: RuleOffers | None = None
+    ) -> None:
+        """`configuration` is the file that configures the models. It need not exist; the editor can open it.
+
+        Without `rules`, no rule can be made of a question.
+        """
+        self._rules = rules
         self._models = models
         self._configuration = configuration
         self._peer: Peer | None = None
@@ -97,6 +105,7 @@ class VsCodeServer:
             "permissions/show": self._show,
             "permissions/recent": self._recent,
             "permissions/allow": self._allow,
+            "permissions/addRule": self._add_rule,
             "shutdown": self._shutdown,
         }
 
@@ -235,25 +244,21 @@ class VsCodeServer:
                 "isSensitive": False,
                 "isCut": False,
             }
-        question = question_about(pending.action, spaced=True)
+        question = question_about(pending.action, pending.ask, spaced=True)
         return {
             "invocationMessage": escape(in_one_line(pending.action, "may")),
             "confirmationMessages": {"title": question.title, "message": question.message},
             "modal": {"message": question.title, "detail": question.plain},
-            "isSensitive": self._permissions.must_confirm(pending.action),
+            "isSensitive": pending.ask.needs_person,
             "isCut": question.is_cut,
         }
 
     async def _invoke(self, incoming: Incoming) -> object:
-        """Return the proof. A sensitive action needs the extension's own dialog: VS Code has modes that skip the chat's."""
+        """Return the proof. A sensitive action, or one that a rule asks about, needs the extension's own dialog: VS Code has modes that skip the chat's."""
         invocation = decoded(incoming.params, ToolInput)
         grants, nonce = self._permissions.grants, invocation.input.get("nonce")
         pending = grants.pending(nonce)
-        if (
-            pending is not None
-            and self._permissions.must_confirm(pending.action)
-            and not invocation.confirmed
-        ):
+        if pending is not None and pending.ask.needs_person and not invocation.confirmed:
             return {"content": [TextPart(_NOT_CONFIRMED)]}
         token = grants.issue(nonce, invocation.name)
         return {"content": [TextPart(token if token is not None else _NOT_OPEN)]}
@@ -263,13 +268,36 @@ class VsCodeServer:
         pending = self._permissions.grants.pending(decoded(incoming.params, ShowQuestion).nonce)
         if pending is None:
             return {"title": "No longer open", "text": _NOT_OPEN}
-        question = question_about(pending.action)
+        question = question_about(pending.action, pending.ask)
         return {"title": question.title, "text": f"# {escape(question.title)}\n\n{question.whole}\n"}
 
     async def _recent(self, _incoming: Incoming) -> object:
-        must_confirm = self._permissions.must_confirm
-        recorded = self._permissions.record.newest_first()
-        return {"questions": [_recent(each, lasting=not must_confirm(each.action)) for each in recorded]}
+        return {"questions": [self._question(each) for each in self._permissions.record.newest_first()]}
+
+    def _question(self, recorded: Recorded) -> JsonObject:
+        decision = "waiting" if recorded.allowed is None else "allowed" if recorded.allowed else "refused"
+        file = "" if self._rules is None else str(self._rules.file)
+        return {
+            "id": recorded.id,
+            "title": in_one_line(recorded.action),
+            "agent": recorded.action.agent_name,
+            "detail": question_about(recorded.action).plain,
+            "decision": decision,
+            "by": recorded.by,
+            "at": recorded.at,
+            "covers": recorded.covers,
+            "levels": recorded.levels,
+            "rules": [
+                {"words": offer.words, "toml": offer.toml, "file": file} for offer in self._offers(recorded)
+            ],
+        }
+
+    def _offers(self, recorded: Recorded) -> tuple[RuleOffer, ...]:
+        # What can be allowed only once, no rule of this kind allows.
+        if self._rules is None or not recorded.levels:
+            return ()
+        places = self._permissions.places((recorded.workspace,))
+        return self._rules.of(recorded.action, recorded.workspace, places)
 
     async def _allow(self, incoming: Incoming) -> object:
         """Store a lasting approval for exactly the action of a recent question."""
@@ -282,6 +310,23 @@ class VsCodeServer:
                 hint="Choose another one from the list.",
             )
         return {"covers": recorded.covers}
+
+    async def _add_rule(self, incoming: Incoming) -> object:
+        """Write a rule that is offered for a recent question: the text that the user has seen, to the letter."""
+        wanted = decoded(incoming.params, AddRule)
+        recorded = [each for each in self._permissions.record.newest_first() if each.id == wanted.id]
+        offers = [offer for each in recorded for offer in self._offers(each) if offer.toml == wanted.toml]
+        if self._rules is None or not offers:
+            raise LanguageModelError(
+                "bad_request",
+                "That rule is not offered any more.",
+                hint="Choose another one from the list.",
+            )
+        try:
+            rule = self._rules.add(offers[0])
+        except CannotAddRule as problem:
+            raise LanguageModelError("bad_request", f"The rule was not written. {problem}") from problem
+        return {"file": str(self._rules.file), "line": rule.line}
 
     async def _shutdown(self, _incoming: Incoming) -> object:
         """End every agent and settle all other requests, then end the server."""
@@ -324,21 +369,6 @@ def _fault(incoming: Incoming, error: Exception) -> LanguageModelError:
     cause = f"Dragoman failed at {incoming.method}, by a fault of its own: {type(error).__name__}: {error}."
     hint = "Try again; if it fails again, “Dragoman: Show Log” has what to report."
     return LanguageModelError("internal", cause, hint=hint)
-
-
-def _recent(recorded: Recorded, *, lasting: bool) -> JsonObject:
-    decision = "waiting" if recorded.allowed is None else "allowed" if recorded.allowed else "refused"
-    return {
-        "id": recorded.id,
-        "title": in_one_line(recorded.action),
-        "agent": recorded.action.agent_name,
-        "detail": question_about(recorded.action).plain,
-        "decision": decision,
-        "by": recorded.by,
-        "at": recorded.at,
-        "covers": recorded.covers,
-        "levels": recorded.levels if lasting else (),
-    }
 
 
 class _Reported(msgspec.Struct, frozen=True, rename="camel"):

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from dragoman.backends.agent.profile.memory_limit import MemoryLimit
 from dragoman.backends.agent.profile.traits import Traits
 from dragoman.lm import Style
+from dragoman.permissions.decide import PermissionSetting
 from dragoman.process import Ledger
 
-__all__ = ["AgentSettings", "Policy", "Timing"]
-
-# What happens to an agent's request when the consumer has no way to ask a person.
-Policy: TypeAlias = Literal["deny", "allow-reads", "allow"]
+__all__ = ["AgentSettings", "Timing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +60,7 @@ class AgentSettings:
     timing: Timing = field(default_factory=Timing)
     mode: str | None = None
     options: Mapping[str, str | bool | int | float] = field(default_factory=dict)
-    policy: Policy = "deny"
+    permission: PermissionSetting = "deny"
     style: Style = field(default_factory=Style)
     replay_tokens: int = 100_000
     # Offer the agent file access through us.

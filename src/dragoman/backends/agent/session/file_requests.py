@@ -1,6 +1,7 @@
 """`fs/read_text_file` and `fs/write_text_file`, where the agent is offered them.
 
-Reading inside the workspace needs no permission, except for files that may contain secrets. A write that the agent sends
+Reading inside the workspace needs no permission, except for files that may contain secrets and where a rule says
+otherwise. A write that the agent sends
 to us has no permission yet: it becomes a permission request like any other, with a diff, unless an edit that a person
 approved in this turn covers it.
 https://agentclientprotocol.com/protocol/file-system
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Literal
 
 from dragoman.acp.messages import (
@@ -30,6 +32,7 @@ from dragoman.jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, Incoming
 from dragoman.lm import ActivityLocation as Place, ActivityNote
 from dragoman.lm.gfm import code
 from dragoman.permissions.action import Action
+from dragoman.permissions.decide import Allowed, Ask, StepDecision
 
 __all__ = ["AT_ONCE", "FileRequests"]
 
@@ -71,10 +74,12 @@ class FileRequests:
         action = self._requests.describe(
             ToolActivity("", f"Read {request.path}", kind="read", locations=(place,))
         )
-        if not self._requests.must_confirm(action):
+        decision = self._requests.decide(action, read_only=True)
+        if _is_ordinary(action, decision):
             await self._give(request, incoming)
         else:
-            await self._ask(action, request.path, "read", lambda: self._give(request, incoming), incoming)
+            do = partial(self._give, request, incoming)
+            await self._ask(action, request.path, "read", do, incoming, decision)
 
     async def _give(self, request: ReadTextFile, incoming: Incoming) -> None:
         text = await asyncio.to_thread(read_text, self._host.workspace, request)
@@ -103,6 +108,7 @@ class FileRequests:
         done: Literal["read", "written"],
         do: Callable[[], Coroutine[object, object, None]],
         incoming: Incoming,
+        decision: StepDecision | None = None,
     ) -> None:
         """Ask a person, and do it when they allow it."""
 
@@ -119,7 +125,7 @@ class FileRequests:
                 case _:
                     _cancel(incoming)
 
-        self._requests.submit(action, incoming, answer, self._dispatch)
+        self._requests.submit(action, incoming, answer, self._dispatch, decision)
 
     async def _make(self, change: Change, incoming: Incoming) -> None:
         await asyncio.to_thread(change.make)
@@ -137,6 +143,17 @@ class FileRequests:
                 )
             )
         )
+
+
+def _is_ordinary(action: Action, decision: StepDecision) -> bool:
+    """Whether a read needs no permission. Where the path leads is checked when the file is opened."""
+    match decision:
+        case Allowed():
+            return action.sensitive is None
+        case Ask():
+            return not decision.needs_person
+        case _:
+            return False
 
 
 async def _answering(work: Coroutine[object, object, None], incoming: Incoming) -> None:

@@ -1,7 +1,7 @@
 """The agent's permission requests on their way to a person and back.
 
-Each request is stored here until it is answered. First approvals and settings decide (`permissions.decide`). If they do
-not, a consumer that offers the permission tool of the request's class gets a call. For any other consumer the model's
+Each request is stored here until it is answered. First rules, approvals and settings decide (`permissions.decide`). If
+they do not, a consumer that offers the permission tool of the request's class gets a call. For any other consumer the model's
 `permission` setting decides, and the user sees that.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from dragoman.acp.messages import PermissionRequest, ToolActivity
 from dragoman.backends.agent.machine.types import (
@@ -35,7 +37,7 @@ from dragoman.jsonrpc import Incoming
 from dragoman.lm import ActivityNote, JsonObject, Part, TextPart, ToolDefinition, ToolResultPart
 from dragoman.lm.gfm import escape, notice
 from dragoman.permissions.action import Action, is_permission_tool
-from dragoman.permissions.decide import Allowed, unasked
+from dragoman.permissions.decide import Allowed, Ask, RefusedByRule, StepDecision, unasked
 from dragoman.permissions.grants import Grants, PendingPermission
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.permissions.question import in_one_line
@@ -49,6 +51,8 @@ _MAX_OPEN = 64
 _MAX_OPEN_BYTES = 16 * 1024 * 1024
 # How a consumer's result reads when the person gave a reason.
 _WITH_REASON = "Tool use rejected with user message: "
+_NEEDS_PERSON = "This needs a person, whatever the settings say."
+_NOBODY = "No person could be asked."
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +132,14 @@ class PermissionRequests:
         settings, places = self._settings, self._permissions.places(self._folders)
         return action_of(activity, settings.model_id, settings.name, places, request)
 
-    def must_confirm(self, action: Action) -> bool:
-        return self._permissions.must_confirm(action)
+    def decide(self, action: Action, *, read_only: bool = False) -> StepDecision:
+        """What rules, approvals and settings say. `read_only`: it needs no question if nothing speaks against it."""
+        return self._permissions.decide(action, self.session, self._folders, read_only=read_only)
+
+    def refusal_of_tool(self, action: Action, tool: str) -> RefusedByRule | None:
+        """The rule that refuses a call of the consumer's tool. The consumer asks about its tools, so no other step counts."""
+        decision = self.decide(replace(action, tool=tool))
+        return decision if isinstance(decision, RefusedByRule) else None
 
     def submit(
         self,
@@ -137,12 +147,15 @@ class PermissionRequests:
         incoming: Incoming,
         answer: Callable[[CallAnswer], str | None],
         dispatch: Callable[[MachineEvent], None],
+        decision: StepDecision | None = None,
     ) -> None:
-        """Decide about an action of the agent's, or ask a person.
+        """Decide about an action of the agent's, or ask a person. `decision` is what `decide` said, if it was called.
 
         `answer` responds to the agent, once, and returns a notice for the user. `dispatch` sends the conversation an event.
         """
         key = f"permission:{incoming.id!r}"
+        decision = decision or self.decide(action)
+        ask = decision if isinstance(decision, Ask) else Ask(once=True)
         waiting = _Waiting(
             self._new_call_id(),
             action,
@@ -150,11 +163,12 @@ class PermissionRequests:
             key,
             answer,
             len(incoming.params),
-            self._permissions.record.add_request(action, self.session, self._workspace),
+            self._permissions.record.add_request(action, self.session, self._workspace, once=ask.once),
             self._clock.now(),
+            ask=ask,
         )
         self._record(permission_requested(waiting.call_id, action))
-        asked = self._before_asking(waiting) or self._pending(waiting)
+        asked = self._before_asking(waiting, decision) or self._pending(waiting)
         if isinstance(asked, Pending):
             self._hand_over(asked, incoming, dispatch)
             return
@@ -182,21 +196,18 @@ class PermissionRequests:
         every = self._permissions.grants.of_conversation(self._conversation)
         return tuple(each for each in every if isinstance(each, _Waiting))
 
-    def _before_asking(self, asked: _Waiting) -> Decided | None:
+    def _before_asking(self, asked: _Waiting, decision: StepDecision) -> Decided | None:
         action = asked.action
-        decision = self._permissions.decide(action, self.session, self._workspace)
         if isinstance(decision, Allowed):
             self._decided(asked, decision.by, decision.reason, allowed=True)
             line = f"{in_one_line(action, 'may')} · {decision.why}"
             note = ActivityNote(new_activity_id(), line, "other", "completed", text=f"\n\n✓ {escape(line)}\n")
             return Decided(Granted(), note)
+        if isinstance(decision, RefusedByRule):
+            self._decided(asked, "rule", decision.why, allowed=False)
+            return _refused_unasked(action, decision.why)
         if action.permission_tool not in self._permission_tools:
-            decided = self._unasked(action)
-            needs_person = self._permissions.must_confirm(action) and not decided.granted
-            setting = f"permission = {self._settings.policy}"
-            why = "it needs a person, and none can be asked" if needs_person else setting
-            self._decided(asked, "setting", why, allowed=decided.granted)
-            return decided
+            return self._unasked(asked)
         waiting = self._waiting
         size = asked.size + sum(each.size for each in waiting)
         if len(waiting) >= _MAX_OPEN or size > _MAX_OPEN_BYTES:
@@ -206,21 +217,23 @@ class PermissionRequests:
             return Decided(Refused(reason, by_user=False), TextPart(notice(shown)))
         return None
 
-    def _unasked(self, action: Action) -> Decided:
+    def _unasked(self, asked: _Waiting) -> Decided:
         """No person can be asked: the client offers no permission tool for this."""
-        setting = self._settings.policy
-        needs_person = self._permissions.must_confirm(action)
-        if unasked(setting, sensitive=needs_person, read=action.risk == "read"):
+        action, ask, setting = asked.action, asked.ask, self._settings.permission
+        if unasked(setting, needs_person=ask.needs_person, read=action.risk == "read"):
+            self._decided(asked, "setting", f"permission = {setting}", allowed=True)
             words = f'This client cannot ask you, so the setting `permission = "{setting}"` allowed it.'
             return Decided(Granted(), TextPart(notice(f"{escape(in_one_line(action))}. {words}")))
-        why = (
-            "This needs a person, whatever the settings say."
-            if needs_person
-            else f'The setting permission = "{setting}" of [models.{self._settings.model_id}] refuses it.'
-        )
-        reason = f"The client offers no tool {action.permission_tool}. {why}"
-        shown = f"{escape(in_one_line(action))}. You were not asked, so it was refused. {escape(reason)}"
-        return Decided(Refused(reason, by_user=False), TextPart(notice(shown)))
+        if ask.because is not None:
+            self._decided(asked, "rule", f"{ask.because} {_NOBODY}", allowed=False)
+            why = f"{ask.because} {_NEEDS_PERSON}"
+        elif ask.needs_person:
+            self._decided(asked, "setting", "it needs a person, and none can be asked", allowed=False)
+            why = _NEEDS_PERSON
+        else:
+            self._decided(asked, "setting", f"permission = {setting}", allowed=False)
+            why = f'The setting permission = "{setting}" of [models.{self._settings.model_id}] refuses it.'
+        return _refused_unasked(action, f"The client offers no tool {action.permission_tool}. {why}")
 
     def take_decision(self, result: ToolResultPart) -> Granted | Refused:
         """What a client's result decides about the request that it answers. It is recorded before the agent gets it."""
@@ -284,6 +297,10 @@ class PermissionRequests:
         self._permissions.record.decided(waiting.record_id, allowed=allowed, by=by)
         took = round(self._clock.now() - waiting.since, 3)
         self._record(PermissionDecided(waiting.call_id, allowed, by, self.where, took, why))
+
+
+def _refused_unasked(action: Action, reason: str) -> Decided:
+    return Decided(Refused(reason, by_user=False), TextPart(notice(_unasked_notice(action, reason))))
 
 
 def _unasked_notice(action: Action, reason: str | None) -> str:

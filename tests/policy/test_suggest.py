@@ -1,0 +1,234 @@
+"""Rules that are proposed for an action, and from repeated decisions."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman.journal.agent_events import PermissionDecided, PermissionRequested
+from dragoman.journal.decisions import RecordedDecision
+from dragoman.permissions.action import Action
+from dragoman.permissions.autoapproval import AutoApproval
+from dragoman.permissions.describe import describe
+from dragoman.permissions.record import By
+from dragoman.permissions.sensitive import Places
+from dragoman.policy.outcome import RuleOutcome, outcome
+from dragoman.policy.policy import Policy
+from dragoman.policy.rule import LocatedRule, PolicyRule
+from dragoman.policy.suggest import Proposal, Suggestion, proposals, suggestions
+from dragoman.policy.toml import rule_table
+
+
+def _action(workspace: Path, agent: str = "claude", title: str = "Do it", **fields: Any) -> Action:
+    places = Places.around((workspace,))
+    return describe(agent=agent, agent_name=agent, places=places, title=title, **fields)
+
+
+def _run(workspace: Path, line: str, agent: str = "claude") -> Action:
+    return _action(workspace, agent, kind="execute", input={"command": line})
+
+
+def _words(action: Action, workspace: Path) -> list[str]:
+    return [each.words for each in proposals(action, str(workspace))]
+
+
+def _decision(proposal: Proposal, action: Action, workspace: Path) -> str | None:
+    """What the proposal's rules say, once they are written to a file and read again."""
+    text = "\n".join(map(rule_table, proposal.rules))
+    rules = msgspec.convert(tomllib.loads(text)["policy"], list[PolicyRule])
+    policy = Policy([LocatedRule(rule, "file", number) for number, rule in enumerate(rules)])
+    return policy.judge(action, Places.around((workspace,))).decision
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            "git log --oneline",
+            [
+                "always allow exactly `git log --oneline` here",
+                "always allow `git log` with any arguments here",
+            ],
+        ),
+        # What it runs is named, and not the wrapper.
+        (
+            "timeout 9 bash -c 'git log'",
+            ["always allow exactly `git log` here", "always allow `git log` with any arguments here"],
+        ),
+        (
+            "cd src && git status -s",
+            [
+                "always allow exactly `cd src` and `git status -s` here",
+                "always allow exactly `cd src` and `git status` with any arguments here",
+            ],
+        ),
+        ("cat a.txt", ["always allow exactly `cat a.txt` here", "always allow `cat` with any files here"]),
+        # Files outside the workspace are not what it is for.
+        ("cat /usr/share/x", ["always allow exactly `cat /usr/share/x` here"]),
+        # What these do with other arguments is not known.
+        ("make test", ["always allow exactly `make test` here"]),
+        ("python tool.py 'a b'", ["always allow exactly `python tool.py 'a b'` here"]),
+        ("git push origin main", ["always allow exactly `git push origin main` here"]),
+        ("git log --output=x", ["always allow exactly `git log --output=x` here"]),
+        ("npm install left-pad", ["always allow exactly `npm install left-pad` here"]),
+        ("find . -name x", ["always allow exactly `find . -name x` here"]),
+        # Not understood, or more than words.
+        ("for x in a; do ls; done", []),
+        ("echo $(date)", []),
+        ("echo x > y", []),
+        ("LD_PRELOAD=x ls", []),
+        ("ls *.txt", []),
+        # Sensitive.
+        ("cat .env", []),
+    ],
+)
+def test_commands(tmp_path: Path, line: str, words: list[str]) -> None:
+    action = _run(tmp_path, line)
+    assert _words(action, tmp_path) == words
+    for proposal in proposals(action, str(tmp_path)):
+        assert _decision(proposal, action, tmp_path) == "allow"
+
+
+def test_files(tmp_path: Path) -> None:
+    file = str(tmp_path / "src" / "main.py")
+    edit = _action(tmp_path, kind="edit", input={"path": file, "text": "x"})
+    read = _action(tmp_path, kind="read", input={"path": str(tmp_path / "README.md")})
+    delete = _action(tmp_path, kind="delete", input={"path": file})
+    assert _words(edit, tmp_path) == [
+        "always allow changing `src/main.py` here",
+        "always allow changing files in `src`",
+    ]
+    assert _words(read, tmp_path) == [
+        "always allow reading `README.md` here",
+        "always allow reading files in this workspace",
+    ]
+    assert _words(delete, tmp_path) == ["always allow deleting and moving `src/main.py` here"]
+    for action in (edit, read, delete):
+        for proposal in proposals(action, str(tmp_path)):
+            assert _decision(proposal, action, tmp_path) == "allow"
+    [exactly, in_folder] = proposals(edit, str(tmp_path))
+    beside = _action(tmp_path, kind="edit", input={"path": str(tmp_path / "src" / "b.py"), "text": "x"})
+    elsewhere = _action(tmp_path, kind="edit", input={"path": str(tmp_path / "b.py"), "text": "x"})
+    assert [_decision(exactly, each, tmp_path) for each in (beside, elsewhere, delete)] == [None, None, None]
+    assert [_decision(in_folder, each, tmp_path) for each in (beside, elsewhere, delete)] == [
+        "allow",
+        None,
+        None,
+    ]
+
+
+def test_addresses_and_tools(tmp_path: Path) -> None:
+    fetch = _action(tmp_path, kind="fetch", input={"url": "https://docs.example/a/b?q=1"})
+    tool = _action(tmp_path, kind="other", tool="mcp__tickets__open", input={"id": 4})
+    assert _words(fetch, tmp_path) == [
+        "always allow fetching `https://docs.example/a/b` here",
+        "always allow fetching any page of `https://docs.example` here",
+    ]
+    assert _words(tool, tmp_path) == ["always allow the tool `mcp__tickets__open` with any input here"]
+    for action in (fetch, tool):
+        for proposal in proposals(action, str(tmp_path)):
+            assert _decision(proposal, action, tmp_path) == "allow"
+
+
+def test_nothing_is_proposed_for_what_is_known_by_its_title_only(tmp_path: Path) -> None:
+    assert not proposals(_action(tmp_path, kind="other", tool="deploy"), str(tmp_path))
+    assert not proposals(_action(tmp_path, kind="execute"), str(tmp_path))
+
+
+def test_a_name_that_would_be_a_pattern_is_not_proposed(tmp_path: Path) -> None:
+    assert not proposals(_action(tmp_path, kind="other", tool="*", input={"a": 1}), str(tmp_path))
+    star = str(tmp_path / "*")
+    assert not proposals(_action(tmp_path, kind="edit", input={"path": star, "text": "x"}), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("asked", "others"),
+    [
+        (
+            "git log",
+            [
+                "git log --output=x",
+                "git log --outp=x",
+                "git log --ext-diff",
+                "git -c core.pager=x log",
+                "git push",
+            ],
+        ),
+        ("rg x", ["rg --pre=./x x", "rg --pre ./x x", "rg -z x", "rg x /etc", "rg x ~"]),
+        ("cat a", ["cat /etc/passwd", "cat ../a", "cat a > b", "cat a | sh", "cat a; rm a"]),
+        ("kubectl get pods", ["kubectl delete pod x", "kubectl exec x -- sh"]),
+    ],
+)
+def test_the_widest_proposal_allows_nothing_of_another_kind(
+    tmp_path: Path, asked: str, others: list[str]
+) -> None:
+    widest = proposals(_run(tmp_path, asked), str(tmp_path))[-1]
+    assert "any" in widest.words
+    for line in others:
+        assert _decision(widest, _run(tmp_path, line), tmp_path) is None, line
+
+
+def test_it_holds_for_this_agent_and_this_workspace(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    for proposal in proposals(_run(here, "git log"), str(here)):
+        assert _decision(proposal, _run(here, "git log"), here) == "allow"
+        assert _decision(proposal, _run(here, "git log", agent="codex"), here) is None
+        assert _decision(proposal, _run(there, "git log"), there) is None
+
+
+# From many decisions.
+
+
+def _decided(action: Action, *, is_allowed: bool, by: By = "person") -> RecordedDecision:
+    asked = PermissionRequested("p", action.agent, action.risk, "tool", "digest", action=action)
+    decided = PermissionDecided("p", is_allowed=is_allowed, by=by, where="terminal", seconds=1)
+    return RecordedDecision("journal", 0, asked, decided, None)
+
+
+def _suggested(decisions: list[RecordedDecision], policy: Policy | None = None) -> tuple[Suggestion, ...]:
+    def judge(action: Action, workspace: str) -> RuleOutcome:
+        rules = policy or Policy([])
+        return outcome(rules.judge(action, Places.around((workspace,))), action, AutoApproval())
+
+    return suggestions(decisions, judge, policy)
+
+
+def _yes(workspace: Path, *lines: str) -> list[RecordedDecision]:
+    return [_decided(_run(workspace, line), is_allowed=True) for line in lines]
+
+
+def test_what_people_allow_again_and_again_is_suggested_the_most_useful_first(tmp_path: Path) -> None:
+    decisions = _yes(
+        tmp_path, *["make test"] * 3, "git log -1", "git log -2", "git log -3", "git log -3", "ls"
+    )
+    assert [(each.saved, each.proposal.words) for each in _suggested(decisions)] == [
+        (4, "always allow `git log` with any arguments here"),
+        (3, "always allow exactly `make test` here"),
+    ]
+
+
+def test_the_narrower_rule_is_suggested_if_it_saves_as_many(tmp_path: Path) -> None:
+    [suggestion] = _suggested(_yes(tmp_path, *["git log -1"] * 3))
+    assert suggestion.proposal.words == "always allow exactly `git log -1` here"
+
+
+def test_two_are_too_few(tmp_path: Path) -> None:
+    assert not _suggested(_yes(tmp_path, "make test", "make test"))
+
+
+def test_nothing_is_suggested_that_would_have_allowed_what_a_person_refused(tmp_path: Path) -> None:
+    refused = _decided(_run(tmp_path, "git log -p"), is_allowed=False)
+    assert not _suggested([*_yes(tmp_path, "git log -1", "git log -2", "git log -3"), refused])
+    # What refused without a person says nothing.
+    late = _decided(_run(tmp_path, "git log -p"), is_allowed=False, by="timeout")
+    assert _suggested([*_yes(tmp_path, "git log -1", "git log -2", "git log -3"), late])
+
+
+def test_what_a_rule_decides_already_is_not_suggested(tmp_path: Path) -> None:
+    rule = PolicyRule(decision="allow", command=("make", "test"))
+    policy = Policy([LocatedRule(rule, "file", 1)])
+    assert not _suggested(_yes(tmp_path, *["make test"] * 3), policy)

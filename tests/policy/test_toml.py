@@ -1,0 +1,72 @@
+"""A rule as TOML text that is read back to an equal rule."""
+
+import tomllib
+
+import msgspec
+from hypothesis import given, strategies as st
+
+from dragoman.policy.rule import PolicyRule
+from dragoman.policy.toml import rule_table
+
+_text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+_texts = st.lists(_text, min_size=1, max_size=4).map(tuple)
+_kind = st.sampled_from(["read", "edit", "delete", "execute", "fetch", "tool", "other"])
+_rules = st.builds(
+    PolicyRule,
+    decision=st.sampled_from(["allow", "ask", "deny"]),
+    kind=st.none() | _kind | st.lists(_kind, min_size=1, max_size=3).map(tuple),
+    agent=st.none() | _text | _texts,
+    workspace=st.none() | _text | _texts,
+    command=st.none() | st.lists(_text | _texts, min_size=1, max_size=4).map(tuple),
+    args=st.sampled_from([None, "any"]),
+    without=st.none() | _texts,
+    options=st.none() | st.lists(_text, max_size=3).map(tuple),
+    variables=st.none() | _texts,
+    redirects=st.none() | _texts,
+    expands=st.booleans(),
+    paths=st.none() | _texts,
+    urls=st.none() | _texts,
+    tools=st.none() | _texts,
+    sensitive=st.booleans(),
+    reason=st.none() | _text,
+    examples=st.lists(_text, max_size=3).map(tuple),
+    counterexamples=st.lists(_text, max_size=3).map(tuple),
+)
+
+
+def _read(text: str) -> PolicyRule:
+    [table] = tomllib.loads(text)["policy"]
+    return msgspec.convert(table, PolicyRule)
+
+
+@given(_rules)
+def test_what_is_written_is_read_back_as_an_equal_rule(rule: PolicyRule) -> None:
+    assert _read(rule_table(rule)) == rule
+
+
+def test_only_what_is_set_is_written() -> None:
+    rule = PolicyRule(
+        decision="allow",
+        kind="execute",
+        command=("git", ("log", "diff")),
+        options=(),
+        examples=('git log --grep="a b"', "git log \\"),
+    )
+    assert (
+        rule_table(rule)
+        == """\
+[[policy]]
+decision = "allow"
+kind = "execute"
+command = ["git", ["log", "diff"]]
+options = []
+examples = ['git log --grep="a b"', 'git log \\']
+"""
+    )
+
+
+def test_a_long_list_has_a_line_for_each_element() -> None:
+    rule = PolicyRule(decision="deny", paths=tuple(f"a/long/path/number/{n}/**" for n in range(6)))
+    text = rule_table(rule)
+    assert _read(text) == rule
+    assert 'paths = [\n    "a/long/path/number/0/**",\n' in text
