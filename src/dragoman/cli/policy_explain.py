@@ -105,9 +105,9 @@ def _lines(found: RuleOutcome, judgement: Judgement, action: Action, policy: Pol
         yield from (f"  {one_line(str(each.command))}  ({_judged(each)})" for each in judgement.commands)
     if judgement.unsure:
         yield f"not understood: {one_line('; '.join(judgement.unsure))}"
-    if found.verdict.doubt is not None:
-        yield f"doubt: {one_line(found.verdict.doubt)}"
-    if action.sensitive is not None:
+    if found.verdict.doubt not in (None, found.reason):
+        yield f"doubt: {one_line(str(found.verdict.doubt))}"
+    if action.sensitive is not None and action.sensitive not in found.reason:
         yield f"sensitive: {one_line(action.sensitive)}"
 
 
