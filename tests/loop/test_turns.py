@@ -27,6 +27,7 @@ from dragoman.loop.events import (
     TurnStarted,
 )
 from dragoman.loop.history import INTERRUPTED_BEFORE, INTERRUPTED_DURING
+from dragoman.permissions.decide import Ask
 from loop_kit import (
     ClosedHistoryModel,
     Gate,
@@ -320,12 +321,12 @@ async def test_a_fault_in_the_tools_themselves_ends_the_run_closed(clock: Virtua
     slow = RecordingTool("slow", gate, parallel=True)
     tools = toolbox(slow, RecordingTool("write"))
 
-    def break_down(*_arguments: object) -> str:
+    def break_down(*_arguments: object) -> Ask:
         if slow.began:
             raise RuntimeError("the approvals are gone")
-        return None  # type: ignore[return-value]  # nobody has approved it before
+        return Ask()
 
-    tools.standing_approval = break_down  # type: ignore[assignment]  # a fault that should not be
+    tools.decide = break_down  # type: ignore[assignment, method-assign]  # a fault that should not be
     model = ScriptedModel.of(reply(call("slow"), call("write")))
     state = await play(model, tools, Person(), clock=clock)
     assert state.ended == "failed"

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dragoman.backends.scripted import ScriptedModel
 from dragoman.clock import SystemClock
-from dragoman.config import AcpModel, Config, Found, ScriptModel
+from dragoman.config import AcpModel, Config, Found, ScriptModel, load
 from dragoman.config.source import Source
 from dragoman.frontends.terminal.commands import Commands, Leave
 from dragoman.frontends.terminal.screen import Screen
@@ -75,7 +75,7 @@ def stage(tmp_path: Path) -> Iterator[_Stage]:
 
 def test_help_names_every_command(stage: _Stage) -> None:
     printed = stage.run("/help")
-    for name in ("/model", "/tools", "/approvals", "/thinking", "/new", "/help", "/quit"):
+    for name in ("/model", "/tools", "/approvals", "/policy", "/thinking", "/new", "/help", "/quit"):
         assert name in printed
 
 
@@ -151,6 +151,39 @@ def test_approvals_for_other_folders_are_told_with_their_place(stage: _Stage, tm
     )
 
 
+def test_rules_are_listed_with_their_place_and_explained(stage: _Stage, tmp_path: Path) -> None:
+    assert stage.run("/policy") == "○ There are no rules. `dragoman policy init` offers a first set.\n"
+    assert "There are no rules." in stage.run("/policy explain git log")
+    assert stage.run("/policy explain") == "✗ Type /policy, or /policy explain COMMAND.\n"
+    assert stage.run("/policy git log").startswith("✗ Type /policy")
+    file = tmp_path / "rules.toml"
+    file.write_text(
+        '[[policy]]\ndecision = "allow"\ncommand = ["git", "log"]\nargs = "any"\n\n'
+        '[[policy]]\ndecision = "deny"\nkind = "edit"\npaths = [".git/**"]\nreason = "Ask\\u001b[2J."\n'
+    )
+    config = load(file)
+    with ChatSession(
+        config, "demo", state_dir=tmp_path / "state", workspace=(tmp_path,), tools=(), clock=SystemClock()
+    ) as session:
+        commands = Commands(session, toggle_thinking=lambda: False)
+
+        def run(line: str) -> list[str]:
+            output = io.StringIO()
+            Screen(Console(file=output, width=200)).print(commands.run(line))
+            return output.getvalue().splitlines()
+
+        assert run("/policy") == [
+            "  allow  `git log` with any arguments",
+            f"         {file}:1",
+            "  deny   edit of .git/**",
+            f"         {file}:6",
+        ]
+        allowed = run("/policy explain git log 'a  b'")
+        assert allowed[0] == "  allow: git log 'a  b'"
+        assert f"    {file}:1: allow `git log` with any arguments" in allowed
+        assert run("/policy explain git push")[0] == "  ask: git push"
+
+
 async def test_new_forgets_what_was_said(stage: _Stage) -> None:
     stage.session.model = ScriptedModel.of("Hello.")
     await stage.session.answer("hi", Hooks(), CancellationToken())
@@ -175,6 +208,7 @@ def test_what_can_be_typed_is_suggested(stage: _Stage) -> None:
         "/model",
         "/tools",
         "/approvals",
+        "/policy",
         "/thinking",
         "/usage",
         "/new",
@@ -189,6 +223,8 @@ def test_what_can_be_typed_is_suggested(stage: _Stage) -> None:
     assert stage.words("/tools off b") == ["burn"]
     assert stage.words("/tools off burn ") == []
     assert stage.words("/approvals re") == ["revoke", "reset"]
+    assert stage.words("/policy ") == ["explain"]
+    assert stage.words("/policy explain git") == []
     assert stage.words("/nothing x") == []
     assert stage.words("what about #lo") == ["#lookUp"]
     assert stage.words("plain words") == []

@@ -273,7 +273,7 @@ def test_a_rule_is_picked_shown_and_confirmed() -> None:
         "  1 always allow number 0\n  2 always allow number 1\n  Esc back to the question\n",
         f"This goes to the end of {rules.file}:\n\n    [[policy]]\n",
         '    decision = "allow"\n    command = ["git", "log"]\n    args = "any"\n\n',
-        "  y write the rule, and allow this once   Esc back to the question\n",
+        "  y write it, and allow this once   Esc back to the question\n",
         f"→ allowed once, and from now on by the rule at {rules.file}:7\n",
     )
     position = 0

@@ -1,16 +1,18 @@
 """Rules made of answers, in a real terminal and with the demo agent."""
 
 import json
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from terminal_screen import READY, Folder, Terminal
+from terminal_screen import DEADLINE, READY, Folder, Terminal
 
 pytestmark = pytest.mark.long
 
-_WRITE = "y write the rule, and allow this once"
+_WRITE = "y write it, and allow this once"
 
 
 def _own_file(folder: Folder) -> Path:
@@ -30,8 +32,14 @@ def _asked(folder: Folder, prompt: str, *arguments: str, columns: int = 80) -> T
     return chat
 
 
+def _shown(chat: Terminal) -> str:
+    """The text of the rule on the screen, without white space."""
+    return "".join(chat.text.partition("dragoman.toml:\n\n")[2].partition("\n\n")[0].split())
+
+
 def test_d6_a_rule_made_of_an_answer_is_written_and_holds_at_once(folder: Folder) -> None:
-    chat = _asked(folder, "run `echo one`")
+    # Wide enough for the path of the file on one line.
+    chat = _asked(folder, "run `echo one`", columns=200)
     chat.type("r")
     chat.wait_for("^  1 always allow exactly `echo one` here")
     chat.wait_for("Esc back to the question")
@@ -41,17 +49,16 @@ def test_d6_a_rule_made_of_an_answer_is_written_and_holds_at_once(folder: Folder
     assert not file.exists()
     assert "This goes to the end of ~/.config/dragoman/dragoman.toml:" in chat.text
     chat.type("y")
-    chat.wait_for("→ allowed once, and from now on by the rule at\n  ~/.config/dragoman/dragoman.toml:1")
+    chat.wait_for("→ allowed once, and from now on by the rule at ~/.config/dragoman/dragoman.toml:1")
     chat.wait_for(READY)
-    shown = chat.text.partition("dragoman.toml:\n\n")[2].partition("\n\n")[0]
-    assert [line.strip() for line in shown.splitlines()] == file.read_text().splitlines()
+    assert _shown(chat) == "".join(file.read_text().split())
     [rule] = _rules(file)
     assert (rule["decision"], rule["command"], rule["agent"]) == ("allow", ["echo", "one"], "demo")
     assert rule["workspace"] == str(folder.path)
 
     # The rule decides from now on, about this and about nothing else.
     chat.enter("run `echo one`")
-    chat.wait_for(r"rule at .*dragoman\.toml:1", times=2)
+    chat.wait_for(r"✓ Demo agent may run: echo one · allowed by the rule at .*dragoman\.toml:1")
     chat.wait_for(READY)
     chat.enter("run `echo two`")
     chat.wait_for("r make a rule")
@@ -71,13 +78,12 @@ def test_d6_the_decision_is_recorded_as_a_persons_with_the_rule(folder: Folder) 
     chat.wait_for(READY)
     chat.type("\x04")
     assert chat.wait_end() == 0
-    state = ("--state-dir", str(folder.path / "state"))
-    history = folder.terminal(
-        "-m", "dragoman", "approvals", "history", "--json", *state, columns=500, rows=100
+    command = ("approvals", "history", "--json", "--state-dir", str(folder.path / "state"))
+    history = subprocess.check_output(
+        [sys.executable, "-m", "dragoman", *command], text=True, timeout=DEADLINE
     )
-    assert history.wait_end() == 0
-    decisions = [json.loads(line) for line in history.text.splitlines()]
-    [decision] = [each for each in decisions if each["by"] == "person"]
+    [decision] = map(json.loads, history.splitlines())
+    assert decision["by"] == "person"
     assert (decision["allowed"], decision["level"]) == (True, "once")
     assert decision["newRule"] == f"{_own_file(folder)}:1"
 
@@ -148,10 +154,10 @@ def test_the_rule_is_all_on_the_screen_whatever_its_width(folder: Folder, column
     chat.type("r")
     chat.wait_for("^  1 always")
     chat.type("1")
-    chat.wait_for("y write the rule")
-    shown = "".join(line.removeprefix("    ") for line in chat.text.splitlines() if line.startswith("    "))
+    chat.wait_for("y write it")
+    shown = _shown(chat)
     chat.type("y")
     chat.wait_for("allowed once, and")
     chat.wait_for(READY)
-    assert shown.replace(" ", "") == _own_file(folder).read_text().replace("\n", "").replace(" ", "")
+    assert shown == "".join(_own_file(folder).read_text().split())
     assert max(map(len, chat.text.splitlines())) <= columns

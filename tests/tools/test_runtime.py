@@ -19,6 +19,7 @@ from dragoman.lm import (
     ToolCallPart,
 )
 from dragoman.lm.parts import ToolResult
+from dragoman.permissions.decide import Allowed, Ask
 from dragoman.tools import (
     Approvals,
     Approve,
@@ -354,8 +355,8 @@ class TestReaching:
 
 class TestStandingApproval:
     async def standing(self, runtime: ToolRuntime, made: ToolCallPart | None = None) -> str | None:
-        standing = runtime.standing_approval(await runtime.prepare(made or call(), token()))
-        return None if standing is None else standing.why
+        decision = runtime.decide(await runtime.prepare(made or call(), token()))
+        return decision.why if isinstance(decision, Allowed) else None
 
     async def test_every_invocation_asks(self) -> None:
         assert await self.standing(runtime_of(Recorder())) is None
@@ -408,7 +409,7 @@ class TestStandingApproval:
         prepared = await runtime.prepare(call(), token())
         assert prepared.question.levels == ("once",)
         runtime.remember(prepared, Approve("session"))
-        assert runtime.standing_approval(prepared) is None
+        assert runtime.decide(prepared) == Ask(needs_person=True, once=True)
 
     @pytest.mark.parametrize("read_only", [True, False])
     async def test_a_call_that_must_always_be_permission_requested_is_covered_by_nothing(
@@ -426,7 +427,7 @@ class TestStandingApproval:
         runtime.remember(await runtime.prepare(call(), token()), Approve("session"))
         always_ask = True
         prepared = await runtime.prepare(call(), token())
-        assert runtime.standing_approval(prepared) is None
+        assert runtime.decide(prepared) == Ask(once=True)
         assert prepared.question.levels == ("once",)
 
     @pytest.mark.parametrize(
@@ -653,7 +654,7 @@ class TestInvoking:
             await soon(runtime.invoke("write", {"path": "a"}, Late(), source.token))
         assert caught.value.scope == "request"
         assert recorder.invocations == []
-        assert runtime.standing_approval(await runtime.prepare(call(path="a"), token())) is None
+        assert runtime.decide(await runtime.prepare(call(path="a"), token())) == Ask()
 
     async def test_c10_cancelling_ends_an_open_question(self) -> None:
         source = CancellationSource()

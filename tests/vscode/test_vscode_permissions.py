@@ -116,3 +116,47 @@ async def test_what_can_only_be_allowed_once_gets_no_lasting_yes(tmp_path: Path)
         assert question["levels"] == []
         with pytest.raises(RemoteError, match="cannot be allowed"):
             await editor.ask("permissions/allow", {"id": question["id"], "level": "always"})
+
+
+async def test_d6_a_rule_of_a_recent_question_is_written_and_holds_at_once(tmp_path: Path) -> None:
+    async with editor_in(tmp_path) as (editor, _):
+        chat = Chat(editor, "fake")
+        [call] = (await chat.say(_run("git log --oneline"))).calls
+        await chat.say(returned(call, "no"))
+        [question] = (await editor.ask("permissions/recent", {}))["questions"]
+        exact, wide = question["rules"]
+        assert exact["words"] == "always allow exactly `git log --oneline` here"
+        config = tmp_path / "dragoman.toml"
+        before = config.read_text()
+        assert exact["file"] == wide["file"] == str(config)
+        added = await editor.ask("permissions/addRule", {"id": question["id"], "toml": wide["toml"]})
+        assert added == {"file": str(config), "line": before.count("\n") + 2}
+        assert config.read_text() == f"{before}\n{wide['toml']}"
+        answer = await chat.say(_run("git log -3"))
+        assert (answer.calls, _ALLOWED in answer.text) == ([], True)
+        shown = json.dumps(answer.parts)
+        assert "allowed by the rule at" in shown
+        assert f"toml:{added['line']}" in shown
+        assert len((await chat.say(_run("git log --output=x"))).calls) == 1
+
+
+async def test_only_a_rule_that_is_offered_is_written(tmp_path: Path) -> None:
+    async with editor_in(tmp_path) as (editor, _):
+        await Chat(editor, "fake").say(_run("git log"))
+        await Chat(editor, "fake").say(_run("cat .env"))
+        sensitive, question = (await editor.ask("permissions/recent", {}))["questions"]
+        assert sensitive["rules"] == []
+        before = (tmp_path / "dragoman.toml").read_text()
+        toml = question["rules"][0]["toml"]
+        for asked in (
+            {"id": question["id"], "toml": '[[policy]]\ndecision = "allow"\n'},
+            {"id": sensitive["id"], "toml": toml},
+            {"id": "q99", "toml": toml},
+        ):
+            with pytest.raises(RemoteError, match="not offered any more"):
+                await editor.ask("permissions/addRule", asked)
+        (tmp_path / "dragoman.toml").write_text("broken =")
+        with pytest.raises(RemoteError, match=r"The rule was not written\. .*dragoman\.toml:1"):
+            await editor.ask("permissions/addRule", {"id": question["id"], "toml": toml})
+        assert before
+        assert (tmp_path / "dragoman.toml").read_text() == "broken ="

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator
 from pathlib import Path
 
 from dragoman.cli.errors import DONE, UsageError
@@ -15,10 +14,7 @@ from dragoman.models import auto_approval, own_places, policy_of
 from dragoman.permissions.action import Action
 from dragoman.permissions.describe import describe
 from dragoman.permissions.sensitive import Places
-from dragoman.permissions.verdict import MatchedRule, Verdict
-from dragoman.policy.outcome import RuleOutcome, outcome
-from dragoman.policy.policy import JudgedCommand, Judgement, Policy
-from dragoman.policy.summary import in_words
+from dragoman.policy.explanation import explain
 
 __all__ = ["run"]
 
@@ -40,17 +36,16 @@ def run(arguments: Namespace, context: CommandContext) -> int:
     config = context.config()
     places = Places.around((cwd,), own_places(config, context.state_dir))
     action = _action(given, arguments, places, str(cwd))
-    policy = policy_of(config)
-    judgement = Judgement(Verdict()) if policy is None else policy.judgement(action, places)
-    found = outcome(judgement.verdict, action, auto_approval(config))
+    explanation = explain(action, places, policy_of(config), auto_approval(config))
+    found = explanation.outcome
     if arguments.json:
         rules = [
             {"file": rule.file, "line": rule.line, "decision": rule.decision} for rule in found.verdict.rules
         ]
         print(encode_text({"decision": found.decision, "rules": rules, "reason": found.reason}))
     else:
-        for line in _lines(found, judgement, action, policy):
-            say(line)
+        for line in explanation.lines():
+            say(one_line(line))
     return DONE
 
 
@@ -86,36 +81,3 @@ def _action(given: str, arguments: Namespace, places: Places, cwd: str) -> Actio
     return describe(
         agent=agent, agent_name=agent, places=places, title=text, kind=kind, tool=tool, input=sent
     )
-
-
-def _lines(found: RuleOutcome, judgement: Judgement, action: Action, policy: Policy | None) -> Iterator[str]:
-    yield f"{found.decision}: {one_line(action.title)}"
-    yield f"  because {one_line(found.reason)}"
-    if policy is None:
-        yield "  There are no rules. `dragoman policy init` offers a first set."
-        return
-    texts = {(each.file, each.line): in_words(each.rule) for each in policy.rules}
-    if found.verdict.rules:
-        yield "rules that match:"
-        yield from (
-            f"  {one_line(f'{rule.where}: {texts[rule.file, rule.line]}')}" for rule in found.verdict.rules
-        )
-    if judgement.commands:
-        yield "simple commands:"
-        yield from (f"  {one_line(str(each.command))}  ({_judged(each)})" for each in judgement.commands)
-    if judgement.unsure:
-        yield f"not understood: {one_line('; '.join(judgement.unsure))}"
-    if found.verdict.doubt not in (None, found.reason):
-        yield f"doubt: {one_line(str(found.verdict.doubt))}"
-    if action.sensitive is not None and action.sensitive not in found.reason:
-        yield f"sensitive: {one_line(action.sensitive)}"
-
-
-def _judged(each: JudgedCommand) -> str:
-    if each.command.is_wrapper:
-        return "runs the next one"
-    return ", ".join(map(_matched, each.rules)) or "no rule"
-
-
-def _matched(rule: MatchedRule) -> str:
-    return one_line(f"{rule.decision} at {rule.where}")

@@ -21,6 +21,7 @@ from dragoman.lm import (
     UsagePart,
 )
 from dragoman.lm.json import encode_text
+from dragoman.permissions.action import Action
 from dragoman.permissions.record import By
 from dragoman.tools.decision import ApprovalLevel, ToolQuestion
 
@@ -130,6 +131,8 @@ class QuestionAsked(_Event, frozen=True, tag="asked"):
     subject: str = ""
     # What is shown while the tool runs.
     doing: str = ""
+    # What rules are applied to; not part of the JSON.
+    action: Action | None = None
 
 
 class CallDecided(_Event, frozen=True, tag="decided"):
@@ -146,6 +149,8 @@ class CallDecided(_Event, frozen=True, tag="decided"):
     # From the question to the decision.
     seconds: float = 0.0
     read_only: bool = False
+    # What rules are applied to; not part of the JSON.
+    action: Action | None = None
     # File and line of the rule that a person made of their answer.
     new_rule: str | None = None
 
@@ -220,8 +225,11 @@ def question_asked(question: ToolQuestion, doing: str) -> QuestionAsked:
         question.confirmation.summary or question.confirmation.title,
         question.confirmation.subject,
         doing,
+        question.action,
     )
 
 
 def to_json(event: RunEvent) -> str:
+    if isinstance(event, QuestionAsked | CallDecided):
+        event = msgspec.structs.replace(event, action=None)
     return encode_text(event)

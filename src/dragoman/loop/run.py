@@ -75,18 +75,29 @@ class ToolLoop:
         settings: LoopSettings | None = None,
         consumer: Consumer | None = None,
         clock: Clock | None = None,
+        agent: str | None = None,
     ) -> None:
+        """`agent` is the id that rules and records have for the model; without it, the model's own id."""
         self._model = model if isinstance(model, GuardedModel) else GuardedModel(model)
         self._runtime = runtime
         self._hooks = hooks or Hooks()
         self._settings = settings or LoopSettings()
         self._consumer = msgspec.structs.replace(consumer or Consumer(name="loop"), features=FEATURES)
         self._clock = clock or SystemClock()
+        self._agent = agent or self._model.info.id
 
     async def run(self, state: RunState, token: CancellationToken) -> RunState:
         """Run from `state` until the run ends. The returned state says how it ended, a failing model included."""
         progress = RunProgress(state, self._hooks)
-        settlement = Settlement(progress, self._runtime, self._hooks, self._settings, self._clock, token)
+        settlement = Settlement(
+            progress,
+            self._runtime,
+            self._hooks,
+            self._settings,
+            self._clock,
+            token,
+            agent=self._agent,
+        )
         try:
             await self._go_on(progress, settlement, token)
         except CancellationError:

@@ -30,6 +30,7 @@ from dragoman.loop.progress import RunProgress
 from dragoman.loop.round import (
     APPROVAL_FAILED,
     DENIED,
+    DENIED_BY_RULE,
     DENIED_WITH_REASON,
     SKIPPED,
     TIMED_OUT,
@@ -39,7 +40,7 @@ from dragoman.loop.round import (
     interruption,
 )
 from dragoman.loop.settings import LoopSettings
-from dragoman.permissions.decide import Allowed
+from dragoman.permissions.decide import Allowed, Ask, RefusedByRule
 from dragoman.permissions.record import By
 from dragoman.tools.decision import Approve, Deny
 from dragoman.tools.preparation import PreparedCall, ToolProblem
@@ -73,7 +74,11 @@ class Settlement:
         settings: LoopSettings,
         clock: Clock,
         token: CancellationToken,
+        *,
+        agent: str = "",
     ) -> None:
+        """`agent` is the id of the model that makes the calls."""
+        self._agent = agent
         self._progress = progress
         self._runtime = runtime
         self._host = Host(hooks, settings, clock, token)
@@ -121,24 +126,29 @@ class Settlement:
             prepared = await self._prepare(state)
             if prepared is None:
                 continue
-            standing = self._runtime.standing_approval(prepared)
-            if standing is not None:
-                self._progress.emit(_decided(prepared, standing))
-                approved = standing.why
-            else:
-                match await self._ask(prepared):
-                    case Approve() as approval:
-                        approved = self._remember(prepared, approval)
-                    case DecisionTimedOut():
-                        self._progress.round = self._progress.round.left_undecided()
-                        continue
-                    case answer:
-                        ending = partial(Round.denied, verdict=self._verdict(answer))
-                        await self._record(call_id, ending, _refusal(answer))
-                        continue
-            await self._start(call_id, prepared, approved)
+            match self._runtime.decide(prepared):
+                case Allowed() as standing:
+                    self._progress.emit(_decided(prepared, standing))
+                    await self._start(call_id, prepared, standing.why)
+                case RefusedByRule() as refused:
+                    self._progress.emit(_decided(prepared, refused))
+                    # It is not a person's no: the other calls go on, and the model reacts.
+                    text = DENIED_BY_RULE.format(why=refused.why)
+                    await self._record(call_id, Round.denied, ToolResult.error(text))
+                case Ask() as ask:
+                    await self._ask_about(call_id, prepared.asked_because(ask), ask)
 
-    async def _ask(self, prepared: PreparedCall) -> HostAnswer:
+    async def _ask_about(self, call_id: str, prepared: PreparedCall, ask: Ask) -> None:
+        match await self._ask(prepared, ask):
+            case Approve() as approval:
+                await self._start(call_id, prepared, self._remember(prepared, approval))
+            case DecisionTimedOut():
+                self._progress.round = self._progress.round.left_undecided()
+            case answer:
+                ending = partial(Round.denied, verdict=self._verdict(answer))
+                await self._record(call_id, ending, _refusal(answer))
+
+    async def _ask(self, prepared: PreparedCall, ask: Ask) -> HostAnswer:
         began = self._clock.now()
         self._progress.emit(question_asked(prepared.question, prepared.invocation_message))
         try:
@@ -146,6 +156,8 @@ class Settlement:
         except (CancellationError, asyncio.CancelledError):
             self._progress.emit(_decided(prepared, None, self._clock.now() - began))
             raise
+        if isinstance(answer, NotAsked) and ask.because is not None:
+            answer = NotAsked(f"{answer.why} {ask.because}")
         self._progress.emit(_decided(prepared, answer, self._clock.now() - began))
         return answer
 
@@ -163,7 +175,7 @@ class Settlement:
                 if call != state.call:
                     self._progress.round = self._progress.round.rewritten(call_id, call)
             call = self._progress.round.made(call_id)
-            prepared = await self._host.wait(self._runtime.prepare(call, self._token))
+            prepared = await self._host.wait(self._runtime.prepare(call, self._token, self._agent))
         except ToolProblem as problem:
             await self._record(call_id, Round.failed, ToolResult.error(problem.message))
             return None
@@ -281,7 +293,7 @@ class _Noted:
 
 
 def _decided(
-    prepared: PreparedCall, decision: Allowed | HostAnswer | None, seconds: float = 0.0
+    prepared: PreparedCall, decision: Allowed | RefusedByRule | HostAnswer | None, seconds: float = 0.0
 ) -> CallDecided:
     """`decision` is None if the run ended before there was one."""
     allowed, by, why = _verdict_of(decision)
@@ -293,14 +305,17 @@ def _decided(
         why,
         seconds,
         prepared.tool.read_only,
+        prepared.action,
         decision.new_rule if isinstance(decision, Approve) else None,
     )
 
 
-def _verdict_of(decision: Allowed | HostAnswer | None) -> tuple[bool, By, str | None]:
+def _verdict_of(decision: Allowed | RefusedByRule | HostAnswer | None) -> tuple[bool, By, str | None]:
     match decision:
         case Allowed():
             return True, decision.by, decision.reason
+        case RefusedByRule():
+            return False, "rule", decision.why
         case Approve():
             return True, "person", decision.level
         case Deny():

@@ -172,4 +172,7 @@ def _because(verdict: Verdict) -> str:
 def _why_asked(verdict: Verdict) -> str | None:
     if verdict.decision == "ask":
         return f"{_named(verdict, 'asks', 'ask')} about this every time{_because(verdict)}"
-    return None if verdict.doubt is None else in_short(verdict.doubt, _LONGEST_REASON)
+    if verdict.doubt is None:
+        return None
+    doubt = in_short(verdict.doubt, _LONGEST_REASON)
+    return f"{doubt[:1].upper()}{doubt[1:].removesuffix('.')}."

@@ -59,6 +59,7 @@ _BETWEEN_WORDS = re.compile(r"[\s'\"`=;|&<>(){}\[\],:]+")
 _BETWEEN_PATTERNS = re.compile(r"[\s'\"`=;|&<>(),:]+")
 _QUOTES = re.compile(r"['\"\\]")
 _PATTERN = re.compile(r"[*?\[{]")
+_BRACES = re.compile(r"\{.*\}|\[.*\]")
 # What may stand before a path in a word: an option (`-f.env`), curl's sign for a file (`@.env`).
 _BEFORE_A_PATH = re.compile(r"-\w|[@\\]+")
 _FILE_ADDRESS = re.compile(r"file:(?://(?:localhost)?(?=/))?", re.IGNORECASE)
@@ -134,6 +135,11 @@ class Places:
         """Whether one of the ways to a path leads to a file of Dragoman: its configuration, its state."""
         return any(map(self._is_own_plain, map(_plain, ways)))
 
+    def may_be_own(self, pattern: str) -> bool:
+        """Whether a shell may put a file of Dragoman in the place of a pattern."""
+        plain = _BRACES.sub("*", _plain(os.path.normpath(pattern)))
+        return any(fnmatchcase(own, plain) for own in self._own_plain)
+
     def _is_own_plain(self, plain: str) -> bool:
         return any(_is_below(plain, own) for own in self._own_plain)
 
@@ -206,8 +212,8 @@ class SensitivePathScan:
         if len(bare) > _LONGEST_WORD or not bare:
             return False
         if _PATTERN.search(bare):
-            # Where a pattern leads is not looked up, and may be anywhere.
-            return self._is_own or _may_match(bare, changing=self._changing)
+            is_own = self._places.may_be_own(self._places.absolute(bare, self._folder))
+            return is_own or (not self._is_own and _may_match(bare, changing=self._changing))
         path = self._places.absolute(bare, self._folder)
         # Only what looks like a path is looked up.
         looks_up = "/" in bare and self._resolved <= _MOST_RESOLVED

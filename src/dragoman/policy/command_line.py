@@ -20,6 +20,7 @@ from functools import cache
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
+from dragoman.policy.shell_builtins import doubts_about, is_program_name
 from dragoman.policy.simple_command import Folders, Redirect, SimpleCommand
 from dragoman.policy.words import NotUnderstood, Word, read_word
 from dragoman.policy.wrappers import Script, unwrap
@@ -45,25 +46,6 @@ _EXPANSIONS = frozenset(
     {
         "simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion",
         "translated_string",
-    }
-)  # fmt: skip
-_ASSIGNS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[.*\])?\+?=", re.DOTALL)
-# Words that begin a construct in bash, dash or zsh. tree-sitter takes some of them for programs.
-_RESERVED = frozenset(
-    {
-        "!", "{", "}", "[[", "]]", "case", "coproc", "do", "done", "elif", "else", "end", "esac", "fi", "for", "foreach",
-        "function", "if", "in", "nocorrect", "noglob", "repeat", "select", "then", "until", "while",
-    }
-)  # fmt: skip
-# Commands of the shells that change what later commands mean, or run their arguments.
-_CHANGES_SHELL = frozenset(
-    {
-        ".", "[", "alias", "autoload", "bind", "bindkey", "break", "builtin", "caller", "chdir", "compgen", "complete",
-        "compopt", "continue", "declare", "dirs", "disable", "emulate", "enable", "eval", "exec", "export", "fc", "fg",
-        "float", "functions", "getln", "getopts", "hash", "history", "integer", "let", "local", "mapfile", "popd", "print",
-        "pushd", "pushln", "read", "readarray", "readonly", "rehash", "sched", "set", "setopt", "shift", "shopt", "source",
-        "suspend", "test", "trap", "typeset", "ulimit", "umask", "unalias", "unfunction", "unhash", "unset", "unsetopt",
-        "vared", "zcompile", "zle", "zmodload", "zparseopts", "zstyle",
     }
 )  # fmt: skip
 _IN_WORDS = {
@@ -157,17 +139,8 @@ class _Reading:
         if len(self.commands) >= _MOST_COMMANDS or self._depth > _DEEPEST:
             self.doubt("too many commands")
             return
-        program = command.words[0] if command.words else Word("")
-        if not command.words:
-            self.doubt("a redirect without a command, for which zsh runs a program")
-        if not program.is_exact:
-            self.doubt("a program whose name the shell computes")
-        if program.text in _CHANGES_SHELL or (
-            is_inner and (program.text == "cd" or program.text in _RESERVED)
-        ):
-            self.doubt(f"{program.text}, which changes the shell or runs its arguments")
-        if program.text == "printf" and len(command.words) > 1 and command.words[1].text.startswith("-"):
-            self.doubt("printf with an option, which may set a variable")
+        for what in doubts_about(command, is_inner=is_inner):
+            self.doubt(what)
         try:
             inner = unwrap(command)
         except NotUnderstood as error:
@@ -276,6 +249,9 @@ class _Line:
 
     def _inside(self, node: Node, around: SimpleCommand) -> Folders:
         opening, *inner, closing = node.children
+        if not inner:
+            # `{}` is a group in zsh, and the name of a program in bash.
+            self._doubt("an empty group")
         return self._sequence(inner, opening.end_byte, closing.start_byte, around)
 
     def _list(self, node: Node, around: SimpleCommand) -> _Folders:
@@ -350,7 +326,7 @@ class _Line:
                     assignments += self._assignment(child, around)
                 case "command_name" if not words:
                     raw = _text(child)
-                    if raw in _RESERVED or _ASSIGNS.match(raw):
+                    if not is_program_name(raw):
                         self._doubt(f"“{raw[:20]}” in the place of a program")
                     words.append(self._word(child, around))
                 case str() as kind if kind.endswith("_redirect"):

@@ -31,11 +31,14 @@ def failed(rule: PolicyRule) -> Iterator[tuple[str, int, str]]:
         ("counterexamples", rule.counterexamples, False),
     ):
         for number, text in enumerate(texts):
-            judgement = policy.judgement(_action(rule, text, places), places)
+            action = _action(rule, text, places)
+            judgement = policy.judgement(action, places)
             matches = judgement.verdict.decision == rule.decision
             if matches is not must_match:
-                unsure = f" Not understood: {'; '.join(judgement.unsure)}." if judgement.unsure else ""
-                yield key, number, f"the rule {'matches' if matches else 'does not match'} it.{unsure}"
+                why = f" Not understood: {'; '.join(judgement.unsure)}." if judgement.unsure else ""
+                if must_match and rule.decision == "allow" and action.sensitive and not rule.sensitive:
+                    why = f" It is sensitive: {action.sensitive}."
+                yield key, number, f"the rule {'matches' if matches else 'does not match'} it.{why}"
 
 
 def _action(rule: PolicyRule, text: str, places: Places) -> Action:

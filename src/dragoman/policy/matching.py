@@ -202,7 +202,7 @@ class RuleMatcher:
     def _of_computed(self, *, is_behind_options: bool) -> Match:
         """An argument that the shell or xargs computes. It may become an option, unless `--` stands before it."""
         names_options = self.rule.options is not None or self.rule.without is not None
-        is_named = self.rule.expands and self.rule.args == "any"
+        is_named = self.rule.args == "any" and (self.rule.expands or not self.is_allow)
         return Match.YES if is_named and (is_behind_options or not names_options) else Match.MAYBE
 
     def _allows_around(self, command: SimpleCommand, places: Places) -> Match:

@@ -91,6 +91,9 @@ def _xargs(command: SimpleCommand) -> _Inner:
     )  # fmt: skip
     replaced = [option[2:] or value for option, value in options.given if option.startswith("-I")]
     words = command.words[options.end :] or (Word("echo"),)
+    if command.has_more and options.end == len(command.words):
+        # Another xargs adds what this one runs.
+        return _unknown_inner("xargs")
     if not replaced:
         return replace(command, words=words, has_more=True)
     return replace(

@@ -52,7 +52,7 @@ class ToolQuestion:
     levels: tuple[ApprovalLevel, ...] = LEVELS
     # What an approval that lasts would be for, in a few plain words.
     covers: str = "exactly this input"
-    # What it would do, for rules.
+    # What rules are applied to.
     action: Action | None = None
 
 

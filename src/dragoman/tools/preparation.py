@@ -9,12 +9,17 @@ from __future__ import annotations
 import asyncio
 import json as standard_json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from dragoman.lm import CancellationToken, JsonObject, ToolCallPart, gfm, json
+from dragoman.permissions.action import Action
+from dragoman.permissions.decide import Ask
+from dragoman.permissions.describe import describe
+from dragoman.permissions.layout import broken
+from dragoman.permissions.sensitive import Places
 from dragoman.tools import schema
 from dragoman.tools.containment import contained
 from dragoman.tools.decision import ApprovalLevel, ToolQuestion
@@ -55,19 +60,37 @@ class PreparedCall:
     invocation_message: str
     question: ToolQuestion
     approval_key: str
+    # What the call would do: for rules, and for the record.
+    action: Action
+    # Whether the question says which rule asks.
+    shows_rule: bool = False
     urls: tuple[str, ...] = ()
     # Only the user's approval of this very call counts.
     always_ask: bool = False
+
+    def asked_because(self, ask: Ask) -> PreparedCall:
+        """The same call, with a question that shows which rule asks and offers no more than that allows."""
+        question = self.question
+        if ask.because is not None and not self.shows_rule:
+            message = f"A rule, so you are asked:\n{gfm.fence(broken(ask.because), 'text')}"
+            confirmation = question.confirmation
+            whole = f"{message}\n\n{confirmation.whole}" if confirmation.whole else ""
+            message = f"{message}\n\n{confirmation.message}"
+            question = replace(question, confirmation=replace(confirmation, message=message, whole=whole))
+        levels = ("once",) if ask.once else question.levels
+        return replace(self, question=replace(question, levels=levels))
 
 
 async def prepare(
     tool: RegisteredTool,
     call: ToolCallPart,
     *,
-    workspace: tuple[Path, ...],
+    agent: str,
+    places: Places,
     levels: tuple[ApprovalLevel, ...],
     token: CancellationToken,
 ) -> PreparedCall:
+    """`agent` is the model that makes the call, `places` its workspace."""
     token.raise_if_cancelled()
     if call.unparsed is not None:
         raise ToolProblem(_unreadable(call.name, call.unparsed))
@@ -80,37 +103,57 @@ async def prepare(
             "Nothing was run. Correct the input and call the tool again."
         ) from None
     call = msgspec.structs.replace(call, input=completed)
-    prepared = await _prepared_by_tool(tool, invocation_of(call, workspace), token)
+    prepared = await _prepared_by_tool(tool, invocation_of(call, places), token)
     display_name = declared.display_name
     key = prepared.approval_key
+    message = prepared.invocation_message or f"Running {display_name}"
+    action = prepared.action or _action(call, agent, places, message, prepared)
     return PreparedCall(
         call=call,
         tool=tool,
-        invocation_message=prepared.invocation_message or f"Running {display_name}",
+        invocation_message=message,
         question=ToolQuestion(
             call_id=call.call_id,
             tool=call.name,
             display_name=display_name,
             input=completed,
             confirmation=prepared.confirmation or Confirmation(display_name, _shown(completed)),
-            levels=("once",) if prepared.always_ask else levels,
+            levels=("once",) if prepared.always_ask or action.sensitive is not None else levels,
             covers=prepared.covers or (_EXACTLY_THIS if key is None else _THE_SAME_TO_THE_TOOL),
-            action=prepared.action,
+            action=action,
         ),
         approval_key=json.canonical(completed) if key is None else key,
+        action=action,
+        shows_rule=prepared.action is not None,
         urls=prepared.urls,
         always_ask=prepared.always_ask,
     )
 
 
-def invocation_of(
-    call: ToolCallPart, workspace: tuple[Path, ...], progress: ToolProgress | None = None
-) -> Invocation:
+def _action(
+    call: ToolCallPart, agent: str, places: Places, title: str, prepared: PreparedInvocation
+) -> Action:
+    """The call as an action. The tool knows what it does and what in it is sensitive, so its word counts."""
+    described = describe(
+        agent=agent,
+        agent_name=agent,
+        places=places,
+        title=title,
+        kind="tool",
+        tool=call.name,
+        input=call.input,
+    )
+    return msgspec.structs.replace(described, risk=prepared.risk or "other", sensitive=prepared.sensitive)
+
+
+def _no_progress(_line: str) -> None:
+    pass
+
+
+def invocation_of(call: ToolCallPart, places: Places, progress: ToolProgress = _no_progress) -> Invocation:
     """The invocation that makes `call`, with an input of its own: what a tool does to it changes no record."""
     copied: JsonObject = json.decode(json.encode(call.input))  # type: ignore[assignment]  # an object stays one
-    if progress is None:
-        return Invocation(copied, workspace, call.call_id)
-    return Invocation(copied, workspace, call.call_id, progress)
+    return Invocation(copied, tuple(map(Path, places.workspace)), call.call_id, progress, places.own)
 
 
 async def _prepared_by_tool(

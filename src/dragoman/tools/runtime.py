@@ -2,14 +2,13 @@
 
 A call goes through four steps, which a loop takes one by one and `invoke` takes all at once:
 
-    prepare             the input completed and checked, the tool asked what it is about to do
-    standing_approval   why no question is needed; None if the user must be asked
-    remember            store the user's approval for the level that it has
-    run                 the tool itself, with progress and cancellation
+    prepare     the input completed and checked, the tool asked what it is about to do
+    decide      what rules, approvals and settings say: allowed, refused, or the user must be asked
+    remember    store the user's approval for the level that it has
+    run         the tool itself, with progress and cancellation
 
-Every invocation is asked about, unless its tool is read-only, or an approval or the settings cover it. A tool that is
-not eligible for auto-approval is asked about every time, and only ever approved for once; so is a call for
-which its tool accepts no earlier approval.
+`permissions.decide` has the order of decision. A tool that is not eligible for auto-approval is asked about every time,
+and only ever approved for once; so is a call for which its tool accepts no earlier approval.
 """
 
 from __future__ import annotations
@@ -28,7 +27,9 @@ from dragoman.lm import (
 from dragoman.lm.parts import ToolResult
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.autoapproval import AutoApproval
-from dragoman.permissions.decide import Allowed, decide
+from dragoman.permissions.decide import Allowed, Ask, RefusedByRule, StepDecision, decide
+from dragoman.permissions.rules_in_force import RulesInForce
+from dragoman.permissions.sensitive import Places
 from dragoman.tools import preparation
 from dragoman.tools.containment import contained
 from dragoman.tools.decision import Approve, Confirmer, Deny
@@ -63,38 +64,43 @@ class ToolRuntime:
         workspace: tuple[Path, ...] = (),
         limit: int = DEFAULT_LIMIT,
         virtual_threshold: int = DEFAULT_LIMIT,
+        rules: RulesInForce | None = None,
+        own: tuple[str, ...] = (),
     ) -> None:
+        """`own` are files and folders of Dragoman itself."""
         self.registry = registry
         self._approvals = approvals
         self._auto = auto
         self._session = session
-        self._workspace = workspace
+        self._places = Places.around(workspace, own)
+        self._rules = rules or RulesInForce()
         self._offering = Offering(registry, limit=limit, threshold=virtual_threshold)
 
     def definitions(self, prompt: str = "", *, limit: int | None = None) -> tuple[ToolDefinition, ...]:
         """The tools to offer to a model, within our limit and its own. `ToolLimitError` if they do not fit."""
         return self._offering.definitions(prompt, limit)
 
-    async def prepare(self, call: ToolCallPart, token: CancellationToken) -> PreparedCall:
-        """A model's call, ready to be asked about; `ToolProblem` if it cannot be made."""
+    async def prepare(self, call: ToolCallPart, token: CancellationToken, agent: str = "") -> PreparedCall:
+        """A model's call, ready to be asked about; `ToolProblem` if it cannot be made. `agent` is the model's id."""
         try:
             tool = self._offering.reach(call.name)
         except RegistryError as error:
             raise ToolProblem(str(error)) from None
-        return await self._prepare(tool, call, token)
+        return await self._prepare(tool, call, token, agent)
 
-    def standing_approval(self, prepared: PreparedCall) -> Allowed | None:
-        """Why no question is needed; None if the user must be asked."""
+    def decide(self, prepared: PreparedCall) -> StepDecision:
+        """What happens to the call before the user is asked."""
         name = prepared.call.name
-        decision = decide(
+        return decide(
             name,
             self._auto,
             lambda: self._approvals.covers(self._session, name, prepared.approval_key),
+            self._rules.judge(prepared.action, self._places),
+            sensitive=prepared.action.sensitive is not None,
             always_ask=prepared.always_ask,
             read_only=prepared.tool.read_only,
             urls=prepared.urls,
         )
-        return decision if isinstance(decision, Allowed) else None
 
     def remember(self, prepared: PreparedCall, approve: Approve) -> None:
         """Store an approval for more than this call, if the question offered that."""
@@ -107,7 +113,7 @@ class ToolRuntime:
         """Make the call. What a tool raises becomes an error result; only cancellation raises."""
         token.raise_if_cancelled()
         relay = _Relay(progress)
-        invocation = invocation_of(prepared.call, self._workspace, relay)
+        invocation = invocation_of(prepared.call, self._places, relay)
         try:
             value: object = await contained(prepared.tool.tool.invoke(invocation, token), token)
             return bounded(result_of(value))
@@ -146,16 +152,23 @@ class ToolRuntime:
             prepared = await self._prepare(tool, ToolCallPart(call_id, name, arguments), either)
             # Another one may have been refused while this one was prepared.
             request.check()
-            if self.standing_approval(prepared) is None:
-                await self._ask(prepared, confirmer, either, request)
+            match self.decide(prepared):
+                case RefusedByRule(why=why):
+                    # Not a person's no: the other calls of the request go on.
+                    raise CancellationError("rejected", why)
+                case Ask() as ask:
+                    await self._ask(prepared.asked_because(ask), confirmer, either, request)
+                case Allowed():
+                    pass
             return await self.run(prepared, either, progress)
 
     async def _prepare(
-        self, tool: RegisteredTool, call: ToolCallPart, token: CancellationToken
+        self, tool: RegisteredTool, call: ToolCallPart, token: CancellationToken, agent: str = ""
     ) -> PreparedCall:
-        must_ask = self._auto.must_ask(call.name)
-        levels = ("once",) if must_ask else self._approvals.levels
-        return await preparation.prepare(tool, call, workspace=self._workspace, levels=levels, token=token)
+        levels = ("once",) if self._auto.must_ask(call.name) else self._approvals.levels
+        return await preparation.prepare(
+            tool, call, agent=agent, places=self._places, levels=levels, token=token
+        )
 
     async def _ask(
         self, prepared: PreparedCall, confirmer: Confirmer, token: CancellationToken, request: InvocationToken

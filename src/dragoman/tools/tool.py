@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from dragoman.lm import CancellationToken, JsonObject
 from dragoman.lm.parts import ToolResult
-from dragoman.permissions.action import Action
+from dragoman.permissions.action import Action, RiskClass
 
 __all__ = [
     "Confirmation",
@@ -34,6 +34,8 @@ class Invocation:
     # Set when a model asked for it, in a request; empty when a program calls the tool on its own.
     call_id: str = ""
     progress: ToolProgress = field(default=lambda _line: None)
+    # Files and folders of Dragoman itself, which no tool changes without a person's yes.
+    own: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +63,14 @@ class PreparedInvocation:
     covers: str | None = None
     # No approval that lasts covers it and none is offered, no setting does: a person decides about this very call.
     always_ask: bool = False
-    # The agent's action that it asks about.
-    action: Action | None = None
     # Addresses the invocation will contact: covered by URL patterns that are approved beforehand.
     urls: tuple[str, ...] = ()
+    # What the invocation would do, for rules. None: nothing is known but the tool's name and its input.
+    risk: RiskClass | None = None
+    # Why it is sensitive, as part of a sentence. Only a rule that is for sensitive actions allows it without a question.
+    sensitive: str | None = None
+    # What rules are applied to, where that is not this call: an agent's action. Its confirmation shows why it is asked.
+    action: Action | None = None
 
 
 @runtime_checkable

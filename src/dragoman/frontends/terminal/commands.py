@@ -17,6 +17,7 @@ from rich.text import Text
 from dragoman.config import ConfigError
 from dragoman.frontends.terminal.layout import column, note, place
 from dragoman.frontends.terminal.prompt import Suggestion
+from dragoman.frontends.terminal.rule_views import explained_command, rule_list
 from dragoman.frontends.terminal.session import ChatSession
 from dragoman.frontends.terminal.steps import usage_in_words
 from dragoman.lm import LanguageModelError, UsagePart
@@ -62,6 +63,8 @@ class _Command:
     run: _Run
     # What may stand after the name, for completion.
     complete: Callable[[list[str]], Iterable[Suggestion]] = lambda _words: ()
+    # Whether all behind the first word stays one text, to the letter.
+    takes_text: bool = False
 
 
 class Commands:
@@ -83,6 +86,13 @@ class Commands:
                 self._approvals,
                 self._complete_approvals,
             ),
+            "policy": _Command(
+                "[explain COMMAND]",
+                "the rules that decide before you are asked",
+                self._policy,
+                lambda words: () if words else [("explain", "what would happen to a command")],
+                takes_text=True,
+            ),
             "thinking": _Command("", "show thinking in full, or folded", self._thinking),
             "usage": _Command("", "how full the context is, and what it took", self._usage),
             "new": _Command("", "start a new conversation", self._new),
@@ -93,14 +103,14 @@ class Commands:
 
     def run(self, line: str) -> RenderableType:
         """Run a line that begins with `/`, and return what to print."""
-        name, *words = line[1:].split() or [""]
+        name, rest = (*line[1:].split(maxsplit=1), "", "")[:2]
         command = self._all.get(name)
         if command is None:
             meant = nearest(name, self._all)
             hint = f" Did you mean /{meant}?" if meant else ""
             return note("✗", f"There is no /{visible_line(name)}.{hint} /help lists them.", _ERROR)
         try:
-            return command.run(words)
+            return command.run(rest.split(maxsplit=1) if command.takes_text else rest.split())
         except (_Misuse, RegistryError, ConfigError, LanguageModelError, StoreError) as problem:
             return note("✗", visible_line(_sentence(problem)), _ERROR)
 
@@ -229,6 +239,17 @@ class Commands:
                 return [(approval.id, approval.tool) for approval in self._session.approvals.list()]
             case _:
                 return ()
+
+    # --- /policy -----------------------------------------------------------------------------------------------------
+
+    def _policy(self, words: list[str]) -> RenderableType:
+        match words:
+            case []:
+                return rule_list(self._session.rules)
+            case ["explain", line]:
+                return explained_command(self._session, line.strip())
+            case _:
+                raise _Misuse("Type /policy, or /policy explain COMMAND.")
 
     # --- The small ones. ---------------------------------------------------------------------------------------------
 

@@ -54,8 +54,8 @@ class PermissionTool:
             approval_key=approval_key(action),
             covers=question.covers,
             always_ask=question.covers is None,
-            action=action,
             urls=action.urls if action.risk == "fetch" else (),
+            action=action,
         )
 
     async def invoke(self, invocation: Invocation, _token: CancellationToken) -> ToolResult:

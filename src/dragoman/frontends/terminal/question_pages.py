@@ -43,11 +43,11 @@ class Details:
         """How many lines have not been shown, estimated without laying them out."""
         return len(self._rows) + sum(_lines(block) for block in self._blocks)
 
-    def print_page(self, transcript: Transcript) -> None:
-        """Print the next lines, as many as fit on the screen."""
+    def print_page(self, transcript: Transcript, kind: str = "question") -> None:
+        """Print the next lines, as many as fit on the screen. An empty line sets those of another kind apart."""
         rows = self._page(max(_FEWEST_ROWS, self._screen.console.height - _OTHER_ROWS))
         if rows:
-            transcript.say(Rows(rows), "question")
+            transcript.say(Rows(rows), kind)
 
     def _page(self, height: int) -> list[ScreenRow]:
         while self._blocks and len(self._rows) < height:

@@ -11,8 +11,6 @@ import hashlib
 import logging
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from dragoman.journal.agent_events import PermissionDecided, PermissionRequested
 from dragoman.journal.chat_events import MessagesAdded, ModelChosen, RunEnded
 from dragoman.journal.event import JournalStarted
@@ -26,9 +24,7 @@ from dragoman.lm.surrogates import mended
 from dragoman.loop.events import CallDecided, Ended, QuestionAsked, RunEvent
 from dragoman.loop.hooks import Hooks
 from dragoman.loop.state import RunState
-from dragoman.permissions.action import is_permission_tool
-from dragoman.permissions.describe import describe
-from dragoman.permissions.sensitive import Places
+from dragoman.permissions.action import Action, is_permission_tool
 from dragoman.tools.decision import Decision, ToolQuestion
 
 __all__ = ["ChatRecorder", "RecordingHooks"]
@@ -96,39 +92,23 @@ class ChatRecorder:
         if self._has_begun:
             self._add(ModelChosen(name))
 
-    def asked(
-        self,
-        call: ToolCallPart,
-        model: str,
-        workspace: tuple[Path, ...],
-        doing: str,
-        *,
-        read_only: bool = False,
-    ) -> None:
+    def asked(self, call_id: str, tool: str, given: JsonObject, action: Action | None) -> None:
         """Record that a tool of the terminal is about to run, or that a person is asked about it."""
-        self._asked.add(call.call_id)
-        described = describe(
-            agent=model,
-            agent_name=model,
-            places=Places.around(workspace),
-            title=doing,
-            kind="tool",
-            tool=call.name,
-            input=call.input,
-        )
-        # What is sensitive in it is for the tool to say.
-        action = replace(described, risk="read" if read_only else "other", sensitive=None)
+        if action is None:
+            return
+        self._asked.add(call_id)
+        is_sensitive = action.sensitive is not None
         self._add(
             PermissionRequested(
-                call.call_id, model, action.risk, call.name, _digest(call.name, call.input), action=action
+                call_id, action.agent, action.risk, tool, _digest(tool, given), is_sensitive, action
             )
         )
 
-    def decided(self, event: CallDecided, model: str, workspace: tuple[Path, ...]) -> None:
-        call_id = event.call.call_id
-        if call_id not in self._asked:
-            self.asked(event.call, model, workspace, event.doing, read_only=event.read_only)
-        self._asked.discard(call_id)
+    def decided(self, event: CallDecided) -> None:
+        call = event.call
+        if call.call_id not in self._asked:
+            self.asked(call.call_id, call.name, call.input, event.action)
+        self._asked.discard(call.call_id)
         self.answered(event)
 
     def answered(self, event: CallDecided) -> None:
@@ -161,22 +141,19 @@ class ChatRecorder:
 class RecordingHooks(Hooks):
     """The hooks of a front end, with everything recorded that passes through them."""
 
-    def __init__(self, hooks: Hooks, recorder: ChatRecorder, model: str, workspace: tuple[Path, ...]) -> None:
+    def __init__(self, hooks: Hooks, recorder: ChatRecorder) -> None:
         self._hooks = hooks
         self._recorder = recorder
-        self._model = model
-        self._workspace = workspace
 
     def on_event(self, event: RunEvent) -> None:
         match event:
             # What an agent asks for is in its own journal. That gets the decision with the next prompt, if there is one.
             case QuestionAsked(tool=name) if not is_permission_tool(name):
-                call = ToolCallPart(event.call_id, name, event.input)
-                self._recorder.asked(call, self._model, self._workspace, event.doing)
+                self._recorder.asked(event.call_id, name, event.input, event.action)
             case CallDecided(call=call) if is_permission_tool(call.name):
                 self._recorder.answered(event)
             case CallDecided():
-                self._recorder.decided(event, self._model, self._workspace)
+                self._recorder.decided(event)
             case Ended():
                 self._recorder.ended(event)
             case _:

@@ -16,7 +16,7 @@ from rich.text import Text
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer, RuleOffers
 from dragoman.frontends.terminal.keys import END, ESCAPE, INTERRUPT, KeySource
-from dragoman.frontends.terminal.layout import column, note, place, stacked
+from dragoman.frontends.terminal.layout import Hanging, column, note, place, stacked
 from dragoman.frontends.terminal.question_pages import PAUSE_SECONDS, Details, key_row, more_lines
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.transcript import Transcript
@@ -120,7 +120,7 @@ class RuleMaking:
     async def _confirm(self, offer: RuleOffer) -> Literal["confirmed", "back", "interrupt", "gone"]:
         file = gfm.code(place(self._rules.file))
         shown = Details(f"This goes to the end of {file}:\n\n{gfm.fence(offer.toml, 'toml')}\n", self._screen)
-        shown.print_page(self._transcript)
+        shown.print_page(self._transcript, "rule")
         hint = ""
         quiet_from = self._clock.now() + PAUSE_SECONDS
         while True:
@@ -134,7 +134,7 @@ class RuleMaking:
                 case "y" if not shown.left and pause <= 0:
                     return "confirmed"
                 case "d" if shown.left:
-                    shown.print_page(self._transcript)
+                    shown.print_page(self._transcript, "rule")
                 case _ if (way_out := _way_out(key)) is not None:
                     return way_out
                 case _:
@@ -170,14 +170,14 @@ def _way_out(key: str) -> Literal["back", "interrupt", "gone"] | None:
 def _menu(offers: tuple[RuleOffer, ...], hint: str) -> RenderableType:
     lines: list[RenderableType] = [Text()]
     for number, offer in enumerate(offers, start=1):
-        words = Text.assemble((f"{number} ", _KEY), visible_line(offer.words), overflow="fold")
-        lines.append(column(words))
+        words = Text(visible_line(offer.words), overflow="fold")
+        lines.append(column(Hanging(f"{number} ", "  ", words, _KEY)))
     return stacked([*lines, key_row([_BACK]), *_hinted(hint)], loose=False)
 
 
 def _confirmation(left: int, hint: str, *, is_ready: bool) -> RenderableType:
     # All of it must have been seen first. The key appears when it counts.
-    confirm = [("y", "write the rule, and allow this once")] if is_ready else []
+    confirm = [("y", "write it, and allow this once")] if is_ready else []
     return stacked([Text(), key_row([*(more_lines(left) or confirm), _BACK]), *_hinted(hint)], loose=False)
 
 

@@ -264,7 +264,7 @@ class ChatSession:
         loop = ToolLoop(
             self.model,
             self._runtime,
-            hooks=RecordingHooks(hooks, self._recorder, self.model_name, self.workspace),
+            hooks=RecordingHooks(hooks, self._recorder),
             settings=LoopSettings(
                 turns=settings.turns,
                 on_denial=settings.on_denial,
@@ -273,6 +273,7 @@ class ChatSession:
             ),
             consumer=Consumer("terminal", self._id, tuple(map(str, self.workspace)), session=self._id),
             clock=self._clock,
+            agent=self.model_name,
         )
         run = begin((*self.messages, user(prompt)))
         self._recorder.messages(run.messages)
@@ -302,6 +303,8 @@ class ChatSession:
             workspace=self.workspace,
             limit=settings.limit,
             virtual_threshold=settings.virtual_threshold,
+            rules=self.permissions.rules,
+            own=self.permissions.own,
         )
 
     def _opened(self, state_dir: Path) -> Database | None:

@@ -11,7 +11,7 @@ from rich.text import Text
 from dragoman.frontends.terminal.layout import elapsed, marked
 from dragoman.lm import Outcome, ToolCallPart, ToolResultPart
 from dragoman.loop.events import ToolStarted
-from dragoman.loop.round import APPROVAL_FAILED, DENIED_WITH_REASON
+from dragoman.loop.round import APPROVAL_FAILED, DENIED_BY_RULE, DENIED_WITH_REASON
 from dragoman.visible import visible_line
 
 __all__ = ["SHORTEST", "ToolCallLine", "spinner"]
@@ -42,6 +42,8 @@ _WORDS: dict[Outcome, str] = {
 _USUAL_APPROVALS = ("read-only", "approved once", "approved:")
 # What comes before a person's reason in the result of a call.
 _REASON = DENIED_WITH_REASON.partition("{")[0]
+# What comes before the rule that has denied a call.
+_BY_RULE = DENIED_BY_RULE.partition("{")[0]
 # How a result begins when the user could not be asked.
 _NOT_ASKED = APPROVAL_FAILED.partition("{")[0]
 # Shorter times are not shown.
@@ -127,6 +129,8 @@ def _why(result: ToolResultPart, outcome: Outcome) -> str:
             return result.text
         case "denied" if result.text.startswith(_REASON):
             return result.text.removeprefix(_REASON)
+        case "denied" if result.text.startswith(_BY_RULE):
+            return result.text.removeprefix(_BY_RULE)
         case "denied" if result.text.startswith(_NOT_ASKED):
             return "the user could not be asked"
         case _:

@@ -35,6 +35,7 @@ from dragoman.lm import (
 from dragoman.lm.activity_text import Activities
 from dragoman.loop.events import (
     ActivityReported,
+    CallDecided,
     DataReported,
     Ended,
     PlanReported,
@@ -163,6 +164,10 @@ class Transcript:
             case QuestionAsked(call_id=call_id) if call_id in self._activities:
                 self._activities[call_id].title = event.summary or event.title
                 self._activities[call_id].subject = event.subject
+            case CallDecided(call=call, allowed=False) if call.call_id in self._activities:
+                # Without a question, this is all that says what the call would have done.
+                line = self._activities[call.call_id]
+                line.title = line.title or event.doing
             case ToolStarted(call_id=call_id) if call_id in self._activities:
                 activity = self._activities[call_id]
                 activity.started, activity.since = event, self._clock.now()

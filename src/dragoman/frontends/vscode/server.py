@@ -293,7 +293,8 @@ class VsCodeServer:
         }
 
     def _offers(self, recorded: Recorded) -> tuple[RuleOffer, ...]:
-        if self._rules is None or recorded.once:
+        # What can be allowed only once, no rule of this kind allows.
+        if self._rules is None or not recorded.levels:
             return ()
         places = self._permissions.places((recorded.workspace,))
         return self._rules.of(recorded.action, recorded.workspace, places)

@@ -91,7 +91,7 @@ def run_command(clock: Clock | None = None) -> DefinedTool:
     @run.prepare
     def ask(command: str, timeout_seconds: float, *, invocation: Invocation) -> PreparedInvocation:
         folder = Workspace.of(invocation.workspace).folders[0]
-        why = Places.around(invocation.workspace).why_mentioning(command, str(folder))
+        why = Places.around(invocation.workspace, invocation.own).why_mentioning(command, str(folder))
         sensitive = (
             "" if why is None else f"\n\nSensitive, so asked about every time: {gfm.code(on_one_line(why))}."
         )
@@ -104,7 +104,8 @@ def run_command(clock: Clock | None = None) -> DefinedTool:
             ),
             approval_key=approval_key(folder, command),
             covers="this command in this folder",
-            always_ask=why is not None,
+            risk="execute",
+            sensitive=why,
         )
 
     return run

@@ -89,7 +89,7 @@ def write_file() -> DefinedTool:
                 old = content_of(place)
             except OSError as error:
                 raise WorkspaceError(explained(error, place.label)) from error
-            return FileSeen.with_content(place, old), _question(place, old, content)
+            return FileSeen.with_content(place, old), _question(place, old, content, invocation.own)
 
         seen, question = await until_cancelled(asyncio.to_thread(work), token)
         shown.note(invocation, seen)
@@ -101,10 +101,12 @@ def write_file() -> DefinedTool:
 # --- What a person is shown. -----------------------------------------------------------------------------------------
 
 
-def _question(place: WorkspacePath, old: bytes | None, content: str) -> PreparedInvocation:
+def _question(
+    place: WorkspacePath, old: bytes | None, content: str, own: tuple[str, ...]
+) -> PreparedInvocation:
     label = visible_exactly(place.label)
     change = difference(label, old, content)
-    why = Places.around([place.folder]).why_changing(str(place.path))
+    why = Places.around([place.folder], own).why_changing(str(place.path))
     sensitive = (
         () if why is None else (f"Sensitive, so asked about every time: {gfm.code(on_one_line(why))}.",)
     )
@@ -116,7 +118,9 @@ def _question(place: WorkspacePath, old: bytes | None, content: str) -> Prepared
         ),
         approval_key=str(place.path),
         covers=f"any change to {label}",
-        always_ask=why is not None or change.hidden > MAX_HIDDEN,
+        always_ask=change.hidden > MAX_HIDDEN,
+        risk="edit",
+        sensitive=why,
     )
 
 

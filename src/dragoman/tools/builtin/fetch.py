@@ -107,6 +107,7 @@ def fetch_url() -> DefinedTool:
             # A pattern was written for what the name says. Where it leads, only the person can allow.
             urls=(str(address),) if led_to is None else (),
             always_ask=led_to is not None,
+            risk="fetch",
         )
 
     return fetch

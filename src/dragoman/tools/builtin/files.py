@@ -114,18 +114,19 @@ def read_file() -> DefinedTool:
 
 def permission_requested_secrets(message: str, path: str, invocation: Invocation) -> PreparedInvocation:
     """Prepare a call that reads `path`. Only files that may hold secrets need an approval, every time."""
-    places = Places.around(invocation.workspace)
+    places = Places.around(invocation.workspace, invocation.own)
     folder = str(invocation.workspace[0]) if invocation.workspace else "/"
     why = places.why_reading(places.absolute(path, folder))
     if why is None:
-        return PreparedInvocation(invocation_message=message)
+        return PreparedInvocation(invocation_message=message, risk="read")
     shown = broken(shown_exactly(why))
     return PreparedInvocation(
         invocation_message=message,
         confirmation=Confirmation(
             f"{message}?", f"{gfm.fence(shown, 'text')}\n\nSuch files are asked about every time."
         ),
-        always_ask=True,
+        risk="read",
+        sensitive=why,
     )
 
 
@@ -165,7 +166,7 @@ def list_files() -> DefinedTool:
     @list_.prepare
     def ask(path: str, glob: str) -> PreparedInvocation:
         return PreparedInvocation(
-            invocation_message=f"Listing {visible_exactly(glob)} in {visible_exactly(path)}"
+            invocation_message=f"Listing {visible_exactly(glob)} in {visible_exactly(path)}", risk="read"
         )
 
     return list_

@@ -32,7 +32,7 @@ from dragoman.jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, Incoming
 from dragoman.lm import ActivityLocation as Place, ActivityNote
 from dragoman.lm.gfm import code
 from dragoman.permissions.action import Action
-from dragoman.permissions.decide import Allowed, StepDecision
+from dragoman.permissions.decide import Allowed, Ask, StepDecision
 
 __all__ = ["AT_ONCE", "FileRequests"]
 
@@ -75,7 +75,7 @@ class FileRequests:
             ToolActivity("", f"Read {request.path}", kind="read", locations=(place,))
         )
         decision = self._requests.decide(action, read_only=True)
-        if isinstance(decision, Allowed) and action.sensitive is None:
+        if _is_ordinary(action, decision):
             await self._give(request, incoming)
         else:
             do = partial(self._give, request, incoming)
@@ -143,6 +143,17 @@ class FileRequests:
                 )
             )
         )
+
+
+def _is_ordinary(action: Action, decision: StepDecision) -> bool:
+    """Whether a read needs no permission. Where the path leads is checked when the file is opened."""
+    match decision:
+        case Allowed():
+            return action.sensitive is None
+        case Ask():
+            return not decision.needs_person
+        case _:
+            return False
 
 
 async def _answering(work: Coroutine[object, object, None], incoming: Incoming) -> None:

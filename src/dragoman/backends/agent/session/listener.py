@@ -44,7 +44,6 @@ from dragoman.lm import (
     UsagePart,
 )
 from dragoman.lm.gfm import escape, notice
-from dragoman.permissions.decide import RefusedByRule
 
 __all__ = ["AgentListener"]
 
@@ -147,12 +146,13 @@ class AgentListener:
         own = session.requested_tool(request.tool_call)
         is_again = any(key == request.tool_call.tool_call_id for key, _ in self._allowed)
         action = requests.describe(known, request)
-        decision = requests.decide(action)
+        # A rule has the consumer's name of the tool. The agent may write it in a way of its own.
+        refusal = None if own is None else requests.refusal_of_tool(action, _consumers_name(session, own))
         if (
             own is not None
             and requests.recognises
             and not is_again
-            and not isinstance(decision, RefusedByRule)
+            and refusal is None
             and self._is_only_a_call(session, own, known, request)
         ):
             # The consumer asks about its own tools. Asking twice would teach people to say yes.
@@ -172,7 +172,7 @@ class AgentListener:
                 requests.edits.add(named)
             return notice_text
 
-        requests.submit(action, incoming, answer, self._dispatch, decision)
+        requests.submit(action, incoming, answer, self._dispatch, refusal)
 
     def _is_only_a_call(
         self, session: AgentSession, own: str, known: ToolActivity, request: PermissionRequest
@@ -189,7 +189,7 @@ class AgentListener:
             return False
         if own == WAIT_TOOL:
             return True
-        tool = session.endpoint.offered_names.get(own, own)
+        tool = _consumers_name(session, own)
         match known.raw_input:
             case {"server": _, "tool": _, **more}:
                 return not more.keys() - {"arguments"} and self._host.permission_requests.takes(
@@ -278,3 +278,8 @@ class AgentListener:
         of a crashed agent's call goes to the next agent. So the event waits a moment for a crash.
         """
         self._host.tasks.soon(_CRASH_SECONDS, lambda: self._dispatch(CallWithdrawn(key)))
+
+
+def _consumers_name(session: AgentSession, own: str) -> str:
+    """The consumer's name of a tool that the agent knows by another."""
+    return session.endpoint.offered_names.get(own, own)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from dragoman.acp.messages import PermissionRequest, ToolActivity
 from dragoman.backends.agent.machine.types import (
     CallAnswer,
@@ -133,6 +135,11 @@ class PermissionRequests:
     def decide(self, action: Action, *, read_only: bool = False) -> StepDecision:
         """What rules, approvals and settings say. `read_only`: it needs no question if nothing speaks against it."""
         return self._permissions.decide(action, self.session, self._folders, read_only=read_only)
+
+    def refusal_of_tool(self, action: Action, tool: str) -> RefusedByRule | None:
+        """The rule that refuses a call of the consumer's tool. The consumer asks about its tools, so no other step counts."""
+        decision = self.decide(replace(action, tool=tool))
+        return decision if isinstance(decision, RefusedByRule) else None
 
     def submit(
         self,

@@ -1,0 +1,64 @@
+"""What the rules say of one action, and why, for `dragoman policy explain` and `/policy explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dragoman.permissions.action import Action
+from dragoman.permissions.autoapproval import AutoApproval
+from dragoman.permissions.sensitive import Places
+from dragoman.permissions.verdict import MatchedRule, Verdict
+from dragoman.policy.outcome import RuleOutcome, outcome
+from dragoman.policy.policy import JudgedCommand, Judgement, Policy
+from dragoman.policy.summary import in_words
+
+__all__ = ["Explanation", "explain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    action: Action
+    outcome: RuleOutcome
+    judgement: Judgement
+    # None: there are no rules.
+    policy: Policy | None
+
+    def lines(self) -> Iterator[str]:
+        """The decision, the rules that match, and what was taken apart. Not escaped: they hold what an agent sent."""
+        yield f"{self.outcome.decision}: {self.action.title}"
+        yield f"  because {self.outcome.reason}"
+        if self.policy is None:
+            yield "  There are no rules. `dragoman policy init` offers a first set."
+            return
+        texts = {(each.file, each.line): in_words(each.rule) for each in self.policy.rules}
+        if self.outcome.verdict.rules:
+            yield "rules that match:"
+            yield from (
+                f"  {rule.where}: {texts[rule.file, rule.line]}" for rule in self.outcome.verdict.rules
+            )
+        if self.judgement.commands:
+            yield "simple commands:"
+            yield from (f"  {each.command}  ({_judged(each)})" for each in self.judgement.commands)
+        if self.judgement.unsure:
+            yield f"not understood: {'; '.join(self.judgement.unsure)}"
+        if self.outcome.verdict.doubt not in (None, self.outcome.reason):
+            yield f"doubt: {self.outcome.verdict.doubt}"
+        if self.action.sensitive is not None and self.action.sensitive not in self.outcome.reason:
+            yield f"sensitive: {self.action.sensitive}"
+
+
+def explain(action: Action, places: Places, policy: Policy | None, settings: AutoApproval) -> Explanation:
+    """What would happen to an action by the rules and `eligible`, without approvals and other settings."""
+    judgement = Judgement(Verdict()) if policy is None else policy.judgement(action, places)
+    return Explanation(action, outcome(judgement.verdict, action, settings), judgement, policy)
+
+
+def _judged(each: JudgedCommand) -> str:
+    if each.command.is_wrapper:
+        return "runs the next one"
+    return ", ".join(map(_matched, each.rules)) or "no rule"
+
+
+def _matched(rule: MatchedRule) -> str:
+    return f"{rule.decision} at {rule.where}"
