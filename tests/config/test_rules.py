@@ -136,6 +136,22 @@ def test_every_key_of_a_rule(tmp_path: Path) -> None:
             '4: "b.example" in "urls" in [[policy]]: ',
         ),
         (
+            f'{_HEADER}paths = ["src/**",\n"../other/**"]\n',
+            '4: "../other/**" in "paths" in [[policy]]: A glob does not climb',
+        ),
+        (
+            f'{_HEADER}command = ["ls"]\nredirects = ["../x"]\n',
+            '4: "../x" in "redirects" in [[policy]]: A glob does not climb',
+        ),
+        (
+            f'{_HEADER}command = ["git", "log"]\nexamples = [\n  "git log",\n  "git push",\n]\n',
+            '6: "git push" in "examples" in [[policy]]: the rule does not match it.',
+        ),
+        (
+            f'{_HEADER}paths = ["src/**"]\ncounterexamples = ["docs/a", "src/a"]\n',
+            '4: "src/a" in "counterexamples" in [[policy]]: the rule matches it.',
+        ),
+        (
             f'{_HEADER}kind = "edit"\nexamples = ["x"]\n',
             '4: "examples" in [[policy]] need "command", "paths", "urls" or "tools" to match.',
         ),
