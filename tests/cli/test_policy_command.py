@@ -328,13 +328,25 @@ def test_the_dry_run_begins_with_what_would_be_decided_against_a_person(state: P
     assert lines[5].endswith("claude run: git push dragoman.toml:6")
     assert lines[6:] == [
         "DECIDED BY ALLOW ASK DENY",
-        "approval 0 1 0",
+        # Without a rule that says otherwise, the approval still counts.
+        "approval 1 0 0",
         "person: no 1 0 0",
         "person: yes 1 0 1",
         "timeout 0 1 0",
-        "all 2 2 1",
+        "all 3 1 1",
         "The rules would have answered 3 of 3 questions to a person.",
         "1 more have no content: it was deleted, or is not kept.",
+    ]
+
+
+def test_in_the_dry_run_an_approval_counts_only_where_no_rule_asks(state: Path, capsys: _Out) -> None:
+    _record(state, ("make", True, "approval"), ("make test", True, "setting"), ("make", True, "rule"))
+    configure('[[policy]]\ndecision = "ask"\ncommand = ["make"]\n')
+    assert main(["policy", "test", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["decisions"] == [
+        {"then": "approval", "now": "ask", "count": 1},
+        {"then": "rule", "now": "ask", "count": 1},
+        {"then": "setting", "now": "allow", "count": 1},
     ]
 
 

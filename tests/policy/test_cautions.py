@@ -1,5 +1,7 @@
 """Cautions about rules that are valid, but probably not what their author wants; and rules in words."""
 
+from typing import Literal
+
 import pytest
 
 from dragoman.policy.cautions import cautions
@@ -39,7 +41,6 @@ def test_an_allow_rule_that_never_counts(stricter: PolicyRule) -> None:
         PolicyRule(decision="deny", agent="claude"),
         PolicyRule(decision="deny", workspace="/a"),
         PolicyRule(decision="deny", paths=("**",)),
-        PolicyRule(decision="deny", command=("git", "log")),
         PolicyRule(decision="deny", command=("git", "log", "-p"), args="any"),
         PolicyRule(decision="deny", command=("git", "log"), args="any", without=("-p",)),
         PolicyRule(decision="deny", command=("git", "log"), args="any", options=()),
@@ -48,6 +49,14 @@ def test_an_allow_rule_that_never_counts(stricter: PolicyRule) -> None:
 )
 def test_one_that_still_counts(other: PolicyRule) -> None:
     assert _cautions(_LOG, other) == []
+
+
+@pytest.mark.parametrize(("decision", "verb"), [("deny", "denies"), ("ask", "asks about")])
+def test_a_stricter_rule_for_exactly_one_command(decision: Literal["deny", "ask"], verb: str) -> None:
+    rule = PolicyRule(decision=decision, command=("git", "push"))
+    text = f'{verb} exactly this command. To include it with more arguments: args = "any"'
+    assert _cautions(rule, _LOG) == [(1, text)]
+    assert not _cautions(PolicyRule(decision=decision, command=("git", "push"), args="any"))
 
 
 def test_paths_that_are_denied() -> None:

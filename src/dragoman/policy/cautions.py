@@ -19,6 +19,9 @@ def cautions(rules: Sequence[LocatedRule], models: Collection[str]) -> Iterator[
             if agent not in models:
                 yield each, f'no model is called "{agent}", so the rule never applies to it'
         if rule.decision != "allow":
+            if rule.command is not None and rule.args is None:
+                verb = "denies" if rule.decision == "deny" else "asks about"
+                yield each, f'{verb} exactly this command. To include it with more arguments: args = "any"'
             continue
         for stricter in rules:
             if stricter.rule.decision != "allow" and _covers(stricter.rule, rule):
