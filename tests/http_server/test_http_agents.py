@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from bridge.consumer import Bridge
+from dragoman.config import load
+from dragoman.models import policy_of
 from dragoman.store import Database
 from fake_agent.steps import prompt
 from http_server.kit import Answered, Held, Json, Site, function, site_of, soon
@@ -315,3 +317,36 @@ async def test_j4_store_false_leaves_nothing_that_was_said_in_the_state(tmp_path
         await bridge.close()
         await soon(all_gone(bridge.pids))
     assert [path.name for path in state.iterdir() if words.encode() in path.read_bytes()] == []
+
+
+async def test_d5_d6_rules_hold_for_clients_over_http(tmp_path: Path) -> None:
+    """The one is allowed, the next refused, and the third is a question with the rule in it, or refused."""
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        '[[policy]]\ndecision = "allow"\ncommand = ["ls"]\n'
+        '[[policy]]\ndecision = "deny"\ncommand = ["rm"]\nargs = "any"\nreason = "Nothing is deleted."\n'
+        '[[policy]]\ndecision = "ask"\ncommand = ["make"]\nreason = "It takes long."\n'
+    )
+
+    def run(command: str) -> str:
+        call = {"toolCallId": "p", "title": "Run it", "kind": "execute", "rawInput": {"command": command}}
+        return prompt(["ask", call, ["allow_once", "reject_once"]])
+
+    bridge = Bridge(tmp_path)
+    bridge.chat(permission="allow")
+    bridge.permissions.rules.policy = policy_of(load(rules))
+    for made in site_of(_models(bridge)):
+        assert "<p: the-allow_once>" in _said((await made.create(input=run("ls"), tools=[_EXECUTE])).response)
+        refused = _said((await made.create(input=run("rm x"), tools=[_EXECUTE])).response)
+        assert "<p: the-reject_once>" in refused
+        assert "Nothing is deleted." in refused
+        for asking in ({"tools": [_EXECUTE]}, {"headers": _ITEMS}):
+            asked = (await made.create(input=run("make"), **asking)).response
+            [item] = [item for item in asked["output"] if "arguments" in item]
+            details = json.loads(item["arguments"])["details"].replace("↩\n", "")
+            assert f"The rule at {rules}:9 asks about this every time: It takes long." in details
+        # This client cannot ask, and `permission = "allow"` does not replace the person.
+        unasked = _said((await made.create(input=run("make"))).response)
+        assert "<p: the-reject_once>" in unasked
+        assert "It takes long." in unasked
+    await bridge.close()

@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.jsonrpc import RemoteError
 from fake_agent.steps import prompt
-from vscode.editor import Chat, Editor, editor_in, returned
+from vscode.editor import Chat, Editor, editor_in, returned, soon
 
 pytestmark = pytest.mark.long
 
@@ -160,3 +160,40 @@ async def test_only_a_rule_that_is_offered_is_written(tmp_path: Path) -> None:
             await editor.ask("permissions/addRule", {"id": question["id"], "toml": toml})
         assert before
         assert (tmp_path / "dragoman.toml").read_text() == "broken ="
+
+
+async def test_d4_d6_a_rule_counts_as_soon_as_it_is_written_and_asks_with_the_extensions_own_dialog(
+    tmp_path: Path,
+) -> None:
+    async with editor_in(tmp_path) as (editor, _):
+        chat = Chat(editor, "fake")
+        await chat.say(prompt(["say", "hello"]))
+        config = tmp_path / "dragoman.toml"
+        before = config.read_text()
+        rules = (
+            '[[policy]]\ndecision = "ask"\ncommand = ["make"]\nreason = "It takes long."\n'
+            '[[policy]]\ndecision = "deny"\ncommand = ["rm"]\nargs = "any"\nreason = "Nothing is deleted."\n'
+            '[[policy]]\ndecision = "allow"\ncommand = ["ls"]\n'
+        )
+        # The editor is told of the model, and so we know that the file was read.
+        config.write_text(
+            f'{before}{rules}[models.new]\nkind = "acp"\nagent = "claude"\ncommand = ["true"]\n'
+        )
+        await soon(editor.models_changed.wait())
+        allowed = await chat.say(_run("ls"))
+        assert (allowed.calls, _ALLOWED in allowed.text) == ([], True)
+        line = before.count("\n") + 10
+        shown = json.dumps(allowed.parts, ensure_ascii=False).replace("\\", "")
+        assert f"allowed by the rule at {config}:{line}" in shown
+        refused = await chat.say(_run("rm x"))
+        assert (refused.calls, "Nothing is deleted." in refused.text) == ([], True)
+        [call] = (await chat.say(_run("make"))).calls
+        prepared = await _prepared(editor, call)
+        assert prepared["isSensitive"]
+        assert prepared["modal"]["detail"].startswith("A rule, so you are asked:\n")
+        assert "It takes long." in prepared["modal"]["detail"].replace("↩\n    ", "")
+        # A mode of VS Code that skips the chat's dialog does not skip this one.
+        unconfirmed = await editor.ask("tools/invoke", {"name": call["name"], "input": call["input"]})
+        assert "not confirmed" in unconfirmed["content"][0]["value"]
+        recent = (await editor.ask("permissions/recent", {}))["questions"]
+        assert recent[0]["levels"] == []

@@ -24,6 +24,7 @@ def rule_contradictions(rules: Sequence[PolicyRule]) -> Iterator[Complaint]:
             *_lonely_conditions(rule),
             *_program_patterns(rule),
             *_unusable_urls(rule),
+            *_unusable_globs(rule),
             *_lonely_examples(rule),
         ]
         # Of a rule that is not right, the examples say nothing.
@@ -70,6 +71,20 @@ def _unusable_urls(rule: PolicyRule) -> Iterator[Complaint]:
             UrlPattern.parse(pattern)
         except UrlPatternError as error:
             yield ("urls", number), f'{quoted(pattern)} in "urls" in [[policy]]: {error}'
+
+
+def _unusable_globs(rule: PolicyRule) -> Iterator[Complaint]:
+    if rule.paths is None and rule.redirects is None:
+        return
+    from dragoman.globs import GlobError  # noqa: PLC0415 - for those who need it
+    from dragoman.policy.path_patterns import PathPatterns  # noqa: PLC0415
+
+    for key in ("paths", "redirects"):
+        for number, pattern in enumerate(getattr(rule, key) or ()):
+            try:
+                PathPatterns([pattern])
+            except GlobError as error:
+                yield (key, number), f"{quoted(pattern)} in {quoted(key)} in [[policy]]: {error}"
 
 
 def _lonely_examples(rule: PolicyRule) -> Iterator[Complaint]:

@@ -23,7 +23,7 @@ from tree_sitter import Language, Node, Parser
 from dragoman.policy.shell_builtins import doubts_about, is_program_name
 from dragoman.policy.simple_command import Folders, Redirect, SimpleCommand
 from dragoman.policy.words import NotUnderstood, Word, read_word
-from dragoman.policy.wrappers import Script, unwrap
+from dragoman.policy.wrappers import ShellScript, unwrap
 
 __all__ = ["CommandLine", "read_line", "read_vector"]
 
@@ -97,6 +97,10 @@ def _same(folders: Folders) -> _Folders:
     return _Folders(folders, folders)
 
 
+def _in(around: SimpleCommand, folders: Folders) -> SimpleCommand:
+    return around if folders == around.folders else replace(around, folders=folders)
+
+
 def _either(one: Folders, other: Folders) -> Folders:
     if one is None or other is None or len(one | other) > _MOST_FOLDERS:
         return None
@@ -153,7 +157,7 @@ class _Reading:
                 self._depth += 1
                 self.add(inner, is_inner=True)
                 self._depth -= 1
-            case Script(text=text):
+            case ShellScript(text=text):
                 self.line(text, command)
             case None:
                 pass
@@ -201,7 +205,7 @@ class _Line:
                     if not is_separated and child.type != "comment":
                         self._doubt("two commands without an operator between them")
                     before = folders
-                    folders = self._statement(child, replace(around, folders=folders)).after
+                    folders = self._statement(child, _in(around, folders)).after
                     is_separated = False
         self._check(self._source[at:end], _BLANKS_AND_LINES)
         return folders
@@ -261,10 +265,10 @@ class _Line:
         result = self._statement(operands[0], around)
         for operator, operand in zip(operators, operands[1:], strict=False):
             if operator == "&&":
-                right = self._statement(operand, replace(around, folders=result.after_success))
+                right = self._statement(operand, _in(around, result.after_success))
                 result = _Folders(right.after_success, _either(result.after, right.after))
             else:
-                right = self._statement(operand, replace(around, folders=result.after))
+                right = self._statement(operand, _in(around, result.after))
                 result = _Folders(
                     _either(result.after_success, right.after_success), _either(result.after, right.after)
                 )

@@ -19,9 +19,9 @@ from dragoman.permissions.sensitive import Places
 from dragoman.permissions.urls import Url, UrlError, UrlPattern
 from dragoman.permissions.verdict import MatchedRule
 from dragoman.policy.match import Match
-from dragoman.policy.options import has_forbidden, is_listed, is_option
+from dragoman.policy.options import ListedOptions, has_forbidden, is_option
 from dragoman.policy.path_patterns import PathPatterns
-from dragoman.policy.rule import ActionKind, LocatedRule
+from dragoman.policy.rule import ActionKind, LocatedRule, as_texts
 from dragoman.policy.simple_command import SimpleCommand
 from dragoman.policy.words import Word
 
@@ -54,6 +54,7 @@ class _Conditions:
     paths: PathPatterns | None
     redirects: PathPatterns | None
     urls: tuple[UrlPattern, ...]
+    options: ListedOptions | None
 
 
 class RuleMatcher:
@@ -68,12 +69,13 @@ class RuleMatcher:
         self.is_about_commands = rule.command is not None or (rule.paths is not None and not self.is_allow)
         self._is = _Conditions(
             frozenset([rule.kind] if isinstance(rule.kind, str) else rule.kind or ()),
-            frozenset(_texts(rule.agent)),
-            tuple(os.path.expanduser(text) for text in _texts(rule.workspace)),  # noqa: PTH111 - never fails
-            tuple(frozenset(_texts(word)) for word in rule.command or ()),
+            frozenset(as_texts(rule.agent)),
+            tuple(os.path.expanduser(text) for text in as_texts(rule.workspace)),  # noqa: PTH111 - never fails
+            tuple(frozenset(as_texts(word)) for word in rule.command or ()),
             None if rule.paths is None else PathPatterns(rule.paths),
             None if rule.redirects is None else PathPatterns(rule.redirects),
             tuple(map(UrlPattern.parse, rule.urls or ())),
+            None if rule.options is None else ListedOptions(rule.options),
         )
         self._conditions = tuple(self._needed())
 
@@ -164,6 +166,9 @@ class RuleMatcher:
             return match if match is Match.NO else min(match, self._allows_around(command, places))
         result = self._restricts_words(command) if self._is.command else Match.YES
         if result is not Match.NO and self._is.paths is not None:
+            if command.is_wrapper:
+                # The command that it runs has its arguments and redirects.
+                return Match.NO
             result = min(result, self._restricts_paths(command, self._is.paths, places))
         return result
 
@@ -195,8 +200,8 @@ class RuleMatcher:
         return result
 
     def _may_follow(self, argument: str) -> bool:
-        if is_option(argument) and self.rule.options is not None:
-            return is_listed(argument, self.rule.options)
+        if is_option(argument) and self._is.options is not None:
+            return argument in self._is.options
         return self.rule.args == "any"
 
     def _of_computed(self, *, is_behind_options: bool) -> Match:
@@ -215,7 +220,7 @@ class RuleMatcher:
         # A command that runs elsewhere is as sensitive as one that an agent starts elsewhere.
         is_here = rule.sensitive or (
             command.folders is not None
-            and all(places.is_inside(places.absolute(folder, "/")) for folder in command.folders)
+            and all(places.is_inside(_folder(folder, places)) for folder in command.folders)
         )
         is_inside = paths is None or (
             not command.has_more
@@ -285,10 +290,6 @@ def kinds_of(action: Action) -> frozenset[ActionKind]:
     return frozenset({action.risk})
 
 
-def _texts(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else value or ()
-
-
 def _is_known(word: Word) -> bool:
     """Whether a word is one argument or several that cannot be options: names of files that begin with other letters."""
     return word.kind in ("exact", "home") or (word.kind == "glob" and word.text[:1] not in "*?[-")
@@ -325,7 +326,12 @@ def _path_candidates(word: Word) -> Iterator[Word]:
 def _absolute(word: Word, folder: str, places: Places) -> str:
     if word.kind == "home":
         return places.absolute(word.text, folder)
-    return os.path.join(places.absolute(folder, "/"), word.text)  # noqa: PTH118 - `..` stays
+    return os.path.join(_folder(folder, places), word.text)  # noqa: PTH118 - `..` stays
+
+
+def _folder(folder: str, places: Places) -> str:
+    """A folder that a command may run in. After `cd ~/x` it begins with the home."""
+    return folder if folder.startswith("/") else places.absolute(folder, "/")
 
 
 def _all_match(patterns: PathPatterns, word: Word, command: SimpleCommand, places: Places) -> bool:

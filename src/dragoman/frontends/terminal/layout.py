@@ -16,7 +16,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-__all__ = ["Hanging", "column", "elapsed", "marked", "note", "place", "stacked"]
+__all__ = ["Hanging", "column", "elapsed", "marked", "note", "place", "places_in", "stacked"]
 
 _MARGIN = "  "
 _PLAIN = Style()
@@ -112,3 +112,8 @@ def place(folder: str | Path) -> str:
     """A folder as people write it."""
     path, home = Path(folder), Path.home()
     return str("~" / path.relative_to(home)) if path.is_relative_to(home) else str(path)
+
+
+def places_in(text: str) -> str:
+    """A text with the paths below the user's home as people write them: a line has little room."""
+    return text.replace(f" {Path.home()}/", " ~/")

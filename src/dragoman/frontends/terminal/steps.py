@@ -10,7 +10,7 @@ from rich.style import Style
 from rich.text import Text
 
 from dragoman.diffs import files_of
-from dragoman.frontends.terminal.layout import elapsed, marked
+from dragoman.frontends.terminal.layout import elapsed, marked, places_in
 from dragoman.frontends.terminal.tool_call_line import spinner
 from dragoman.lm import ActivityPart, PlanEntry, PlanPart, UsagePart
 from dragoman.visible import visible_line
@@ -62,7 +62,9 @@ class StepView:
         """The final line: how much it changed, and the last line of output if it failed."""
         mark, style = _DONE[self.part.status]
         has_failed = self.part.status == "failed"
-        fixed, rest = Text(), Text()
+        # What is set apart at the end, for example which rule allowed it, must be seen, however long the command is.
+        title, separator, why = self.part.title[:_LINE].rpartition(" · ")
+        fixed, rest = Text(f" · {visible_line(places_in(why))}" if separator else ""), Text()
         if self.part.diff is not None:
             fixed.append_text(_counted(self.part.diff))
         if self.part.exit_status:
@@ -71,7 +73,7 @@ class StepView:
             rest.append(f" · {elapsed(now - self.since)}", _DIM)
         if has_failed and (last := _last_line(self.part.output)):
             rest.append(f" · {last}", _DIM)
-        return marked(mark, self._title(), style, fixed=fixed, rest=rest)
+        return marked(mark, Text(visible_line(title or why)), style, fixed=fixed, rest=rest)
 
     def _title(self) -> Text:
         return Text(visible_line(self.part.title[:_LINE]))
