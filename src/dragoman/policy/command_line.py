@@ -41,6 +41,7 @@ _BLANKS_AND_LINES = re.compile(rb"(?:[ \t\n]|\\\n)*")
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", ">&"})
 _DUPLICATES = frozenset({">&", "<&"})
 _CLOSES = frozenset({">&-", "<&-"})
+_SOCKETS = ("/dev/tcp/", "/dev/udp/")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])|\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _EXPANSIONS = frozenset(
     {
@@ -94,6 +95,10 @@ class _Folders:
 
 def _same(folders: Folders) -> _Folders:
     return _Folders(folders, folders)
+
+
+def _in(around: SimpleCommand, folders: Folders) -> SimpleCommand:
+    return around if folders == around.folders else replace(around, folders=folders)
 
 
 def _either(one: Folders, other: Folders) -> Folders:
@@ -200,7 +205,7 @@ class _Line:
                     if not is_separated and child.type != "comment":
                         self._doubt("two commands without an operator between them")
                     before = folders
-                    folders = self._statement(child, replace(around, folders=folders)).after
+                    folders = self._statement(child, _in(around, folders)).after
                     is_separated = False
         self._check(self._source[at:end], _BLANKS_AND_LINES)
         return folders
@@ -260,10 +265,10 @@ class _Line:
         result = self._statement(operands[0], around)
         for operator, operand in zip(operators, operands[1:], strict=False):
             if operator == "&&":
-                right = self._statement(operand, replace(around, folders=result.after_success))
+                right = self._statement(operand, _in(around, result.after_success))
                 result = _Folders(right.after_success, _either(result.after, right.after))
             else:
-                right = self._statement(operand, replace(around, folders=result.after))
+                right = self._statement(operand, _in(around, result.after))
                 result = _Folders(
                     _either(result.after_success, right.after_success), _either(result.after, right.after)
                 )
@@ -350,6 +355,9 @@ class _Line:
         if not is_plain or [child.type for child in node.children[:2]] != ["variable_name", "="]:
             self._doubt("an unusual assignment")
             self._search(node, around)
+        if "(" in raw or "`" in raw:
+            # The variables before it are set for what runs in it.
+            self._doubt("a substitution in an assignment")
         value = self._word(values[0], around) if values else Word(raw[len(name) + 1 :], "unknown")
         yield name, value if value.is_exact or not values else replace(value, kind="unknown")
 
@@ -377,6 +385,9 @@ class _Line:
             return
         self._check(self._source[children[0].end_byte : children[1].start_byte], _BLANKS)
         target = self._word(children[1], around)
+        if _text(children[1]).startswith("!") or target.text.startswith(_SOCKETS):
+            # zsh knows an operator `>!`, and bash connects to these.
+            self._doubt("an unusual redirect")
         if operator in _DUPLICATES and target.is_exact and target.text.isascii() and target.text.isdigit():
             return
         if target != Word("/dev/null"):

@@ -26,7 +26,6 @@ _ORDINARY = re.compile(r"[A-Za-z0-9_./@%+,-]+(?:=[A-Za-z0-9_./@%+,-]*)?")
 _ESCAPED_IN_QUOTES = frozenset('$`"\\')
 # Interactive shells replace `!` by an earlier command, unless one of these follows.
 _NO_HISTORY = frozenset(" \t\n=")
-_BRACES = re.compile(r"\{.*(?:,|\.\.).*\}", re.DOTALL)
 
 
 class NotUnderstood(Exception):
@@ -66,7 +65,7 @@ class _Reader:
             self._next()
         bare = "".join(self._bare)
         text = "".join(self._read)
-        if _BRACES.search(bare):
+        if _has_braces(bare):
             return Word(text, "unknown")
         if bare.startswith("=") or re.search(r"(?:=|:)~", bare):
             # zsh takes `=ls` for the path of ls; bash expands a tilde in what looks like an assignment.
@@ -156,6 +155,12 @@ class _Reader:
         following = self._text[self._at : self._at + 1]
         if following and following not in _NO_HISTORY:
             raise NotUnderstood("an exclamation mark, which interactive shells replace by an earlier command")
+
+
+def _has_braces(bare: str) -> bool:
+    """Whether some shell may make several words of it: `{a,b}`, `{1..3}`."""
+    inside = bare.partition("{")[2].rpartition("}")[0]
+    return "," in inside or ".." in inside
 
 
 def _visible(text: str) -> str:
