@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from rich.console import RenderableType
@@ -14,7 +15,7 @@ from dragoman.loop.events import ToolStarted
 from dragoman.loop.round import APPROVAL_FAILED, DENIED_BY_RULE, DENIED_WITH_REASON
 from dragoman.visible import visible_line
 
-__all__ = ["SHORTEST", "ToolCallLine", "spinner"]
+__all__ = ["SHORTEST", "ToolCallLine", "short_places", "spinner"]
 
 _DIM = Style(dim=True)
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -46,6 +47,8 @@ _REASON = DENIED_WITH_REASON.partition("{")[0]
 _BY_RULE = DENIED_BY_RULE.partition("{")[0]
 # How a result begins when the user could not be asked.
 _NOT_ASKED = APPROVAL_FAILED.partition("{")[0]
+# Before the name of a file with a line.
+_FOLDERS = re.compile(r"\S*/(?=[^/\s]+:\d)")
 # Shorter times are not shown.
 SHORTEST = 0.05
 
@@ -100,7 +103,7 @@ class ToolCallLine:
         if _WORDS[outcome]:
             fixed.append(f" · {_WORDS[outcome]}", style)
         if self.started is not None and not self.started.approved.startswith(_USUAL_APPROVALS):
-            fixed.append(f" · {visible_line(self.started.approved[:_LINE])}", _DIM)
+            fixed.append(f" · {short_places(visible_line(self.started.approved[:_LINE]))}", _DIM)
         rest = Text()
         if seconds >= SHORTEST:
             rest.append(f" · {elapsed(seconds)}", _DIM)
@@ -122,6 +125,11 @@ def _is_permission(call: ToolCallPart) -> bool:
     return is_permission_tool(call.name)
 
 
+def short_places(text: str) -> str:
+    """The same text with files of rules named without their folders: on one line there is no room for these."""
+    return _FOLDERS.sub("…/", text)
+
+
 def _why(result: ToolResultPart, outcome: Outcome) -> str:
     """Details of the outcome in a few words, if there are any."""
     match outcome:
@@ -130,7 +138,9 @@ def _why(result: ToolResultPart, outcome: Outcome) -> str:
         case "denied" if result.text.startswith(_REASON):
             return result.text.removeprefix(_REASON)
         case "denied" if result.text.startswith(_BY_RULE):
-            return result.text.removeprefix(_BY_RULE)
+            # The reason first: it is what the user has to know.
+            rule, _, reason = short_places(result.text.removeprefix(_BY_RULE)).partition(" it: ")
+            return f"{reason} {rule} it." if reason else rule
         case "denied" if result.text.startswith(_NOT_ASKED):
             return "the user could not be asked"
         case _:
