@@ -23,6 +23,7 @@ from dragoman.lm import (
 from dragoman.lm.parts import ActivityStatus, PlanStatus
 from dragoman.loop.events import (
     ActivityReported,
+    CallDecided,
     DataReported,
     Ended,
     EndReason,
@@ -39,6 +40,7 @@ from dragoman.loop.events import (
     TurnStarted,
     Withdrawn,
 )
+from dragoman.loop.round import DENIED_BY_RULE
 from virtual_clock import VirtualClock
 
 
@@ -498,4 +500,32 @@ def test_what_has_changed_of_a_plan_is_live_until_it_is_printed() -> None:
     plain.play(_plan(("Look", "in_progress"), ("Say", "pending")), _step("completed", "ls"))
     assert plain.play(_plan(("Look", "completed"), ("Say", "pending")), Ended("completed")) == (
         "◐ Look\n☐ Say\n✓ ls\n☑ Look\n"
+    )
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_d6_the_rule_that_decided_is_seen_however_long_the_command_is(width: int) -> None:
+    place = "~/.config/dragoman/dragoman.toml:12"
+    command = "Running git log --oneline --graph --decorate | head -50 && make test && make lint"
+    stage = _Stage(width=width)
+    allowed = stage.play(
+        _call(), _started(message=command, approved=f"allowed by the rule at {place}"), _finished()
+    )
+    assert allowed.rstrip().endswith("… · allowed by the rule at …/dragoman.toml:12")
+    assert len(allowed.rstrip()) <= width
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_d6_so_is_the_rule_that_allowed_an_agents_action(width: int) -> None:
+    title = f"Agent may run: {'make ' * 30}· allowed by the rule at ~/.config/dragoman/dragoman.toml:12"
+    line = _Stage(width=width).play(ActivityReported(ActivityPart("a", title, "other", "completed")))
+    assert line.rstrip().endswith("… · allowed by the rule at …/dragoman.toml:12")
+
+
+def test_d6_a_call_that_a_rule_denied_says_what_it_would_have_done_and_why() -> None:
+    denied = CallDecided(_call().call, "Writing README.md", allowed=False, by="rule", why="w")
+    text = DENIED_BY_RULE.format(why="The rule at ~/x/dragoman.toml:12 denies it: People write it.")
+    line = _Stage(width=100).play(_call(), denied, _finished(outcome="denied", text=text))
+    assert (
+        line == "⊘ Writing README.md · denied · People write it. The rule at …/dragoman.toml:12 denies it.\n"
     )

@@ -5,6 +5,7 @@ The package `policy` makes verdicts. It is imported only if there are rules, so 
 
 from __future__ import annotations
 
+import os.path
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
@@ -27,7 +28,10 @@ class MatchedRule:
 
     @property
     def where(self) -> str:
-        return f"{self.file}:{self.line}"
+        """File and line for a person, with `~` for their home."""
+        home = f"{os.path.expanduser('~')}/"  # noqa: PTH111 - Path's own fails without a home
+        short = f"~/{self.file[len(home) :]}" if self.file.startswith(home) else self.file
+        return f"{short}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
