@@ -15,7 +15,19 @@ from pathlib import Path
 
 import msgspec
 
-from bench import calls, held, identify, journal, latency, memory, output, round_trip, start, streaming
+from bench import (
+    calls,
+    held,
+    identify,
+    journal,
+    latency,
+    memory,
+    output,
+    policy,
+    round_trip,
+    start,
+    streaming,
+)
 from bench.contestants import ELSEWHERE, HERE
 from bench.document import written
 from bench.figures import Figure
@@ -43,6 +55,7 @@ _FIGURES: dict[str, Measure] = {
     "memory": memory.measure,
     "calls": calls.measure,
     "journal": journal.measure,
+    "policy": policy.measure,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.policy.match import Match
-from dragoman.policy.options import has_forbidden, is_listed, is_option
+from dragoman.policy.options import ListedOptions, has_forbidden, is_option
 
 YES, MAYBE, NO = Match.YES, Match.MAYBE, Match.NO
 
@@ -69,7 +69,7 @@ def test_an_option_is_listed_by_itself_or_letter_by_letter(
     listed: list[str],
     is_there: bool,  # noqa: FBT001 - a parameter of the table
 ) -> None:
-    assert is_listed(option, listed) is is_there
+    assert (option in ListedOptions(listed)) is is_there
 
 
 def test_a_dash_is_a_file_and_two_end_the_options() -> None:

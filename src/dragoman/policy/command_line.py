@@ -96,6 +96,10 @@ def _same(folders: Folders) -> _Folders:
     return _Folders(folders, folders)
 
 
+def _in(around: SimpleCommand, folders: Folders) -> SimpleCommand:
+    return around if folders == around.folders else replace(around, folders=folders)
+
+
 def _either(one: Folders, other: Folders) -> Folders:
     if one is None or other is None or len(one | other) > _MOST_FOLDERS:
         return None
@@ -200,7 +204,7 @@ class _Line:
                     if not is_separated and child.type != "comment":
                         self._doubt("two commands without an operator between them")
                     before = folders
-                    folders = self._statement(child, replace(around, folders=folders)).after
+                    folders = self._statement(child, _in(around, folders)).after
                     is_separated = False
         self._check(self._source[at:end], _BLANKS_AND_LINES)
         return folders
@@ -260,10 +264,10 @@ class _Line:
         result = self._statement(operands[0], around)
         for operator, operand in zip(operators, operands[1:], strict=False):
             if operator == "&&":
-                right = self._statement(operand, replace(around, folders=result.after_success))
+                right = self._statement(operand, _in(around, result.after_success))
                 result = _Folders(right.after_success, _either(result.after, right.after))
             else:
-                right = self._statement(operand, replace(around, folders=result.after))
+                right = self._statement(operand, _in(around, result.after))
                 result = _Folders(
                     _either(result.after_success, right.after_success), _either(result.after, right.after)
                 )

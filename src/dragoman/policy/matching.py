@@ -19,7 +19,7 @@ from dragoman.permissions.sensitive import Places
 from dragoman.permissions.urls import Url, UrlError, UrlPattern
 from dragoman.permissions.verdict import MatchedRule
 from dragoman.policy.match import Match
-from dragoman.policy.options import has_forbidden, is_listed, is_option
+from dragoman.policy.options import ListedOptions, has_forbidden, is_option
 from dragoman.policy.path_patterns import PathPatterns
 from dragoman.policy.rule import ActionKind, LocatedRule
 from dragoman.policy.simple_command import SimpleCommand
@@ -54,6 +54,7 @@ class _Conditions:
     paths: PathPatterns | None
     redirects: PathPatterns | None
     urls: tuple[UrlPattern, ...]
+    options: ListedOptions | None
 
 
 class RuleMatcher:
@@ -74,6 +75,7 @@ class RuleMatcher:
             None if rule.paths is None else PathPatterns(rule.paths),
             None if rule.redirects is None else PathPatterns(rule.redirects),
             tuple(map(UrlPattern.parse, rule.urls or ())),
+            None if rule.options is None else ListedOptions(rule.options),
         )
         self._conditions = tuple(self._needed())
 
@@ -164,6 +166,9 @@ class RuleMatcher:
             return match if match is Match.NO else min(match, self._allows_around(command, places))
         result = self._restricts_words(command) if self._is.command else Match.YES
         if result is not Match.NO and self._is.paths is not None:
+            if command.is_wrapper:
+                # The command that it runs has its arguments and redirects.
+                return Match.NO
             result = min(result, self._restricts_paths(command, self._is.paths, places))
         return result
 
@@ -195,8 +200,8 @@ class RuleMatcher:
         return result
 
     def _may_follow(self, argument: str) -> bool:
-        if is_option(argument) and self.rule.options is not None:
-            return is_listed(argument, self.rule.options)
+        if is_option(argument) and self._is.options is not None:
+            return argument in self._is.options
         return self.rule.args == "any"
 
     def _of_computed(self, *, is_behind_options: bool) -> Match:
@@ -215,7 +220,7 @@ class RuleMatcher:
         # A command that runs elsewhere is as sensitive as one that an agent starts elsewhere.
         is_here = rule.sensitive or (
             command.folders is not None
-            and all(places.is_inside(places.absolute(folder, "/")) for folder in command.folders)
+            and all(places.is_inside(_folder(folder, places)) for folder in command.folders)
         )
         is_inside = paths is None or (
             not command.has_more
@@ -325,7 +330,12 @@ def _path_candidates(word: Word) -> Iterator[Word]:
 def _absolute(word: Word, folder: str, places: Places) -> str:
     if word.kind == "home":
         return places.absolute(word.text, folder)
-    return os.path.join(places.absolute(folder, "/"), word.text)  # noqa: PTH118 - `..` stays
+    return os.path.join(_folder(folder, places), word.text)  # noqa: PTH118 - `..` stays
+
+
+def _folder(folder: str, places: Places) -> str:
+    """A folder that a command may run in. After `cd ~/x` it begins with the home."""
+    return folder if folder.startswith("/") else places.absolute(folder, "/")
 
 
 def _all_match(patterns: PathPatterns, word: Word, command: SimpleCommand, places: Places) -> bool:

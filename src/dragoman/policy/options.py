@@ -12,8 +12,9 @@ from fnmatch import fnmatchcase
 
 from dragoman.policy.match import Match
 
-__all__ = ["has_forbidden", "is_listed", "is_option"]
+__all__ = ["ListedOptions", "has_forbidden", "is_option"]
 
+_GLOB = re.compile(r"[*?\[]")
 _PATTERN = re.compile(r"[*?\[=]")
 # The shortest beginning of a long option: two dashes and a letter.
 _SHORTEST_LONG = 3
@@ -24,15 +25,21 @@ def is_option(argument: str) -> bool:
     return argument.startswith("-") and argument not in ("-", "--")
 
 
-def is_listed(option: str, listed: Iterable[str]) -> bool:
-    """Whether an option is one of those listed: itself, with a value behind `=`, or a cluster of short ones."""
-    entries = frozenset(listed)
-    if option in entries or any(fnmatchcase(option, entry) for entry in entries):
-        return True
-    if option.startswith("--"):
-        name, equals, _ = option.partition("=")
-        return bool(equals) and name in entries
-    return all(f"-{letter}" in entries for letter in option[1:])
+class ListedOptions:
+    """The only options that may be there."""
+
+    def __init__(self, entries: Iterable[str]) -> None:
+        self._names = frozenset(entries)
+        self._patterns = tuple(entry for entry in self._names if _GLOB.search(entry))
+
+    def __contains__(self, option: str) -> bool:
+        """Whether an option is listed: by itself, with a value behind `=`, or as a cluster of short ones."""
+        if option in self._names or any(fnmatchcase(option, entry) for entry in self._patterns):
+            return True
+        if option.startswith("--"):
+            name, equals, _ = option.partition("=")
+            return bool(equals) and name in self._names
+        return all(f"-{letter}" in self._names for letter in option[1:])
 
 
 def has_forbidden(argument: str, forbidden: Iterable[str]) -> Match:

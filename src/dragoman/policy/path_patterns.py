@@ -7,7 +7,7 @@ exactly. For *deny* and *ask* one of them suffices, and upper and lower case do 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from dragoman.globs import Glob
@@ -35,8 +35,8 @@ class PathPatterns:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         texts = tuple(patterns)
-        self._exact = tuple(map(_PathPattern, texts))
-        self._folded = tuple(_PathPattern(text.casefold()) for text in texts)
+        self._exact = _Patterns(texts)
+        self._folded = _Patterns(tuple(text.casefold() for text in texts))
 
     def all_ways_match(self, path: str, places: Places) -> bool:
         """Whether an absolute path matches by its words and by where it leads."""
@@ -44,43 +44,49 @@ class PathPatterns:
             ways = {os.path.normpath(path), places.resolve(path)}
         except (OSError, ValueError):
             return False
-        return all(any(pattern.matches(way, places) for pattern in self._exact) for way in ways)
+        return all(self._exact.match(way, places) for way in ways)
 
     def a_way_matches(self, path: str, places: Places) -> bool:
         """Whether an absolute path matches by its words or by where it leads, in upper or lower case."""
-        return any(
-            pattern.matches(way.casefold(), places, is_folded=True)
-            for way in places.ways_to(path)
-            for pattern in self._folded
+        ways = {way.casefold() for way in places.ways_to(path)}
+        return any(self._folded.match(way, places, is_folded=True) for way in ways)
+
+
+class _Patterns:
+    """Patterns by what they are relative to."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._in_workspace: list[Glob | None] = []
+        self._in_home: list[Glob | None] = []
+        self._absolute: list[Glob | None] = []
+        for text in texts:
+            is_home = text == "~" or text.startswith("~/")
+            glob = text[1:] if is_home else text
+            group = (
+                self._in_home if is_home else self._absolute if text.startswith("/") else self._in_workspace
+            )
+            # None: the folder itself.
+            group.append(None if glob.strip("/") in ("", ".") else Glob(glob))
+
+    def match(self, path: str, places: Places, *, is_folded: bool = False) -> bool:
+        return (
+            _any_matches(self._in_workspace, path, places.workspace, places, is_folded=is_folded)
+            or _any_matches(self._in_home, path, (places.home,), places, is_folded=is_folded)
+            or _any_matches(self._absolute, path, ("/",), places, is_folded=is_folded)
         )
 
 
-class _PathPattern:
-    def __init__(self, text: str) -> None:
-        self._is_home = text == "~" or text.startswith("~/")
-        self._is_absolute = text.startswith("/")
-        glob = text[1:] if self._is_home else text
-        # The workspace itself, the home itself.
-        self._is_root = glob.strip("/") in ("", ".")
-        self._glob = Glob("**" if self._is_root else glob)
-
-    def matches(self, path: str, places: Places, *, is_folded: bool = False) -> bool:
-        return any(
-            not names if self._is_root else self._glob.matches(names)
-            for names in self._names(path, places, is_folded=is_folded)
-        )
-
-    def _names(self, path: str, places: Places, *, is_folded: bool) -> Iterator[tuple[str, ...]]:
-        """The names of the path below each folder that the pattern is relative to."""
-        if self._is_absolute:
-            yield _parts(path)
-            return
-        for root in (places.home,) if self._is_home else places.workspace:
-            for way in {os.path.normpath(root), places.resolve(root)}:
-                base = (way.casefold() if is_folded else way).rstrip("/")
-                if path == base or path.startswith(f"{base}/"):
-                    yield _parts(path[len(base) :])
-
-
-def _parts(path: str) -> tuple[str, ...]:
-    return tuple(filter(None, path.split("/")))
+def _any_matches(
+    patterns: list[Glob | None], path: str, roots: tuple[str, ...], places: Places, *, is_folded: bool
+) -> bool:
+    """Whether the path below one of these folders matches one of the patterns."""
+    if not patterns:
+        return False
+    for root in roots:
+        for way in {os.path.normpath(root), places.resolve(root)}:
+            base = (way.casefold() if is_folded else way).rstrip("/")
+            if path == base or path.startswith(f"{base}/"):
+                names = tuple(filter(None, path[len(base) :].split("/")))
+                if any(not names if glob is None else glob.matches(names) for glob in patterns):
+                    return True
+    return False
