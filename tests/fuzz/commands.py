@@ -23,4 +23,4 @@ def _check(seen: CommandLine) -> None:
     if not seen.unsure:
         assert all(command.words and command.words[0].is_exact for command in seen.commands)
         # A wrapper is followed by what it runs.
-        assert not seen.commands or not seen.commands[-1].is_wrapper or "-c" in str(seen.commands[-1])
+        assert not seen.commands or not seen.commands[-1].is_wrapper

@@ -69,6 +69,8 @@ EXAMPLES = (
     "bash <<E\nrm x\nE", "bash <<'E'\nrm x\nE", "bash <<-E\n\trm x\n\tE", "bash <<<'rm x'", "cat <<E\n$(rm x)\nE",
     "cat <<\\E\n$(rm x)\nE\nls", "cat <<E; rm x\ny\nE", "cat <<E | bash\nrm x\nE", "cat <<E >x\ny\nE\n{}",
     "cat <<''\nx\n\nrm y", "cat <<E <<F\n1\nE\n2\nF\n{}", "cat <<E\n\\\nE\nrm x\nE",
+    "bash -c '' > x", "A=1 bash -c '' && {}", "bash -c ' ' > x; {}", "bash -c ';' > x", "bash -c '\n' > x", "{} && bash -c '' > x",
+    "BASH_ENV=script.sh bash -c ''", "bash -c '#' > x", "bash -c 'bash -c \"\"' > x", "env A=1 bash -c '' > x | {}",
     # Quoting.
     "r'm' x", "\\rm x", "$'rm' x", "$'\\x72m' x", '"r"m x', "r\\m x", 'r""m x', "''rm x", "'rm' x", '"rm" x',
     "'rm x'", "rm\\ x", '$"rm" x', "r${A}m x", "r$A'm' x", '\'r\'"m" x', "r\\\nm x", "ls 'a'\\''b'", 'ls "a\\"b"',

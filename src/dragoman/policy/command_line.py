@@ -158,7 +158,11 @@ class _Reading:
                 self.add(inner, is_inner=True)
                 self._depth -= 1
             case ShellScript(text=text):
+                size = len(self.commands)
                 self.line(text, command)
+                if len(self.commands) == size:
+                    # No command carries the shell's variables and redirects to the rules.
+                    self.doubt("a shell that runs nothing")
             case None:
                 pass
 

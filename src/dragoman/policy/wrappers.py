@@ -28,7 +28,8 @@ _Inner: TypeAlias = SimpleCommand | ShellScript | None
 # A pattern that matches nothing.
 _NONE = "(?!)"
 _WHERE_PROGRAMS_ARE = ("/bin/", "/usr/bin/")
-_SHELLS = frozenset({"bash", "dash", "ksh", "sh", "zsh"})
+# Those that the analysis is compared with.
+_SHELLS = frozenset({"bash", "dash", "sh", "zsh"})
 # -e, -u, -x: end at an error, refuse unset variables, print commands. -l: read the user's own start-up files.
 _SHELL_FLAGS = re.compile(r"-[elux]+")
 _SHELL_COMMAND = re.compile(r"-[elux]*c")
