@@ -198,6 +198,9 @@ def _has_variable(command: SimpleCommand, name: str, value: str | None) -> bool:
 
 
 def _is_write(lab: ShellLab, command: SimpleCommand, path: str) -> bool:
+    if command.is_wrapper:
+        # No rule sees its redirects: what it runs has to carry them.
+        return False
     for redirect in command.redirects:
         target = _expanded(lab, redirect.path)
         if redirect.is_write:
