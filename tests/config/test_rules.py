@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.config import Config, ConfigError, ignored, layered, load, rules_of
+from dragoman.config import Config, ConfigError, ignored, layered, load, rules_of, user_config_file
 from dragoman.config.editing import with_rule
 from dragoman.models import Models, policy_of
 from dragoman.policy.policy import Policy
@@ -223,6 +223,43 @@ def test_a_rule_is_added_behind_everything_and_nothing_else_changes(tmp_path: Pa
     assert after == f"{before}\n\n{table}"
     assert with_rule(file, "", table) == table
     assert tomllib.loads(after)["policy"][1] == {"decision": "allow", "command": ["git", "log"]}
+
+
+def test_d6_a_rule_that_is_added_is_in_force_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    models = Models(_loaded(tmp_path, '[[policy]]\ndecision = "ask"\n'))
+    in_force = models.permissions.rules
+    # What the user has written meanwhile counts, too.
+    file.write_text(f'{file.read_text()}[[policy]]\ndecision = "deny"\nkind = "delete"\n')
+    added = models.add_rules(
+        '[[policy]]\ndecision = "allow"\nkind = "read"\nreason = "[[policy]]"\n\n'
+        '[[policy]]\ndecision = "allow"\nkind = "fetch"\n'
+    )
+    assert (added.file, added.line, added.rule.kind) == (str(file), 7, "read")
+    assert [each.rule.decision for each in models.rules] == ["ask", "deny", "allow", "allow"]
+    assert isinstance(in_force.policy, Policy)
+    assert in_force.policy.rules == models.rules == rules_of(load(file))
+
+
+def test_the_first_rule_makes_the_users_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    found = _loaded(tmp_path, '[[policy]]\ndecision = "deny"\n', "found.toml")
+    models = Models(layered(Config(), found))
+    models.add_rules(_HEADER)
+    assert models.rules_file == user_config_file()
+    assert models.rules_file.read_text() == _HEADER
+    assert [each.rule.decision for each in models.rules] == ["allow", "deny"]
+
+
+@pytest.mark.parametrize("text", ["broken =", "[loop]\nturns = 'x'\n", "policy = []\n"])
+def test_a_file_that_cannot_be_changed_stays_as_it_is(tmp_path: Path, text: str) -> None:
+    models = Models(_loaded(tmp_path, ""))
+    (tmp_path / "dragoman.toml").write_text(text)
+    with pytest.raises(ConfigError, match=r"dragoman\.toml"):
+        models.add_rules(_HEADER)
+    assert (tmp_path / "dragoman.toml").read_text() == text
+    assert models.rules == ()
 
 
 @pytest.mark.parametrize(

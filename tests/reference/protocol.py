@@ -195,6 +195,7 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
     ),
     (forms.ShowQuestion, ""),
     (forms.AllowRecent, ""),
+    (forms.AddRule, ""),
     (_Reported, "`requestId` is the id of the JSON-RPC request."),
 )
 _PARTS = (

@@ -7,7 +7,7 @@ from terminal_screen import READY, Folder
 
 _ECHO = {"do": [{"say": "You said **${prompt}**."}]}
 _WRITE = {"call": "write_file", "input": {"path": "new.txt", "content": "hello\n"}}
-_KEYS = r"y once +s session +w workspace +a always +n deny, with a reason +Esc deny"
+_KEYS = r"y once +s session +w workspace +a always\s+(r make a rule\s+)?n deny, with a reason +Esc deny"
 
 
 def test_an_answer_is_laid_out_as_it_streams(folder: Folder) -> None:

@@ -1,6 +1,7 @@
 """Rules made of answers, in a real terminal and with the demo agent."""
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -38,8 +39,7 @@ def _shown(chat: Terminal) -> str:
 
 
 def test_d6_a_rule_made_of_an_answer_is_written_and_holds_at_once(folder: Folder) -> None:
-    # Wide enough for the path of the file on one line.
-    chat = _asked(folder, "run `echo one`", columns=200)
+    chat = _asked(folder, "run `echo one`")
     chat.type("r")
     chat.wait_for("^  1 always allow exactly `echo one` here")
     chat.wait_for("Esc back to the question")
@@ -49,7 +49,7 @@ def test_d6_a_rule_made_of_an_answer_is_written_and_holds_at_once(folder: Folder
     assert not file.exists()
     assert "This goes to the end of ~/.config/dragoman/dragoman.toml:" in chat.text
     chat.type("y")
-    chat.wait_for("→ allowed once, and from now on by the rule at ~/.config/dragoman/dragoman.toml:1")
+    chat.wait_for(r"→ allowed once, and from now on by the rule at\s+~/\.config/dragoman/dragoman\.toml:1$")
     chat.wait_for(READY)
     assert _shown(chat) == "".join(file.read_text().split())
     [rule] = _rules(file)
@@ -58,7 +58,8 @@ def test_d6_a_rule_made_of_an_answer_is_written_and_holds_at_once(folder: Folder
 
     # The rule decides from now on, about this and about nothing else.
     chat.enter("run `echo one`")
-    chat.wait_for(r"✓ Demo agent may run: echo one · allowed by the rule at .*dragoman\.toml:1")
+    # On one line, which says which rule it was.
+    chat.wait_for(r"^✓ Demo agent may run: echo one · allowed by the rule at …/dragoman\.toml:1$")
     chat.wait_for(READY)
     chat.enter("run `echo two`")
     chat.wait_for("r make a rule")
@@ -161,3 +162,32 @@ def test_the_rule_is_all_on_the_screen_whatever_its_width(folder: Folder, column
     chat.wait_for(READY)
     assert shown == "".join(_own_file(folder).read_text().split())
     assert max(map(len, chat.text.splitlines())) <= columns
+
+
+def test_d6_a_rule_for_a_tool_of_the_terminal(folder: Folder) -> None:
+    folder.script(
+        {"when": {"round": 1}, "do": [{"say": "Round over."}]},
+        {"do": [{"call": "run_command", "input": {"command": "echo run"}}]},
+    )
+    chat = folder.chat(columns=200)
+    chat.enter("go")
+    chat.wait_for("r make a rule")
+    chat.type("r")
+    chat.wait_for("^  1 always allow exactly `echo run` here")
+    chat.type("1")
+    chat.wait_for(_WRITE)
+    # The file that was named on the command line is the user's own.
+    assert "This goes to the end of ~/dragoman.toml:" in chat.text
+    chat.type("y")
+    chat.wait_for(r"→ allowed once, and from now on by the rule at ~/dragoman\.toml:\d+")
+    chat.wait_for("Round over.")
+    chat.enter("go")
+    chat.wait_for("Round over.", times=2)
+    assert re.search(r"✓ Running echo run · allowed by the rule at .*dragoman\.toml:\d+", chat.text)
+    [rule] = _rules(folder.path / "dragoman.toml")
+    assert (rule["kind"], rule["command"], rule["agent"]) == ("execute", ["echo", "run"], "tape")
+    chat.enter("/policy")
+    chat.wait_for("allow +`echo run`")
+    chat.enter("/policy explain echo run; echo walk")
+    chat.wait_for("^  ask: echo run; echo walk")
+    chat.wait_for(r"^    echo walk  \(no rule\)")

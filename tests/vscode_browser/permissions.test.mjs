@@ -209,6 +209,34 @@ test('Allow from Now On: the same action is no longer asked about, another one a
   assert.equal(times('lasting.txt'), 2);
 });
 
+test('Allow from Now On: a rule is shown with its file before it is added, and decides from then on', async () => {
+  const command = '@dragoman !run touch ruled.txt';
+  const file = editor.at('workspace', 'ruled.txt');
+  await editor.newChat();
+  await chat.pick('Demo Agent');
+  await chat.say(command);
+  await chat.dialog();
+  await skipped();
+  assert(!existsSync(file));
+  await editor.command('Dragoman: Allow from Now On…');
+  await editor.pickItem('Allow from now on', 'touch ruled.txt');
+  await editor.pickItem('Allow from now on: for how long?', /^\s*Always allow exactly `touch ruled\.txt` here/);
+  assert.match(await editor.modalText(), /\[\[policy\]\][^]*command = \["touch", "ruled\.txt"\][^]*dragoman\.toml/);
+  await look('rule');
+  await editor.answerModal('Add the Rule');
+  await editor.notification(/The rule holds from now on/).waitFor();
+
+  await editor.newChat();
+  const since = editor.invocations.length;
+  await chat.say(command);
+  await until('the command, unasked', () => existsSync(file));
+  await chat.idle();
+  assert.equal(editor.invocations.length, since);
+  await chat.say('@dragoman !run touch ruled-2.txt');
+  await chat.dialog();
+  await skipped();
+});
+
 test('the whole of a long question is in a document, one click from its dialog', async () => {
   await editor.newChat();
   await chat.pick('Demo Agent');

@@ -73,9 +73,10 @@ async def play_tour(
     pace: str,
     scenes: tuple[TourScene, ...] = SCENES,
     config: Config | None = None,
+    state_dir: Path | None = None,
 ) -> int:
-    """The tour on `screen`. Returns an exit code."""
-    async with _session(config or Config(), clock, pace) as session:
+    """The tour on `screen`. Returns an exit code. `state_dir` stores what is recorded; without it, nothing stays."""
+    async with _session(config or Config(), clock, pace, state_dir) as session:
         transcript = Transcript(screen, clock, model=lambda: session.model.info.name)
         turns = Turns(session, Interrupts(clock))
         tourist = Tourist(screen, clock, scenes=scenes, speed=PACES[pace].speed)
@@ -108,13 +109,15 @@ class _Witness(TerminalHost):
 
 
 @asynccontextmanager
-async def _session(config: Config, clock: Clock, pace: str) -> AsyncIterator[ChatSession]:
+async def _session(
+    config: Config, clock: Clock, pace: str, state_dir: Path | None = None
+) -> AsyncIterator[ChatSession]:
     with (
         _folder() as folder,
         ChatSession(
             _with_demo(config, folder / "sessions", pace),
             DEMO,
-            state_dir=folder / "state",
+            state_dir=state_dir or folder / "state",
             workspace=(folder / _PHRASEBOOK.name,),
             tools=(*builtin_tools(), dictionary(clock, speed=PACES[pace].speed)),
             clock=clock,

@@ -6,7 +6,7 @@ import os.path
 from collections.abc import Collection, Iterator, Sequence
 
 from dragoman.policy.matching import RUNNERS
-from dragoman.policy.rule import LocatedRule, PolicyRule
+from dragoman.policy.rule import LocatedRule, PolicyRule, as_texts
 
 __all__ = ["cautions"]
 
@@ -15,10 +15,13 @@ def cautions(rules: Sequence[LocatedRule], models: Collection[str]) -> Iterator[
     """What to be careful about, each with the rule that it is about."""
     for each in rules:
         rule = each.rule
-        for agent in _all(rule.agent):
+        for agent in as_texts(rule.agent):
             if agent not in models:
                 yield each, f'no model is called "{agent}", so the rule never applies to it'
         if rule.decision != "allow":
+            if rule.command is not None and rule.args is None:
+                verb = "denies" if rule.decision == "deny" else "asks about"
+                yield each, f'{verb} exactly this command. To include it with more arguments: args = "any"'
             continue
         for stricter in rules:
             if stricter.rule.decision != "allow" and _covers(stricter.rule, rule):
@@ -34,7 +37,7 @@ def cautions(rules: Sequence[LocatedRule], models: Collection[str]) -> Iterator[
 def _any_arguments(rule: PolicyRule) -> Iterator[str]:
     """The programs that run other programs or code, if the rule allows them with any arguments."""
     if rule.command is not None and len(rule.command) == 1 and rule.args == "any" and rule.options is None:
-        for program in _all(rule.command[0]):
+        for program in as_texts(rule.command[0]):
             if os.path.basename(program) in RUNNERS:  # noqa: PTH119 - of any text
                 yield program
 
@@ -54,26 +57,18 @@ def _covers(stricter: PolicyRule, rule: PolicyRule) -> bool:
 
 
 def _is_wider(stricter: str | tuple[str, ...] | None, allowed: str | tuple[str, ...] | None) -> bool:
-    return stricter is None or (allowed is not None and set(_all(allowed)) <= set(_all(stricter)))
+    return stricter is None or (allowed is not None and set(as_texts(allowed)) <= set(as_texts(stricter)))
 
 
 def _is_wider_command(stricter: PolicyRule, rule: PolicyRule) -> bool:
     if stricter.command is None:
-        return True
-    if rule.command is None or len(rule.command) < len(stricter.command):
+        # A command without arguments has no paths that a stricter rule could match.
+        return rule.command is None or stricter.paths is None
+    if rule.command is None or len(rule.command) < len(stricter.command) or stricter.paths is not None:
         return False
-    # `paths` of a command need one argument that matches, and a command may have none.
-    is_open = stricter.args == "any" and (stricter.without, stricter.options, stricter.paths) == (
-        None,
-        None,
-        None,
-    )
-    is_same = len(rule.command) == len(stricter.command) and (rule.args, rule.options) == (None, None)
+    takes_any = stricter.args == "any" and stricter.without is None and stricter.options is None
+    is_exact = len(rule.command) == len(stricter.command) and rule.args is None and rule.options is None
     words = zip(stricter.command, rule.command, strict=False)
-    return (is_open or (is_same and stricter.paths is None)) and all(
-        set(_all(narrow)) <= set(_all(wide)) for wide, narrow in words
+    return (takes_any or is_exact) and all(
+        set(as_texts(narrow)) <= set(as_texts(wide)) for wide, narrow in words
     )
-
-
-def _all(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    return () if value is None else (value,) if isinstance(value, str) else value

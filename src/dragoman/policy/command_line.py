@@ -23,7 +23,7 @@ from tree_sitter import Language, Node, Parser
 from dragoman.policy.shell_builtins import doubts_about, is_program_name
 from dragoman.policy.simple_command import Folders, Redirect, SimpleCommand
 from dragoman.policy.words import NotUnderstood, Word, read_word
-from dragoman.policy.wrappers import Script, unwrap
+from dragoman.policy.wrappers import ShellScript, unwrap
 
 __all__ = ["CommandLine", "read_line", "read_vector"]
 
@@ -157,7 +157,7 @@ class _Reading:
                 self._depth += 1
                 self.add(inner, is_inner=True)
                 self._depth -= 1
-            case Script(text=text):
+            case ShellScript(text=text):
                 self.line(text, command)
             case None:
                 pass

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from dragoman.journal.agent_events import PermissionDecided
 from dragoman.journal.decisions import RecordedDecision
 from dragoman.permissions.action import Action
 from dragoman.policy.outcome import RuleOutcome
@@ -75,5 +76,22 @@ def dry_run(decisions: Iterable[RecordedDecision], judge: JudgeInWorkspace) -> D
             action = each.asked.action
             # Of the workspace the journal has the first folder.
             workspace = (each.info.workspace if each.info is not None else "") or action.folder
-            judged.append(JudgedDecision(each, action, workspace, judge(action, workspace)))
+            now = judge(action, workspace)
+            if now.is_open and _stands(each.decided, now):
+                now = replace(now, decision="allow", reason="as it was allowed then")
+            judged.append(JudgedDecision(each, action, workspace, now))
     return DryRun(tuple(judged), without_content)
+
+
+def _stands(decided: PermissionDecided | None, now: RuleOutcome) -> bool:
+    """Whether what allowed an action then still allows it, as far as rules are concerned."""
+    match decided:
+        case PermissionDecided(is_allowed=True, by="approval"):
+            return True
+        case PermissionDecided(is_allowed=True, by="setting"):
+            return now.verdict.doubt is None
+        case PermissionDecided(is_allowed=True, by="rule", why="read-only"):
+            # Not a rule of the user: a tool of ours that only reads.
+            return True
+        case _:
+            return False

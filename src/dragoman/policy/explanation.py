@@ -42,9 +42,9 @@ class Explanation:
             yield from (f"  {each.command}  ({_judged(each)})" for each in self.judgement.commands)
         if self.judgement.unsure:
             yield f"not understood: {'; '.join(self.judgement.unsure)}"
-        if self.outcome.verdict.doubt is not None:
+        if self.outcome.verdict.doubt not in (None, self.outcome.reason):
             yield f"doubt: {self.outcome.verdict.doubt}"
-        if self.action.sensitive is not None:
+        if self.action.sensitive is not None and self.action.sensitive not in self.outcome.reason:
             yield f"sensitive: {self.action.sensitive}"
 
 

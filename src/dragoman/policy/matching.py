@@ -21,7 +21,7 @@ from dragoman.permissions.verdict import MatchedRule
 from dragoman.policy.match import Match
 from dragoman.policy.options import ListedOptions, has_forbidden, is_option
 from dragoman.policy.path_patterns import PathPatterns
-from dragoman.policy.rule import ActionKind, LocatedRule
+from dragoman.policy.rule import ActionKind, LocatedRule, as_texts
 from dragoman.policy.simple_command import SimpleCommand
 from dragoman.policy.words import Word
 
@@ -69,9 +69,9 @@ class RuleMatcher:
         self.is_about_commands = rule.command is not None or (rule.paths is not None and not self.is_allow)
         self._is = _Conditions(
             frozenset([rule.kind] if isinstance(rule.kind, str) else rule.kind or ()),
-            frozenset(_texts(rule.agent)),
-            tuple(os.path.expanduser(text) for text in _texts(rule.workspace)),  # noqa: PTH111 - never fails
-            tuple(frozenset(_texts(word)) for word in rule.command or ()),
+            frozenset(as_texts(rule.agent)),
+            tuple(os.path.expanduser(text) for text in as_texts(rule.workspace)),  # noqa: PTH111 - never fails
+            tuple(frozenset(as_texts(word)) for word in rule.command or ()),
             None if rule.paths is None else PathPatterns(rule.paths),
             None if rule.redirects is None else PathPatterns(rule.redirects),
             tuple(map(UrlPattern.parse, rule.urls or ())),
@@ -288,10 +288,6 @@ def kinds_of(action: Action) -> frozenset[ActionKind]:
     if action.risk == "other" and (action.tool is not None or action.kind == "tool"):
         return frozenset({"other", "tool"})
     return frozenset({action.risk})
-
-
-def _texts(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else value or ()
 
 
 def _is_known(word: Word) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dragoman.permissions.action import Action
 from dragoman.permissions.autoapproval import AutoApproval
-from dragoman.permissions.decide import Allowed, RefusedByRule, decide
+from dragoman.permissions.decide import Allowed, Ask, RefusedByRule, decide
 from dragoman.permissions.verdict import RuleDecision, Verdict
 
 __all__ = ["RuleOutcome", "outcome"]
@@ -19,6 +19,8 @@ class RuleOutcome:
     decision: RuleDecision
     verdict: Verdict
     reason: str
+    # No rule decides, and nothing needs a person: approvals and settings may allow it.
+    is_open: bool = False
 
 
 def outcome(verdict: Verdict, action: Action, settings: AutoApproval) -> RuleOutcome:
@@ -39,9 +41,9 @@ def outcome(verdict: Verdict, action: Action, settings: AutoApproval) -> RuleOut
             return RuleOutcome("deny", verdict, verdict.reason or "a rule denies it")
         case Allowed():
             return RuleOutcome("allow", verdict, verdict.reason or "rules allow all of it")
-        case _:
+        case Ask(once=once):
             ineligible = f"[tools.eligible] says {tool} = false" if only_eligible.must_ask(tool) else None
-            return RuleOutcome("ask", verdict, ineligible or _why_asked(verdict, action))
+            return RuleOutcome("ask", verdict, ineligible or _why_asked(verdict, action), is_open=not once)
 
 
 def _why_asked(verdict: Verdict, action: Action) -> str:

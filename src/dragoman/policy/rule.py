@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["ActionKind", "LocatedRule", "PolicyRule"]
+__all__ = ["ActionKind", "LocatedRule", "PolicyRule", "as_texts"]
 
 ActionKind: TypeAlias = Literal["read", "edit", "delete", "execute", "fetch", "tool", "other"]
 
@@ -64,3 +64,8 @@ class LocatedRule:
     rule: PolicyRule
     file: str
     line: int
+
+
+def as_texts(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    """A field that holds one text or several."""
+    return (value,) if isinstance(value, str) else value or ()

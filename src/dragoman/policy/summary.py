@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from dragoman.policy.rule import PolicyRule
+from dragoman.policy.rule import PolicyRule, as_texts
 
 __all__ = ["in_words"]
 
@@ -15,17 +15,18 @@ _MOST_NAMED = 6
 
 def in_words(rule: PolicyRule) -> str:
     """For example: "allow `git (log|diff)` with any arguments, without --output*, for claude"."""
-    return f"{rule.decision} {_what(rule)}{''.join(f', {each}' for each in _conditions(rule))}"
+    decision = "ask about" if rule.decision == "ask" else rule.decision
+    return f"{decision} {_what(rule)}{''.join(f', {each}' for each in _conditions(rule))}"
 
 
 def _what(rule: PolicyRule) -> str:
-    kinds = " and ".join(_all(rule.kind))
+    kinds = " and ".join(as_texts(rule.kind))
     if rule.command is not None:
         words = " ".join(
             shlex.quote(word) if isinstance(word, str) else f"({'|'.join(word)})" for word in rule.command
         )
         return f"`{words}`" + (" with any arguments" if rule.args == "any" else "")
-    of = [*_all(rule.paths), *_all(rule.urls)]
+    of = [*as_texts(rule.paths), *as_texts(rule.urls)]
     if of:
         return f"{kinds or 'any use'} of {', '.join(of)}"
     if rule.tools is not None:
@@ -50,15 +51,11 @@ def _conditions(rule: PolicyRule) -> Iterator[str]:
     if rule.sensitive:
         yield "also if it is sensitive" if rule.decision == "allow" else "if it is sensitive"
     if rule.agent is not None:
-        yield f"for {' and '.join(_all(rule.agent))}"
+        yield f"for {' and '.join(as_texts(rule.agent))}"
     if rule.workspace is not None:
-        yield f"in {' and '.join(_all(rule.workspace))}"
+        yield f"in {' and '.join(as_texts(rule.workspace))}"
 
 
 def _short(texts: tuple[str, ...]) -> str:
     more = len(texts) - _MOST_NAMED
     return " ".join(texts[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _all(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    return () if value is None else (value,) if isinstance(value, str) else value

@@ -14,17 +14,17 @@ from typing import TypeAlias
 from dragoman.policy.simple_command import SimpleCommand
 from dragoman.policy.words import NotUnderstood, Word
 
-__all__ = ["Script", "unwrap"]
+__all__ = ["ShellScript", "unwrap"]
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class ShellScript:
     """A text that a shell runs."""
 
     text: str
 
 
-_Inner: TypeAlias = SimpleCommand | Script | None
+_Inner: TypeAlias = SimpleCommand | ShellScript | None
 # A pattern that matches nothing.
 _NONE = "(?!)"
 _WHERE_PROGRAMS_ARE = ("/bin/", "/usr/bin/")
@@ -62,7 +62,7 @@ def _shell(command: SimpleCommand) -> _Inner:
         script = words[at + 1] if at + 1 < len(words) else None
         if script is None or not script.is_exact or script.text.startswith(("-", "+")):
             raise NotUnderstood(f"what {command.words[0].text} is given to run")
-        return Script(script.text)
+        return ShellScript(script.text)
     if at < len(words) and words[at].is_exact and not words[at].text.startswith(("-", "+")):
         # It runs a file, like any other program.
         return None

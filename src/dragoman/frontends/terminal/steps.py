@@ -10,8 +10,8 @@ from rich.style import Style
 from rich.text import Text
 
 from dragoman.diffs import files_of
-from dragoman.frontends.terminal.layout import elapsed, marked
-from dragoman.frontends.terminal.tool_call_line import short_places, spinner
+from dragoman.frontends.terminal.layout import elapsed, marked, short_places
+from dragoman.frontends.terminal.tool_call_line import spinner
 from dragoman.lm import ActivityPart, PlanEntry, PlanPart, UsagePart
 from dragoman.visible import visible_line
 
@@ -25,8 +25,6 @@ _DONE = {"completed": ("✓", _GREEN), "failed": ("✗", _RED)}
 _PLANNED = {"pending": ("☐", _DIM), "in_progress": ("◐", _CYAN), "completed": ("☑", _GREEN)}
 # One line holds no more than this in any terminal.
 _LINE = 400
-# What the bridge writes behind an action that a rule has allowed.
-_BY_RULE = " · allowed by the rule"
 _SMALLEST_COST = 0.01
 # The time of a shorter step is not shown.
 _WORTH_SHOWING = 1.0
@@ -64,10 +62,9 @@ class StepView:
         """The final line: how much it changed, and the last line of output if it failed."""
         mark, style = _DONE[self.part.status]
         has_failed = self.part.status == "failed"
-        title, by_rule, place = self._title().plain.rpartition(_BY_RULE)
-        # Which rule has allowed it must be seen, however long the command is.
-        fixed = Text(f"{by_rule}{short_places(place)}" if by_rule else "", _DIM)
-        rest = Text()
+        # What is set apart at the end, for example which rule allowed it, must be seen, however long the command is.
+        title, separator, why = self.part.title[:_LINE].rpartition(" · ")
+        fixed, rest = Text(f" · {visible_line(short_places(why))}" if separator else ""), Text()
         if self.part.diff is not None:
             fixed.append_text(_counted(self.part.diff))
         if self.part.exit_status:
@@ -76,7 +73,7 @@ class StepView:
             rest.append(f" · {elapsed(now - self.since)}", _DIM)
         if has_failed and (last := _last_line(self.part.output)):
             rest.append(f" · {last}", _DIM)
-        return marked(mark, Text(title) if by_rule else self._title(), style, fixed=fixed, rest=rest)
+        return marked(mark, Text(visible_line(title or why)), style, fixed=fixed, rest=rest)
 
     def _title(self) -> Text:
         return Text(visible_line(self.part.title[:_LINE]))

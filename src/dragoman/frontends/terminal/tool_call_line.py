@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from rich.console import RenderableType
 from rich.style import Style
 from rich.text import Text
 
-from dragoman.frontends.terminal.layout import elapsed, marked
+from dragoman.frontends.terminal.layout import elapsed, marked, short_places
 from dragoman.lm import Outcome, ToolCallPart, ToolResultPart
 from dragoman.loop.events import ToolStarted
 from dragoman.loop.round import APPROVAL_FAILED, DENIED_BY_RULE, DENIED_WITH_REASON
 from dragoman.visible import visible_line
 
-__all__ = ["SHORTEST", "ToolCallLine", "short_places", "spinner"]
+__all__ = ["SHORTEST", "ToolCallLine", "spinner"]
 
 _DIM = Style(dim=True)
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -47,8 +46,6 @@ _REASON = DENIED_WITH_REASON.partition("{")[0]
 _BY_RULE = DENIED_BY_RULE.partition("{")[0]
 # How a result begins when the user could not be asked.
 _NOT_ASKED = APPROVAL_FAILED.partition("{")[0]
-# Before the name of a file with a line.
-_FOLDERS = re.compile(r"\S*/(?=[^/\s]+:\d)")
 # Shorter times are not shown.
 SHORTEST = 0.05
 
@@ -103,7 +100,7 @@ class ToolCallLine:
         if _WORDS[outcome]:
             fixed.append(f" · {_WORDS[outcome]}", style)
         if self.started is not None and not self.started.approved.startswith(_USUAL_APPROVALS):
-            fixed.append(f" · {short_places(visible_line(self.started.approved[:_LINE]))}", _DIM)
+            fixed.append(f" · {visible_line(short_places(self.started.approved[:_LINE]))}", _DIM)
         rest = Text()
         if seconds >= SHORTEST:
             rest.append(f" · {elapsed(seconds)}", _DIM)
@@ -123,11 +120,6 @@ def _is_permission(call: ToolCallPart) -> bool:
     from dragoman.permissions.action import is_permission_tool  # noqa: PLC0415 - agents only
 
     return is_permission_tool(call.name)
-
-
-def short_places(text: str) -> str:
-    """The same text with files of rules named without their folders: on one line there is no room for these."""
-    return _FOLDERS.sub("…/", text)
 
 
 def _why(result: ToolResultPart, outcome: Outcome) -> str:
