@@ -40,7 +40,7 @@ QUICK: Targets = {
     "mutants": {"ARGS": "--quick"},
     "test-faults": {"ARGS": "--seed 5"},
     "soak": {"ARGS": "--quick"},
-    "fuzz": {"ARGS": "--seconds 1 --only acp_messages"},
+    "fuzz": {"ARGS": "--seconds 1 --only acp_messages --only shell_lines"},
     "coverage": {"ARGS": "tests/lm/test_stops.py --cov-fail-under=0"},
     "demo": {},
     "picture": {"PICTURE": "{scratch}/demo.svg"},

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from fuzz import database, files, provider, screen, servers, talk
+from fuzz import commands, database, files, provider, screen, servers, talk
 from fuzz.check import Check, Target
 
 __all__ = ["TARGETS"]
@@ -23,6 +23,7 @@ TARGETS: dict[str, Target] = {
     **{
         check.__name__: _alone(check)
         for check in (
+            commands.command_lines,
             talk.jsonrpc_lines,
             talk.mcp_lines,
             talk.acp_messages,

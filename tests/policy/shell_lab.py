@@ -111,6 +111,7 @@ class ShellLab:
 
     def __init__(self, root: Path) -> None:
         self.root = str(root)
+        self.limit_seconds = _SECONDS
         self.folder = f"{self.root}/w/o/rk"
         self.home = f"{self.root}/home"
         self._bin = f"{self.root}/bin"
@@ -180,7 +181,7 @@ class ShellLab:
             )
         os.close(inherited)
         try:
-            is_complete = _is_closed(reading, _SECONDS)
+            is_complete = _is_closed(reading, self.limit_seconds)
             if not is_complete:
                 _end_session(process.pid)
         finally:

@@ -8,6 +8,7 @@ from dragoman.config import load
 from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer, RuleOffers
 from dragoman.models import Models
 from dragoman.permissions.describe import describe
+from dragoman.policy.policy import Policy
 
 
 def _models(folder: Path, text: str = "") -> Models:
@@ -65,3 +66,15 @@ def test_a_rule_that_cannot_be_added_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(CannotAddRule, match=r"own\.toml:1.*Nothing has changed\."):
         RuleOffers(models).add(offer)
     assert models.rules == ()
+
+
+def test_a_fault_in_the_analysis_offers_nothing_and_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RecursionError
+
+    models = _models(tmp_path)
+    monkeypatch.setattr(Policy, "judge", fail)
+    assert _offered(models, tmp_path, "git log") == ()
+    assert "no rule is offered for an action of demo" in caplog.text

@@ -70,6 +70,8 @@ def _decision(proposal: Proposal, action: Action, workspace: Path) -> str | None
         # What these do with other arguments is not known.
         ("make test", ["always allow exactly `make test` here"]),
         ("python tool.py 'a b'", ["always allow exactly `python tool.py 'a b'` here"]),
+        ("git branch -v", ["always allow exactly `git branch -v` here"]),
+        ("grep -rn x .", ["always allow exactly `grep -rn x .` here"]),
         ("git push origin main", ["always allow exactly `git push origin main` here"]),
         ("git log --output=x", ["always allow exactly `git log --output=x` here"]),
         ("npm install left-pad", ["always allow exactly `npm install left-pad` here"]),
@@ -156,9 +158,21 @@ def test_a_name_that_would_be_a_pattern_is_not_proposed(tmp_path: Path) -> None:
                 "git push",
             ],
         ),
-        ("rg x", ["rg --pre=./x x", "rg --pre ./x x", "rg -z x", "rg x /etc", "rg x ~"]),
+        (
+            "rg x",
+            [
+                "rg --pre=./x x",
+                "rg --pre ./x x",
+                "rg -z x",
+                "rg x /etc",
+                "rg x ~",
+                "rg --hidden x",
+                "rg -uu x",
+            ],
+        ),
         ("cat a", ["cat /etc/passwd", "cat ../a", "cat a > b", "cat a | sh", "cat a; rm a"]),
-        ("kubectl get pods", ["kubectl delete pod x", "kubectl exec x -- sh"]),
+        ("grep x a", ["grep -rn x .", "grep x /etc/passwd", "grep --recursive x ."]),
+        ("pip list", ["pip install x", "pip list --python=./x", "pip list --log=x"]),
     ],
 )
 def test_the_widest_proposal_allows_nothing_of_another_kind(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +14,9 @@ from dragoman.permissions.sensitive import Places
 from dragoman.policy.rule import LocatedRule
 
 __all__ = ["CannotAddRule", "RuleOffer", "RuleOffers", "RuleStore"]
+
+
+_log = logging.getLogger(__name__)
 
 
 class CannotAddRule(Exception):
@@ -51,19 +56,25 @@ class RuleOffers:
 
     def of(self, action: Action, workspace: str, places: Places) -> tuple[RuleOffer, ...]:
         """The rules that would allow such actions in this workspace, the narrowest first."""
+        try:
+            return tuple(self._enough(action, workspace, places))
+        except Exception:
+            # A fault in the analysis must not keep a person from answering the question.
+            _log.exception("no rule is offered for an action of %s", action.agent)
+            return ()
+
+    def _enough(self, action: Action, workspace: str, places: Places) -> Iterator[RuleOffer]:
         # The analysis of commands: some hundredths of a second, the first time.
         from dragoman.policy.policy import Policy  # noqa: PLC0415
         from dragoman.policy.suggest import proposals  # noqa: PLC0415
         from dragoman.policy.toml import rule_table  # noqa: PLC0415
 
         in_force = self._rules.rules
-        offers: list[RuleOffer] = []
         for proposal in proposals(action, workspace):
             added = [LocatedRule(rule, str(self.file), 1) for rule in proposal.rules]
             # A stricter rule, or one that may apply, would still ask or refuse.
             if Policy((*in_force, *added)).judge(action, places).decision == "allow":
-                offers.append(RuleOffer(proposal.words, "\n".join(map(rule_table, proposal.rules))))
-        return tuple(offers)
+                yield RuleOffer(proposal.words, "\n".join(map(rule_table, proposal.rules)))
 
     def add(self, offer: RuleOffer) -> LocatedRule:
         """Write the rules and apply them from now on. Returns the first. Raises `CannotAddRule`."""

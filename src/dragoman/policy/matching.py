@@ -18,6 +18,7 @@ from dragoman.permissions.action import Action
 from dragoman.permissions.sensitive import Places
 from dragoman.permissions.urls import Url, UrlError, UrlPattern
 from dragoman.permissions.verdict import MatchedRule
+from dragoman.policy.git_folders import is_git, is_repository_of_files
 from dragoman.policy.match import Match
 from dragoman.policy.options import ListedOptions, has_forbidden, is_option
 from dragoman.policy.path_patterns import PathPatterns
@@ -220,7 +221,7 @@ class RuleMatcher:
         # A command that runs elsewhere is as sensitive as one that an agent starts elsewhere.
         is_here = rule.sensitive or (
             command.folders is not None
-            and all(places.is_inside(_folder(folder, places)) for folder in command.folders)
+            and all(_is_here(command, _folder(folder, places), places) for folder in command.folders)
         )
         is_inside = paths is None or (
             not command.has_more
@@ -288,6 +289,13 @@ def kinds_of(action: Action) -> frozenset[ActionKind]:
     if action.risk == "other" and (action.tool is not None or action.kind == "tool"):
         return frozenset({"other", "tool"})
     return frozenset({action.risk})
+
+
+def _is_here(command: SimpleCommand, folder: str, places: Places) -> bool:
+    """Whether a command that runs in this folder is one of the workspace, with the settings of the user."""
+    if not places.is_inside(folder):
+        return False
+    return not is_git(command.words[0].text) or not is_repository_of_files(folder, places)
 
 
 def _is_known(word: Word) -> bool:

@@ -19,45 +19,41 @@ class WideForm:
     files: bool = False
 
 
-# Options with which these subcommands of git write to a file or run a program.
-_GIT_WITHOUT = ("--output*", "--ext-diff", "--textconv", "--paginate", "-O*", "--open-files-in-pager*")
-# Programs by their subcommands. Left out is what downloads and runs code (`npm install`, `go run`, `docker run`), what
-# takes a command as an argument (`git bisect run`), and what sends to an address among its arguments (`git push`).
+# Programs by their subcommands, without the options that write files or run programs. Only what reads is listed: what
+# a command that changes something does with other arguments is not what the person has seen.
 _SUBCOMMANDS: Final[Mapping[str, tuple[frozenset[str], tuple[str, ...]]]] = {
+    "docker": (frozenset({"images", "logs", "ps"}), ()),
     "git": (
         frozenset(
             {
-                "add", "blame", "branch", "cat-file", "describe", "diff", "log", "ls-files", "ls-tree", "merge-base",
-                "reflog", "rev-list", "rev-parse", "shortlog", "show", "show-ref", "stash", "status", "switch", "tag",
+                "add", "blame", "describe", "diff", "log", "ls-files", "ls-tree", "merge-base", "rev-list", "rev-parse",
+                "shortlog", "show", "show-ref", "status",
             }
         ),
-        _GIT_WITHOUT,
+        ("--output*", "--ext-diff", "--textconv", "--show-signature", "-O*", "-e", "--edit"),
     ),
-    "cargo": (frozenset({"metadata", "tree"}), ("--config*", "-Z*")),
-    "docker": (frozenset({"images", "inspect", "logs", "ps"}), ()),
-    "gh": (frozenset(), ()),
-    "go": (frozenset({"doc", "version"}), ()),
-    "kubectl": (frozenset({"describe", "get", "logs"}), ("--kubeconfig*",)),
     "npm": (frozenset({"ls", "outdated", "view"}), ()),
-    "pip": (frozenset({"check", "freeze", "list", "show"}), ("--log*",)),
-    "uv": (frozenset({"tree", "version"}), ("--config-file*",)),
+    "pip": (frozenset({"check", "freeze", "list", "show"}), ("--log*", "--python*")),
 }  # fmt: skip
-# Programs that only read the files among their arguments, without the options that do more.
+# Programs that read the files among their arguments, without the options that do more or that read hidden files, too.
 _READERS: Final[Mapping[str, tuple[str, ...]]] = {
     "cat": (),
     "cmp": (),
     "cut": (),
-    "diff": ("-l", "--paginate"),
+    "diff": ("-l", "--paginate", "-r", "--recursive"),
     "du": (),
-    "grep": (),
+    "grep": ("-r", "-R", "--recursive", "--dereference-recursive", "-d*", "--directories*"),
     "head": (),
     "ls": (),
     "nl": (),
-    "rg": ("--pre*", "--hostname-bin*", "--search-zip", "-z"),
+    "rg": (
+        "--pre*", "--hostname-bin*", "--search-zip", "-z", "--hidden", "-.", "-u", "--unrestricted", "--no-ignore*",
+        "-g*", "--glob*", "--iglob*", "-L", "--follow",
+    ),
     "stat": (),
     "tail": (),
     "wc": (),
-}
+}  # fmt: skip
 
 
 def wide_form(words: Sequence[str]) -> WideForm | None:
