@@ -241,12 +241,13 @@ def _after(home: str, word: Word, arguments: Sequence[str], place: int) -> Itera
 
 
 def _pattern(glob: str) -> re.Pattern[str]:
-    """Matches at least what the glob matches: a set in brackets is any character, and zsh's `**/` no folder at all."""
-    pieces = re.split(r"(\[[!^]?\]?(?:\[:\w+:\]|[^\]])*\]|\*+/|[*?])", glob)
-    return re.compile("".join(map(_any_of, pieces)), re.DOTALL)
+    """Matches at least what the glob matches. zsh's `**/` may be no folder at all, and sets may hold quoted characters."""
+    glob, is_set, _ = glob.partition("[")
+    pieces = re.split(r"(\*+/|[*?])", glob)
+    return re.compile("".join(map(_any_of, pieces)) + (".*" if is_set else ""), re.DOTALL)
 
 
 def _any_of(piece: str) -> str:
     if piece.startswith("*"):
         return "(?:.*/)?" if piece.endswith("/") else ".*"
-    return "." if piece == "?" or (piece.startswith("[") and piece.endswith("]")) else re.escape(piece)
+    return "." if piece == "?" else re.escape(piece)

@@ -155,8 +155,8 @@ def _may_stand(rule: PolicyRule, argument: str) -> bool:
 
 
 def _is_forbidden(argument: str, entry: str) -> bool:
-    name = entry.rstrip("*")
-    if fnmatchcase(argument, entry) or argument.partition("=")[0] == name:
+    name = entry.rstrip("*") or "*"
+    if fnmatchcase(argument, entry) or (name[0] == "-" and argument.partition("=")[0] == name):
         return True
     if name.startswith("--"):
         # An abbreviation.

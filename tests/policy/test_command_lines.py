@@ -79,6 +79,7 @@ _ASSIGNMENTS = [
     ("A=$(rm x) git status", "deny", ""),
     ("A[$(rm x)]=1 git status", "deny", ""),
     ("A=(x) git status", "doubt", "an array"),
+    ("PATH=. :; git status", "doubt", "dash keeps it"),
 ]
 
 _WRAPPERS = [
@@ -170,6 +171,7 @@ _EXPANSIONS = [
     ("ls {-l,-R}", "none", "it becomes options"),
     ("ls ~", "allow", ""),
     ("ls ~root", "none", "another user's home"),
+    ("ls ''~", "none", "a home for zsh, and none for bash"),
     ("ls $x", "none", ""),
     ("$x y", "doubt", ""),
     ("ls $(rm x)", "deny", ""),
@@ -220,6 +222,9 @@ _REDIRECTS = [
     ("git log > x rm", "doubt", "words behind a redirect"),
     ("echo x > /dev/tcp/127.0.0.1/9", "doubt", "bash connects"),
     ("git log > >(rm x)", "deny", ""),
+    ("git log >&x", "doubt", "bash expands the name twice"),
+    ("git log >&'$(rm x)'", "doubt", "bash expands the name twice"),
+    ("time > x", "doubt", "zsh runs cat"),
     ("git log | tee build/x", "allow", "the rule names the folder"),
     ("git log | tee x", "none", ""),
     ("git log | tee build/../x", "none", "`..` leads out of it"),
@@ -271,6 +276,7 @@ _FOLDERS = [
     ("cd ~ && git status", "none", "outside the workspace"),
     ("cd $x && git status", "none", "somewhere"),
     ("cd - && git status", "none", "somewhere"),
+    ("cd ../other &>/dev/null && git status", "none", "outside the workspace"),
     ("CDPATH=/ cd src && git status", "none", "somewhere"),
     ("env cd .. ; git status", "doubt", "a program that may not be there"),
     ("pushd .. ; git status", "doubt", ""),

@@ -40,7 +40,9 @@ READ = [
     ("~", Word("~", "home")),
     ("~/x", Word("~/x", "home")),
     ("'~'/x", Word("~/x")),
-    ('""~/x', Word("~/x")),
+    ('""~/x', Word("~/x", "unknown")),
+    ("''=ls", Word("=ls", "unknown")),
+    ("a=''~", Word("a=~", "unknown")),
     # The shells compute these, or do not agree on them.
     ("~user", Word("~user", "unknown")),
     ("~+", Word("~+", "unknown")),

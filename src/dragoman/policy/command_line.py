@@ -199,8 +199,8 @@ class _Line:
                 case ";" | "\n":
                     is_separated = True
                 case "&":
-                    # What runs in the background changes nothing here.
-                    is_separated, folders = True, before
+                    # What runs in the background changes nothing here. Of a list, zsh runs only the end there.
+                    is_separated, folders = True, _either(before, folders)
                 case _:
                     if not is_separated and child.type != "comment":
                         self._doubt("two commands without an operator between them")
@@ -302,11 +302,15 @@ class _Line:
                 body = child
             else:
                 self._doubt("an unusual redirect")
-        around = replace(around, redirects=(*around.redirects, *redirects))
+        inner = replace(around, redirects=(*around.redirects, *redirects))
         if body is None:
-            self._reading.add(around)
+            self._reading.add(inner)
             return _same(around.folders)
-        return self._statement(body, around)
+        result = self._statement(body, inner)
+        if b"&>" in self._source[body.end_byte : node.end_byte]:
+            # dash reads `cd x &> y` as `cd x & > y`: it changes no folder.
+            return _same(_either(around.folders, result.after))
+        return result
 
     # --- Commands. ---------------------------------------------------------------------------------------------------
 
@@ -388,8 +392,11 @@ class _Line:
         if _text(children[1]).startswith("!") or target.text.startswith(_SOCKETS):
             # zsh knows an operator `>!`, and bash connects to these.
             self._doubt("an unusual redirect")
-        if operator in _DUPLICATES and target.is_exact and target.text.isascii() and target.text.isdigit():
-            return
+        if operator in _DUPLICATES:
+            if re.fullmatch("[0-9]+", _text(children[1])):
+                return
+            # bash expands such a target twice: `>&'$(rm x)'` runs rm.
+            self._doubt("a file behind >&")
         if target != Word("/dev/null"):
             yield Redirect(target, is_write=operator != "<")
 

@@ -186,11 +186,12 @@ class RuleMatcher:
         rule = self.rule
         result = Match.YES
         is_behind_options = False
-        for word in words:
-            if not _is_known(word):
+        for before, word in zip((Word(""), *words), words, strict=False):
+            if not _is_known(word) or (self._forbids_operands and not word.is_exact):
                 result = min(result, self._of_computed(is_behind_options=is_behind_options))
                 continue
-            if word == Word("--"):
+            if word == Word("--") and not is_option(before.text):
+                # Behind an option it may be the value of that.
                 is_behind_options = True
             if not self._may_follow(word.text):
                 return Match.NO
@@ -209,7 +210,13 @@ class RuleMatcher:
         """An argument that the shell or xargs computes. It may become an option, unless `--` stands before it."""
         names_options = self.rule.options is not None or self.rule.without is not None
         is_named = self.rule.args == "any" and (self.rule.expands or not self.is_allow)
-        return Match.YES if is_named and (is_behind_options or not names_options) else Match.MAYBE
+        is_free = is_behind_options and not self._forbids_operands
+        return Match.YES if is_named and (is_free or not names_options) else Match.MAYBE
+
+    @property
+    def _forbids_operands(self) -> bool:
+        """Whether `without` has more than options. Then what the shell computes may be one of those."""
+        return not all(map(is_option, self.rule.without or ()))
 
     def _allows_around(self, command: SimpleCommand, places: Places) -> Match:
         """Variables, redirects, folder and paths of a command that an allow rule names."""

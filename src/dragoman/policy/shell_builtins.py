@@ -34,6 +34,8 @@ _CHANGES_SHELL = frozenset(
 )  # fmt: skip
 # zsh computes their argument: `exit 'path[$(rm x)]'` runs rm.
 _EXITS = frozenset({"bye", "exit", "logout", "return"})
+# dash keeps variables that are set for one of these: `PATH=. :; ls` runs ./ls.
+_KEEPS_VARIABLES = _EXITS | {":", "times"}
 # `%n` sets a variable. zsh computes the arguments of `%d` and of a width `*`.
 _PLAIN_FORMAT = re.compile(r"(?:[^%]|%%|%-?[0-9]*(?:\.[0-9]+)?[bcqs])*", re.DOTALL)
 
@@ -57,6 +59,8 @@ def doubts_about(command: SimpleCommand, *, is_inner: bool) -> Iterator[str]:
         yield "a program whose name the shell computes"
     if name in _CHANGES_SHELL or (is_inner and (name == "cd" or not is_program_name(name))):
         yield f"{name}, which changes the shell or runs its arguments"
+    if name in _KEEPS_VARIABLES and command.assignments:
+        yield "a variable that is set for the commands after it"
     if name in _EXITS and not all(word.is_exact and word.text.isdecimal() for word in arguments):
         yield f"{name} with an argument that zsh computes"
     if name == "printf" and arguments and not _is_plain_format(arguments[0]):

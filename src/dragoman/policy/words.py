@@ -24,6 +24,8 @@ _PATTERN = frozenset("*?[")
 _ORDINARY = re.compile(r"[A-Za-z0-9_./@%+,-]+(?:=[A-Za-z0-9_./@%+,-]*)?")
 # What a backslash removes the meaning of inside double quotes. Before any other character it stands for itself.
 _ESCAPED_IN_QUOTES = frozenset('$`"\\')
+# Stands for quotes with nothing between them.
+_NOTHING = "\0"
 # Interactive shells replace `!` by an earlier command, unless one of these follows.
 _NO_HISTORY = frozenset(" \t\n=")
 
@@ -67,7 +69,7 @@ class _Reader:
         text = "".join(self._read)
         if _has_braces(bare):
             return Word(text, "unknown")
-        if bare.startswith("=") or re.search(r"(?:=|:)~", bare):
+        if re.search(rf"^(?:{_NOTHING}*=|{_NOTHING}+~)|[=:]{_NOTHING}*~", bare):
             # zsh takes `=ls` for the path of ls; bash expands a tilde in what looks like an assignment.
             return Word(text, "unknown")
         if bare.startswith("~"):
@@ -100,8 +102,8 @@ class _Reader:
         self._bare.append(character)
 
     def _take_quoted(self, text: str) -> None:
-        # A letter stands for what is quoted: also for nothing, because `""~` is no home.
-        self._bare.append("q")
+        # A letter stands for what is quoted. In zsh `""~` is a home, elsewhere it is none.
+        self._bare.append("q" if text else _NOTHING)
         self._read.append(text)
 
     def _escaped(self) -> str:

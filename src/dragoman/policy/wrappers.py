@@ -122,6 +122,13 @@ def _simple(
     return lambda command: _rest(command, _options(command, flags=flags, values=values, joined=joined).end)
 
 
+def _time(command: SimpleCommand) -> _Inner:
+    at = _options(command, flags="-p").end
+    if at == len(command.words) and command.redirects:
+        raise NotUnderstood("a redirect without a command, for which zsh runs a program")
+    return _rest(command, at)
+
+
 def _command(command: SimpleCommand) -> _Inner:
     # `command -v` only says where a program is.
     is_question = len(command.words) > 1 and command.words[1] in (Word("-v"), Word("-V"))
@@ -183,7 +190,7 @@ _WRAPPERS: dict[str, Callable[[SimpleCommand], _Inner]] = {
     "stdbuf": _simple(
         values="-[ioe]", joined=r"-[ioe](?:0|L|[0-9]+)|--(?:input|output|error)=(?:0|L|[0-9]+)"
     ),
-    "time": _simple(flags="-p"),
+    "time": _time,
     "timeout": _timeout,
     "xargs": _xargs,
 }
