@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
 import time
 from contextlib import suppress
@@ -16,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 from agents import document, install
 from agents.rows import ROWS
+from agents.running import JOURNALS
 from agents.table import Table
 
 _MATRIX = Path(__file__).with_name("matrix.py")
@@ -89,7 +91,10 @@ def main() -> None:
         "--document", action="store_true", help="write docs/agents.md from the last complete run"
     )
     parser.add_argument("-k", help="only these scenarios, as pytest has it")
+    parser.add_argument("--journals", type=Path, help="keep the journals of the rows in this folder")
     arguments = parser.parse_args()
+    if arguments.journals is not None:
+        os.environ[JOURNALS] = str(arguments.journals.absolute())
     if unknown := set(arguments.agent) - set(ROWS):
         parser.error(f"there is no row for {', '.join(sorted(unknown))}")
     if arguments.document:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,12 +23,14 @@ from http_server.kit import function
 from model_server import ModelServer, model_server
 from vscode.editor import PERMISSIONS, Answer, Chat, Editor, tool
 
-__all__ = ["TOOLS", "Client", "Desk", "Lines", "answered", "at_desk", "served"]
+__all__ = ["JOURNALS", "TOOLS", "Client", "Desk", "Lines", "answered", "at_desk", "served"]
 
 Json: TypeAlias = dict[str, Any]
 
 # opencode's session takes most of a minute now and then, and the bridge then starts another.
 PATIENCE_SECONDS = 150.0
+# The variable that names a folder for copies of the rows' state, with their journals.
+JOURNALS = "DRAGOMAN_KEEP_JOURNALS"
 TOOLS = [tool(name) for name in ("look_up", "count", "show", "ask_person")]
 
 
@@ -128,6 +131,8 @@ async def at_desk(row: Row, folder: Path) -> AsyncIterator[Desk]:
             yield desk
         finally:
             await desk.close()
+            if journals := os.environ.get(JOURNALS):
+                shutil.copytree(folder / "state", Path(journals) / row.name, dirs_exist_ok=True)
 
 
 async def answered(

@@ -496,12 +496,13 @@ _leaves = (
     | st.integers()
     | st.integers(10**18, 10**400)
     | st.floats()
-    | st.sampled_from(["", "a", "acp", "script", "deny", "http://a", "a\0b", "text"])
+    | st.sampled_from(["", "a", "acp", "script", "deny", "any", "edit", "http://a", "a\0b", "text"])
     | st.dates()
 ).filter(lambda value: value is not None)
 _keys = st.sampled_from(
     [
-        *("models", "conversation", "tools", "loop", "serve"),
+        *("models", "conversation", "tools", "policy", "loop", "serve"),
+        *("decision", "args", "without", "expands", "paths", "examples"),
         *(
             "kind",
             "path",
@@ -536,9 +537,23 @@ _trees = st.recursive(
 )
 
 
+_rules = st.fixed_dictionaries(
+    {"decision": st.sampled_from(["allow", "deny"])},
+    optional={
+        "kind": st.sampled_from(["edit", "edits", ["edit"], ["edit", "x"], [], [[]]]),
+        "command": st.lists(
+            st.sampled_from(["a", ""]) | st.lists(st.sampled_from(["b", "", 3]), max_size=2), max_size=2
+        ),
+        "paths": _trees,
+        "x y": _leaves,
+    },
+)
+_policies = st.lists(_rules | _trees, max_size=3).map(lambda rules: {"policy": rules})
+
+
 @pytest.mark.long
 @settings(deadline=None, max_examples=300)
-@given(st.dictionaries(_keys, _trees, max_size=4))
+@given(st.dictionaries(_keys, _trees, max_size=4) | _policies)
 @example({"models": {"kind": {"kind": "acp", "options": {"x y": 10**400}}}})
 @example({"loop": {"deadline_minutes": 10**400}})
 def test_the_walk_finds_something_exactly_when_msgspec_does(value: dict[str, object]) -> None:

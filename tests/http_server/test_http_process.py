@@ -16,6 +16,7 @@ import pytest
 import websockets
 from websockets.asyncio.client import connect
 
+from fake_agent.steps import COMMAND, prompt
 from http_server.kit import DEADLINE, soon
 from http_server.stream_check import check_events
 
@@ -43,10 +44,16 @@ def _arguments(folder: Path, *more: str) -> list[str]:
 
 
 class Running:
-    def __init__(self, folder: Path) -> None:
-        self.process = subprocess.Popen(_arguments(folder, "--port", "0"), stderr=subprocess.PIPE, text=True)
+    def __init__(self, folder: Path, arguments: list[str] | None = None) -> None:
+        arguments = arguments or _arguments(folder, "--port", "0")
+        self.process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
+        line = self.wait_for("serving at")
+        self.port = int(line.split()[-1].removesuffix("/v1").rpartition(":")[2])
+
+    def wait_for(self, words: str) -> str:
+        """The next line on standard error with these words in it."""
         assert self.process.stderr is not None
-        self.port = int(self.process.stderr.readline().split()[-1].removesuffix("/v1").rpartition(":")[2])
+        return next(line for line in self.process.stderr if words in line)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
@@ -237,3 +244,30 @@ def test_r7_our_own_checker_finds_no_fault_with_our_server(running: Running, tmp
     assert "0 failed" in parts
     assert "0 failed" in events
     assert all(f"\nE{number} " in events for number in range(1, 16))
+
+
+async def test_d6_a_rule_that_is_written_while_the_server_runs_counts(tmp_path: Path) -> None:
+    config = tmp_path / "dragoman.toml"
+    agent = json.dumps([*COMMAND, json.dumps({"folder": str(tmp_path)})])
+    model = f'[models.fake]\nkind = "acp"\nagent = "demo"\npermission = "allow"\ncommand = {agent}\n'
+    config.write_text(model)
+    options = ["--config", str(config), "--state-dir", str(tmp_path / "state"), "--log-level", "info"]
+    served = Running(tmp_path, [sys.executable, "-m", "dragoman", "serve", *options, "--port", "0"])
+    call = {"toolCallId": "p", "title": "Run", "kind": "execute", "rawInput": {"command": "make"}}
+    steps = prompt(["ask", call, ["allow_once", "reject_once"]])
+
+    async def answer() -> str:
+        wire = await served.request(steps, model="fake")
+        await wire.head()
+        text = b"".join([chunk async for chunk in wire.chunks()]).decode()
+        await wire.close()
+        return text
+
+    assert "<p: the-allow_once>" in await answer()
+    rule = '[[policy]]\ndecision = "deny"\ncommand = ["make"]\nreason = "Not today."\n'
+    config.write_text(model + rule)
+    await soon(asyncio.to_thread(served.wait_for, "the rules were changed; there are 1 now"))
+    refused = await answer()
+    assert "<p: the-reject_once>" in refused
+    assert "Not today." in refused
+    assert served.stop() == 0

@@ -7,6 +7,7 @@ from hypothesis import given, strategies as st
 
 from dragoman.policy.rule import PolicyRule
 from dragoman.policy.toml import rule_table
+from dragoman.visible import hides
 
 _text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 _texts = st.lists(_text, min_size=1, max_size=4).map(tuple)
@@ -42,6 +43,12 @@ def _read(text: str) -> PolicyRule:
 @given(_rules)
 def test_what_is_written_is_read_back_as_an_equal_rule(rule: PolicyRule) -> None:
     assert _read(rule_table(rule)) == rule
+
+
+@given(_rules)
+def test_nothing_in_a_rule_is_out_of_sight(rule: PolicyRule) -> None:
+    """People read the text before it is written, also where nothing shows what hides: in a dialog of an editor."""
+    assert not any(map(hides, rule_table(rule).replace("\n", "")))
 
 
 def test_only_what_is_set_is_written() -> None:

@@ -23,7 +23,7 @@ from manifest import ROOT
 
 _FILES = sorted((ROOT / "requirements").glob("*.txt"))
 _PINNED = re.compile(
-    r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[0-9][^\s;]*)(?: ; (?P<marker>[^\\]+?))?(?: --hash=sha256:[0-9a-f]{64})+"
+    r"(?P<name>[A-Za-z0-9._-]+)(?:\[[a-z0-9,]+\])?==(?P<version>[0-9][^\s;]*)(?: ; (?P<marker>[^\\]+?))?(?: --hash=sha256:[0-9a-f]{64})+"
 )
 _WORD = re.compile(r"`([A-Za-z0-9@/._-]+)`")
 # What every environment of Python's has, whoever makes it.
@@ -105,7 +105,7 @@ def test_every_package_is_pinned_to_one_version_by_hash(path: Path) -> None:
 def test_every_package_has_its_reason() -> None:
     document = (ROOT / "docs/dependencies.md").read_text("utf-8")
     explained = {canonicalize_name(name) for name in _WORD.findall(document)}
-    pinned = {canonicalize_name(entry.partition("==")[0]) for path in _FILES for entry in _entries(path)}
+    pinned = {canonicalize_name(re.split(r"==|\[", entry)[0]) for path in _FILES for entry in _entries(path)}
     assert sorted(pinned - explained) == []
 
 

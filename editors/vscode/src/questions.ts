@@ -7,6 +7,7 @@ import * as vscode from 'vscode';
 import type { PendingApprovals } from './approvals';
 import type { Backend } from './backend';
 import { within } from './cancellation';
+import { fitsModal } from './modal';
 import type { ApprovalLevel, Question, RecentQuestion, RuleOffer } from './wire';
 
 export const QUESTION_SCHEME = 'dragoman';
@@ -101,7 +102,8 @@ export async function allowFromNowOn(backend: Asked): Promise<void> {
   const { asked } = chosen;
   const ways = [
     ...asked.levels.map((level) => ({ ...LEVELS[level], allow: () => approve(backend, asked, level) })),
-    ...(asked.rules ?? []).map((rule) => ({
+    // What a person cannot read in the dialog is not offered.
+    ...(asked.rules ?? []).filter((rule) => fitsModal(ruleDetail(rule))).map((rule) => ({
       label: withoutIcons(rule.words.replace(/^./, (first) => first.toUpperCase())),
       description: 'A rule, which you see first',
       allow: () => addRule(backend, asked, rule),
@@ -130,19 +132,23 @@ async function approve(backend: Asked, { id, covers, agent }: RecentQuestion, le
 }
 
 /** Adds a rule to the user's configuration. The backend writes it only if it still offers exactly the text that was shown. */
-async function addRule(backend: Asked, { id }: RecentQuestion, { toml, file }: RuleOffer): Promise<void> {
+async function addRule(backend: Asked, { id }: RecentQuestion, rule: RuleOffer): Promise<void> {
   const add = 'Add the Rule';
-  const detail = `${toml}\nThis goes to the end of ${file}`;
+  const detail = ruleDetail(rule);
   if ((await vscode.window.showWarningMessage('Add this rule to your configuration?', { modal: true, detail }, add)) !== add) {
     return;
   }
-  const { line } = (await ask(backend, 'permissions/addRule', { id, toml })) as { line: number };
+  const { line } = (await ask(backend, 'permissions/addRule', { id, toml: rule.toml })) as { line: number };
   const open = 'Open the Configuration';
   // Without the rule's text, as above.
   if ((await vscode.window.showInformationMessage(`The rule holds from now on. It is at line ${line} of your configuration.`, open)) === open) {
     const at = new vscode.Position(line - 1, 0);
-    await vscode.window.showTextDocument(vscode.Uri.file(file), { selection: new vscode.Range(at, at) });
+    await vscode.window.showTextDocument(vscode.Uri.file(rule.file), { selection: new vscode.Range(at, at) });
   }
+}
+
+function ruleDetail({ toml, file }: RuleOffer): string {
+  return `${toml}\nThis goes to the end of ${file}`;
 }
 
 /** VS Code would draw `$(name)` in a label as an icon. */

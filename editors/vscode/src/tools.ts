@@ -15,6 +15,7 @@ import { signalOf, within } from './cancellation';
 import { fromWire } from './convert';
 import { sentence } from './errors';
 import { imposedSetting } from './imposed';
+import { fitsModal, MODAL_COLUMNS, MODAL_ROWS, rowsOf } from './modal';
 import { openQuestion, SHOW_QUESTION } from './questions';
 import { type Part, PERMISSION_PREFIX, type PreparedInvocation, RISK_CLASSES } from './wire';
 
@@ -31,10 +32,6 @@ const ROW = 19;
 const PARAGRAPH = 10;
 const CODE_BLOCK = 20;
 const COLUMNS = 40;
-
-/** VS Code squeezes a taller modal dialog: its title and its end go out of sight, without a scroll bar. */
-const MODAL_ROWS = 24;
-const MODAL_COLUMNS = 48;
 
 export const ALLOW_ONCE = 'Allow Once';
 export const SHOW_ALL = 'Show All';
@@ -128,10 +125,10 @@ export class PermissionTool implements vscode.LanguageModelTool<object> {
 
 /** As much of a text as a modal dialog can show. Python writes `⟨` and `⟩` of an agent's as codes, so the mark is ours. */
 function fromBothEnds(text: string): string {
-  const lines = text.split('\n');
-  if (rowsOf(lines, MODAL_COLUMNS) <= MODAL_ROWS) {
+  if (fitsModal(text)) {
     return text;
   }
+  const lines = text.split('\n');
   const head = lines.slice(0, longest(lines));
   const rest = lines.slice(head.length);
   const tail = rest.slice(rest.length - longest(rest.toReversed()));
@@ -143,12 +140,6 @@ function fromBothEnds(text: string): string {
 function longest(lines: string[]): number {
   const past = lines.findIndex((_, index) => rowsOf(lines.slice(0, index + 1), MODAL_COLUMNS) > MODAL_ROWS / 2);
   return past === -1 ? lines.length : past;
-}
-
-/** What is not ASCII may be twice as wide. */
-function rowsOf(lines: string[], width: number): number {
-  const columns = lines.map((line) => line.replace(/[^\0-\x7f]/g, '--').length);
-  return columns.reduce((rows, each) => rows + Math.max(1, Math.ceil(each / width)), 0);
 }
 
 function whyAsked(setting: string): string {

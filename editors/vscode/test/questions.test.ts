@@ -265,6 +265,14 @@ test('Allow from Now On: a rule is added after a dialog that has its text and it
   assert.deepEqual(editor.opened, [RULE.file]);
 });
 
+test('Allow from Now On: a rule that a modal dialog cannot show whole is not offered', async () => {
+  const long = { ...RULE, toml: RULE.toml.repeat(8) };
+  const { editor, run } = asking(PREPARED, { 'permissions/recent': { questions: [{ ...RECENT, rules: [long] }] } });
+  editor.answers = ['make'];
+  await run('allowFromNowOn');
+  assert.deepEqual(editor.picks[1]?.items.map(({ label }) => label), ['Session', 'Workspace']);
+});
+
 test('Allow from Now On: a rule whose dialog is left is not added, and one that cannot be added is told', async () => {
   const left = asking(PREPARED, WITH_RULE);
   left.editor.answers = ['make', 'any arguments'];

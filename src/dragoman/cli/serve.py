@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from argparse import Namespace
@@ -10,6 +11,7 @@ from socket import socket
 
 import msgspec
 
+from dragoman.cli.config_watch import follow
 from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
 from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
@@ -57,7 +59,11 @@ def run(arguments: Namespace, context: CommandContext) -> int:
                 host = f"[{settings.host}]" if ":" in settings.host else settings.host
                 # On standard error: a program that starts it with port 0 reads the port here.
                 say(f"dragoman: serving at http://{host}:{listening.getsockname()[1]}/v1", sys.stderr)
-                return await serve(service, gate, listening, lambda: _announce_drain(settings))
+                following = asyncio.create_task(follow(context, models, lambda: None))
+                try:
+                    return await serve(service, gate, listening, lambda: _announce_drain(settings))
+                finally:
+                    following.cancel()
         finally:
             await models.close()
             if database is not None:

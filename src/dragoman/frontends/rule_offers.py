@@ -80,5 +80,6 @@ class RuleOffers:
         """Write the rules and apply them from now on. Returns the first. Raises `CannotAddRule`."""
         try:
             return self._rules.add_rules(offer.toml)
-        except ConfigError as error:
+        except (ConfigError, ValueError) as error:
+            # ValueError: characters that cannot be written.
             raise CannotAddRule(f"{error} Nothing has changed.") from error

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from msgspec.structs import fields
 
 from dragoman.policy.rule import PolicyRule
+from dragoman.visible import hides
 
 __all__ = ["rule_table"]
 
 _WIDTH = 100
-# What a basic string of TOML cannot hold as it is: quotes, backslashes and control characters.
-_ESCAPED = re.compile(r'["\\\x00-\x1f\x7f]')
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-# A literal string is easier to read where a basic one needs escapes.
-_LITERAL = re.compile(r"[^'\x00-\x1f\x7f]*")
 
 
 def rule_table(rule: PolicyRule) -> str:
@@ -47,5 +42,14 @@ def _written(value: object) -> str:
 
 
 def _string(text: str) -> str:
-    escaped = _ESCAPED.sub(lambda found: _ESCAPES.get(found[0], f"\\u{ord(found[0]):04x}"), text)
-    return f"'{text}'" if escaped != text and _LITERAL.fullmatch(text) else f'"{escaped}"'
+    escaped = "".join(map(_escaped, text))
+    # A literal string is easier to read where a basic one needs escapes.
+    is_literal = escaped != text and "'" not in text and not any(map(hides, text))
+    return f"'{text}'" if is_literal else f'"{escaped}"'
+
+
+def _escaped(character: str) -> str:
+    """What TOML cannot hold as it is, and what a person who reads the rule would not see."""
+    if character in _ESCAPES or not hides(character):
+        return _ESCAPES.get(character, character)
+    return f"\\U{ord(character):08x}"

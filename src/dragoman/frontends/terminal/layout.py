@@ -6,6 +6,7 @@ nothing of it can pass for a question of ours or for a line about a tool, whatev
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +17,15 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-__all__ = ["Hanging", "column", "elapsed", "marked", "note", "place", "places_in", "stacked"]
+__all__ = ["Hanging", "column", "elapsed", "marked", "note", "place", "short_places", "stacked"]
 
 _MARGIN = "  "
 _PLAIN = Style()
 _NOTHING = Text()
 _TENTHS_BELOW = 10
 _MINUTE = 60
+# Before the name of a file with a line: `~/.config/dragoman/` in `~/.config/dragoman/dragoman.toml:12`.
+_FOLDERS = re.compile(r"\S*/(?=[^/\s]+:\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,6 @@ def place(folder: str | Path) -> str:
     return str("~" / path.relative_to(home)) if path.is_relative_to(home) else str(path)
 
 
-def places_in(text: str) -> str:
-    """A text with the paths below the user's home as people write them: a line has little room."""
-    return text.replace(f" {Path.home()}/", " ~/")
+def short_places(text: str) -> str:
+    """A text in which files with a line stand without their folders: a narrow line has no room for these."""
+    return _FOLDERS.sub("…/", text)

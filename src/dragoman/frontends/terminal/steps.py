@@ -10,7 +10,7 @@ from rich.style import Style
 from rich.text import Text
 
 from dragoman.diffs import files_of
-from dragoman.frontends.terminal.layout import elapsed, marked, places_in
+from dragoman.frontends.terminal.layout import elapsed, marked, short_places
 from dragoman.frontends.terminal.tool_call_line import spinner
 from dragoman.lm import ActivityPart, PlanEntry, PlanPart, UsagePart
 from dragoman.visible import visible_line
@@ -64,7 +64,7 @@ class StepView:
         has_failed = self.part.status == "failed"
         # What is set apart at the end, for example which rule allowed it, must be seen, however long the command is.
         title, separator, why = self.part.title[:_LINE].rpartition(" · ")
-        fixed, rest = Text(f" · {visible_line(places_in(why))}" if separator else ""), Text()
+        fixed, rest = Text(f" · {visible_line(short_places(why))}" if separator else ""), Text()
         if self.part.diff is not None:
             fixed.append_text(_counted(self.part.diff))
         if self.part.exit_status:

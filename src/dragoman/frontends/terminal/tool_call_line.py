@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.style import Style
 from rich.text import Text
 
-from dragoman.frontends.terminal.layout import elapsed, marked, places_in
+from dragoman.frontends.terminal.layout import elapsed, marked, short_places
 from dragoman.lm import Outcome, ToolCallPart, ToolResultPart
 from dragoman.loop.events import ToolStarted
 from dragoman.loop.round import APPROVAL_FAILED, DENIED_BY_RULE, DENIED_WITH_REASON
@@ -100,7 +100,7 @@ class ToolCallLine:
         if _WORDS[outcome]:
             fixed.append(f" · {_WORDS[outcome]}", style)
         if self.started is not None and not self.started.approved.startswith(_USUAL_APPROVALS):
-            fixed.append(f" · {visible_line(places_in(self.started.approved[:_LINE]))}", _DIM)
+            fixed.append(f" · {visible_line(short_places(self.started.approved[:_LINE]))}", _DIM)
         rest = Text()
         if seconds >= SHORTEST:
             rest.append(f" · {elapsed(seconds)}", _DIM)
@@ -130,7 +130,9 @@ def _why(result: ToolResultPart, outcome: Outcome) -> str:
         case "denied" if result.text.startswith(_REASON):
             return result.text.removeprefix(_REASON)
         case "denied" if result.text.startswith(_BY_RULE):
-            return result.text.removeprefix(_BY_RULE)
+            # The reason first: it is what the user has to know.
+            rule, _, reason = short_places(result.text.removeprefix(_BY_RULE)).partition(" it: ")
+            return f"{reason} {rule} it." if reason else rule
         case "denied" if result.text.startswith(_NOT_ASKED):
             return "the user could not be asked"
         case _:
