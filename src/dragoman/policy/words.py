@@ -24,6 +24,8 @@ _PATTERN = frozenset("*?[")
 _ORDINARY = re.compile(r"[A-Za-z0-9_./@%+,-]+(?:=[A-Za-z0-9_./@%+,-]*)?")
 # What a backslash removes the meaning of inside double quotes. Before any other character it stands for itself.
 _ESCAPED_IN_QUOTES = frozenset('$`"\\')
+# A byte of `à` and other letters. bash asks the C library which bytes are blanks, and some libraries say that this is one.
+_NO_BREAK_SPACE = b"\xa0"
 # Stands for quotes with nothing between them.
 _NOTHING = "\0"
 # Interactive shells replace `!` by an earlier command, unless one of these follows.
@@ -92,7 +94,7 @@ class _Reader:
         elif character == "!":
             self._check_history()
             self._take_bare(character)
-        elif character.isalnum() or character in _PLAIN:
+        elif (character.isalnum() and _NO_BREAK_SPACE not in character.encode()) or character in _PLAIN:
             self._take_bare(character)
         else:
             raise NotUnderstood(f"the character {_named(character)}")
