@@ -177,7 +177,7 @@ def test_d4_a_rule_about_addresses_is_not_evaded() -> None:
         ("dd if=db/migrations/1 of=x", "deny"),
         ("curl -d @db/migrations/1 x", "deny"),
         ("git show HEAD:db/migrations/1", "deny"),
-        ("git show ':(top)db/migrations/1'", "none"),
+        ("git show ':(top)db/migrations/1'", "deny"),
         ("python3 -c 'open(\"db/migrations/1\")'", "doubt"),
         ("sudo sh -c 'cat db/migrations/1'", "doubt"),
         ("cd db/migrations; make", "deny"),
@@ -329,3 +329,59 @@ def test_d4_a_denied_command_is_found_with_its_words_in_another_order(line: str,
 )
 def test_d4_a_program_that_runs_others_is_known_by_its_version_too(line: str) -> None:
     assert verdict(line, deny(command=("rm",), args="any")) == "doubt"
+
+
+# --- Folders, links and limits. --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line", ["./check.sh", "make test", "npm test", "sh check.sh"])
+def test_a_program_that_runs_files_of_its_folder_is_allowed_in_the_workspace_folder_only(line: str) -> None:
+    rules = (allow(command=tuple(line.split())), allow(command=("cd",), args="any", paths=("**",)))
+    assert verdict(line, *rules) == "allow"
+    assert verdict(f"cd {WORKSPACE} && {line}", *rules) == "allow"
+    assert verdict(f"cd sub && {line}", *rules) == "none"
+    assert verdict(command(line, cwd=f"{WORKSPACE}/sub"), *rules) == "none"
+
+
+def test_git_diff_outside_a_repository_compares_files(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / ".env").write_text("KEY=1")
+    places = Places.around([tmp_path])
+    rule = allow(command=("git", ("diff", "log")), args="any", paths=("**",))
+    assert verdict(command("git diff sub .", places=places), rule, places=places) == "none"
+    assert verdict(command("git log", places=places), rule, places=places) == "allow"
+    (tmp_path / ".git").mkdir()
+    assert verdict(command("git diff sub .", places=places), rule, places=places) == "allow"
+
+
+def test_d4_a_word_behind_the_options_is_no_option() -> None:
+    unless_asked = deny(command=("rm",), args="any", without=("-i",))
+    assert verdict("rm -i x", unless_asked) == "none"
+    assert verdict("rm -rf x -- -i", unless_asked) == "doubt"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git diff -- ':(top)secret/k'",
+        "git log -p -- ':/secret/k'",
+        "git grep -n x -- ':secret/k'",
+        "curl file://{workspace}/secret/k",
+        "cat /proc/self/cwd/secret/k",
+    ],
+)
+def test_d4_a_denied_path_is_found_behind_signs(line: str) -> None:
+    assert verdict(line.format(workspace=WORKSPACE), deny(paths=("secret/**",))) in ("deny", "doubt")
+
+
+def test_d4_a_denied_path_is_found_in_every_form_of_its_letters() -> None:
+    assert verdict("cat 'cafe\u0301/k'", deny(paths=("caf\u00e9/**",))) == "deny"
+
+
+def test_many_and_long_commands_in_a_request_are_not_read() -> None:
+    many = command("ls", commands=["git log -" + "p" * 4_000] * 60)
+    found = verdict(many, LS, deny(paths=("secret/**",)))
+    assert found == "doubt"
+    assert (
+        verdict("git log -" + "p" * 200, allow(command=("git", "log"), args="any", paths=("**",))) == "none"
+    )

@@ -9,8 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dragoman.permissions.sensitive import Places
-from dragoman.policy.arguments import folder_path, is_program, path_of, path_words, runs_arguments, tokens_of
-from dragoman.policy.git_folders import is_git, is_repository_of_files
+from dragoman.policy.arguments import (
+    folder_path,
+    is_program,
+    path_of,
+    path_words,
+    runs_arguments,
+    runs_files_of_folder,
+    tokens_of,
+)
+from dragoman.policy.git_folders import takes_files_for_repository
 from dragoman.policy.match import Match
 from dragoman.policy.options import ListedOptions, has_forbidden, is_option
 from dragoman.policy.path_patterns import PathPatterns
@@ -21,6 +29,8 @@ from dragoman.policy.words import Word
 __all__ = ["CommandConditions"]
 
 _END_OF_OPTIONS = Word("--")
+# Links to files of the process that looks at them.
+_OF_PROCESSES = ("/proc/", "/dev/fd/")
 # A dash and a letter.
 _SHORT = 2
 
@@ -55,7 +65,11 @@ class CommandConditions:
             if not self._may_follow(word.text):
                 return Match.NO
             if without is not None:
-                result = min(result, has_forbidden(word.text, without).negated)
+                forbidden = has_forbidden(word.text, without)
+                if is_behind_options and not self._is_allow:
+                    # There it may be a file that is called so.
+                    forbidden = min(forbidden, Match.MAYBE)
+                result = min(result, forbidden.negated)
         if has_more:
             result = min(result, self._of_computed(is_behind_options=is_behind_options))
         return result
@@ -103,9 +117,10 @@ class CommandConditions:
         folders = [folder_path(folder, places) for folder in command.folders or ()]
         if not folders or not all(map(places.is_inside, folders)):
             return False
-        return not is_git(command.words[0].text) or not any(
-            is_repository_of_files(folder, places) for folder in folders
-        )
+        if runs_files_of_folder(command):
+            roots = {places.resolve(root) for root in places.workspace}
+            return all(places.resolve(folder) in roots for folder in folders)
+        return not any(takes_files_for_repository(command, folder, places) for folder in folders)
 
     def _allows_paths(self, command: SimpleCommand, arguments: Sequence[Word], places: Places) -> bool:
         if self._paths is not None and command.has_more:
@@ -178,7 +193,7 @@ class CommandConditions:
                 path = path_of(word, folder, places)
                 if patterns.a_way_matches(path, places):
                     return Match.YES
-                if patterns.may_match_below(path, places):
+                if patterns.may_match_below(path, places) or path.startswith(_OF_PROCESSES):
                     result = Match.MAYBE
         if result is Match.NO and runs_arguments(command):
             inner = [path_of(token, folder, places) for token in tokens_of(command) for folder in folders]

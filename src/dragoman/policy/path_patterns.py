@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os.path
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import takewhile
@@ -34,13 +35,18 @@ def resolving_once(places: Places) -> Places:
     return replace(places, resolve=resolve)
 
 
+def _folded(text: str) -> str:
+    """As the most forgiving file system compares it: without case, and with each letter in one form."""
+    return text.lower() if text.isascii() else unicodedata.normalize("NFC", text).casefold()
+
+
 class PathPatterns:
     """Raises `GlobError` for a pattern that cannot be used."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         texts = tuple(patterns)
         self._exact = _Patterns(texts)
-        self._folded = _Patterns(tuple(text.casefold() for text in texts))
+        self._folded = _Patterns(tuple(_folded(text) for text in texts))
 
     def all_ways_match(self, path: str, places: Places) -> bool:
         """Whether an absolute path matches by its words and by where it leads."""
@@ -52,13 +58,13 @@ class PathPatterns:
 
     def a_way_matches(self, path: str, places: Places) -> bool:
         """Whether an absolute path matches by its words or by where it leads, in upper or lower case."""
-        ways = {way.casefold() for way in places.ways_to(path)}
+        ways = {_folded(way) for way in places.ways_to(path)}
         return any(self._folded.match(way, places, is_folded=True) for way in ways)
 
     def may_match_below(self, path: str, places: Places) -> bool:
         """Whether an absolute path is a folder above something that a pattern names, without a wildcard before it."""
         return any(
-            self._folded.begin_below(way.casefold(), places)
+            self._folded.begin_below(_folded(way), places)
             for way in {os.path.normpath(path), *places.ways_to(path)}
         )
 
@@ -90,7 +96,7 @@ class _Patterns:
             roots = places.workspace if not base else (places.home if base == "~" else "/",)
             for root in roots:
                 for way in {os.path.normpath(root), places.resolve(root)}:
-                    beginning = "/".join((way.casefold().rstrip("/"), *literal))
+                    beginning = "/".join((_folded(way).rstrip("/"), *literal))
                     if literal and beginning.startswith(path.rstrip("/") + "/"):
                         return True
         return False
@@ -111,7 +117,7 @@ def _any_matches(
         return False
     for root in roots:
         for way in {os.path.normpath(root), places.resolve(root)}:
-            base = (way.casefold() if is_folded else way).rstrip("/")
+            base = (_folded(way) if is_folded else way).rstrip("/")
             if path == base or path.startswith(f"{base}/"):
                 names = tuple(filter(None, path[len(base) :].split("/")))
                 if any(not names if glob is None else glob.matches(names) for glob in patterns):

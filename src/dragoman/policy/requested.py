@@ -47,6 +47,8 @@ _PATCHED = re.compile(
     r"^(?:--- |\+\+\+ |Index: |\*\*\* (?:Add|Delete|Update) File: |\*\*\* Move to: |(?:rename|copy) (?:from|to) )([^\t\n]+)",
     re.MULTILINE,
 )
+# Of all commands of a request together.
+_MOST_CHARACTERS = 10_000
 _NO_FILE = frozenset({"/dev/null", "dev/null"})
 
 
@@ -57,10 +59,14 @@ def commands_of(action: Action) -> tuple[tuple[SimpleCommand, ...], tuple[str, .
     commands: list[SimpleCommand] = []
     variables, unclear = _environment(action.environment)
     unsure = dict.fromkeys((*unclear, *_beside_command(action)))
+    left = _MOST_CHARACTERS
     for given in commands_in(action.input, action.extra):
+        left -= len(given.text)
         line = (
             CommandLine((), ("what its fields mean",))
             if not given.is_clear
+            else CommandLine((), (f"more than {_MOST_CHARACTERS:,} characters of commands",))
+            if left < 0
             else read_line(given.text, action.folder)
             if given.argv is None
             else read_vector(given.argv, action.folder)
