@@ -37,6 +37,12 @@ _COMMANDS = (
     "timeout 60 git log -p -3 2>&1 | tail -40",
     "npm run build > /dev/null",
 )
+# Lines that are slow to take apart: tree-sitter looks for their sense in vain.
+_AWKWARD = tuple(
+    (text * 5_000)[:5_000]
+    for text in ("a|", "(", "$(", "`", "{ ", "<<E ", "a=", "if a; then ", "[[ ", "x {a,")
+)
+_MOST_MILLISECONDS = 500
 _BESIDE = (
     PolicyRule(decision="deny", command=("rm",), args="any"),
     PolicyRule(decision="ask", paths=("secrets/**",)),
@@ -60,6 +66,12 @@ async def measure(stage: Stage, scale: Scale) -> Figure:
     decisions = [value for row in rows for value in (row.median("decision") or 0,)]
     goals = (
         Goal("a decision takes", max(decisions), _MOST_MICROSECONDS, unit="µs"),
+        Goal(
+            "an awkward line of 5,000 characters takes",
+            _slowest(policy, places),
+            _MOST_MILLISECONDS,
+            unit="ms",
+        ),
         Goal("loading the analysis of commands takes", _loading(scale), None, unit="ms"),
     )
     return Figure("policy", f"A decision by {len(rules)} rules", _COLUMNS, rows, goals)
@@ -84,6 +96,17 @@ def _microseconds(work: Callable[[], object], scale: Scale) -> float:
     for _ in range(count):
         work()
     return (time.process_time() - began) / count * 1_000_000
+
+
+def _slowest(policy: Policy, places: Places) -> float:
+    """The slowest of the awkward lines, in milliseconds of CPU."""
+    took = []
+    for line in _AWKWARD:
+        action = describe(agent="a", agent_name="A", places=places, kind="execute", input={"command": line})
+        began = time.process_time()
+        policy.judge(action, places)
+        took.append((time.process_time() - began) * 1_000)
+    return max(took)
 
 
 def _loading(scale: Scale) -> float:

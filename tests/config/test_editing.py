@@ -2,13 +2,14 @@
 
 import stat
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.config import ConfigError
-from dragoman.config.editing import with_model, without_model, write
+from dragoman.config.editing import add_rules, with_model, without_model, write
 
 _FILE = Path("dragoman.toml")
 _VALUES = {"kind": "acp", "agent": "claude"}
@@ -105,3 +106,23 @@ def test_a_file_stays_as_private_as_it_was_and_a_link_a_link(tmp_path: Path) -> 
     write(tmp_path / "deep" / "er.toml", "x")
     assert stat.S_IMODE((tmp_path / "deep" / "er.toml").stat().st_mode) == 0o600
     assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "link.toml", "real.toml"]
+
+
+def test_processes_that_add_rules_at_once_lose_none(tmp_path: Path) -> None:
+    path = tmp_path / "dragoman.toml"
+    path.write_text("# mine\n")
+
+    def add(number: int) -> None:
+        add_rules(path, f'[[policy]]\ndecision = "deny"\ntools = ["tool-{number}"]\n')
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(add, range(40)))
+    rules = tomllib.loads(path.read_text())["policy"]
+    assert sorted(rule["tools"][0] for rule in rules) == sorted(f"tool-{number}" for number in range(40))
+    assert path.read_text().startswith("# mine\n")
+
+
+def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        add_rules(tmp_path / "file" / "dragoman.toml", '[[policy]]\ndecision = "ask"\n')

@@ -6,7 +6,6 @@ setting allows it.
 
 from __future__ import annotations
 
-import os
 import shlex
 
 import pytest
@@ -343,9 +342,7 @@ def test_d6_an_argument_vector_is_used_as_such(argv: list[str], expected: str) -
         "if a; then " * 900, "[[ " * 3_300, "${a" * 3_300, "x {a," * 2_000, "x " + "{a," * 3_300, "! " * 5_000, "ls;" * 3_300,
     ],
 )  # fmt: skip
-def test_d6_no_line_takes_long_to_read(text: str) -> None:
-    began = os.times()
+def test_d6_an_awkward_line_is_read_to_its_end_and_not_allowed(text: str) -> None:
+    # bench/policy.py measures how long the slowest of them takes.
     assert verdict(text[:10_000], *_RULES) != "allow"
-    took = os.times()
-    # A tenth of this is usual. Quadratic work would take more.
-    assert took.user + took.system - began.user - began.system < 2
+    assert verdict(text[:5_000], *_RULES) != "allow"

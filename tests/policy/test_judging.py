@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -425,3 +426,35 @@ def test_an_action_of_which_only_a_title_is_known() -> None:
     assert verdict(titled, RM) == "doubt"
     assert verdict(titled, GIT) == "none"
     assert verdict(titled, deny(kind="execute")) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("$(" * 30 + "ls" + ")" * 30, "commands that are nested too deeply"),
+        ("( " * 30 + "ls" + " )" * 30, "commands that are nested too deeply"),
+        ("ls \udc80", "text that is not Unicode"),
+        ("ls " + "x" * 5_000, "more than 5,000 characters"),
+        ("ls;" * 300, "too many commands"),
+    ],
+    ids=["substitutions", "groups", "surrogate", "long", "many"],
+)
+def test_a_line_beyond_the_limits_is_not_understood(line: str, why: str) -> None:
+    everything = (
+        allow(command=("ls",), args="any", expands=True),
+        allow(command=("echo",), args="any", expands=True),
+    )
+    found = judgement(line, *everything)
+    assert why in found.unsure
+    assert found.verdict.decision is None
+    assert verdict(line, *everything, RM) == "doubt"
+
+
+def test_a_shell_in_a_shell_to_any_depth_is_seen_through_until_a_limit() -> None:
+    line = "ls"
+    for _ in range(4):
+        line = f"sh -c {shlex.quote(line)}"
+    assert verdict(line, allow(command=("ls",))) == "allow"
+    for _ in range(20):
+        line = f"sh -c {shlex.quote(line)}"[:20_000]
+    assert verdict(line, allow(command=("ls",))) == "none"

@@ -6,9 +6,12 @@ in exactly that table: whatever form the file has, it is changed rightly or not 
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from dragoman.config.loading import read_tables, read_text
@@ -65,16 +68,28 @@ def add_rules(path: Path, tables: str) -> tuple[Source, tuple[PolicyRule, ...]]:
 
     `ConfigError` if the file has faults or cannot be changed; then it is as it was.
     """
-    source = Source(path, read_text(path) if path.exists() else "")
-    # A fault that is there already is reported with its line.
-    read_tables(source, ignored=("models",))
-    text = with_rule(path, source.text, tables)
     try:
-        write(path, text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _only_writer(path.parent):
+            source = Source(path, read_text(path) if path.exists() else "")
+            # A fault that is there already is reported with its line.
+            read_tables(source, ignored=("models",))
+            after = Source(path, with_rule(path, source.text, tables))
+            write(path, after.text)
     except OSError as error:
         raise ConfigError([Problem(str(path), f"the file cannot be written: {error.strerror}.")]) from error
-    after = Source(path, text)
     return after, read_tables(after, ignored=("models",)).policy
+
+
+@contextmanager
+def _only_writer(folder: Path) -> Iterator[None]:
+    """Wait for other processes that add rules: each would write the file as it was before the other's."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def without_model(path: Path, text: str, model_id: str) -> str:

@@ -28,7 +28,7 @@ from dragoman.policy.wrappers import ShellScript, unwrap
 __all__ = ["CommandLine", "read_line", "read_vector"]
 
 # A person reads a command before they allow it. A longer one is asked about.
-_LONGEST_LINE = 10_000
+_LONGEST_LINE = 5_000
 _MOST_COMMANDS = 200
 # Commands within commands within commands: `bash -c "bash -c …"`, `$( … $( … ) )`.
 _DEEPEST = 20

@@ -129,7 +129,8 @@ def _verdict(rules: tuple[MatchedRule, ...], doubts: list[str], *, is_allowed: b
     if strictest in ("deny", "ask"):
         return Verdict(strictest, rules, _reason(rules, strictest), doubt)
     if not is_allowed:
-        return Verdict(None, rules, doubt or "no rule decides about all of it", doubt)
+        missing = "no rule decides about all of it" if rules else "no rule matches"
+        return Verdict(None, rules, doubt or missing, doubt)
     if doubt is not None:
         return Verdict(None, rules, doubt, doubt)
     # A rule that does not cover a sensitive action does not match one.
