@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from dragoman.lm.json import canonical
 from dragoman.permissions.action import Action
 from dragoman.permissions.commands import commands_in
-from dragoman.permissions.fields import ARGUMENTS, COMMANDS, ENVIRONMENTS, FOLDERS, plain_name
+from dragoman.permissions.fields import ARGUMENTS, COMMANDS, ENVIRONMENTS, FOLDERS, fields_of, plain_name
 from dragoman.permissions.sensitive import Places
 from dragoman.permissions.verdict import MatchedRule, RuleDecision, Verdict
 from dragoman.policy.match import Match
@@ -188,6 +189,9 @@ def _further_fields(action: Action) -> Iterator[str]:
         for name, value in (given or {}).items():
             if value is not None and plain_name(name) not in _KNOWN:
                 yield f"the field “{name[:40]}” of the request"
+    fields = (*fields_of(action.input), *fields_of(action.extra))
+    if len({canonical(value) for name, value in fields if name in FOLDERS and value}) > 1:
+        yield "which of its folders it would run in"
 
 
 def _names_own(action: Action, places: Places) -> bool:
