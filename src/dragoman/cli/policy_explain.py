@@ -56,6 +56,13 @@ def _given(arguments: Namespace) -> str:
         raise UsageError(
             f"policy explain: what? {_WAYS}" if not given else f"policy explain: one action. {_WAYS}"
         )
+    text: str = getattr(arguments, given[0])
+    if not text.strip():
+        raise UsageError(f"policy explain: the action is empty. {_WAYS}")
+    if given[0] == "url" and "://" not in text:
+        raise UsageError(
+            f"policy explain: --url needs a whole address, with its scheme: https://{one_line(text)}"
+        )
     kinds = _KINDS[given[0]]
     if arguments.kind is None and len(kinds) > 1:
         raise UsageError(f"policy explain: --path needs --kind {'|'.join(kinds)}.")
