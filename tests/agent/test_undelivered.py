@@ -36,7 +36,7 @@ def test_how_long_the_agent_waited_is_said_and_said_once() -> None:
     clock.seconds = 61.2
     assert missed.given_up(_CALL) == 61.2
     assert _brought(missed, _result(_CALL)) == [
-        "The agent stopped waiting for the result of look\\_up after 61 s. It was not passed on."
+        "The agent stopped waiting for the result of look_up after 61 s. It was not passed on."
     ]
     assert _brought(missed, _result(_CALL)) == []
 
@@ -46,7 +46,7 @@ def test_each_reason_has_its_words() -> None:
     missed.passed_over(_CALL)
     missed.timed_out(_ASK)
     assert _brought(missed, _result(_CALL), _result(_ASK)) == [
-        "The agent went on without the result of look\\_up. It was not passed on.",
+        "The agent went on without the result of look_up. It was not passed on.",
         "The time limit (human_minutes) for your decision had passed. It was not passed on.",
     ]
 
@@ -68,10 +68,10 @@ def test_an_answer_that_waits_for_a_ticket_is_missed_only_if_the_agent_does_not_
     assert list(missed.uncollected(lambda _key: False)) == []
     missed.answered(_CALL, is_taken=True)
     [said] = missed.uncollected(lambda key: key == "k1")
-    assert said.startswith("The agent stopped waiting for the result of look\\_up, and has not come back")
+    assert said.startswith("The agent stopped waiting for the result of look_up, and has not come back")
     assert list(missed.uncollected(lambda _key: True)) == []
     lost = missed.answered(_CALL, is_taken=False)
-    assert lost == "The agent stopped waiting for the result of look\\_up. It was not passed on."
+    assert lost == "The agent stopped waiting for the result of look_up. It was not passed on."
 
 
 def test_an_answer_to_an_agent_that_is_gone_is_not_taken_for_one_of_the_next() -> None:

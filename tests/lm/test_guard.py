@@ -652,7 +652,7 @@ async def test_s10_thinking_shown_as_text_is_set_apart_on_both_sides() -> None:
     [
         (DataPart("image/png", b"\x00" * 1234), "Image: image/png, 1,234 bytes"),
         (DataPart("application/json", b"{}"), "Data: application/json, 2 bytes"),
-        (DataPart("text/x_y*z", b""), "Data: text/x\\_y\\*z, 0 bytes"),
+        (DataPart("text/x_y*z", b""), "Data: text/x_y\\*z, 0 bytes"),
         (DataPart("[a](command:x)", b""), "Data: \\[a\\](command\\:x), 0 bytes"),
     ],
 )

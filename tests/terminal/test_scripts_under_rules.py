@@ -79,3 +79,14 @@ def test_d5_what_needs_a_person_is_refused_with_the_rule_or_with_how_to_allow_it
     other = folder.run("demo", "--config", str(rules), "-p", "run `echo four`")
     assert "add a rule to your own configuration: `dragoman policy suggest`" in other.stderr
     assert (asked.returncode, other.returncode) == (1, 1)
+
+
+def test_d5_a_refused_call_of_a_tool_of_the_terminal_is_named_by_its_file(
+    folder: Folder, rules: Path
+) -> None:
+    rules.write_text('[[policy]]\ndecision = "deny"\ntools = ["read_file"]\n')
+    (folder.path / "notes.txt").write_text("hello")
+    done = folder.run("demo", "--config", str(rules), "-p", "read notes.txt")
+    assert "*Demo agent wants to do this: read_file notes.txt. You were not asked" in done.stdout
+    assert "This was refused. I did not call `read_file`." in done.stdout
+    assert done.returncode == 1
