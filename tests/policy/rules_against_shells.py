@@ -175,7 +175,7 @@ def _is_forbidden(argument: str, entry: str) -> bool:
 
 
 def _has_path(lab: ShellLab, globs: Sequence[str], call: Call, argument: str) -> bool:
-    path = os.path.normpath(os.path.join(call.folder, argument))  # noqa: PTH118
+    path = os.path.realpath(os.path.join(call.folder, argument))  # noqa: PTH118
     return argument[:1] == "-" or any(_is_in(lab, path, glob) for glob in globs)
 
 

@@ -44,6 +44,8 @@ _FILES = (
     "a.txt", "b.txt", "a b.txt", "-rf", "--output=x", "=ls", ".env", "x[1]", "~", "{a,b}.txt", "$HOME", "sub/c.txt",
     "sub/-f", "sub/deep/d.txt",
 )  # fmt: skip
+# Ways out of the working folder, and back into it.
+_LINKS = {"link": "../../../h/o/me", "sub/up": "..", "file-link": "../../../h/o/me/x"}
 # Stubs in the working folder: called by their path, or by a changed PATH.
 _PROGRAMS = ("evil", "rm", "ls", "script.sh", "bin/git", "sub/evil", "sub/rm")
 # Some lines have loops that never end.
@@ -113,10 +115,10 @@ class ShellLab:
         self.root = str(root)
         self.limit_seconds = _SECONDS
         self.folder = f"{self.root}/w/o/rk"
-        self.home = f"{self.root}/home"
+        self.home = f"{self.root}/h/o/me"
         self._bin = f"{self.root}/bin"
         self._log = f"{self.root}/log/calls"
-        self._watched = (f"{self.root}/w", self.home)
+        self._watched = (f"{self.root}/w", f"{self.root}/h")
         self._is_root = os.geteuid() == 0
         self._user = _UNPRIVILEGED if self._is_root else None
         self.environment = {"PATH": self._bin, "HOME": self.home, "LC_ALL": "C.UTF-8", "PWD": self.folder}
@@ -219,11 +221,13 @@ class ShellLab:
             path = Path(self.folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(f"{self._bin}/ls", path)
+        for name, target in _LINKS.items():
+            Path(self.folder, name).symlink_to(target)
         if self._is_root:
             for folder in self._watched:
                 for inner, _, files in os.walk(folder):
                     for each in (inner, *(f"{inner}/{name}" for name in files)):
-                        os.chown(each, _UNPRIVILEGED, _UNPRIVILEGED)
+                        os.chown(each, _UNPRIVILEGED, _UNPRIVILEGED, follow_symlinks=False)
         self._before = self._files()
 
     def _files(self) -> dict[str, tuple[int, int, int]]:
