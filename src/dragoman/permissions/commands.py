@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dragoman.lm.json import canonical
 from dragoman.permissions.fields import ARGUMENTS, COMMANDS, fields_of, plain_name
 
-__all__ = ["GivenCommand", "commands_in", "in_one_text"]
+__all__ = ["PROGRAMS", "GivenCommand", "commands_in", "in_one_text"]
 
 # Fields that hold a program to which arguments may stand in a field beside it.
-_PROGRAMS = ("command", "cmd", "exec", "shell")
-# `argv` may be a command by itself.
-_ONLY_ARGUMENTS = frozenset(ARGUMENTS) - COMMANDS
+PROGRAMS = ("command", "cmd", "exec", "shell")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +36,11 @@ def commands_in(raw: object, extra: object = None) -> tuple[GivenCommand, ...]:
         if name in COMMANDS and value
         for given in _given(name, value)
     ]
-    # Arguments beside a command, by the name of their field: all belong to a program, or it is not known what runs.
-    left = {name for name, value in (*fields_of(raw), *fields_of(extra)) if name in _ONLY_ARGUMENTS and value}
     if isinstance(raw, dict):
         by_name = {plain_name(name): value for name, value in raw.items()}
-        for name in _PROGRAMS:
-            for field in ARGUMENTS:
-                program, arguments = by_name.get(name), by_name.get(field)
+        for name in PROGRAMS:
+            for arguments in (by_name.get(each) for each in ARGUMENTS):
+                program = by_name.get(name)
                 if (
                     isinstance(program, str)
                     and isinstance(arguments, list)
@@ -57,9 +53,6 @@ def commands_in(raw: object, extra: object = None) -> tuple[GivenCommand, ...]:
                     # A program with a space in its name may as well be a line that the arguments are added to.
                     is_clear = shlex.quote(program) == program
                     found.insert(0, GivenCommand(shlex.join(words), words, is_clear))
-                    left.discard(field)
-    if left:
-        found = [replace(given, is_clear=False) for given in found]
     return tuple(dict.fromkeys(found))
 
 
