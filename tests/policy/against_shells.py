@@ -15,7 +15,7 @@ from dragoman.policy.command_line import CommandLine, read_line, read_vector
 from dragoman.policy.simple_command import SimpleCommand
 from dragoman.policy.words import Word
 from policy.lines import LineMaker
-from policy.shell_lab import WRAPPERS, Call, Run, ShellLab, shells
+from policy.shell_lab import FILE_SCRIPT, WRAPPERS, Call, Run, ShellLab, shells
 
 __all__ = ["Comparison", "Finding", "arguments_match"]
 
@@ -165,7 +165,8 @@ def _runs(lab: ShellLab, command: SimpleCommand, call: Call) -> bool:
     if _is_program(lab, command, program, call.program):
         return arguments_match(lab.home, arguments, call.arguments, has_more=command.has_more)
     if _is_shell(command):
-        return any(
+        # The files of the laboratory are scripts, too.
+        return (call.program, *call.arguments) == FILE_SCRIPT or any(
             script.is_exact
             and os.path.normpath(script.text.removeprefix(f"{lab.root}/bin/"))
             == os.path.normpath(call.program)

@@ -169,7 +169,8 @@ def _is_forbidden(argument: str, entry: str) -> bool:
         return True
     if name.startswith("--"):
         # An abbreviation.
-        return len(argument) > 2 and name.startswith(argument.partition("=")[0])
+        given = argument.partition("=")[0]
+        return len(given) > 2 and name.startswith(given)
     is_cluster = argument[:1] == "-" and argument[1:2] != "-"
     return is_cluster and len(name) == 2 and name[0] == "-" and name[1] in argument
 

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["LAB", "VARIABLES", "WRAPPERS", "Call", "Run", "ShellLab", "shells", "stub_names"]
+__all__ = ["FILE_SCRIPT", "LAB", "VARIABLES", "WRAPPERS", "Call", "Run", "ShellLab", "shells", "stub_names"]
 
 # Stands for the laboratory's folder in generated lines.
 LAB = "@LAB@"
@@ -60,6 +60,8 @@ cd -P . 2>/dev/null
 printf '%s\\0' call "$0" "$PWD" "$#" "$@" {variables} >> {log}
 {rest}
 """
+# What stands in each file.
+FILE_SCRIPT = ("rm", "from-file", "-f")
 _PRINTED = "rm from-output -f\n"
 _INPUT = "rm from-input -f\n"
 
@@ -216,7 +218,7 @@ class ShellLab:
         for name in _FILES:
             path = Path(self.folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("rm from-file -f\n")
+            path.write_text(" ".join(FILE_SCRIPT) + "\n")
         for name in _PROGRAMS:
             path = Path(self.folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
