@@ -40,7 +40,7 @@ def test_the_laboratory_records_calls_and_writes(lab: ShellLab, shell: str) -> N
     assert run.written == {f"{lab.folder}/sub/x"}
     assert [call for call in run.calls if call.program not in ("env", "bash")] == [
         Call("ls", ("a b",), lab.folder, {"A": "1"}),
-        Call("./rm", ("-f", "c.txt", "deep", "evil", "rm"), f"{lab.folder}/sub", {"B": "2"}),
+        Call("./rm", ("-f", "c.txt", "deep", "evil", "rm", "up"), f"{lab.folder}/sub", {"B": "2"}),
         Call("rm", ("from-file", "-f"), f"{lab.folder}/sub", {}),
     ]
 

@@ -156,7 +156,7 @@ def test_arguments_and_folders_that_are_not_clear_keep_a_rule_from_allowing(give
     [
         {"command": "git", "args": ["log"]},
         {"command": "git log", "args": []},
-        {"command": "git log", "args": None, "cwd": "src", "workdir": "src"},
+        {"command": "git log", "args": None, "cwd": "src"},
         {"argv": ["git", "log"]},
     ],
 )
