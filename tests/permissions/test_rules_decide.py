@@ -78,9 +78,9 @@ def _decided(verdict: Verdict, **conditions: bool) -> StepDecision:
         # 5. An allow rule.
         (_ALLOW, {}, _BY_RULE),
         (_ALLOW, _EVERYTHING, _BY_RULE),
-        # 6. A standing approval, a read-only tool; a doubt does not take them away.
+        # 6. A standing approval, which a doubt does not take away; a read-only tool, which it does.
         (_DOUBT, {"approval": True}, Allowed("always approved", "approval", "a7")),
-        (_DOUBT, {"read_only": True}, Allowed("read-only", "rule")),
+        (_DOUBT, {"read_only": True}, Ask(_DOUBT.doubt, needs_person=True)),
         # 7. A doubt goes before the settings.
         (_DOUBT, {"all": True, "urls": True}, Ask(_DOUBT.doubt, needs_person=True)),
         (_DOUBT, {"always_ask": True}, Ask(_DOUBT.doubt, needs_person=True, once=True)),

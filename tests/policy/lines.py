@@ -68,8 +68,10 @@ class LineMaker:
             return self._changed(self._fresh())
         if chosen < 0.80:
             return self._changed(self._example())
-        if chosen < 0.85:
+        if chosen < 0.84:
             return self._spliced()
+        if chosen < 0.90:
+            return self._soup()
         return self._changed(self._pick(self._learnt) if self._learnt else self._fresh())
 
     def vector(self) -> list[str]:
@@ -285,6 +287,16 @@ class LineMaker:
             for _ in range(2)
         )
         return one[: self._random.randint(0, len(one))] + two[self._random.randint(0, len(two)) :]
+
+    def _soup(self) -> str:
+        """Words and signs in any order: short, so that some are no errors."""
+        pieces = [self._pick(("ls", "cat", "rm", "A=1", "cd sub", "bash -c", "time", "env", "xargs"))]
+        for _ in range(self._random.randint(1, 6)):
+            kind = self._pick(
+                (METACHARACTERS, METACHARACTERS, WORDS, OPERATORS, TARGETS, BLANKS, SEPARATORS, TEXTS)
+            )
+            pieces += [self._pick(("", " ")), self._pick(kind)]
+        return "".join(pieces)
 
     def _changed(self, line: str) -> str:
         for _ in range(self._random.randint(1, _MOST_CHANGES)):

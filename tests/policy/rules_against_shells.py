@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from random import Random
 
+import msgspec
+
 from dragoman.permissions.describe import describe
 from dragoman.permissions.sensitive import Places
 from dragoman.policy.policy import Policy
@@ -55,7 +57,14 @@ class RuleComparison:
             run = self.lab.run((*beginning, line))
             self.calls += len(run.calls)
             for what in unlawful(self.lab, rules, run):
-                yield Finding(self.lab.hide(line), name, what, "\n    ".join(map(repr, rules)))
+                yield Finding(self.lab.hide(line), name, what, "\n    ".join(_rules_about(what, rules)))
+
+
+def _rules_about(what: str, rules: Sequence[PolicyRule]) -> Iterator[str]:
+    """The rules that a finding can come from, without the conditions that they do not have."""
+    for rule in rules:
+        if rule.decision != "allow" or f"program='{(rule.command or ('',))[0]}'" in what:
+            yield str({key: value for key, value in msgspec.structs.asdict(rule).items() if value})
 
 
 def random_rules(random: Random) -> list[PolicyRule]:
@@ -172,8 +181,7 @@ def _has_path(lab: ShellLab, globs: Sequence[str], call: Call, argument: str) ->
 
 def _is_in(lab: ShellLab, path: str, glob: str) -> bool:
     relative = os.path.relpath(path, lab.folder)
-    if glob.endswith("**"):
-        return not relative.startswith("..") and relative.startswith(
-            glob.removesuffix("/**").removesuffix("**")
-        )
-    return relative == glob
+    if not glob.endswith("**"):
+        return relative == glob
+    folder = glob.removesuffix("**")
+    return f"{relative}/".startswith(folder) and relative != ".." and not relative.startswith("../")

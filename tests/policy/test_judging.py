@@ -131,6 +131,39 @@ def test_variables_redirects_and_expansions_need_a_rule_that_names_them(
     assert verdict(line, rule) == expected
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"command": "git log", "args": "--output=x"},
+        {"command": "git log", "args": [1]},
+        {"command": "git log", "arguments": [["--output=x"]]},
+        {"command": "git log", "parameters": {"output": "x"}},
+        {"command": ["git", "log"], "args": ["--output=x"]},
+        {"commandLine": "git log", "args": ["--output=x"]},
+        {"script": "git log", "args": ["--output=x"]},
+        {"command": "git", "args": ["log"], "parameters": "--output=x"},
+        {"command": "git log", "cwd": "src", "workdir": "docs"},
+    ],
+)
+def test_arguments_and_folders_that_are_not_clear_keep_a_rule_from_allowing(given: dict[str, object]) -> None:
+    found = judgement(action(places=PLACES, kind="execute", input=given), GIT)
+    assert found.verdict.decision is None
+    assert found.unsure
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"command": "git", "args": ["log"]},
+        {"command": "git log", "args": []},
+        {"command": "git log", "args": None, "cwd": "src", "workdir": "src"},
+        {"argv": ["git", "log"]},
+    ],
+)
+def test_arguments_and_folders_that_are_clear_are_used(given: dict[str, object]) -> None:
+    assert verdict(action(places=PLACES, kind="execute", input=given), GIT) == "allow"
+
+
 def test_what_the_agent_sets_beside_the_command_counts_as_part_of_it() -> None:
     rule = allow(command=("npm", "test"), variables=("CI",))
     assert verdict(command("npm test", env={"CI": "1"}), rule) == "allow"

@@ -25,7 +25,9 @@ def _understood(seed: int) -> str:
     maker = LineMaker(seed)
     # Behind a `cd`, what follows is another command: so none here.
     return next(
-        line for line in iter(maker.line, None) if "cd" not in line and not read_line(line, WORKSPACE).unsure
+        line
+        for line in iter(maker.line, None)
+        if line.strip() and "cd" not in line and not read_line(line, WORKSPACE).unsure
     )
 
 

@@ -20,6 +20,7 @@ _POLICY = Policy([LocatedRule(rule, "starter.toml", number) for number, rule in 
 
 
 def _is_allowed(line: str, workspace: Path) -> bool:
+    (workspace / ".git").mkdir(exist_ok=True)
     places = Places.around((workspace,))
     action = describe(
         agent="claude", agent_name="Claude", places=places, kind="execute", input={"command": line}

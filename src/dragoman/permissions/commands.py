@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from dragoman.lm.json import canonical
 from dragoman.permissions.fields import ARGUMENTS, COMMANDS, fields_of, plain_name
 
-__all__ = ["GivenCommand", "commands_in", "in_one_text"]
+__all__ = ["PROGRAMS", "GivenCommand", "commands_in", "in_one_text"]
 
 # Fields that hold a program to which arguments may stand in a field beside it.
-_PROGRAMS = ("command", "cmd", "exec", "shell")
+PROGRAMS = ("command", "cmd", "exec", "shell")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def commands_in(raw: object, extra: object = None) -> tuple[GivenCommand, ...]:
     ]
     if isinstance(raw, dict):
         by_name = {plain_name(name): value for name, value in raw.items()}
-        for name in _PROGRAMS:
+        for name in PROGRAMS:
             for arguments in (by_name.get(each) for each in ARGUMENTS):
                 program = by_name.get(name)
                 if (

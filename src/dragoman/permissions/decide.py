@@ -7,8 +7,8 @@
     4. an *ask* rule                             asked, and allowed once at most
        only a title is known                     asked, and allowed once at most
     5. an *allow* rule                           allowed
-    6. a read-only tool of the terminal          allowed
-       a standing approval with this key         allowed
+    6. a standing approval with this key         allowed
+       a read-only tool of the terminal          allowed, unless there is a doubt
     7. a doubt: a rule that may apply            asked
        `auto_approve`, `urls`                    allowed
     8. otherwise                                 asked
@@ -123,7 +123,7 @@ def decide(
         return Ask(because, needs_person=asks, once=True)
     if is_allowed:
         return Allowed(_allowed_by(verdict), "rule", rule_reason=_reason(verdict))
-    if read_only:
+    if read_only and not asks:
         return Allowed("read-only", "rule")
     if (standing := approval()) is not None:
         return Allowed(_REACH[standing.level], "approval", standing.id)

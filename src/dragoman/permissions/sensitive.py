@@ -135,6 +135,11 @@ class Places:
         """Whether one of the ways to a path leads to a file of Dragoman: its configuration, its state."""
         return any(map(self._is_own_plain, map(_plain, ways)))
 
+    def has_own_below(self, path: str) -> bool:
+        """Whether an absolute path is a file of Dragoman, or a folder with one in it."""
+        ways = tuple(map(_plain, self.ways_to(path)))
+        return any(_is_below(own, way) or _is_below(way, own) for own in self._own_plain for way in ways)
+
     def may_be_own(self, pattern: str) -> bool:
         """Whether a shell may put a file of Dragoman in the place of a pattern."""
         plain = _BRACES.sub("*", _plain(os.path.normpath(pattern)))
@@ -215,8 +220,8 @@ class SensitivePathScan:
             is_own = self._places.may_be_own(self._places.absolute(bare, self._folder))
             return is_own or (not self._is_own and _may_match(bare, changing=self._changing))
         path = self._places.absolute(bare, self._folder)
-        # Only what looks like a path is looked up.
-        looks_up = "/" in bare and self._resolved <= _MOST_RESOLVED
+        # Only what looks like a path is looked up, and a link, which may lead anywhere.
+        looks_up = ("/" in bare or os.path.islink(path)) and self._resolved <= _MOST_RESOLVED  # noqa: PTH114 - any text
         self._resolved += looks_up
         ways = self._places.ways_to(path) if looks_up else iter((os.path.normpath(path),))
         unquoted = iter((os.path.normpath(unquote(path)),)) if "%" in path else iter(())

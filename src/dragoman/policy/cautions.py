@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Collection, Iterable, Iterator
 
-from dragoman.policy.matching import RUNNERS
+from dragoman.policy.arguments import RUNNERS
 from dragoman.policy.rule import LocatedRule, PolicyRule, as_texts
 
 __all__ = ["cautions"]

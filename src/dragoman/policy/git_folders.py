@@ -11,17 +11,18 @@ import os.path
 from pathlib import PurePosixPath
 
 from dragoman.permissions.sensitive import Places
+from dragoman.policy.simple_command import SimpleCommand
+from dragoman.policy.words import Word
 
-__all__ = ["is_git", "is_repository_of_files"]
+__all__ = ["takes_files_for_repository"]
+
+_DIFF = Word("diff")
 
 
-def is_git(program: str) -> bool:
-    return os.path.basename(program) == "git"  # noqa: PTH119 - of any text
-
-
-def is_repository_of_files(folder: str, places: Places) -> bool:
-    """Whether git in this folder, which lies in the workspace, would use a repository that is not in a `.git`."""
-    roots = {places.resolve(root) for root in places.workspace}
+def takes_files_for_repository(command: SimpleCommand, folder: str, places: Places) -> bool:
+    """Whether git in this folder, which lies in the workspace, would use files of it as if they were a repository."""
+    if os.path.basename(command.words[0].text) != "git":  # noqa: PTH119 - of any text
+        return False
     start = PurePosixPath(places.resolve(folder))
     for level in (start, *start.parents):
         if os.path.lexists(level / ".git"):
@@ -29,6 +30,5 @@ def is_repository_of_files(folder: str, places: Places) -> bool:
         # `objects` and `refs` may be elsewhere (`commondir`). No other folder has a HEAD.
         if os.path.lexists(level / "HEAD"):
             return True
-        if str(level) in roots:
-            return False
-    return False
+    # Outside a repository, git diff compares any two files.
+    return _DIFF in command.words and os.path.isdir(folder)  # noqa: PTH112 - of any text

@@ -20,3 +20,7 @@ class Match(IntEnum):
     @classmethod
     def of(cls, value: object) -> Match:
         return cls.YES if value else cls.NO
+
+    @property
+    def negated(self) -> Match:
+        return Match(Match.YES - self)

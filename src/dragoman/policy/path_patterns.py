@@ -7,13 +7,18 @@ exactly. For *deny* and *ask* one of them suffices, and upper and lower case do 
 from __future__ import annotations
 
 import os.path
+import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import takewhile
 
 from dragoman.globs import Glob
 from dragoman.permissions.sensitive import Places
 
 __all__ = ["PathPatterns", "resolving_once"]
+
+_WILD = re.compile(r"[*?\[{]")
 
 
 def resolving_once(places: Places) -> Places:
@@ -30,13 +35,18 @@ def resolving_once(places: Places) -> Places:
     return replace(places, resolve=resolve)
 
 
+def _folded(text: str) -> str:
+    """As the most forgiving file system compares it: without case, and with each letter in one form."""
+    return text.lower() if text.isascii() else unicodedata.normalize("NFC", text).casefold()
+
+
 class PathPatterns:
     """Raises `GlobError` for a pattern that cannot be used."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         texts = tuple(patterns)
         self._exact = _Patterns(texts)
-        self._folded = _Patterns(tuple(text.casefold() for text in texts))
+        self._folded = _Patterns(tuple(_folded(text) for text in texts))
 
     def all_ways_match(self, path: str, places: Places) -> bool:
         """Whether an absolute path matches by its words and by where it leads."""
@@ -48,8 +58,15 @@ class PathPatterns:
 
     def a_way_matches(self, path: str, places: Places) -> bool:
         """Whether an absolute path matches by its words or by where it leads, in upper or lower case."""
-        ways = {way.casefold() for way in places.ways_to(path)}
+        ways = {_folded(way) for way in places.ways_to(path)}
         return any(self._folded.match(way, places, is_folded=True) for way in ways)
+
+    def may_match_below(self, path: str, places: Places) -> bool:
+        """Whether an absolute path is a folder above something that a pattern names, without a wildcard before it."""
+        return any(
+            self._folded.begin_below(_folded(way), places)
+            for way in {os.path.normpath(path), *places.ways_to(path)}
+        )
 
 
 class _Patterns:
@@ -59,6 +76,8 @@ class _Patterns:
         self._in_workspace: list[Glob | None] = []
         self._in_home: list[Glob | None] = []
         self._absolute: list[Glob | None] = []
+        # The beginnings without wildcards, and what they are relative to: the workspace, the home or the root.
+        self._beginnings: list[tuple[str, tuple[str, ...]]] = []
         for text in texts:
             is_home = text == "~" or text.startswith("~/")
             glob = text[1:] if is_home else text
@@ -67,6 +86,20 @@ class _Patterns:
             )
             # None: the folder itself.
             group.append(None if glob.strip("/") in ("", ".") else Glob(glob))
+            names = tuple(name for name in glob.split("/") if name not in ("", "."))
+            literal = tuple(takewhile(lambda name: not _WILD.search(name), names))
+            self._beginnings.append(("~" if is_home else "/" if text.startswith("/") else "", literal))
+
+    def begin_below(self, path: str, places: Places) -> bool:
+        """Whether a pattern begins with a path below this folder. Both are without upper case."""
+        for base, literal in self._beginnings:
+            roots = places.workspace if not base else (places.home if base == "~" else "/",)
+            for root in roots:
+                for way in {os.path.normpath(root), places.resolve(root)}:
+                    beginning = "/".join((_folded(way).rstrip("/"), *literal))
+                    if literal and beginning.startswith(path.rstrip("/") + "/"):
+                        return True
+        return False
 
     def match(self, path: str, places: Places, *, is_folded: bool = False) -> bool:
         return (
@@ -84,7 +117,7 @@ def _any_matches(
         return False
     for root in roots:
         for way in {os.path.normpath(root), places.resolve(root)}:
-            base = (way.casefold() if is_folded else way).rstrip("/")
+            base = (_folded(way) if is_folded else way).rstrip("/")
             if path == base or path.startswith(f"{base}/"):
                 names = tuple(filter(None, path[len(base) :].split("/")))
                 if any(not names if glob is None else glob.matches(names) for glob in patterns):

@@ -8,31 +8,22 @@ and raises a doubt if there is a *deny* or *ask* rule about commands.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dragoman.permissions.action import Action
-from dragoman.permissions.commands import commands_in
-from dragoman.permissions.fields import ARGUMENTS, COMMANDS, ENVIRONMENTS, FOLDERS, plain_name
-from dragoman.permissions.sensitive import Places
+from dragoman.permissions.fields import texts_of
+from dragoman.permissions.sensitive import Places, SensitivePathScan
 from dragoman.permissions.verdict import MatchedRule, RuleDecision, Verdict
+from dragoman.policy.arguments import path_of, path_words
 from dragoman.policy.match import Match
 from dragoman.policy.matching import RuleMatcher
 from dragoman.policy.path_patterns import resolving_once
+from dragoman.policy.requested import commands_of
 from dragoman.policy.rule import LocatedRule
 from dragoman.policy.simple_command import SimpleCommand
-from dragoman.policy.words import Word
 
 __all__ = ["JudgedCommand", "Judgement", "Policy", "commands_of"]
 
-# Fields beside a command that change nothing about what runs: words for a person, limits of time, ids.
-_HARMLESS = frozenset(
-    {
-        "availabledecisions", "background", "callid", "description", "explanation", "isbackground", "justification",
-        "parsedcmd", "proposedexecpolicyamendment", "reason", "runinbackground", "startedatms", "timeout", "timeoutms",
-        "timeoutseconds", "toolcallid", "turnid",
-    }
-)  # fmt: skip
-_KNOWN = _HARMLESS | COMMANDS | frozenset(ARGUMENTS) | frozenset(FOLDERS) | ENVIRONMENTS
 _STRICTEST: dict[RuleDecision, int] = {"deny": 0, "ask": 1, "allow": 2}
 
 
@@ -42,6 +33,8 @@ class JudgedCommand:
 
     command: SimpleCommand
     rules: tuple[MatchedRule, ...]
+    # Why rules that begin with the same words do not allow it.
+    objections: tuple[tuple[MatchedRule, str], ...] = ()
 
     @property
     def is_allowed(self) -> bool:
@@ -68,8 +61,8 @@ class Policy:
     def judge(self, action: Action, places: Places) -> Verdict:
         return self.judgement(action, places).verdict
 
-    def judgement(self, action: Action, places: Places) -> Judgement:
-        """The verdict on an action, with each simple command."""
+    def judgement(self, action: Action, places: Places, *, explains: bool = False) -> Judgement:
+        """The verdict on an action, with each simple command. `explains`: and why rules do not allow it."""
         places = resolving_once(places)
         matchers = [(matcher, matcher.of_action(action, places)) for matcher in self._matchers]
         matchers = [(matcher, match) for matcher, match in matchers if match is not Match.NO]
@@ -81,7 +74,11 @@ class Policy:
         found: dict[MatchedRule, None] = {}
         doubts: list[str] = []
         judged = [
-            JudgedCommand(command, tuple(self._of_command(command, matchers, places, doubts)))
+            JudgedCommand(
+                command,
+                tuple(self._of_command(command, matchers, places, doubts)),
+                _objections(command, matchers, places) if explains else (),
+            )
             for command in commands
         ]
         for each in judged:
@@ -89,7 +86,11 @@ class Policy:
         is_allowed = bool(judged) and not unsure and all(each.is_allowed for each in judged)
         for matcher, match in matchers:
             if matcher.is_about_commands and action.risk == "execute":
-                if not matcher.is_allow and (unsure or not commands):
+                if matcher.is_allow:
+                    continue
+                if match is Match.YES and matcher.restricts_paths(action, places) is Match.YES:
+                    found[matcher.matched] = None
+                elif unsure or not commands:
                     doubts.append(f"the rule at {matcher.matched.where} may be about it: {_listed(unsure)}")
             elif match is Match.YES:
                 found[matcher.matched] = None
@@ -98,7 +99,7 @@ class Policy:
                 doubts.append(f"the rule at {matcher.matched.where} may be about it")
         rules = tuple(sorted(found, key=lambda rule: _STRICTEST[rule.decision]))
         verdict = _verdict(rules, doubts, is_allowed=is_allowed)
-        if verdict.decision == "allow" and action.sensitive is not None and _names_own(action, places):
+        if verdict.decision == "allow" and _names_own(action, places):
             reason = "it names a file of Dragoman itself, which no rule allows"
             verdict = Verdict(None, rules, reason)
         return Judgement(verdict, tuple(judged), unsure)
@@ -123,6 +124,13 @@ class Policy:
                 doubts.append(f"“{command}” may be what the rule at {matcher.matched.where} is about")
 
 
+def _objections(
+    command: SimpleCommand, matchers: Iterable[tuple[RuleMatcher, Match]], places: Places
+) -> tuple[tuple[MatchedRule, str], ...]:
+    found = ((matcher.matched, matcher.objection(command, places)) for matcher, _ in matchers)
+    return tuple((rule, why) for rule, why in found if why is not None)
+
+
 def _verdict(rules: tuple[MatchedRule, ...], doubts: list[str], *, is_allowed: bool) -> Verdict:
     strictest = rules[0].decision if rules else None
     doubt = doubts[0] if doubts else None
@@ -141,64 +149,30 @@ def _reason(rules: tuple[MatchedRule, ...], decision: RuleDecision) -> str:
     return next((rule.reason for rule in rules if rule.decision == decision and rule.reason), "")
 
 
-def commands_of(action: Action) -> tuple[tuple[SimpleCommand, ...], tuple[str, ...]]:
-    """The simple commands of an action, and what is not understood about them."""
-    from dragoman.policy.command_line import CommandLine, read_line, read_vector  # noqa: PLC0415 - loads tree-sitter
-
-    commands: list[SimpleCommand] = []
-    unsure: dict[str, None] = {}
-    variables, unclear = _environment(action.environment)
-    unsure |= dict.fromkeys((*unclear, *_further_fields(action)))
-    for given in commands_in(action.input, action.extra):
-        line = (
-            CommandLine((), ("what its fields mean",))
-            if not given.is_clear
-            else read_line(given.text, action.folder)
-            if given.argv is None
-            else read_vector(given.argv, action.folder)
-        )
-        commands += (
-            replace(command, assignments=(*variables, *command.assignments)) for command in line.commands
-        )
-        unsure |= dict.fromkeys(line.unsure)
-    return tuple(commands), tuple(unsure)
-
-
-def _environment(given: object) -> tuple[tuple[tuple[str, Word], ...], tuple[str, ...]]:
-    """The variables that the agent would set, as those of a command."""
-    match given:
-        case None:
-            return (), ()
-        case dict():
-            return tuple((str(name), Word(str(value))) for name, value in given.items()), ()
-        case list() if all(isinstance(each, dict) and isinstance(each.get("name"), str) for each in given):
-            return tuple((each["name"], Word(str(each.get("value")))) for each in given), ()
-        case _:
-            return (), ("the environment that it would run with",)
-
-
-def _further_fields(action: Action) -> Iterator[str]:
-    """What a request says beside its command, and may change what runs."""
-    if action.diffs:
-        yield "a change of a file beside the command"
-    for given in (action.input, action.extra):
-        if given is not None and not isinstance(given, dict):
-            yield "the form of the request"
-            return
-        for name, value in (given or {}).items():
-            if value is not None and plain_name(name) not in _KNOWN:
-                yield f"the field “{name[:40]}” of the request"
-
-
 def _names_own(action: Action, places: Places) -> bool:
-    from dragoman.permissions.fields import texts_of  # noqa: PLC0415 - for sensitive actions that a rule allows
-    from dragoman.permissions.sensitive import SensitivePathScan  # noqa: PLC0415
-
+    """Whether an action names a file of Dragoman, or a folder above one."""
+    if not places.own:
+        return False
+    named = [places.absolute(path, action.folder) for path in action.paths]
+    said: tuple[str, ...] = ()
     # What is written into a file names nothing; the file is among the paths.
-    is_by_paths = action.risk in ("read", "edit", "delete")
-    said = () if is_by_paths else (action.command or "", *texts_of(action.input), *texts_of(action.extra))
-    texts = (*action.paths, *said)
-    return SensitivePathScan(places, action.folder, is_own=True).why(texts) is not None
+    if action.risk not in ("read", "edit", "delete"):
+        said = (action.command or "", *texts_of(action.input), *texts_of(action.extra))
+    if action.command is not None:
+        named += _paths_in_commands(action, places)
+    is_above = any(places.has_own_below(path) for path in named)
+    return (
+        is_above
+        or SensitivePathScan(places, action.folder, is_own=True).why((*action.paths, *said)) is not None
+    )
+
+
+def _paths_in_commands(action: Action, places: Places) -> Iterator[str]:
+    for command in commands_of(action)[0]:
+        words = (*command.words, *(redirect.path for redirect in command.redirects))
+        for word in (each for given in words for each in path_words(given)):
+            if word.text and word.kind in ("exact", "home"):
+                yield from (path_of(word, folder, places) for folder in command.folders or (action.folder,))
 
 
 def _listed(unsure: tuple[str, ...]) -> str:
