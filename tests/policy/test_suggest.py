@@ -215,6 +215,8 @@ def test_a_name_that_would_be_a_pattern_is_not_offered(tmp_path: Path) -> None:
 def test_no_offer_allows_what_the_starter_set_would_not(
     tmp_path: Path, asked: str, others: list[str]
 ) -> None:
+    # Without a repository, `git diff` compares any files.
+    (tmp_path / ".git").mkdir()
     offered = _offers(_run(tmp_path, asked), tmp_path)
     assert offered
     for offer in offered:
