@@ -12,6 +12,8 @@ __all__ = ["rule_contradictions"]
 
 # Conditions about a command.
 _OF_COMMANDS = ("args", "without", "options", "variables", "redirects", "expands")
+# What an allow rule accepts around a command. A rule that asks or denies matches the command with anything around it.
+_OF_ALLOW = ("variables", "redirects", "expands")
 # What an example can be held against.
 _MATCHED = ("command", "paths", "urls", "tools")
 _PATTERN = re.compile(r"[*?\[\]{}]")
@@ -22,6 +24,7 @@ def rule_contradictions(rules: Sequence[PolicyRule]) -> Iterator[Complaint]:
     for number, rule in enumerate(rules):
         found = [
             *_conditions_without_command(rule),
+            *_conditions_of_allow(rule),
             *_program_patterns(rule),
             *_unusable_urls(rule),
             *_unusable_globs(rule),
@@ -47,11 +50,21 @@ def _conditions_without_command(rule: PolicyRule) -> Iterator[Complaint]:
         )
 
 
+def _conditions_of_allow(rule: PolicyRule) -> Iterator[Complaint]:
+    if rule.decision != "allow":
+        for key in _OF_ALLOW:
+            if getattr(rule, key) not in (None, False):
+                yield (key,), f'{quoted(key)} in [[policy]] is for rules with decision = "allow".'
+
+
 def _program_patterns(rule: PolicyRule) -> Iterator[Complaint]:
     first = rule.command[0] if rule.command else ()
     for number, program in enumerate(as_texts(first)):
-        if _PATTERN.search(program):
-            keys = ("command", 0) if isinstance(first, str) else ("command", 0, number)
+        keys = ("command", 0) if isinstance(first, str) else ("command", 0, number)
+        if len(program.split()) > 1:
+            words = ", ".join(map(quoted, program.split()))
+            yield keys, f'"command" in [[policy]] is a list of words. Write [{words}].'
+        elif _PATTERN.search(program):
             yield (
                 keys,
                 (

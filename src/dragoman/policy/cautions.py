@@ -21,11 +21,25 @@ def cautions(rules: Iterable[LocatedRule], models: Collection[str]) -> Iterator[
         if rule.decision != "allow" and rule.command is not None and rule.args is None:
             verb = "denies" if rule.decision == "deny" else "asks about"
             yield each, f'{verb} exactly this command. To include it with more arguments: args = "any"'
+        if rule.decision == "allow" and (wide := _allows_all(rule)) is not None:
+            yield each, f"allows {wide} that is not sensitive"
+        for word in (word for given in rule.command or () for word in as_texts(given) if "*" in word):
+            yield each, f"words of a command are compared to the letter: {word} is no pattern"
         for program in _unlimited_runners(rule):
             yield (
                 each,
                 f"with any arguments, {program} can run any program or code: the rule allows everything",
             )
+
+
+def _allows_all(rule: PolicyRule) -> str | None:
+    """What a rule without a condition about commands, paths, addresses or tools allows."""
+    if any(each is not None for each in (rule.command, rule.paths, rule.urls)):
+        return None
+    if rule.tools is not None:
+        return "every tool" if "*" in rule.tools else None
+    kinds = as_texts(rule.kind)
+    return f"every action of the kind {', '.join(kinds)}" if kinds else "every action"
 
 
 def _unlimited_runners(rule: PolicyRule) -> Iterator[str]:

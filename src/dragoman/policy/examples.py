@@ -32,10 +32,12 @@ def failed_examples(rule: PolicyRule) -> Iterator[tuple[str, int, str]]:
     ):
         for number, text in enumerate(texts):
             action = _action(rule, text, places)
-            judgement = policy.judgement(action, places)
+            judgement = policy.judgement(action, places, explains=True)
             matches = judgement.verdict.decision == rule.decision
             if matches is not must_match:
-                why = f" Not understood: {'; '.join(judgement.unsure)}." if judgement.unsure else ""
+                reasons = [reason for each in judgement.commands for _, reason in each.objections]
+                why = f" {reasons[0][:1].upper()}{reasons[0][1:]}." if must_match and reasons else ""
+                why = f" Not understood: {'; '.join(judgement.unsure)}." if judgement.unsure else why
                 if must_match and rule.decision == "allow" and action.sensitive and not rule.sensitive:
                     why = f" It is sensitive: {action.sensitive}."
                 yield key, number, f"the rule {'matches' if matches else 'does not match'} it.{why}"

@@ -12,6 +12,7 @@ from dragoman.permissions.verdict import MatchedRule
 from dragoman.policy.outcome import RuleOutcome, outcome
 from dragoman.policy.policy import JudgedCommand, Judgement, Policy
 from dragoman.policy.rule_text import in_words
+from dragoman.policy.simple_command import SimpleCommand
 
 __all__ = ["Explanation", "explain"]
 
@@ -38,7 +39,7 @@ class Explanation:
             )
         if self.judgement.commands:
             yield "simple commands:"
-            yield from (f"  {each.command}  ({_judged(each)})" for each in self.judgement.commands)
+            yield from (f"  {_spelled(each.command)}  ({_judged(each)})" for each in self.judgement.commands)
         if self.judgement.unsure:
             yield f"not understood: {'; '.join(self.judgement.unsure)}"
         if self.outcome.verdict.doubt not in (None, self.outcome.reason):
@@ -49,14 +50,23 @@ class Explanation:
 
 def explain(action: Action, places: Places, policy: Policy, settings: AutoApproval) -> Explanation:
     """What would happen to an action by the rules and `eligible`, without approvals and other settings."""
-    judgement = policy.judgement(action, places)
+    judgement = policy.judgement(action, places, explains=True)
     return Explanation(action, outcome(judgement.verdict, action, settings), judgement, policy)
+
+
+def _spelled(command: SimpleCommand) -> str:
+    """A command with its variables and redirects."""
+    variables = [f"{name}={value.text}" for name, value in command.assignments]
+    redirects = [f"{'>' if each.is_write else '<'} {each.path.text}" for each in command.redirects]
+    return " ".join([*variables, str(command), *redirects])
 
 
 def _judged(each: JudgedCommand) -> str:
     if each.command.is_wrapper:
         return "runs the next one"
-    return ", ".join(map(_matched, each.rules)) or "no rule"
+    if each.rules:
+        return ", ".join(map(_matched, each.rules))
+    return "; ".join(f"not by the rule at {rule.where}: {why}" for rule, why in each.objections) or "no rule"
 
 
 def _matched(rule: MatchedRule) -> str:
