@@ -1,1 +1,1 @@
-"""Rules that decide about an action before a person is asked. Design: docs/policy.md."""
+"""Rules that decide about an action before a person is asked. Design: docs/policy-design.md."""

@@ -90,24 +90,32 @@ class CommandConditions:
     # --- Allowing. ---------------------------------------------------------------------------------------------------
 
     def allows(self, command: SimpleCommand, places: Places) -> Match:
-        words = command.words
-        begins = len(words) >= len(self.wanted) and all(
+        if not self._begins(command.words):
+            return Match.NO
+        rest = command.words[len(self.wanted) :]
+        match = self._of_arguments(rest, has_more=command.has_more)
+        variables = self._rule.variables or ()
+        is_allowed = (
+            match is not Match.NO
+            and all(name in variables for name, _ in command.assignments)
+            and self._allows_folders(command, places)
+            and self._allows_redirects(command, places)
+            and self._allows_paths(command, rest, places)
+        )
+        return match if is_allowed else Match.NO
+
+    def _begins(self, words: Sequence[Word]) -> bool:
+        """Whether a command begins with the words of the rule, to the letter."""
+        return len(words) >= len(self.wanted) and all(
             word.is_exact and word.text in alternatives
             for word, alternatives in zip(words, self.wanted, strict=False)
         )
-        if not begins:
-            return Match.NO
-        rest = words[len(self.wanted) :]
-        match = self._of_arguments(rest, has_more=command.has_more)
-        if match is Match.NO or not self._allows_around(command) or not self._allows_folders(command, places):
-            return Match.NO
-        return match if self._allows_paths(command, rest, places) else Match.NO
 
-    def _allows_around(self, command: SimpleCommand) -> bool:
-        """Whether the rule names all variables, and may name the files of redirects."""
-        variables = self._rule.variables or ()
-        return all(name in variables for name, _ in command.assignments) and (
-            self._redirects is not None or not command.redirects
+    def _allows_redirects(self, command: SimpleCommand, places: Places) -> bool:
+        patterns = self._redirects
+        return all(
+            patterns is not None and _leads_only_to(redirect.path, patterns, command, places)
+            for redirect in command.redirects
         )
 
     def _allows_folders(self, command: SimpleCommand, places: Places) -> bool:
@@ -125,16 +133,34 @@ class CommandConditions:
     def _allows_paths(self, command: SimpleCommand, arguments: Sequence[Word], places: Places) -> bool:
         if self._paths is not None and command.has_more:
             return False
-        if self._redirects is not None and not all(
-            _leads_only_to(redirect.path, self._redirects, command, places) for redirect in command.redirects
-        ):
-            return False
         named = [candidate for word in arguments for candidate in path_words(word)]
         if self._paths is not None and not all(
             _leads_only_to(word, self._paths, command, places) for word in named
         ):
             return False
         return self._rule.sensitive or not any(_leads_to_sensitive(word, command, places) for word in named)
+
+    def objection(self, command: SimpleCommand, places: Places) -> str | None:
+        """Why a rule that begins with these words does not allow the command; None if it begins with others."""
+        words = command.words
+        if not self._begins(words) or self.allows(command, places) is Match.YES:
+            return None
+        rest = words[len(self.wanted) :]
+        variables = [name for name, _ in command.assignments if name not in (self._rule.variables or ())]
+        unlisted = [
+            word.text for word in rest if _cannot_become_option(word) and not self._may_follow(word.text)
+        ]
+        if variables:
+            return f"it does not name the variable {variables[0]}"
+        if unlisted:
+            return f"it does not allow the argument {unlisted[0]}"
+        if self._of_arguments(rest, has_more=command.has_more) is not Match.YES:
+            return "an argument is forbidden, or computed by the shell"
+        if command.redirects and not self._allows_redirects(command, places):
+            return f"it does not allow the redirect to or from {command.redirects[0].path.text}"
+        if not self._allows_folders(command, places):
+            return "it does not hold in the folder that the command would run in"
+        return "a path is not among those that it allows, or may be a link to a sensitive file"
 
     # --- Restricting. ------------------------------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from dragoman.permissions.action import Action
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.permissions.sensitive import Places
-from dragoman.permissions.verdict import MatchedRule, Verdict
+from dragoman.permissions.verdict import MatchedRule
 from dragoman.policy.outcome import RuleOutcome, outcome
 from dragoman.policy.policy import JudgedCommand, Judgement, Policy
-from dragoman.policy.summary import in_words
+from dragoman.policy.rule_text import in_words
 
 __all__ = ["Explanation", "explain"]
 
@@ -21,14 +21,13 @@ class Explanation:
     action: Action
     outcome: RuleOutcome
     judgement: Judgement
-    # None: there are no rules.
-    policy: Policy | None
+    policy: Policy
 
     def lines(self) -> Iterator[str]:
         """The decision, the rules that match, and what was taken apart. Not escaped: they hold what an agent sent."""
         yield f"{self.outcome.decision}: {self.action.title}"
         yield f"  because {self.outcome.reason}"
-        if self.policy is None:
+        if not self.policy.rules:
             yield "  There are no rules. `dragoman policy init` offers a first set."
             return
         texts = {(each.file, each.line): in_words(each.rule) for each in self.policy.rules}
@@ -48,9 +47,9 @@ class Explanation:
             yield f"sensitive: {self.action.sensitive}"
 
 
-def explain(action: Action, places: Places, policy: Policy | None, settings: AutoApproval) -> Explanation:
+def explain(action: Action, places: Places, policy: Policy, settings: AutoApproval) -> Explanation:
     """What would happen to an action by the rules and `eligible`, without approvals and other settings."""
-    judgement = Judgement(Verdict()) if policy is None else policy.judgement(action, places)
+    judgement = policy.judgement(action, places)
     return Explanation(action, outcome(judgement.verdict, action, settings), judgement, policy)
 
 

@@ -75,6 +75,10 @@ class RuleMatcher:
         compare = self._command.allows if self.is_allow else self._command.restricts
         return compare(command, places)
 
+    def objection(self, command: SimpleCommand, places: Places) -> str | None:
+        """Why the rule does not allow a command that begins with its words; None if it begins with others."""
+        return self._command.objection(command, places) if self.is_allow else None
+
     def _needed(self) -> Iterator[_Check]:
         """The comparisons that the rule's conditions need, the quickest first."""
         if self._kinds:
@@ -125,7 +129,8 @@ class RuleMatcher:
 
     def _of_tool(self, action: Action, patterns: Iterable[str]) -> Match:
         if action.tool is None:
-            return Match.MAYBE
+            # Agents name the tools of MCP servers. What runs a command or changes a file is none of those.
+            return Match.MAYBE if action.risk == "other" else Match.NO
         if self.is_allow:
             return Match.of(any(fnmatchcase(action.tool, pattern) for pattern in patterns))
         name = action.tool.casefold()

@@ -33,6 +33,8 @@ class JudgedCommand:
 
     command: SimpleCommand
     rules: tuple[MatchedRule, ...]
+    # Why rules that begin with the same words do not allow it.
+    objections: tuple[tuple[MatchedRule, str], ...] = ()
 
     @property
     def is_allowed(self) -> bool:
@@ -59,8 +61,8 @@ class Policy:
     def judge(self, action: Action, places: Places) -> Verdict:
         return self.judgement(action, places).verdict
 
-    def judgement(self, action: Action, places: Places) -> Judgement:
-        """The verdict on an action, with each simple command."""
+    def judgement(self, action: Action, places: Places, *, explains: bool = False) -> Judgement:
+        """The verdict on an action, with each simple command. `explains`: and why rules do not allow it."""
         places = resolving_once(places)
         matchers = [(matcher, matcher.of_action(action, places)) for matcher in self._matchers]
         matchers = [(matcher, match) for matcher, match in matchers if match is not Match.NO]
@@ -72,7 +74,11 @@ class Policy:
         found: dict[MatchedRule, None] = {}
         doubts: list[str] = []
         judged = [
-            JudgedCommand(command, tuple(self._of_command(command, matchers, places, doubts)))
+            JudgedCommand(
+                command,
+                tuple(self._of_command(command, matchers, places, doubts)),
+                _objections(command, matchers, places) if explains else (),
+            )
             for command in commands
         ]
         for each in judged:
@@ -116,6 +122,13 @@ class Policy:
                 yield matcher.matched
             elif match is Match.MAYBE and not matcher.is_allow:
                 doubts.append(f"“{command}” may be what the rule at {matcher.matched.where} is about")
+
+
+def _objections(
+    command: SimpleCommand, matchers: Iterable[tuple[RuleMatcher, Match]], places: Places
+) -> tuple[tuple[MatchedRule, str], ...]:
+    found = ((matcher.matched, matcher.objection(command, places)) for matcher, _ in matchers)
+    return tuple((rule, why) for rule, why in found if why is not None)
 
 
 def _verdict(rules: tuple[MatchedRule, ...], doubts: list[str], *, is_allowed: bool) -> Verdict:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from dragoman.lm import JsonObject
+from dragoman.lm.json import canonical
 from dragoman.permissions.action import Action
 from dragoman.permissions.commands import PROGRAMS, commands_in
 from dragoman.permissions.fields import (
@@ -115,7 +116,7 @@ def _beside_command(action: Action) -> Iterator[str]:
             yield f"the field “{name[:40]}” of the request"
     plain_names = [plain for plain, _, _ in fields]
     for names, what in ((FOLDERS, "folder"), (ENVIRONMENTS, "environment")):
-        if sum(plain in names for plain in plain_names) > 1:
+        if len({canonical(value) for plain, _, value in fields if plain in names}) > 1:
             yield f"more than one {what}"
     if len(set(plain_names)) < len(plain_names):
         yield "two fields of one name"
