@@ -27,6 +27,8 @@ EXAMPLES = (
     "PROMPT_COMMAND=rm bash -c ls", "SHELLOPTS=xtrace PS4='$(rm x)' bash -c ls", "CDPATH=sub cd deep && ls",
     "OLDPWD=sub cd - && ls", "PWD=x ls", "IFS=x ls", "zsh_eval=1 ls", "fpath=. ls", "argv=x ls", "path=. ls",
     "path=(.) ls",
+    "A=\\  {}", "A=\\ B=1 {}", "A=1\\  {}", "A=\\\n {}", "A=''\\  {}", "A= B= {}", "A=\\;rm {}", "A=\\& {}", "A=\\\\ {}", "A=\\\t {}",
+    "ls \\  x", "ls \\\t x", "\\  {}", "ls | \\  {}", "ls >\\  x", "ls \\ \\ x", "ls a\\  x", "ls \\ a", "ls ''\\  x",
     # Wrappers.
     "env {}", "env -i PATH=@LAB@/bin {}", "env -S 'rm x'", "env -S'rm x' ls", "env --split-string='rm x'", "env - {}",
     "env -u A {}", "env -C sub ls", "env --chdir=sub ls", "env -- {}", "env -- A=1 {}", "env A=1 -- {}",

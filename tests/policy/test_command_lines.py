@@ -78,6 +78,7 @@ _ASSIGNMENTS = [
     ("A=$(rm x) git status", "deny", ""),
     ("A[$(rm x)]=1 git status", "deny", ""),
     ("A=(x) git status", "doubt", "an array"),
+    ("A=\\  make git status", "doubt", "the value is a blank, and make runs"),
     ("PATH=. :; git status", "doubt", "dash keeps it"),
 ]
 

@@ -357,10 +357,15 @@ class _Line:
 
     def _assignment(self, node: Node, around: SimpleCommand) -> Iterator[tuple[str, Word]]:
         raw = _text(node)
-        name, equals, _ = raw.partition("=")
-        values = [child for child in node.children[2:] if child.end_byte == node.end_byte]
-        is_plain = equals and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
-        if not is_plain or [child.type for child in node.children[:2]] != ["variable_name", "="]:
+        name = raw.partition("=")[0]
+        parts, values = node.children[:2], node.children[2:]
+        if (
+            not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
+            or [part.type for part in parts] != ["variable_name", "="]
+            # The value is all that follows: tree-sitter takes `A=\  b` for a variable with the value `b`.
+            or raw != f"{name}={''.join(map(_text, values))}"
+            or len(values) > 1
+        ):
             self._doubt("an unusual assignment")
             self._search(node, around)
         if "(" in raw or "`" in raw:
