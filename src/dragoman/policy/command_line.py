@@ -378,7 +378,8 @@ class _Line:
         children = list(node.children)
         if children and children[0].type == "file_descriptor":
             # dash and zsh take one digit for a descriptor, and more for an argument.
-            if not re.fullmatch("[0-9]", _text(children[0])):
+            is_joined = len(children) > 1 and children[0].end_byte == children[1].start_byte
+            if not re.fullmatch("[0-9]", _text(children[0])) or not is_joined:
                 self._doubt("an unusual redirect")
             del children[0]
         kinds = [child.type for child in children]
