@@ -141,7 +141,7 @@ async def test_d5_an_ask_rule_refuses_where_nobody_can_be_permission_requested(
     assert escape(because) in answer.text
     [remark] = bridge.noted("remark")
     assert because in str(remark)
-    assert await _decision(store) == (False, "rule", f"{because} No person could be asked.")
+    assert await _decision(store) == (False, "unasked", f"{because} No person could be asked.")
     # What no rule asks about is left to the setting.
     other = await chat.do(_run("ls"))
     assert ("the-allow_once" in other.text) == (permission == "allow")

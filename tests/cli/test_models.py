@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.cli.known_agents import KnownAgents
 from dragoman.config import AcpModel, Config, ResponsesModel, ScriptModel, load
 from dragoman.lm import Request, Response, TextPart, user
 from dragoman.lm.cancellation import CancellationToken
@@ -92,3 +93,10 @@ def test_an_agent_of_the_catalogue_that_is_no_model_yet_can_be_added() -> None:
     with pytest.raises(ModelNotUsable) as raised:
         find(Config(), "claude")
     assert "`dragoman agents add claude`" in (raised.value.hint or "")
+
+
+def test_a_model_may_name_the_built_in_agent_without_a_command(tmp_path: Path) -> None:
+    config = Config(models={"mine": AcpModel(agent="demo", permission="allow")})
+    model = KnownAgents(tmp_path).applied(config).models["mine"]
+    assert isinstance(model, AcpModel)
+    assert (model.command, model.permission) == (("dragoman", "demo-agent"), "allow")

@@ -108,6 +108,13 @@ def test_layout_keeps_lists_and_fills_paragraphs() -> None:
             'unknown option --promt=hello. Did you mean "--prompt"?\nTry: dragoman chat --help',
         ),
         ("chat --js", 'unknown option --js. Did you mean "--json"?\nTry: dragoman chat --help'),
+        (
+            "policy explain git log",
+            (
+                '"git" is one argument too many. A command is given in quotes: --command "git log -3".\n'
+                "Try: dragoman policy --help"
+            ),
+        ),
         ("chat a b", '"b" is one argument too many.\nTry: dragoman chat --help'),
         ("chat -p", "-p/--prompt: expected one argument\nTry: dragoman chat --help"),
         ("check", "the following arguments are required: TARGET\nTry: dragoman check --help"),

@@ -114,6 +114,19 @@ def test_a_rule_that_is_wrong_is_reported_with_its_line(command: list[str], caps
 
 
 @pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--command", " "], "the action is empty"),
+        (["--tool", ""], "the action is empty"),
+        (["--url", "example.com"], "--url needs a whole address, with its scheme: https://example.com"),
+    ],
+)
+def test_explain_needs_a_whole_action(arguments: list[str], words: str, capsys: _Out) -> None:
+    assert main(["policy", "explain", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("arguments", "decision", "lines"),
     [
         (["--command", "git log -3"], "allow", [1]),

@@ -48,6 +48,8 @@ def test_without_content_roles_names_and_outcomes_are_left() -> None:
         (True, "person", "because", None),
         (False, "person", "always", None),
         (True, "rule", "read-only", "read-only"),
+        (True, "read-only", "read-only", "read-only"),
+        (False, "unasked", "The input ended.", None),
     ],
 )
 def test_without_content_the_level_of_a_yes_is_left_and_a_persons_reason_is_not(

@@ -28,7 +28,7 @@ def _one_call() -> ScriptedModel:
         (Approve("session"), (True, "person", "session")),
         (Deny("not now"), (False, "person", "not now")),
         (Deny(), (False, "person", None)),
-        (CannotAsk("There is no terminal."), (False, "rule", "There is no terminal.")),
+        (CannotAsk("There is no terminal."), (False, "unasked", "There is no terminal.")),
     ],
 )
 async def test_a_persons_decision_has_its_time(
@@ -94,7 +94,7 @@ async def test_what_needs_no_question_says_by_what_it_is_allowed(clock: VirtualC
     found = [events_of(person, CallDecided)[0] for person in (by_approval, by_rule, by_setting)]
     assert [(each.by, each.why, each.read_only) for each in found] == [
         ("approval", "approved for this session (approval s1)", False),
-        ("rule", "read-only", True),
+        ("read-only", "read-only", True),
         ("setting", "auto-approved", False),
     ]
 

@@ -164,7 +164,7 @@ async def test_a_chat_without_a_prompt_leaves_nothing_and_ids_are_those_of_conve
     [
         ("touch", Approve(), (True, "person", "once")),
         ("touch", Deny("not that"), (False, "person", "not that")),
-        ("look", Deny(), (True, "rule", "read-only")),
+        ("look", Deny(), (True, "read-only", "read-only")),
     ],
 )
 async def test_decisions_about_the_terminals_own_tools_are_recorded(

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -191,3 +192,55 @@ def test_d6_a_rule_for_a_tool_of_the_terminal(folder: Folder) -> None:
     chat.enter("/policy explain echo run; echo walk")
     chat.wait_for("^  ask: echo run; echo walk")
     chat.wait_for(r"^    echo walk  \(no rule\)")
+
+
+def _list(chat: Terminal) -> None:
+    before = chat.text.count("❯ /policy")
+    chat.enter("/policy")
+    chat.wait_for("❯ /policy", times=before + 1)
+    chat.wait_for(READY)
+
+
+def _until_listed(chat: Terminal, pattern: str) -> None:
+    """Until `/policy` lists a rule. The chat looks at the file about once a second."""
+    deadline = time.monotonic() + DEADLINE
+    while not re.search(pattern, chat.text.rpartition("❯ /policy")[2], re.MULTILINE):
+        assert time.monotonic() < deadline, chat.text
+        _list(chat)
+
+
+def test_d6_a_rule_counts_in_an_open_chat_and_removing_it_takes_it_back(folder: Folder) -> None:
+    other = folder.chat("demo", columns=120)
+    chat = _asked(folder, "run `echo one`")
+    chat.type("r")
+    chat.wait_for("^  1 always")
+    chat.type("1")
+    chat.wait_for(_WRITE)
+    chat.type("y")
+    chat.wait_for("allowed once, and")
+    chat.wait_for(READY)
+
+    _until_listed(other, "allow +`echo one`")
+    other.enter("run `echo one`")
+    other.wait_for(r"✓ Demo agent may run: echo one · allowed by the rule at …/dragoman\.toml:1$")
+    other.wait_for(READY)
+
+    # A mistake in the file: one line says so, and the rules stay.
+    file = _own_file(folder)
+    rule = file.read_text()
+    file.write_text('[[policy]]\ndecision = "perhaps"\n')
+    _until_listed(other, r"^dragoman: the rules stay as they were\.")
+    assert "dragoman/dragoman.toml:2:" in "".join(other.text.split())
+    _list(other)
+    assert re.search("allow +`echo one`", other.text.rpartition("❯ /policy")[2])
+
+    file.write_text(rule.replace('decision = "allow"', 'decision = "deny"'))
+    for each in (chat, other):
+        _until_listed(each, "deny +`echo one`")
+        each.enter("run `echo one`")
+        each.wait_for(r"rule at \S+dragoman\.toml:1")
+        each.wait_for(READY)
+    file.unlink()
+    _until_listed(chat, "There are no rules")
+    chat.enter("run `echo one`")
+    chat.wait_for("r make a rule", times=1)

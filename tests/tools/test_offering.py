@@ -61,7 +61,7 @@ def names(definitions: tuple[ToolDefinition, ...]) -> list[str]:
 
 async def made(runtime: ToolRuntime, name: str) -> ToolResult:
     prepared = await runtime.prepare(ToolCallPart("dg_1", name, {}), TOKEN)
-    assert runtime.decide(prepared) == Allowed("read-only", "rule")
+    assert runtime.decide(prepared) == Allowed("read-only", "read-only")
     return await runtime.run(prepared, TOKEN)
 
 

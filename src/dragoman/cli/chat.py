@@ -11,9 +11,11 @@ from pathlib import Path
 from rich.console import Console
 
 from dragoman.cli.asking import can_ask
+from dragoman.cli.config_watch import follow
 from dragoman.cli.errors import CommandError, UsageError
+from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
-from dragoman.config import Config
+from dragoman.config import Config, ConfigError
 from dragoman.frontends.terminal import ChatOptions, NoPrompt, run_chat
 from dragoman.frontends.terminal.choosing import choose_chat
 from dragoman.frontends.terminal.keys import TerminalKeys
@@ -93,6 +95,7 @@ def start(
         workspace=(Path.cwd(),),
         resume=resume,
         redaction=context.redaction,
+        follow=lambda adopt: follow(context, adopt, _say_unchanged),
     )
     try:
         return chat(options)
@@ -101,6 +104,12 @@ def start(
         raise UsageError(str(error)) from error
     except CannotResume as error:
         raise CommandError(str(error)) from error
+
+
+def _say_unchanged(error: ConfigError) -> None:
+    """One line between what is said in the chat. `dragoman policy check` shows every mistake."""
+    more = f" ({len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
+    say(f"dragoman: the rules stay as they were. {error.problems[0]}{more}", sys.stderr)
 
 
 def _chosen(arguments: Namespace, context: CommandContext, config: Config) -> _Chosen | None:

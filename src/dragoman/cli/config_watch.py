@@ -1,4 +1,4 @@
-"""A configuration that changes while its models are in use: what is new in it is offered without a restart."""
+"""A configuration that changes while it is in use: its rules and its new models count without a restart."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dragoman.cli.run import CommandContext
-from dragoman.config import ConfigError, TrustedFiles, user_config_file
+from dragoman.config import Config, ConfigError, TrustedFiles, user_config_file
 from dragoman.config.folders import FILE_NAME
-from dragoman.models import Models
 
 __all__ = ["follow", "followed_file"]
 
@@ -24,11 +23,19 @@ def followed_file(context: CommandContext) -> Path:
     return context.config_file or user_config_file()
 
 
-async def follow(context: CommandContext, models: Models, changed: Callable[[], None]) -> None:
-    """Poll both layers, and call `changed` when the models have changed. Runs until it is cancelled.
+def _log_failure(error: ConfigError) -> None:
+    _log.warning("the configuration is used as it was before: %s", error)
+
+
+async def follow(
+    context: CommandContext,
+    adopt: Callable[[Config], object],
+    failed: Callable[[ConfigError], object] = _log_failure,
+) -> None:
+    """Poll both layers, and call `adopt` with each new configuration. Runs until it is cancelled.
 
     A file that appears is read, too: the first agent that is added brings it. Models of a found file appear when the
-    user trusts the file, and go when it changes.
+    user trusts the file, and go when it changes. If a file has mistakes, `failed` gets them, and nothing changes.
     """
     places = (followed_file(context), Path(FILE_NAME), TrustedFiles(context.state_dir).folder)
     seen = tuple(map(_state, places))
@@ -41,14 +48,13 @@ async def follow(context: CommandContext, models: Models, changed: Callable[[], 
         try:
             config = context.config()
         except ConfigError as error:
-            _log.warning("the configuration is used as it was before: %s", error)
+            failed(error)
             continue
         if config.untrusted and config.found is not None:
             _log.warning(
                 "%s is not trusted, so its models are not offered: dragoman trust", config.found.source.path
             )
-        if models.adopt(config):
-            changed()
+        adopt(config)
 
 
 def _state(place: Path) -> tuple[int, int, int] | None:

@@ -14,6 +14,7 @@ from dragoman.cli.journal_text import permission_in_words
 from dragoman.cli.layout import say
 from dragoman.cli.proofs import without_proofs
 from dragoman.cli.table import table
+from dragoman.journal.agent_events import PermissionDecided
 from dragoman.journal.decisions import RecordedDecision, decisions_since
 from dragoman.journal.events import UnreadableJournal
 from dragoman.journal.sqlite.journals import SqliteJournals
@@ -101,6 +102,11 @@ def what(decision: RecordedDecision) -> str:
     return permission_in_words(asked, names_agent=False)
 
 
+def _by(decided: PermissionDecided) -> str:
+    why = f": {decided.why}" if decided.why and decided.why != decided.by else ""
+    return f"{decided.by}{why}{', and a rule' if decided.new_rule else ''}"
+
+
 def _row(decision: RecordedDecision) -> tuple[str, ...]:
     asked, decided = decision.asked, decision.decided
     when = datetime.fromtimestamp(decision.at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
@@ -113,7 +119,7 @@ def _row(decision: RecordedDecision) -> tuple[str, ...]:
         agent,
         what(decision),
         "allowed" if decided.is_allowed else "refused",
-        f"{decided.by}{f': {decided.why}' if decided.why else ''}{', and a rule' if decided.new_rule else ''}",
+        _by(decided),
         f"{decided.seconds:.1f} s",
     )
 

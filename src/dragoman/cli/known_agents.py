@@ -1,4 +1,4 @@
-"""Adds the commands of installed agents to a configuration."""
+"""Adds the commands of installed agents, and of the built-in one, to a configuration."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from dragoman.agents.catalogue import REFRESHED, catalogue
 from dragoman.agents.installed import InstalledAgents
 from dragoman.config import AcpModel, Config, ModelConfig
+from dragoman.config.loading import BUILTIN_MODELS
 
 __all__ = ["KnownAgents"]
 
@@ -36,5 +37,9 @@ class KnownAgents:
     def _started(self, model: ModelConfig) -> ModelConfig:
         if not isinstance(model, AcpModel) or model.command is not None or model.agent is None:
             return model
+        built_in = BUILTIN_MODELS.get(model.agent)
+        if isinstance(built_in, AcpModel):
+            # There is nothing to install.
+            return replace(model, command=built_in.command)
         found = self._installed.find(model.agent)
         return model if found is None else replace(model, command=found.command, env=found.env | model.env)

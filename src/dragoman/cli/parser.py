@@ -92,11 +92,14 @@ def parse(
 class _Parser(ArgumentParser):
     def parse_line(self, argv: Sequence[str], namespace: Namespace | None = None) -> Namespace:
         parsed, unknown = self.parse_known_args(argv, namespace)
+        options = [option for action in self._actions for option in action.option_strings]
         for word in unknown:
             if word.startswith("-"):
-                options = [option for action in self._actions for option in action.option_strings]
                 self.error(f"unknown option {word}.{_meant(word.partition('=')[0], options)}")
-            self.error(f'"{word}" is one argument too many.')
+            instead = (
+                ' A command is given in quotes: --command "git log -3".' if "--command" in options else ""
+            )
+            self.error(f'"{word}" is one argument too many.{instead}')
         return parsed
 
     def _check_value(self, action: Action, value: str) -> None:

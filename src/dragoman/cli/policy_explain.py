@@ -61,7 +61,14 @@ def _given(arguments: Namespace) -> tuple[Meaning, str]:
         raise UsageError(
             f"policy explain: what? {_WAYS}" if not given else f"policy explain: one action. {_WAYS}"
         )
-    kinds = _KINDS[given[0][0]]
+    meaning, text = given[0]
+    if not text.strip():
+        raise UsageError(f"policy explain: the action is empty. {_WAYS}")
+    if meaning == "url" and "://" not in text:
+        raise UsageError(
+            f"policy explain: --url needs a whole address, with its scheme: https://{one_line(text)}"
+        )
+    kinds = _KINDS[meaning]
     if arguments.kind is None and len(kinds) > 1:
         raise UsageError(f"policy explain: --path needs --kind {'|'.join(kinds)}.")
     if arguments.kind is not None and arguments.kind not in kinds:

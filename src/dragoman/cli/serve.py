@@ -59,7 +59,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
                 host = f"[{settings.host}]" if ":" in settings.host else settings.host
                 # On standard error: a program that starts it with port 0 reads the port here.
                 say(f"dragoman: serving at http://{host}:{listening.getsockname()[1]}/v1", sys.stderr)
-                following = asyncio.create_task(follow(context, models, lambda: None))
+                following = asyncio.create_task(follow(context, models.adopt))
                 try:
                     return await serve(service, gate, listening, lambda: _announce_drain(settings))
                 finally:

@@ -10,6 +10,7 @@ from dragoman.cli.asking import greet_person
 from dragoman.cli.config_watch import follow, followed_file
 from dragoman.cli.errors import DONE, CommandError
 from dragoman.cli.run import CommandContext
+from dragoman.config import Config
 from dragoman.frontends.rule_offers import RuleOffers
 from dragoman.frontends.vscode.log import logging_to_editor
 from dragoman.frontends.vscode.server import VsCodeServer
@@ -29,13 +30,18 @@ def run(_arguments: Namespace, context: CommandContext) -> int:
     async def serve() -> None:
         models = Models(config, context.state_dir)
         server = VsCodeServer(models, followed_file(context), RuleOffers(models))
+
+        def adopt(changed: Config) -> None:
+            if models.adopt(changed):
+                server.models_changed()
+
         # As the end of input: nothing that was begun here is left to others.
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, server.ended.set)
         try:
             peer = await connect_stdio(server, _OPTIONS)
             with logging_to_editor(peer, context.redaction.redacted):
-                following = asyncio.create_task(follow(context, models, server.models_changed))
+                following = asyncio.create_task(follow(context, adopt))
                 await server.ended.wait()
                 following.cancel()
             peer.close("the server has ended")

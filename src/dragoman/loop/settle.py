@@ -322,7 +322,7 @@ def _verdict_of(decision: Allowed | RefusedByRule | HostAnswer | None) -> tuple[
             return False, "person", decision.reason
         case NotAsked():
             # Where no person can be asked, nothing is done that needs an approval.
-            return False, "rule", decision.why
+            return False, "unasked", decision.why
         case DecisionTimedOut():
             return False, "timeout", None
         case _:

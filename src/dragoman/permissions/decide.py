@@ -43,8 +43,9 @@ __all__ = [
 # The model's `permission` setting: what happens to an agent's request when no person can be asked.
 PermissionSetting: TypeAlias = Literal["deny", "allow-reads", "allow"]
 
-# What allows an action without a question: a rule, an approval that a person gave before, or a setting.
-AllowedBy: TypeAlias = Literal["rule", "approval", "setting"]
+# What allows an action without a question: a rule, an approval that a person gave before, a setting, or that a tool only
+# reads.
+AllowedBy: TypeAlias = Literal["rule", "read-only", "approval", "setting"]
 
 _REACH = {
     "session": "approved for this session",
@@ -124,7 +125,7 @@ def decide(
     if is_allowed:
         return Allowed(_allowed_by(verdict), "rule", rule_reason=_reason(verdict))
     if read_only and not asks:
-        return Allowed("read-only", "rule")
+        return Allowed("read-only", "read-only")
     if (standing := approval()) is not None:
         return Allowed(_REACH[standing.level], "approval", standing.id)
     by_setting = None if asks else settings.covers(tool, urls)

@@ -19,8 +19,11 @@ from dragoman.permissions.keys import approval_key, covered
 __all__ = ["By", "DecisionRecord", "Recorded"]
 
 # Who decided: a person, an approval that a person gave before, a rule of the policy, a setting, the client without asking, the
-# time limit, the limit on open requests, or the end of the turn.
-By: TypeAlias = Literal["person", "approval", "rule", "setting", "client", "timeout", "limit", "end"]
+# time limit, the limit on open requests, or the end of the turn. `read-only`: a tool that only reads needs no decision.
+# `unasked`: it needs a person, and none can be asked.
+By: TypeAlias = Literal[
+    "person", "approval", "rule", "read-only", "setting", "unasked", "client", "timeout", "limit", "end"
+]
 
 _MOST = 50
 # Actions contain whole files; at most so many bytes of them are stored.

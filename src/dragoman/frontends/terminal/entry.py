@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,6 +81,8 @@ class ChatOptions:
     resume: str | None = None
     # Secrets, which are not stored.
     redaction: Redaction | None = None
+    # Passes on each new configuration when a file changes, until it is cancelled.
+    follow: Callable[[Callable[[Config], None]], Coroutine[object, object, None]] | None = None
 
 
 def run_chat(options: ChatOptions) -> int:
@@ -105,6 +108,7 @@ async def _run(options: ChatOptions) -> int:
     ) as session:
         for warning in session.warnings:
             print(f"dragoman: {warning}", file=sys.stderr)
+        following = None if options.follow is None else asyncio.create_task(options.follow(session.adopt))
         try:
             said = await session.resume(options.resume, model=options.model) if options.resume else None
             if said is not None and options.config.journal.content == "metadata":
@@ -113,6 +117,8 @@ async def _run(options: ChatOptions) -> int:
                 return await interactive(session, options.state_dir, clock, _greeting(session), said)
             return await (_as_json if options.json else _once)(session, prompt, clock)
         finally:
+            if following is not None:
+                following.cancel()
             await session.close()
 
 

@@ -168,6 +168,11 @@ class ChatSession:
         """What decides about actions: rules, approvals and settings."""
         return self._models.permissions
 
+    def adopt(self, config: Config) -> None:
+        """Go on with a changed configuration. Its rules count from the next action on."""
+        self._config = config
+        self._models.adopt(config)
+
     def use(self, model: str) -> None:
         """Go on with another model, which gets the whole history."""
         self._use(model)

@@ -225,10 +225,10 @@ class PermissionRequests:
             words = f'This client cannot ask you, so the setting `permission = "{setting}"` allowed it.'
             return Decided(Granted(), TextPart(notice(f"{escape(in_one_line(action))}. {words}")))
         if ask.because is not None:
-            self._decided(asked, "rule", f"{ask.because} {_NOBODY}", allowed=False)
+            self._decided(asked, "unasked", f"{ask.because} {_NOBODY}", allowed=False)
             why = f"{ask.because} {_NEEDS_PERSON}"
         elif ask.needs_person:
-            self._decided(asked, "setting", "it needs a person, and none can be asked", allowed=False)
+            self._decided(asked, "unasked", "it needs a person", allowed=False)
             why = _NEEDS_PERSON
         else:
             self._decided(asked, "setting", f"permission = {setting}", allowed=False)
