@@ -50,6 +50,8 @@ _OPERATORS = [
     ("if git status; then ls; fi", "doubt", "statements with reserved words are not read"),
     ("while ls; do rm x; done", "deny", "what is found in it counts"),
     ("{}", "doubt", "an empty group for zsh, a program for bash"),
+    ("{git status;}", "doubt", "a group for zsh, a program `{git` for bash"),
+    ("!'git' status", "doubt", "a program `!git` for bash"),
 ]
 
 _XARGS = [

@@ -243,7 +243,8 @@ class _Line:
             case "negated_command":
                 [_, *rest] = node.children
                 if len(rest) == 1:
-                    self._check(self._source[node.start_byte + 1 : rest[0].start_byte], _BLANKS)
+                    # `!x` is a program in bash.
+                    self._check(self._source[node.start_byte + 1 : rest[0].start_byte], _BLANKS, is_wide=True)
                     return _same(self._statement(rest[0], around).after)
             case "subshell" if _is_between(node, "(", ")"):
                 self._inside(node, around)
@@ -259,8 +260,10 @@ class _Line:
     def _inside(self, node: Node, around: SimpleCommand) -> Folders:
         opening, *inner, closing = node.children
         if not inner:
-            # `{}` is a group in zsh, and the name of a program in bash.
             self._doubt("an empty group")
+        elif opening.type == "{" and self._source[opening.end_byte : opening.end_byte + 1] not in b" \t\n":
+            # `{x;}` is a group in zsh, and begins with the program `{x` in bash.
+            self._doubt("a brace with a word behind it")
         return self._sequence(inner, opening.end_byte, closing.start_byte, around)
 
     def _list(self, node: Node, around: SimpleCommand) -> _Folders:
