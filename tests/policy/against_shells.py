@@ -212,9 +212,20 @@ def _is_write(lab: ShellLab, command: SimpleCommand, path: str) -> bool:
             for folder in command.folders or (lab.folder,):
                 for way in _ways(lab, folder):
                     ways = _ways(lab, os.path.join(way, target))  # noqa: PTH118
-                    if path in ways or (redirect.path.kind == "glob" and _pattern(target).search(path)):
+                    if path in ways:
+                        return True
+                    if redirect.path.kind == "glob" and _is_behind_pattern(lab, way, target, path):
                         return True
     return False
+
+
+def _is_behind_pattern(lab: ShellLab, folder: str, pattern: str, path: str) -> bool:
+    """Whether a pattern stands for this file, or for a link that leads to it."""
+    if _pattern(pattern).search(path):
+        return True
+    return any(
+        path in _ways(lab, entry.path) for entry in os.scandir(folder) if _pattern(pattern).search(entry.path)
+    )
 
 
 def _expanded(lab: ShellLab, word: Word) -> str:
