@@ -219,7 +219,7 @@ async def test_p2_p3_i2_what_says_that_nothing_ran_is_an_error_and_nobody_refuse
     refused = {"outcome": "selected", "optionId": "the-reject_once"}
     assert bridge.noted("outcome") == [refused, refused]
     assert bridge.noted("remark") == [
-        {"dragoman": {"reason": f"The user was not asked. ERROR while calling tool: {why}"}}
+        {"dragoman": {"reason": f"The user was not asked. ERROR while calling tool: {why}", "unasked": True}}
     ]
     assert await chat.echo() == ["still there?"]
 

@@ -100,7 +100,9 @@ async def test_d6_what_a_rule_denies_is_refused_with_its_reason_for_person_and_a
     assert "<p: the-reject_once>" in answer.text
     why = f"The rule at {file}:6 denies it: Ask a colleague."
     assert f"You were not asked, so it was refused. {escape(why)}" in answer.text
-    assert bridge.noted("remark") == [{"dragoman": {"reason": f"The user was not asked. {why}"}}]
+    assert bridge.noted("remark") == [
+        {"dragoman": {"reason": f"The user was not asked. {why}", "unasked": True}}
+    ]
     assert await _decision(store) == (False, "rule", why)
 
 

@@ -32,6 +32,8 @@ def _shown(text: str) -> str:
 @example("x | y\n--|--\n1 | 2")
 @example("&lt;b&gt; \\< \\")
 @example("[a]: /url\n\n[a]")
+@example("x ~/a~ ~/b y~ ~/c")
+@example("a_b_c _d_ e__f")
 def test_s13_escaped_text_is_only_the_literal_text(text: str) -> None:
     markdown = gfm.escape(text)
     kinds = {token.type for token in tokens(markdown)}
@@ -133,3 +135,17 @@ def test_a_notice_stands_apart_in_italics() -> None:
     assert [token.type for token in tokens(markdown)].count("paragraph_open") == 3
     assert [child.type for child in inline_tokens(markdown)].count("em_open") == 1
     assert "1 * 2 * 3" in literal(markdown)
+
+
+@pytest.mark.parametrize("text", ["The rule at ~/dragoman.toml:11 denies it.", "read_file", "Stop! Now."])
+def test_text_that_needs_no_escape_has_none(text: str) -> None:
+    """Clients that do not render Markdown would show the backslash."""
+    assert gfm.escape(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", [":100: :1:x", "mailto:5", "_a_ __b__ a_ _b", " ~/a~ ~/b ~", "a ~~/b~~", "![a]"]
+)
+def test_text_that_is_nearly_so_has(text: str) -> None:
+    assert gfm.escape(text) != text
+    assert literal(gfm.escape(text)) == _shown(text)

@@ -67,3 +67,12 @@ def test_q3_both_ends_and_the_number_between(text: str, limit: int) -> None:
 def test_on_one_line() -> None:
     assert on_one_line("a\nb") == "a␊b"
     assert in_short("a" * 30, 10) == "aaaaa ⟨20 characters left out⟩ aaaaa"
+
+
+def test_sentences_break_between_words_and_every_break_shows() -> None:
+    text = f"{'word ' * 30}{'x' * 100} end"
+    lines = broken(text, at_spaces=True).split("\n")
+    assert all(line.endswith("↩") for line in lines[:-1])
+    assert "".join(line.removesuffix("↩") for line in lines) == text
+    assert lines[0] == f"{'word ' * 14}↩"
+    assert max(map(len, lines)) == LINE_WIDTH + 1

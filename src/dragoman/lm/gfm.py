@@ -14,7 +14,13 @@ __all__ = ["code", "error_text", "escape", "fence", "notice"]
 
 # A backslash before ASCII punctuation makes it literal. Beside Markdown's own characters: `$` begins a formula or an
 # icon `$(…)` in VS Code, `:` and `@` and `www.` make bare addresses into links, `&` begins an entity.
-_SPECIAL = re.compile(r"[\\`*_\[\]<>$|~&@!]|:(?=/|[^\s:])|(?<=www)\.", re.IGNORECASE)
+# Not escaped, because clients without Markdown show the backslash: `:` before a line number, `_` inside a word,
+# and the `~` of a home, which could begin a strike-through but not end one.
+_SPECIAL = re.compile(
+    r"[\\`*\[\]<>$|&@]|~(?!/)|(?<! )~|(?<![^\W_])_|_(?![^\W_])|!(?=\[|\Z)"
+    r"|:(?!\d+(?![\w:]))(?=/|[^\s:])|(?<=mailto):|(?<=xmpp):|(?<=www)\.",
+    re.IGNORECASE,
+)
 _LINE_START = re.compile(r"^([ \t]*)(#{1,6}(?=\s|$)|[-+=]|\d{1,9}(?=[.)]))", re.MULTILINE)
 _ORDERED = re.compile(r"^([ \t]*\d{1,9})([.)])", re.MULTILINE)
 # Renderers end a line at each of them.

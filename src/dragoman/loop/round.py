@@ -23,6 +23,7 @@ __all__ = [
     "APPROVAL_FAILED",
     "DENIED",
     "DENIED_BY_RULE",
+    "DENIED_UNASKED",
     "DENIED_WITH_REASON",
     "SKIPPED",
     "TIMED_OUT",
@@ -37,6 +38,7 @@ __all__ = [
 # The words are part of the contract with models: they are what a conversation was trained or tuned on elsewhere.
 DENIED = "Error: Tool execution was denied by user."
 DENIED_BY_RULE = "Error: Tool execution was denied by a rule; the user was not asked. {why}"
+DENIED_UNASKED = "Error: Tool execution was denied. {reason}"
 DENIED_WITH_REASON = "Tool use rejected with user message: {reason}"
 SKIPPED = "Error: Tool execution was skipped due to previous tool denial."
 TIMED_OUT = "Error: No one decided about this tool call in time; it was not run."

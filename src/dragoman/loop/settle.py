@@ -31,6 +31,7 @@ from dragoman.loop.round import (
     APPROVAL_FAILED,
     DENIED,
     DENIED_BY_RULE,
+    DENIED_UNASKED,
     DENIED_WITH_REASON,
     SKIPPED,
     TIMED_OUT,
@@ -162,7 +163,7 @@ class Settlement:
         return answer
 
     def _verdict(self, answer: Deny | NotAsked) -> RoundVerdict | None:
-        if self._settings.on_denial == "ask-each" and isinstance(answer, Deny):
+        if isinstance(answer, Deny) and (self._settings.on_denial == "ask-each" or not answer.by_user):
             return None
         return "react" if _gives_a_reason(answer) else "tool_denied"
 
@@ -319,7 +320,7 @@ def _verdict_of(decision: Allowed | RefusedByRule | HostAnswer | None) -> tuple[
         case Approve():
             return True, "person", decision.level
         case Deny():
-            return False, "person", decision.reason
+            return False, "person" if decision.by_user else "unasked", decision.reason
         case NotAsked():
             # Where no person can be asked, nothing is done that needs an approval.
             return False, "unasked", decision.why
@@ -341,6 +342,8 @@ def _gives_a_reason(answer: Deny | NotAsked) -> bool:
 def _refusal(answer: Deny | NotAsked) -> ToolResult:
     if isinstance(answer, NotAsked):
         text = APPROVAL_FAILED.format(error=answer.why)
+    elif not answer.by_user:
+        text = DENIED_UNASKED.format(reason=answer.reason or "The user was not asked.")
     else:
         text = DENIED_WITH_REASON.format(reason=answer.reason) if _gives_a_reason(answer) else DENIED
     return result_of(ToolResult.error(text))

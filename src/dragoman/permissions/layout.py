@@ -69,23 +69,33 @@ def _empty_lines(run: re.Match[str]) -> str:
     return f"\n⟨{run[0].count(chr(10)) - 1:,} empty lines⟩\n"
 
 
-def broken(text: str, width: int = LINE_WIDTH) -> str:
-    """Every line broken at `width` columns; a mark at the end of a line says that it goes on below."""
-    return "\n".join(piece for line in text.split("\n") for piece in _pieces(line, width))
+def broken(text: str, width: int = LINE_WIDTH, *, at_spaces: bool = False) -> str:
+    """Every line broken at `width` columns; a mark at the end of a line says that it goes on below.
+
+    `at_spaces` is for sentences: a line breaks between words, unless a word is longer than a line.
+    """
+    return "\n".join(
+        piece for line in text.split("\n") for piece in _pieces(line, width, at_spaces=at_spaces)
+    )
 
 
-def _pieces(line: str, width: int) -> list[str]:
+def _pieces(line: str, width: int, *, at_spaces: bool) -> list[str]:
     if len(line) <= width and (line.isascii() or len(line) * 2 <= width):
         return [line]
     pieces: list[str] = []
     begin = columns = 0
     for place, character in enumerate(line):
-        wide = 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        wide = _columns(character)
         if columns + wide > width:
-            pieces.append(line[begin:place] + _BREAK)
-            begin, columns = place, 0
+            end = (at_spaces and line.rfind(" ", begin, place) + 1) or place
+            pieces.append(line[begin:end] + _BREAK)
+            begin, columns = end, sum(map(_columns, line[end:place]))
         columns += wide
     return [*pieces, line[begin:]]
+
+
+def _columns(character: str) -> int:
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def from_both_ends(text: str, limit: int) -> tuple[str, str, int]:

@@ -77,6 +77,8 @@ class _Section:
     limit: int = _SECTION
     # A short text, beside its label.
     is_inline: bool = False
+    # Ours, and read as a sentence: its lines break between words.
+    is_sentence: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def _title(action: Action) -> str:
 
 def _sections(action: Action, ask: Ask) -> Iterator[_Section]:
     if ask.because is not None:
-        yield _Section("A rule, so you are asked", ask.because, "text")
+        yield _Section("A rule, so you are asked", ask.because, "text", is_sentence=True)
     if action.sensitive is not None:
         yield _Section("Sensitive, so asked about every time", action.sensitive, "text")
     if not action.has_substance:
@@ -321,7 +323,7 @@ def _shown(section: _Section, *, cut: bool) -> str:
     limit = section.limit if cut else len(section.text)
     head, tail, left_out = from_both_ends(section.text, limit)
     if not left_out:
-        return broken(exactly(head))
+        return broken(exactly(head), at_spaces=section.is_sentence)
     return f"{broken(exactly(head))}\n⟨{left_out:,} characters left out⟩\n{broken(exactly(tail))}"
 
 

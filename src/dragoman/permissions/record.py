@@ -7,6 +7,7 @@ that such an approval covers exactly what was shown.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
@@ -41,6 +42,8 @@ class Recorded:
     # None while the question is open.
     allowed: bool | None = None
     by: By = "person"
+    # Which approval, rule or setting, or the reason.
+    why: str | None = None
     # Of the action, in bytes as JSON.
     size: int = 0
     # No lasting approval can be given to it.
@@ -63,6 +66,8 @@ class DecisionRecord:
 
     _all: deque[Recorded] = field(default_factory=deque)
     _made: int = 0
+    # Called with each decision.
+    watcher: Callable[[Recorded], None] | None = None
 
     def add_request(self, action: Action, session: str, workspace: str, *, once: bool = False) -> str:
         """Add a request that is not decided yet. Returns the id that its decision is recorded under."""
@@ -76,11 +81,13 @@ class DecisionRecord:
             self._all.popleft()
         return recorded.id
 
-    def decided(self, id: str, *, allowed: bool, by: By) -> None:  # noqa: A002 - what it is
+    def decided(self, id: str, *, allowed: bool, by: By, why: str | None = None) -> None:  # noqa: A002 - what it is
         for place, recorded in enumerate(self._all):
             # A yes may be taken back, where the agent offers no way to allow it once.
             if recorded.id == id and recorded.allowed is not False:
-                self._all[place] = replace(recorded, allowed=allowed, by=by)
+                self._all[place] = decided = replace(recorded, allowed=allowed, by=by, why=why)
+                if self.watcher is not None:
+                    self.watcher(decided)
 
     def newest_first(self) -> tuple[Recorded, ...]:
         return tuple(reversed(self._all))

@@ -34,6 +34,8 @@ class Deny:
     """A denial. With a reason, the model gets it and may react; without one, the run ends."""
 
     reason: str | None = None
+    # Whether it is a person's. If not, it concerns only this call, and the reason is not a person's words.
+    by_user: bool = True
 
 
 Decision: TypeAlias = Approve | Deny
@@ -54,6 +56,8 @@ class ToolQuestion:
     covers: str = "exactly this input"
     # What rules are applied to.
     action: Action | None = None
+    # The rule that asks, with its reason, or the doubt that a rule raises.
+    because: str | None = None
 
 
 class CannotAsk(Exception):

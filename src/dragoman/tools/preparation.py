@@ -72,13 +72,13 @@ class PreparedCall:
         """The same call, with a question that shows which rule asks and offers no more than that allows."""
         question = self.question
         if ask.because is not None and not self.shows_rule:
-            message = f"A rule, so you are asked:\n{gfm.fence(broken(ask.because), 'text')}"
+            message = f"A rule, so you are asked:\n{gfm.fence(broken(ask.because, at_spaces=True), 'text')}"
             confirmation = question.confirmation
             whole = f"{message}\n\n{confirmation.whole}" if confirmation.whole else ""
             message = f"{message}\n\n{confirmation.message}"
             question = replace(question, confirmation=replace(confirmation, message=message, whole=whole))
         levels = ("once",) if ask.once else question.levels
-        return replace(self, question=replace(question, levels=levels))
+        return replace(self, question=replace(question, levels=levels, because=ask.because))
 
 
 async def prepare(

@@ -32,6 +32,7 @@ from dragoman.lm import (
 )
 from dragoman.lm.gfm import code, escape, fence
 from dragoman.lm.json import decode
+from dragoman.loop.round import DENIED_UNASKED
 
 __all__ = ["account", "excerpt", "reply_to", "words_of"]
 
@@ -275,11 +276,22 @@ def account(request: Request) -> ScriptedReply:
     calls = next(message.calls for message in reversed(request.messages) if message.role == "assistant")
     outcomes = {result.call_id: result for message in request.messages[-1:] for result in message.results}
     accounts = [_account_of(made, outcomes[made.call_id]) for made in calls if made.call_id in outcomes]
-    said = f" You said: *{escape(scene.reason)}*" if scene.reason else ""
+    unasked = next((text for result in outcomes.values() if (text := _refused_unasked(result))), None)
+    if unasked is not None:
+        refused, said = "This was refused", f" {escape(unasked)}"
+    else:
+        refused, said = "You refused", f" You said: *{escape(scene.reason)}*" if scene.reason else ""
     if len(accounts) == 1:
-        return reply(_text_step(f"You refused. {accounts[0]} I will not try it another way.{said}\n\n"))
+        return reply(_text_step(f"{refused}. {accounts[0]} I will not try it another way.{said}\n\n"))
     lines = "\n".join(f"- {line}" for line in accounts)
-    return reply(_text_step(f"You refused, and I keep to that.{said}\n\n{lines}\n\n"))
+    return reply(_text_step(f"{refused}, and I keep to that.{said}\n\n{lines}\n\n"))
+
+
+def _refused_unasked(result: ToolResultPart) -> str | None:
+    """Why a call was refused, where no person did: by a rule, or by a setting."""
+    opening = DENIED_UNASKED.format(reason="")
+    is_unasked = result.outcome == "denied" and result.text.startswith(opening)
+    return result.text.removeprefix(opening) if is_unasked else None
 
 
 def _account_of(made: ToolCallPart, result: ToolResultPart) -> str:

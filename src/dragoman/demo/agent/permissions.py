@@ -50,6 +50,8 @@ class _Outcome(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Remark(msgspec.Struct, frozen=True):
     reason: str | None = None
+    # No person decided, so the reason is not a person's words.
+    unasked: bool = False
 
 
 class _Meta(msgspec.Struct, frozen=True):
@@ -141,7 +143,10 @@ class DemoPermissions:
                 if answer.outcome.outcome == "cancelled":
                     # "If the client has cancelled the prompt turn […]": so it ends, also before the cancel arrives.
                     self._cancel()
-                return _APPROVALS.get(answer.outcome.option_id or "") or Deny(answer.meta.dragoman.reason)
+                remark = answer.meta.dragoman
+                return _APPROVALS.get(answer.outcome.option_id or "") or Deny(
+                    remark.reason, by_user=not remark.unasked
+                )
             case ErrorResponse(error=error):
                 _log.warning("the client cannot ask for permission: %s", error.message)
                 return Deny()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dragoman.lm import CancellationToken
-from dragoman.loop.events import EndReason, RunEvent, ToolFinished
+from dragoman.loop.events import CallDecided, EndReason, RunEvent, ToolFinished
 from dragoman.loop.hooks import Hooks
 from dragoman.output import discard_output, unwritable
 from dragoman.tools.decision import CannotAsk, Confirmer, Decision, ToolQuestion
@@ -35,8 +35,14 @@ class TerminalHost(Hooks):
         self.on_cut: Callable[[], object] = lambda: None
 
     def on_event(self, event: RunEvent) -> None:
-        if isinstance(event, ToolFinished) and event.result.outcome in {"denied", "timed_out"}:
-            self._was_refused = True
+        match event:
+            case ToolFinished(result=result) if result.outcome in {"denied", "timed_out"}:
+                self._was_refused = True
+            case CallDecided(allowed=False):
+                # A rule may refuse an action of an agent, of which there is no call here.
+                self._was_refused = True
+            case _:
+                pass
         if self.is_cut:
             return
         try:
@@ -74,11 +80,13 @@ def _described(question: ToolQuestion) -> str:
 
 
 def _how_to_allow(question: ToolQuestion) -> str:
+    if question.because is not None:
+        return f"{visible_line(question.because)} Do it in a chat in a terminal, or change the rule."
     if question.levels == ("once",):
         return "This needs a person each time, whatever the settings say: do it in a chat in a terminal."
     return (
-        "To allow it without asking, approve it for the workspace in a chat first, or set auto_approve = true under "
-        "[tools] in your own configuration."
+        "To allow it without asking, approve it for the workspace in a chat first, or add a rule to your own "
+        "configuration: `dragoman policy suggest`, or r at the question in a chat."
     )
 
 

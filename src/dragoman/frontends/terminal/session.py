@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
@@ -28,9 +29,9 @@ from dragoman.frontends.terminal.stored_chats import (
     release_chat,
 )
 from dragoman.journal.store import JournalInfo
-from dragoman.lm import CancellationToken, Consumer, LanguageModel, Message, user
+from dragoman.lm import CancellationToken, Consumer, LanguageModel, Message, ToolCallPart, user
 from dragoman.logs import Redaction
-from dragoman.loop.events import EndReason
+from dragoman.loop.events import CallDecided, EndReason
 from dragoman.loop.history import close
 from dragoman.loop.hooks import Hooks
 from dragoman.loop.run import ToolLoop
@@ -40,6 +41,7 @@ from dragoman.models import Models, auto_approval, own_places, policy_of
 from dragoman.nearest import nearest
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.pipeline import PermissionServices
+from dragoman.permissions.record import By, Recorded
 from dragoman.permissions.rules_in_force import RulesInForce
 from dragoman.policy.rule import LocatedRule
 from dragoman.store import ApprovalStore, Database, StoreError
@@ -55,6 +57,8 @@ _log = logging.getLogger(__name__)
 
 # All that serves an agent: some tenths of a second, the first time.
 _NEEDED_BY_AGENTS = "dragoman.backends.agent.model"
+# Who decides about an agent's action before the terminal gets a question.
+_WITHOUT_A_QUESTION: frozenset[By] = frozenset({"rule", "approval", "setting", "unasked", "limit"})
 
 
 def context_keys(
@@ -88,6 +92,25 @@ def _is_sometimes_available(name: str) -> bool:
     from dragoman.permissions.action import is_permission_tool  # noqa: PLC0415 - agents only
 
     return name.startswith(GROUP_PREFIX) or is_permission_tool(name)
+
+
+def _report_unasked(hooks: Hooks, decision: Recorded) -> None:
+    """Report what was decided about an action of an agent without a question. The loop reports the answers to questions."""
+    if decision.by not in _WITHOUT_A_QUESTION or decision.allowed is None:
+        return
+    from dragoman.permissions.question import in_one_line  # noqa: PLC0415 - agents only
+
+    action = decision.action
+    hooks.on_event(
+        CallDecided(
+            ToolCallPart(decision.id, action.permission_tool, {"title": action.title}),
+            in_one_line(action, "may"),
+            decision.allowed,
+            decision.by,
+            decision.why,
+            action=action,
+        )
+    )
 
 
 class ChatSession:
@@ -282,9 +305,11 @@ class ChatSession:
         )
         run = begin((*self.messages, user(prompt)))
         self._recorder.messages(run.messages)
+        self.permissions.record.watcher = partial(_report_unasked, hooks)
         try:
             state = await loop.run(run, token)
         finally:
+            self.permissions.record.watcher = None
             await self._recorder.flush()
         self.messages = state.messages
         return state.ended or "failed"

@@ -51,6 +51,7 @@ from dragoman.loop.events import (
     TurnStarted,
     Withdrawn,
 )
+from dragoman.permissions.action import Action
 from dragoman.visible import VisibleText, visible, visible_exactly, visible_line
 
 __all__ = ["Transcript"]
@@ -168,6 +169,9 @@ class Transcript:
                 # Without a question, this is all that says what the call would have done.
                 line = self._activities[call.call_id]
                 line.title = line.title or event.doing
+            case CallDecided(allowed=False, action=Action(title=title)):
+                # An agent's own action. A notice in its answer says so; the failed step needs no further line.
+                self._refused.add(visible_exactly(title))
             case ToolStarted(call_id=call_id) if call_id in self._activities:
                 activity = self._activities[call_id]
                 activity.started, activity.since = event, self._clock.now()

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 
+from msgspec.structs import replace
+
 from dragoman.acp.link import TurnEnd
 from dragoman.acp.messages import FileRequest, PermissionRequest, SessionUpdate, ToolActivity
 from dragoman.backends.agent.machine.types import (
@@ -172,6 +174,10 @@ class AgentListener:
                 requests.edits.add(named)
             return notice_text
 
+        if own is not None and refusal is not None:
+            # The agent's title names our tool server by an id that means nothing to a person.
+            title = " ".join([_consumers_name(session, own), *action.paths[:1]])
+            action = replace(action, title=title)
         requests.submit(action, incoming, answer, self._dispatch, refusal)
 
     def _is_only_a_call(

@@ -294,7 +294,7 @@ class PermissionRequests:
             self._decided(waiting, "end", "the agent ended", allowed=False)
 
     def _decided(self, waiting: _Waiting, by: By, why: str | None, *, allowed: bool) -> None:
-        self._permissions.record.decided(waiting.record_id, allowed=allowed, by=by)
+        self._permissions.record.decided(waiting.record_id, allowed=allowed, by=by, why=why)
         took = round(self._clock.now() - waiting.since, 3)
         self._record(PermissionDecided(waiting.call_id, allowed, by, self.where, took, why))
 
@@ -320,8 +320,12 @@ def answer_agent(request: PermissionRequest, incoming: Incoming, answer: CallAns
         selected: JsonObject = {"outcome": {"outcome": "selected", "optionId": choice.option}}
         if isinstance(answer, Refused) and answer.reason:
             # ACP has no place for it but this one; an agent that does not look there gets the plain refusal.
-            reason = answer.reason if answer.by_user else f"The user was not asked. {answer.reason}"
-            selected["_meta"] = {"dragoman": {"reason": reason}}
+            remark: JsonObject = (
+                {"reason": answer.reason}
+                if answer.by_user
+                else {"reason": f"The user was not asked. {answer.reason}", "unasked": True}
+            )
+            selected["_meta"] = {"dragoman": remark}
         incoming.reply(selected)
     return choice.notice
 
