@@ -197,7 +197,7 @@ def test_explain_without_rules(capsys: _Out) -> None:
     assert main(["policy", "explain", "--command", "ls"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "ask: ls",
-        "  because no rule decides about it",
+        "  because no rule matches",
         "  There are no rules. `dragoman policy init` offers a first set.",
     ]
 
@@ -396,7 +396,7 @@ def test_suggestions_are_written_after_a_yes_to_each(
     screen = typed("n\ny\n")
     assert main(["policy", "suggest"]) == 0
     shown = capsys.readouterr().out
-    first = shown.index("# 4 questions saved: always allow `git log` with any arguments here")
+    first = shown.index("# 4 questions saved: always allow `git log` with harmless arguments here")
     second = shown.index("# 3 questions saved: always allow exactly `make test` here")
     assert first < second
     assert screen.getvalue().count("[y/N]") == 2

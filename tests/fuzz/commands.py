@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dragoman.policy.command_line import CommandLine, read_line, read_vector
+from policy.plain_words import compare_words
 
 __all__ = ["command_lines"]
 
@@ -14,6 +15,7 @@ def command_lines(data: bytes) -> None:
     line = data.decode("utf-8", "replace")
     _check(read_line(line, _FOLDER))
     _check(read_vector(line.split(" "), _FOLDER))
+    compare_words(line)
     seen = read_line(f"{line}\nforbidden", _FOLDER)
     # Nothing before it hides a command.
     assert seen.unsure or any(command.words[0].text == "forbidden" for command in seen.commands)

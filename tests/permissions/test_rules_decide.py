@@ -123,7 +123,7 @@ def _reference(verdict: Verdict, on: dict[str, bool]) -> tuple[_Result, str]:
         (verdict.decision == "ask", "asked", "ask"),
         (on["always_ask"], "asked", "title"),
         (allow, "allowed", "allow"),
-        ((on["read_only"] and not doubt) or on["approval"], "allowed", "standing"),
+        (on["approval"] or (on["read_only"] and not doubt), "allowed", "standing"),
         (doubt, "asked", "doubt"),
         (on["all"] or on["urls"], "allowed", "setting"),
         (True, "asked", "otherwise"),

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dragoman.policy.command_line import CommandLine, read_line, read_vector
 from dragoman.policy.simple_command import SimpleCommand
 from dragoman.policy.words import Word
 from policy.lines import LineMaker
-from policy.shell_lab import WRAPPERS, Call, Run, ShellLab, shells
+from policy.shell_lab import FILE_SCRIPT, WRAPPERS, Call, Run, ShellLab, shells
 
 __all__ = ["Comparison", "Finding", "arguments_match"]
 
@@ -165,7 +165,8 @@ def _runs(lab: ShellLab, command: SimpleCommand, call: Call) -> bool:
     if _is_program(lab, command, program, call.program):
         return arguments_match(lab.home, arguments, call.arguments, has_more=command.has_more)
     if _is_shell(command):
-        return any(
+        # The files of the laboratory are scripts, too.
+        return (call.program, *call.arguments) == FILE_SCRIPT or any(
             script.is_exact
             and os.path.normpath(script.text.removeprefix(f"{lab.root}/bin/"))
             == os.path.normpath(call.program)
@@ -185,11 +186,13 @@ def _is_program(lab: ShellLab, command: SimpleCommand, word: Word, program: str)
 
 
 def _has_folder(lab: ShellLab, command: SimpleCommand, folder: str) -> bool:
-    return command.folders is None or folder in map(lab_path(lab), command.folders)
+    return command.folders is None or any(folder in _ways(lab, each) for each in command.folders)
 
 
-def lab_path(lab: ShellLab) -> Callable[[str], str]:
-    return lambda path: os.path.normpath(lab.home + path[1:] if path.startswith("~") else path)
+def _ways(lab: ShellLab, path: str) -> set[str]:
+    """Where a path may lead: `cd` takes `..` for a part of the path, all else follows links first."""
+    path = lab.home + path[1:] if path.startswith("~") else path
+    return {os.path.normpath(path), os.path.realpath(path), os.path.realpath(os.path.normpath(path))}
 
 
 def _has_variable(command: SimpleCommand, name: str, value: str | None) -> bool:
@@ -207,10 +210,22 @@ def _is_write(lab: ShellLab, command: SimpleCommand, path: str) -> bool:
             if redirect.path.kind == "unknown" or (command.folders is None and "/" not in target):
                 return True
             for folder in command.folders or (lab.folder,):
-                wanted = os.path.normpath(os.path.join(lab_path(lab)(folder), target))  # noqa: PTH118
-                if path == wanted or (redirect.path.kind == "glob" and _pattern(wanted).fullmatch(path)):
-                    return True
+                for way in _ways(lab, folder):
+                    ways = _ways(lab, os.path.join(way, target))  # noqa: PTH118
+                    if path in ways:
+                        return True
+                    if redirect.path.kind == "glob" and _is_behind_pattern(lab, way, target, path):
+                        return True
     return False
+
+
+def _is_behind_pattern(lab: ShellLab, folder: str, pattern: str, path: str) -> bool:
+    """Whether a pattern stands for this file, or for a link that leads to it."""
+    if _pattern(pattern).search(path):
+        return True
+    return any(
+        path in _ways(lab, entry.path) for entry in os.scandir(folder) if _pattern(pattern).search(entry.path)
+    )
 
 
 def _expanded(lab: ShellLab, word: Word) -> str:

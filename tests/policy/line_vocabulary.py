@@ -29,9 +29,10 @@ PROGRAMS = (
     "printf", "true", "false", "pwd", ":", "cd",
 )  # fmt: skip
 WORDS = (
+    "link", "link/x", "sub/up", "sub/up/a.txt", "file-link", "link/../x",
     "status", "log", "diff", "test", "x", "a.txt", "sub/c.txt", "./a.txt", "-n", "-1", "-rf", "-la", "--oneline",
     "--output=x", "-c", "core.pager=evil", "--", "-", "+", "HEAD~1", "HEAD^", "a@b", "x=1", "1", "a:b", "%s", "a,b",
-    "..", ".", "sub", "#x", "x#y", f"{LAB}/home/x", f"{LAB}/w/o/rk/a.txt", "-delete", "-exec", "SHELL=./evil", "ünï",
+    "..", ".", "sub", "#x", "x#y", f"{LAB}/h/o/me/x", f"{LAB}/w/o/rk/a.txt", "-delete", "-exec", "SHELL=./evil", "ünï",
     "日本", "[", "]", "!", "if", "done", "in", "time", "rm", "evil", "+x", "a+=b", "name", "-name", "a{b", "a}b", "^x",
     "%1", "@{u}", "-u", "a\\\\b", "=", "a=~",
 )  # fmt: skip
@@ -60,7 +61,8 @@ VARIABLES = (
     "A=*", "A=a:~/b", "CDPATH=sub", "ENV=script.sh", "FPATH=.", "PS4=x", "A={a,b}",
 )  # fmt: skip
 TARGETS = (
-    "/dev/null", "x", "out.txt", "sub/y", "'a b'", '"x"', f"{LAB}/home/x", "~/x", "&1", "&2", "&-", "$A", "*.txt",
+    "/dev/null", "x", "out.txt", "sub/y", "link/x", "sub/up/x", "file-link",
+    "/dev/null", "x", "out.txt", "sub/y", "'a b'", '"x"', f"{LAB}/h/o/me/x", "~/x", "&1", "&2", "&-", "$A", "*.txt",
     "x{a,b}", "./x", "-", "1", "&x", "../x", ".env", "$(ls)", "r'm'", "a\\ b", "/dev/stdout",
 )  # fmt: skip
 OPERATORS = (

@@ -169,13 +169,14 @@ def _is_forbidden(argument: str, entry: str) -> bool:
         return True
     if name.startswith("--"):
         # An abbreviation.
-        return len(argument) > 2 and name.startswith(argument.partition("=")[0])
+        given = argument.partition("=")[0]
+        return len(given) > 2 and name.startswith(given)
     is_cluster = argument[:1] == "-" and argument[1:2] != "-"
     return is_cluster and len(name) == 2 and name[0] == "-" and name[1] in argument
 
 
 def _has_path(lab: ShellLab, globs: Sequence[str], call: Call, argument: str) -> bool:
-    path = os.path.normpath(os.path.join(call.folder, argument))  # noqa: PTH118
+    path = os.path.realpath(os.path.join(call.folder, argument))  # noqa: PTH118
     return argument[:1] == "-" or any(_is_in(lab, path, glob) for glob in globs)
 
 

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["LAB", "VARIABLES", "WRAPPERS", "Call", "Run", "ShellLab", "shells", "stub_names"]
+__all__ = ["FILE_SCRIPT", "LAB", "VARIABLES", "WRAPPERS", "Call", "Run", "ShellLab", "shells", "stub_names"]
 
 # Stands for the laboratory's folder in generated lines.
 LAB = "@LAB@"
@@ -44,6 +44,8 @@ _FILES = (
     "a.txt", "b.txt", "a b.txt", "-rf", "--output=x", "=ls", ".env", "x[1]", "~", "{a,b}.txt", "$HOME", "sub/c.txt",
     "sub/-f", "sub/deep/d.txt",
 )  # fmt: skip
+# Ways out of the working folder, and back into it.
+_LINKS = {"link": "../../../h/o/me", "sub/up": "..", "file-link": "../../../h/o/me/x"}
 # Stubs in the working folder: called by their path, or by a changed PATH.
 _PROGRAMS = ("evil", "rm", "ls", "script.sh", "bin/git", "sub/evil", "sub/rm")
 # Some lines have loops that never end.
@@ -58,6 +60,8 @@ cd -P . 2>/dev/null
 printf '%s\\0' call "$0" "$PWD" "$#" "$@" {variables} >> {log}
 {rest}
 """
+# What stands in each file.
+FILE_SCRIPT = ("rm", "from-file", "-f")
 _PRINTED = "rm from-output -f\n"
 _INPUT = "rm from-input -f\n"
 
@@ -113,10 +117,10 @@ class ShellLab:
         self.root = str(root)
         self.limit_seconds = _SECONDS
         self.folder = f"{self.root}/w/o/rk"
-        self.home = f"{self.root}/home"
+        self.home = f"{self.root}/h/o/me"
         self._bin = f"{self.root}/bin"
         self._log = f"{self.root}/log/calls"
-        self._watched = (f"{self.root}/w", self.home)
+        self._watched = (f"{self.root}/w", f"{self.root}/h")
         self._is_root = os.geteuid() == 0
         self._user = _UNPRIVILEGED if self._is_root else None
         self.environment = {"PATH": self._bin, "HOME": self.home, "LC_ALL": "C.UTF-8", "PWD": self.folder}
@@ -214,16 +218,18 @@ class ShellLab:
         for name in _FILES:
             path = Path(self.folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("rm from-file -f\n")
+            path.write_text(" ".join(FILE_SCRIPT) + "\n")
         for name in _PROGRAMS:
             path = Path(self.folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(f"{self._bin}/ls", path)
+        for name, target in _LINKS.items():
+            Path(self.folder, name).symlink_to(target)
         if self._is_root:
             for folder in self._watched:
                 for inner, _, files in os.walk(folder):
                     for each in (inner, *(f"{inner}/{name}" for name in files)):
-                        os.chown(each, _UNPRIVILEGED, _UNPRIVILEGED)
+                        os.chown(each, _UNPRIVILEGED, _UNPRIVILEGED, follow_symlinks=False)
         self._before = self._files()
 
     def _files(self) -> dict[str, tuple[int, int, int]]:

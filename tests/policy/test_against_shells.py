@@ -22,7 +22,7 @@ _FOUND = (
     "rm 10>d", "ls -1>x", "time ! sh x", ">x", "ls | >x", "CDPATH=sub cd deep && ls", "ls | xargs xargs", "- busybox",
     "time A=1 find", "jobs -x rm x", "{}|- xargs", "printf %d 'path[$(rm x)]'", "exit 'path[$(rm x)]'",
     "printf '%s%n' x PATH; ls", ">! o", "PAGER= A=$(ls) cat", "timeout 1 >/dev/null rm x", "cd sub &> x && ls",
-    "PATH=. :; rm x", "cd sub && true & ls $(git)", "ls ''~", "time >s", "ls >&'$(rm x)'", "ls >&1\\\\", "bash rm -c 'ls'",
+    "PATH=. :; rm x", "A=\\  rm ls", "cd sub && true & ls $(git)", "ls ''~", "time >s", "ls >&'$(rm x)'", "ls >&1\\\\", "bash rm -c 'ls'",
     "env timeout 5 nice -n 3 nohup stdbuf -oL xargs -n1 rm x", "bash -c \"bash -c 'cd sub; ls > x' | cat\"; ls *.txt ~/x",
 )  # fmt: skip
 
@@ -40,7 +40,7 @@ def test_the_laboratory_records_calls_and_writes(lab: ShellLab, shell: str) -> N
     assert run.written == {f"{lab.folder}/sub/x"}
     assert [call for call in run.calls if call.program not in ("env", "bash")] == [
         Call("ls", ("a b",), lab.folder, {"A": "1"}),
-        Call("./rm", ("-f", "c.txt", "deep", "evil", "rm"), f"{lab.folder}/sub", {"B": "2"}),
+        Call("./rm", ("-f", "c.txt", "deep", "evil", "rm", "up"), f"{lab.folder}/sub", {"B": "2"}),
         Call("rm", ("from-file", "-f"), f"{lab.folder}/sub", {}),
     ]
 
@@ -94,7 +94,7 @@ def test_d6_no_shell_does_more_than_the_analysis_sees(lab: ShellLab, seed: int) 
     for _ in range(_LINES):
         assert not comparison.generated(maker)
     assert comparison.understood > _LINES * 0.3
-    assert comparison.calls > _LINES
+    assert comparison.calls > comparison.understood
 
 
 def test_d6_no_shell_does_more_than_rules_allow(lab: ShellLab) -> None:

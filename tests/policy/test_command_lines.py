@@ -50,6 +50,8 @@ _OPERATORS = [
     ("if git status; then ls; fi", "doubt", "statements with reserved words are not read"),
     ("while ls; do rm x; done", "deny", "what is found in it counts"),
     ("{}", "doubt", "an empty group for zsh, a program for bash"),
+    ("{git status;}", "doubt", "a group for zsh, a program `{git` for bash"),
+    ("!'git' status", "doubt", "a program `!git` for bash"),
 ]
 
 _XARGS = [
@@ -78,6 +80,7 @@ _ASSIGNMENTS = [
     ("A=$(rm x) git status", "deny", ""),
     ("A[$(rm x)]=1 git status", "deny", ""),
     ("A=(x) git status", "doubt", "an array"),
+    ("A=\\  make git status", "doubt", "the value is a blank, and make runs"),
     ("PATH=. :; git status", "doubt", "dash keeps it"),
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.policy.examples import failed
+from dragoman.policy.examples import failed_examples
 from dragoman.policy.rule import PolicyRule
 from policy.judging import allow, ask, deny
 
@@ -26,13 +26,13 @@ def test_examples_that_hold_are_no_problem() -> None:
         deny(command=("cat",), args="any", sensitive=True, examples=("cat .env",), counterexamples=("cat a",)),
     ]  # fmt: skip
     for rule in rules:
-        assert list(failed(rule)) == []
+        assert list(failed_examples(rule)) == []
 
 
 @pytest.mark.parametrize(
     ("rule", "found"),
     [
-        (allow(command=("git", "log"), examples=("git log", "git log -5")), ("examples", 1, "the rule does not match it.")),
+        (allow(command=("git", "log"), examples=("git log", "git log -5")), ("examples", 1, "the rule does not match it. It does not allow the argument -5.")),
         (allow(command=("git",), args="any", counterexamples=("git push",)), ("counterexamples", 0, "the rule matches it.")),
         (
             allow(command=("git",), args="any", examples=("git log # all",)),
@@ -43,4 +43,4 @@ def test_examples_that_hold_are_no_problem() -> None:
     ],
 )  # fmt: skip
 def test_an_example_that_fails_says_which_and_why(rule: PolicyRule, found: tuple[str, int, str]) -> None:
-    assert list(failed(rule)) == [found]
+    assert list(failed_examples(rule)) == [found]

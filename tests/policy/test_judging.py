@@ -156,7 +156,7 @@ def test_arguments_and_folders_that_are_not_clear_keep_a_rule_from_allowing(give
     [
         {"command": "git", "args": ["log"]},
         {"command": "git log", "args": []},
-        {"command": "git log", "args": None, "cwd": "src", "workdir": "src"},
+        {"command": "git log", "args": None, "cwd": "src"},
         {"argv": ["git", "log"]},
     ],
 )
@@ -491,3 +491,62 @@ def test_a_shell_in_a_shell_to_any_depth_is_seen_through_until_a_limit() -> None
     for _ in range(20):
         line = f"sh -c {shlex.quote(line)}"[:20_000]
     assert verdict(line, allow(command=("ls",))) == "none"
+
+
+# --- Why a rule does not match. --------------------------------------------------------------------------------------
+
+BUILD = allow(
+    command=("npm", "run"),
+    args="any",
+    options=("--silent",),
+    variables=("CI",),
+    redirects=("build/**",),
+    paths=("**",),
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("npm run x", None),
+        ("npm test", None),
+        ("A=1 npm run x", "it does not name the variable A"),
+        ("npm run --loud x", "it does not allow the argument --loud"),
+        ("npm run $x", "an argument is forbidden, or computed by the shell"),
+        ("npm run x > out", "it does not allow the redirect to or from out"),
+        ("cd sub; npm run x", "it does not hold in the folder that the command would run in"),
+        ("npm run ../x", "a path is not among those that it allows, or may be a link to a sensitive file"),
+    ],
+)
+def test_an_explanation_says_why_a_rule_with_the_same_words_does_not_allow(
+    line: str, why: str | None
+) -> None:
+    found = policy(BUILD, RM).judgement(command(line), PLACES, explains=True)
+    assert [reason for each in found.commands for _, reason in each.objections] == (
+        [] if why is None else [why]
+    )
+    assert policy(BUILD).judgement(command(line), PLACES).commands[-1].objections == ()
+
+
+def test_a_link_that_cannot_be_looked_up_may_lead_anywhere(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+
+    def resolve(path: str) -> str:
+        if path.endswith("loop"):
+            raise OSError("too many links")
+        return os.path.realpath(path)
+
+    places = Places((str(tmp_path),), HOME, resolve=resolve)
+    cat = allow(command=("cat",), args="any")
+    assert verdict(command("cat loop", places=places), cat, places=places) == "none"
+    assert verdict(command("cat a", places=places), cat, places=places) == "allow"
+
+
+def test_an_edit_whose_input_is_no_object_is_not_allowed_by_its_paths() -> None:
+    odd = action(kind="edit", locations=[(f"{WORKSPACE}/src/a", None)], input=["x"])
+    assert verdict(odd, allow(kind="edit", paths=("src/**",))) == "none"
+
+
+def test_a_command_of_an_unknown_form_is_not_understood() -> None:
+    odd = action(kind="execute", input={"command": {"program": "ls"}})
+    assert judgement(odd, allow(command=("ls",))).unsure == ("what its fields mean",)

@@ -27,7 +27,7 @@ def _offered(models: Models, folder: Path, command: str) -> tuple[RuleOffer, ...
         kind="execute",
         input={"command": command},
     )
-    return RuleOffers(models).of(action, str(folder), places)
+    return RuleOffers(models).of(action, places)
 
 
 def test_an_offer_allows_the_action_once_it_is_added(tmp_path: Path) -> None:

@@ -2,21 +2,20 @@
 
 import os
 import subprocess
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from dragoman.permissions.describe import describe
 from dragoman.permissions.sensitive import Places
-from dragoman.policy.examples import failed
+from dragoman.policy import starter
+from dragoman.policy.examples import failed_examples
 from dragoman.policy.policy import Policy
 from dragoman.policy.rule import LocatedRule, PolicyRule
-from dragoman.policy.starter import missing_starter_rules, starter_text, test_command as found_test_command
+from dragoman.policy.starter import missing_starter_rules, starter_rules, starter_text, workspace_test_command
 
-_RULES = tuple(msgspec.convert(tomllib.loads(starter_text())["policy"], list[PolicyRule]))
+_RULES = starter_rules()
 _POLICY = Policy([LocatedRule(rule, "starter.toml", number) for number, rule in enumerate(_RULES)])
 
 
@@ -34,7 +33,7 @@ def test_every_rule_allows_and_has_examples_that_hold() -> None:
         assert rule.decision == "allow"
         assert rule.examples
         assert rule.counterexamples
-        assert not list(failed(rule))
+        assert not list(failed_examples(rule))
         # It lists what is allowed. Otherwise a new option of a program would be allowed, too.
         assert (
             rule.command is None or rule.options is not None or rule.args is None or rule.command == ("echo",)
@@ -42,11 +41,24 @@ def test_every_rule_allows_and_has_examples_that_hold() -> None:
 
 
 def test_rules_that_are_there_are_not_missing() -> None:
-    blocks = starter_text().strip("\n").split("\n\n")
-    assert len(blocks) == len(_RULES)
-    assert missing_starter_rules(()) == starter_text().strip("\n")
+    assert missing_starter_rules(()) == starter_text()
     assert missing_starter_rules(_RULES) == ""
-    assert missing_starter_rules(_RULES[1:]) == blocks[0]
+    first = missing_starter_rules(_RULES[1:])
+    assert starter_text().startswith(f"{first}\n[[policy]]\n")
+    assert first.startswith("# Reading version control.")
+
+
+def test_a_rule_is_found_however_its_table_is_laid_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = [
+        '# One,\n# in two lines.\n[[policy]]\ndecision = "allow"\n\n# Why.\ncommand = [\n\n    "a",\n]\n',
+        '# Two.\n[[policy]]\ndecision = "allow"\ncommand = ["b"]\n',
+        '[[policy]]\ndecision = "allow"\ncommand = ["c"]\n',
+    ]
+    monkeypatch.setattr(starter, "starter_text", lambda: f"{tables[0]}{tables[1]}\n\n\n{tables[2]}")
+    rules = tuple(PolicyRule(decision="allow", command=(program,)) for program in "abc")
+    assert missing_starter_rules(()) == "\n".join(tables)
+    for place, table in enumerate(tables):
+        assert missing_starter_rules((*rules[:place], *rules[place + 1 :])) == table
 
 
 @pytest.mark.parametrize(
@@ -318,4 +330,4 @@ def test_the_test_command_of_a_folder(
     name: str, text: str, command: tuple[str, ...] | None, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_text(text)
-    assert found_test_command(tmp_path) == command
+    assert workspace_test_command(tmp_path) == command

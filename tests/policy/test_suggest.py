@@ -1,4 +1,4 @@
-"""Rules that are proposed for an action, and from repeated decisions."""
+"""Rules that are offered for an action, and from repeated decisions."""
 
 import tomllib
 from pathlib import Path
@@ -14,11 +14,11 @@ from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.permissions.describe import describe
 from dragoman.permissions.record import By
 from dragoman.permissions.sensitive import Places
+from dragoman.policy.offer import RuleOffer
 from dragoman.policy.outcome import RuleOutcome, outcome
 from dragoman.policy.policy import Policy
 from dragoman.policy.rule import LocatedRule, PolicyRule
-from dragoman.policy.suggest import Proposal, Suggestion, proposals, suggestions
-from dragoman.policy.toml import rule_table
+from dragoman.policy.suggest import Suggestion, rule_offers, suggestions
 
 
 def _action(workspace: Path, agent: str = "claude", title: str = "Do it", **fields: Any) -> Action:
@@ -30,14 +30,17 @@ def _run(workspace: Path, line: str, agent: str = "claude") -> Action:
     return _action(workspace, agent, kind="execute", input={"command": line})
 
 
+def _offers(action: Action, workspace: Path) -> tuple[RuleOffer, ...]:
+    return rule_offers(action, Places.around((workspace,)), ())
+
+
 def _words(action: Action, workspace: Path) -> list[str]:
-    return [each.words for each in proposals(action, str(workspace))]
+    return [each.words for each in _offers(action, workspace)]
 
 
-def _decision(proposal: Proposal, action: Action, workspace: Path) -> str | None:
-    """What the proposal's rules say, once they are written to a file and read again."""
-    text = "\n".join(map(rule_table, proposal.rules))
-    rules = msgspec.convert(tomllib.loads(text)["policy"], list[PolicyRule])
+def _decision(offer: RuleOffer, action: Action, workspace: Path) -> str | None:
+    """What the offer's rules say, once they are written to a file and read again."""
+    rules = msgspec.convert(tomllib.loads(offer.toml)["policy"], list[PolicyRule])
     policy = Policy([LocatedRule(rule, "file", number) for number, rule in enumerate(rules)])
     return policy.judge(action, Places.around((workspace,))).decision
 
@@ -49,33 +52,57 @@ def _decision(proposal: Proposal, action: Action, workspace: Path) -> str | None
             "git log --oneline",
             [
                 "always allow exactly `git log --oneline` here",
-                "always allow `git log` with any arguments here",
+                "always allow `git log` with harmless arguments here",
             ],
         ),
         # What it runs is named, and not the wrapper.
         (
             "timeout 9 bash -c 'git log'",
-            ["always allow exactly `git log` here", "always allow `git log` with any arguments here"],
+            ["always allow exactly `git log` here", "always allow `git log` with harmless arguments here"],
         ),
         (
             "cd src && git status -s",
             [
                 "always allow exactly `cd src` and `git status -s` here",
-                "always allow exactly `cd src` and `git status` with any arguments here",
+                "always allow `cd` with harmless arguments and `git status` with harmless arguments here",
             ],
         ),
-        ("cat a.txt", ["always allow exactly `cat a.txt` here", "always allow `cat` with any files here"]),
+        (
+            "cat a.txt",
+            ["always allow exactly `cat a.txt` here", "always allow `cat` with harmless arguments here"],
+        ),
         # Files outside the workspace are not what it is for.
         ("cat /usr/share/x", ["always allow exactly `cat /usr/share/x` here"]),
         # What these do with other arguments is not known.
         ("make test", ["always allow exactly `make test` here"]),
         ("python tool.py 'a b'", ["always allow exactly `python tool.py 'a b'` here"]),
-        ("git branch -v", ["always allow exactly `git branch -v` here"]),
+        ("npm ls", ["always allow exactly `npm ls` here"]),
+        # Not with a name: that makes a branch.
+        (
+            "git branch -v",
+            [
+                "always allow exactly `git branch -v` here",
+                "always allow `git branch` with harmless options here",
+            ],
+        ),
+        ("git stash list", ["always allow exactly `git stash list` here"]),
+        (
+            "echo done",
+            ["always allow exactly `echo done` here", "always allow `echo` with any arguments here"],
+        ),
+        (
+            "git log -1 && make test && make test",
+            [
+                "always allow exactly `git log -1` and `make test` here",
+                "always allow `git log` with harmless arguments and exactly `make test` here",
+            ],
+        ),
         ("grep -rn x .", ["always allow exactly `grep -rn x .` here"]),
         ("git push origin main", ["always allow exactly `git push origin main` here"]),
         ("git log --output=x", ["always allow exactly `git log --output=x` here"]),
         ("npm install left-pad", ["always allow exactly `npm install left-pad` here"]),
-        ("find . -name x", ["always allow exactly `find . -name x` here"]),
+        ("find . -delete", ["always allow exactly `find . -delete` here"]),
+        ("echo ''", []),
         # Not understood, or more than words.
         ("for x in a; do ls; done", []),
         ("echo $(date)", []),
@@ -89,8 +116,8 @@ def _decision(proposal: Proposal, action: Action, workspace: Path) -> str | None
 def test_commands(tmp_path: Path, line: str, words: list[str]) -> None:
     action = _run(tmp_path, line)
     assert _words(action, tmp_path) == words
-    for proposal in proposals(action, str(tmp_path)):
-        assert _decision(proposal, action, tmp_path) == "allow"
+    for offer in _offers(action, tmp_path):
+        assert _decision(offer, action, tmp_path) == "allow"
 
 
 def test_files(tmp_path: Path) -> None:
@@ -108,9 +135,9 @@ def test_files(tmp_path: Path) -> None:
     ]
     assert _words(delete, tmp_path) == ["always allow deleting and moving `src/main.py` here"]
     for action in (edit, read, delete):
-        for proposal in proposals(action, str(tmp_path)):
-            assert _decision(proposal, action, tmp_path) == "allow"
-    [exactly, in_folder] = proposals(edit, str(tmp_path))
+        for offer in _offers(action, tmp_path):
+            assert _decision(offer, action, tmp_path) == "allow"
+    [exactly, in_folder] = _offers(edit, tmp_path)
     beside = _action(tmp_path, kind="edit", input={"path": str(tmp_path / "src" / "b.py"), "text": "x"})
     elsewhere = _action(tmp_path, kind="edit", input={"path": str(tmp_path / "b.py"), "text": "x"})
     assert [_decision(exactly, each, tmp_path) for each in (beside, elsewhere, delete)] == [None, None, None]
@@ -130,19 +157,19 @@ def test_addresses_and_tools(tmp_path: Path) -> None:
     ]
     assert _words(tool, tmp_path) == ["always allow the tool `mcp__tickets__open` with any input here"]
     for action in (fetch, tool):
-        for proposal in proposals(action, str(tmp_path)):
-            assert _decision(proposal, action, tmp_path) == "allow"
+        for offer in _offers(action, tmp_path):
+            assert _decision(offer, action, tmp_path) == "allow"
 
 
-def test_nothing_is_proposed_for_what_is_known_by_its_title_only(tmp_path: Path) -> None:
-    assert not proposals(_action(tmp_path, kind="other", tool="deploy"), str(tmp_path))
-    assert not proposals(_action(tmp_path, kind="execute"), str(tmp_path))
+def test_nothing_is_offered_for_what_is_known_by_its_title_only(tmp_path: Path) -> None:
+    assert not _offers(_action(tmp_path, kind="other", tool="deploy"), tmp_path)
+    assert not _offers(_action(tmp_path, kind="execute"), tmp_path)
 
 
-def test_a_name_that_would_be_a_pattern_is_not_proposed(tmp_path: Path) -> None:
-    assert not proposals(_action(tmp_path, kind="other", tool="*", input={"a": 1}), str(tmp_path))
+def test_a_name_that_would_be_a_pattern_is_not_offered(tmp_path: Path) -> None:
+    assert not _offers(_action(tmp_path, kind="other", tool="*", input={"a": 1}), tmp_path)
     star = str(tmp_path / "*")
-    assert not proposals(_action(tmp_path, kind="edit", input={"path": star, "text": "x"}), str(tmp_path))
+    assert not _offers(_action(tmp_path, kind="edit", input={"path": star, "text": "x"}), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -154,10 +181,17 @@ def test_a_name_that_would_be_a_pattern_is_not_proposed(tmp_path: Path) -> None:
                 "git log --output=x",
                 "git log --outp=x",
                 "git log --ext-diff",
+                "git log --format=%GG",
                 "git -c core.pager=x log",
                 "git push",
+                # The starter rule is about these, too. The person was not asked about them.
+                "git show",
+                "git diff",
             ],
         ),
+        ("git diff", ["git diff --no-index /dev/null /etc/hostname", "git diff --ext-diff"]),
+        ("git blame a", ["git blame --contents=/etc/hostname a", "git blame /etc/hostname"]),
+        ("git branch -v", ["git branch new", "git branch -D main"]),
         (
             "rg x",
             [
@@ -170,28 +204,34 @@ def test_a_name_that_would_be_a_pattern_is_not_proposed(tmp_path: Path) -> None:
                 "rg -uu x",
             ],
         ),
-        ("cat a", ["cat /etc/passwd", "cat ../a", "cat a > b", "cat a | sh", "cat a; rm a"]),
+        ("cat a", ["cat /etc/passwd", "cat ../a", "cat a > b", "cat a | sh", "cat a; rm a", "head a"]),
         ("grep x a", ["grep -rn x .", "grep x /etc/passwd", "grep --recursive x ."]),
         ("pip list", ["pip install x", "pip list --python=./x", "pip list --log=x"]),
+        ("npm view left-pad", ["npm view left-pad --registry=https://evil.example"]),
+        ("npm ls", ["npm ls --prefix /etc"]),
+        ("git add a", ["git add b", "git add -e a"]),
     ],
 )
-def test_the_widest_proposal_allows_nothing_of_another_kind(
+def test_no_offer_allows_what_the_starter_set_would_not(
     tmp_path: Path, asked: str, others: list[str]
 ) -> None:
-    widest = proposals(_run(tmp_path, asked), str(tmp_path))[-1]
-    assert "any" in widest.words
-    for line in others:
-        assert _decision(widest, _run(tmp_path, line), tmp_path) is None, line
+    # Without a repository, `git diff` compares any files.
+    (tmp_path / ".git").mkdir()
+    offered = _offers(_run(tmp_path, asked), tmp_path)
+    assert offered
+    for offer in offered:
+        for line in others:
+            assert _decision(offer, _run(tmp_path, line), tmp_path) is None, (offer.words, line)
 
 
 def test_it_holds_for_this_agent_and_this_workspace(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
-    for proposal in proposals(_run(here, "git log"), str(here)):
-        assert _decision(proposal, _run(here, "git log"), here) == "allow"
-        assert _decision(proposal, _run(here, "git log", agent="codex"), here) is None
-        assert _decision(proposal, _run(there, "git log"), there) is None
+    for offer in _offers(_run(here, "git log"), here):
+        assert _decision(offer, _run(here, "git log"), here) == "allow"
+        assert _decision(offer, _run(here, "git log", agent="codex"), here) is None
+        assert _decision(offer, _run(there, "git log"), there) is None
 
 
 # From many decisions.
@@ -208,7 +248,7 @@ def _suggested(decisions: list[RecordedDecision], policy: Policy | None = None) 
         rules = policy or Policy([])
         return outcome(rules.judge(action, Places.around((workspace,))), action, AutoApproval())
 
-    return suggestions(decisions, judge, policy)
+    return suggestions(decisions, judge, () if policy is None else policy.rules, ())
 
 
 def _yes(workspace: Path, *lines: str) -> list[RecordedDecision]:
@@ -219,15 +259,15 @@ def test_what_people_allow_again_and_again_is_suggested_the_most_useful_first(tm
     decisions = _yes(
         tmp_path, *["make test"] * 3, "git log -1", "git log -2", "git log -3", "git log -3", "ls"
     )
-    assert [(each.saved, each.proposal.words) for each in _suggested(decisions)] == [
-        (4, "always allow `git log` with any arguments here"),
+    assert [(each.saved, each.offer.words) for each in _suggested(decisions)] == [
+        (4, "always allow `git log` with harmless arguments here"),
         (3, "always allow exactly `make test` here"),
     ]
 
 
 def test_the_narrower_rule_is_suggested_if_it_saves_as_many(tmp_path: Path) -> None:
     [suggestion] = _suggested(_yes(tmp_path, *["git log -1"] * 3))
-    assert suggestion.proposal.words == "always allow exactly `git log -1` here"
+    assert suggestion.offer.words == "always allow exactly `git log -1` here"
 
 
 def test_two_are_too_few(tmp_path: Path) -> None:
@@ -246,3 +286,8 @@ def test_what_a_rule_decides_already_is_not_suggested(tmp_path: Path) -> None:
     rule = PolicyRule(decision="allow", command=("make", "test"))
     policy = Policy([LocatedRule(rule, "file", 1)])
     assert not _suggested(_yes(tmp_path, *["make test"] * 3), policy)
+
+
+def test_nothing_is_suggested_that_a_stricter_rule_would_still_ask_about(tmp_path: Path) -> None:
+    asks = Policy([LocatedRule(PolicyRule(decision="ask", command=("make",), args="any"), "file", 1)])
+    assert not _suggested(_yes(tmp_path, *["make test"] * 3), asks)

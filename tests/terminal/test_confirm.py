@@ -19,6 +19,7 @@ from dragoman.frontends.terminal.rule_making import RuleMaker
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.transcript import Transcript
 from dragoman.lm import CancellationToken
+from dragoman.policy.rule import PolicyRule
 from dragoman.tools.decision import LEVELS, ApprovalLevel, Approve, CannotAsk, Decision, Deny, ToolQuestion
 from dragoman.tools.tool import Confirmation
 from virtual_clock import Stuck, VirtualTimeLoop, run
@@ -63,7 +64,8 @@ class _Asked:
     interrupts: int
 
 
-_RULE = '[[policy]]\ndecision = "allow"\ncommand = ["git", "log"]\n'
+_RULE = PolicyRule(decision="allow", command=("git", "log"))
+_WIDE_RULE = PolicyRule(decision="allow", command=("git", "log"), args="any")
 
 
 class _Rules:
@@ -71,14 +73,14 @@ class _Rules:
 
     file = "/home/her/dragoman.toml"
 
-    def __init__(self, *tables: str, problem: str = "") -> None:
-        self._tables = tables or (_RULE, _RULE + 'args = "any"\n')
+    def __init__(self, *offered: tuple[PolicyRule, ...], problem: str = "") -> None:
+        self._offered = offered or ((_RULE,), (_WIDE_RULE,))
         self._problem = problem
         self.added: list[str] = []
 
     def offers(self, question: ToolQuestion) -> tuple[RuleOffer, ...]:
         return tuple(
-            RuleOffer(f"always allow number {number}", table) for number, table in enumerate(self._tables)
+            RuleOffer(f"always allow number {number}", rules) for number, rules in enumerate(self._offered)
         )
 
     def add(self, offer: RuleOffer) -> str:
@@ -267,7 +269,7 @@ def test_a_rule_is_picked_shown_and_confirmed() -> None:
     rules = _Rules()
     result = asked("r", "2", "y", rules=rules)
     assert result.decision == Approve("once", new_rule=f"{rules.file}:7")
-    assert rules.added == [_RULE + 'args = "any"\n']
+    assert rules.added == ['[[policy]]\ndecision = "allow"\ncommand = ["git", "log"]\nargs = "any"\n']
     in_order = (
         "r make a rule",
         "  1 always allow number 0\n  2 always allow number 1\n  Esc back to the question\n",
@@ -320,18 +322,18 @@ def test_a_rule_is_not_confirmed_in_the_midst_of_other_keys(
 
 
 def test_a_rule_that_is_longer_than_the_screen_is_confirmed_after_all_of_it_was_shown() -> None:
-    rules = _Rules(_RULE * 10)
+    rules = _Rules((_RULE,) * 8)
     result = asked("r", "1", "y", "d", "d", "y", rules=rules, height=20)
     assert result.decision == Approve("once", new_rule=f"{rules.file}:7")
-    assert result.printed.count("[[policy]]") == 10
-    assert "  d 20 more lines   Esc back to the question" in result.printed
+    assert result.printed.count("[[policy]]") == 8
+    assert "  d 21 more lines   Esc back to the question" in result.printed
     assert asked("r", "1", "y", "y", ESCAPE, ESCAPE, rules=rules, height=20).decision == Deny()
 
 
 def test_a_rule_is_shown_with_everything_that_hides_in_it() -> None:
-    rules = _Rules("[[policy]]\nreason = '\u202etxt\x1b[2K ```'\n")
+    rules = _Rules((PolicyRule(decision="allow", reason="\u202etxt\x1b[2K ```"),))
     printed = asked("r", "1", ESCAPE, ESCAPE, rules=rules).printed
-    assert "    reason = '<U+202E>txt␛[2K ```'\n" in printed
+    assert '    reason = "\\U0000202etxt\\U0000001b[2K ```"\n' in printed
 
 
 def test_a_rule_that_cannot_be_written_leaves_the_question_open() -> None:

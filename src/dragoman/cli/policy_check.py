@@ -10,7 +10,7 @@ from dragoman.cli.run import CommandContext
 from dragoman.config import rules_of
 from dragoman.logs import one_line
 from dragoman.policy.cautions import cautions
-from dragoman.policy.summary import in_words
+from dragoman.policy.rule_text import in_words
 
 __all__ = ["run"]
 

@@ -11,12 +11,11 @@ from dragoman.cli.errors import DONE
 from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
 from dragoman.cli.table import table
-from dragoman.config import Config, load
+from dragoman.config import Config, load, rules_of
 from dragoman.lm.json import JsonObject, encode_text
-from dragoman.models import auto_approval, own_places, policy_of
+from dragoman.models import auto_approval, own_places
 from dragoman.permissions.action import Action
 from dragoman.permissions.sensitive import Places
-from dragoman.permissions.verdict import Verdict
 from dragoman.policy.dry_run import DryRun, JudgedDecision, JudgeInWorkspace, dry_run
 from dragoman.policy.outcome import RuleOutcome, outcome
 from dragoman.policy.policy import Policy
@@ -30,7 +29,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
     config = context.config()
     rules = config if arguments.policy is None else load(arguments.policy, context.known_agents)
     decisions = recorded_decisions(context.state_dir, arguments.since)
-    result = dry_run(decisions, judge_in_workspace(config, context, policy_of(rules)))
+    result = dry_run(decisions, judge_in_workspace(config, context, Policy(rules_of(rules))))
     if arguments.json:
         print(encode_text(_as_json(result)))
     else:
@@ -38,15 +37,14 @@ def run(arguments: Namespace, context: CommandContext) -> int:
     return DONE
 
 
-def judge_in_workspace(config: Config, context: CommandContext, policy: Policy | None) -> JudgeInWorkspace:
+def judge_in_workspace(config: Config, context: CommandContext, policy: Policy) -> JudgeInWorkspace:
     """Judges by these rules, with the settings of the configuration."""
     settings = auto_approval(config)
     own = own_places(config, context.state_dir)
 
     def judge(action: Action, workspace: str) -> RuleOutcome:
         places = Places.around((workspace,), own)
-        verdict = Verdict() if policy is None else policy.judge(action, places)
-        return outcome(verdict, action, settings)
+        return outcome(policy.judge(action, places), action, settings)
 
     return judge
 
@@ -97,13 +95,10 @@ def _as_json(result: DryRun) -> JsonObject:
 
 
 def _changed_as_json(each: JudgedDecision) -> JsonObject:
-    rules = [
-        {"file": rule.file, "line": rule.line, "decision": rule.decision} for rule in each.now.verdict.rules
-    ]
     return {
         "at": datetime.fromtimestamp(each.recorded.at, UTC),
         "conversation": each.recorded.journal,
         "agent": each.action.agent,
         "what": what(each.recorded),
-        "rules": rules,
+        "rules": each.now.rules_as_json,
     }

@@ -13,16 +13,21 @@ from dragoman.cli.run import CommandContext
 from dragoman.config import load, user_config_file
 from dragoman.config.editing import add_rules
 from dragoman.policy.rule import PolicyRule
-from dragoman.policy.starter import missing_starter_rules, starter_text, test_command, test_rule
-from dragoman.policy.toml import rule_table
+from dragoman.policy.rule_text import rule_table
+from dragoman.policy.starter import (
+    missing_starter_rules,
+    starter_text,
+    workspace_test_command,
+    workspace_test_rule,
+)
 
 __all__ = ["run"]
 
 
 def run(arguments: Namespace, context: CommandContext) -> int:
     here = Path.cwd()
-    command = test_command(here)
-    test = None if command is None else test_rule(here, command)
+    command = workspace_test_command(here)
+    test = None if command is None else workspace_test_rule(here, command)
     if arguments.print:
         print(starter_text(), end="" if test is None else f"\n{rule_table(test)}")
         return DONE
@@ -32,12 +37,11 @@ def run(arguments: Namespace, context: CommandContext) -> int:
     if not missing:
         say(f"The starter set is in {file} already.")
     else:
-        print(missing)
-        print(flush=True)
+        print(missing, flush=True)
         if not agreed_to(f"Add these rules to {file}?", is_sure=arguments.yes):
             say("Nothing was written.", sys.stderr)
             return FAILED
-        add_rules(file, missing + "\n")
+        add_rules(file, missing)
         say(f"The starter set is in {file}. `dragoman policy check` lists all rules.")
     if test is not None and test not in rules:
         _offer_test(test, file)

@@ -10,30 +10,30 @@ from dragoman.cli.errors import DONE
 from dragoman.cli.layout import say
 from dragoman.cli.policy_dry_run import judge_in_workspace
 from dragoman.cli.run import CommandContext
-from dragoman.config import user_config_file
+from dragoman.config import rules_of, user_config_file
 from dragoman.config.editing import add_rules
-from dragoman.models import policy_of
+from dragoman.models import own_places
+from dragoman.policy.policy import Policy
 from dragoman.policy.suggest import suggestions
-from dragoman.policy.toml import rule_table
 
 __all__ = ["run"]
 
 
 def run(arguments: Namespace, context: CommandContext) -> int:
     config = context.config()
-    policy = policy_of(config)
+    rules = rules_of(config)
+    own = own_places(config, context.state_dir)
     decisions = recorded_decisions(context.state_dir, arguments.since)
-    found = suggestions(decisions, judge_in_workspace(config, context, policy), policy)
+    found = suggestions(decisions, judge_in_workspace(config, context, Policy(rules)), rules, own)
     if not found:
         say("There is nothing to suggest: no rule would have saved three questions or more.")
         return DONE
     file = (context.config_file or user_config_file()).absolute()
     for each in found:
-        text = "\n".join(map(rule_table, each.proposal.rules))
-        say(f"# {each.saved} questions saved: {each.proposal.words}")
-        print(text, flush=True)
+        say(f"# {each.saved} questions saved: {each.offer.words}")
+        print(each.offer.toml, flush=True)
         if can_ask() and agreed(f"Add this to {file}?"):
-            add_rules(file, text)
+            add_rules(file, each.offer.toml)
             say(f"The rule is in {file}.")
     if not can_ask():
         say("Nothing was written: there is no terminal to ask at.")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from dragoman.config.loading import Config
-from dragoman.policy.rule import LocatedRule, PolicyRule
+from dragoman.policy.rule import LocatedRule, PolicyRule, as_texts
 
 __all__ = ["located", "rules_of"]
 
@@ -29,7 +29,6 @@ def located(config: Config) -> Iterator[LocatedRule]:
 
 def _placed(rule: PolicyRule, folder: str) -> PolicyRule:
     """Make the rule's workspaces absolute: they are relative to the file, like every path in it."""
-    named = (rule.workspace,) if isinstance(rule.workspace, str) else rule.workspace or ()
     # Path's own expansion fails for a user that does not exist.
-    paths = tuple(os.path.join(folder, os.path.expanduser(each)) for each in named)  # noqa: PTH111, PTH118
+    paths = tuple(os.path.join(folder, os.path.expanduser(each)) for each in as_texts(rule.workspace))  # noqa: PTH111, PTH118
     return replace(rule, workspace=paths) if paths else rule

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from dragoman.config import ConfigError
 from dragoman.permissions.action import Action
 from dragoman.permissions.sensitive import Places
+from dragoman.policy.offer import RuleOffer
 from dragoman.policy.rule import LocatedRule
 
 __all__ = ["CannotAddRule", "RuleOffer", "RuleOffers", "RuleStore"]
@@ -21,16 +20,6 @@ _log = logging.getLogger(__name__)
 
 class CannotAddRule(Exception):
     """A rule cannot be written. The message says why, and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class RuleOffer:
-    """One or more rules that would allow an action from now on."""
-
-    # For a person to choose by: "always allow `git log` with any arguments here".
-    words: str
-    # The text that would be added to the file.
-    toml: str
 
 
 class RuleStore(Protocol):
@@ -54,27 +43,17 @@ class RuleOffers:
         """The file that rules are written to: the user's own, never one that was only found."""
         return self._rules.rules_file.absolute()
 
-    def of(self, action: Action, workspace: str, places: Places) -> tuple[RuleOffer, ...]:
+    def of(self, action: Action, places: Places) -> tuple[RuleOffer, ...]:
         """The rules that would allow such actions in this workspace, the narrowest first."""
+        # The analysis of commands: some hundredths of a second, the first time.
+        from dragoman.policy.suggest import rule_offers  # noqa: PLC0415
+
         try:
-            return tuple(self._enough(action, workspace, places))
+            return rule_offers(action, places, self._rules.rules)
         except Exception:
             # A fault in the analysis must not keep a person from answering the question.
             _log.exception("no rule is offered for an action of %s", action.agent)
             return ()
-
-    def _enough(self, action: Action, workspace: str, places: Places) -> Iterator[RuleOffer]:
-        # The analysis of commands: some hundredths of a second, the first time.
-        from dragoman.policy.policy import Policy  # noqa: PLC0415
-        from dragoman.policy.suggest import proposals  # noqa: PLC0415
-        from dragoman.policy.toml import rule_table  # noqa: PLC0415
-
-        in_force = self._rules.rules
-        for proposal in proposals(action, workspace):
-            added = [LocatedRule(rule, str(self.file), 1) for rule in proposal.rules]
-            # A stricter rule, or one that may apply, would still ask or refuse.
-            if Policy((*in_force, *added)).judge(action, places).decision == "allow":
-                yield RuleOffer(proposal.words, "\n".join(map(rule_table, proposal.rules)))
 
     def add(self, offer: RuleOffer) -> LocatedRule:
         """Write the rules and apply them from now on. Returns the first. Raises `CannotAddRule`."""

@@ -1,9 +1,9 @@
-"""Rules that are valid, but probably not what their author wants."""
+"""Warnings about rules that are valid, but probably not what their author wants."""
 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from dragoman.policy.arguments import RUNNERS
 from dragoman.policy.rule import LocatedRule, PolicyRule, as_texts
@@ -11,64 +11,42 @@ from dragoman.policy.rule import LocatedRule, PolicyRule, as_texts
 __all__ = ["cautions"]
 
 
-def cautions(rules: Sequence[LocatedRule], models: Collection[str]) -> Iterator[tuple[LocatedRule, str]]:
-    """What to be careful about, each with the rule that it is about."""
+def cautions(rules: Iterable[LocatedRule], models: Collection[str]) -> Iterator[tuple[LocatedRule, str]]:
+    """Each warning with the rule that it is about. `models` are the names of all models."""
     for each in rules:
         rule = each.rule
         for agent in as_texts(rule.agent):
             if agent not in models:
                 yield each, f'no model is called "{agent}", so the rule never applies to it'
-        if rule.decision != "allow":
-            if rule.command is not None and rule.args is None:
-                verb = "denies" if rule.decision == "deny" else "asks about"
-                yield each, f'{verb} exactly this command. To include it with more arguments: args = "any"'
-            continue
-        for stricter in rules:
-            if stricter.rule.decision != "allow" and _covers(stricter.rule, rule):
-                verb = "denies" if stricter.rule.decision == "deny" else "asks about"
-                yield each, f"never counts: {stricter.file}:{stricter.line} {verb} all that it allows"
-        for program in _any_arguments(rule):
+        if rule.decision != "allow" and rule.command is not None and rule.args is None:
+            verb = "denies" if rule.decision == "deny" else "asks about"
+            yield each, f'{verb} exactly this command. To include it with more arguments: args = "any"'
+        if rule.decision == "allow" and (wide := _allows_all(rule)) is not None:
+            yield each, f"allows {wide} that is not sensitive"
+        for word in (word for given in rule.command or () for word in as_texts(given) if "*" in word):
+            yield each, f"words of a command are compared to the letter: {word} is no pattern"
+        for program in _unlimited_runners(rule):
             yield (
                 each,
                 f"with any arguments, {program} can run any program or code: the rule allows everything",
             )
 
 
-def _any_arguments(rule: PolicyRule) -> Iterator[str]:
-    """The programs that run other programs or code, if the rule allows them with any arguments."""
-    if rule.command is not None and len(rule.command) == 1 and rule.args == "any" and rule.options is None:
+def _allows_all(rule: PolicyRule) -> str | None:
+    """What a rule without a condition about commands, paths, addresses or tools allows."""
+    if any(each is not None for each in (rule.command, rule.paths, rule.urls)):
+        return None
+    if rule.tools is not None:
+        return "every tool" if "*" in rule.tools else None
+    kinds = as_texts(rule.kind)
+    return f"every action of the kind {', '.join(kinds)}" if kinds else "every action"
+
+
+def _unlimited_runners(rule: PolicyRule) -> Iterator[str]:
+    """The programs that the rule allows with any arguments and that run other programs or code."""
+    if rule.decision != "allow" or rule.args is None or rule.options is not None:
+        return
+    if rule.command is not None and len(rule.command) == 1:
         for program in as_texts(rule.command[0]):
             if os.path.basename(program) in RUNNERS:  # noqa: PTH119 - of any text
                 yield program
-
-
-def _covers(stricter: PolicyRule, rule: PolicyRule) -> bool:
-    """Whether all that `rule` matches is certainly matched by `stricter`: each of its conditions is at least as wide."""
-    return (
-        not stricter.sensitive
-        and _is_wider(stricter.kind, rule.kind or ("execute" if rule.command else None))
-        and _is_wider(stricter.agent, rule.agent)
-        and _is_wider(stricter.workspace, rule.workspace)
-        and _is_wider(stricter.paths, rule.paths)
-        and _is_wider(stricter.urls, rule.urls)
-        and _is_wider(stricter.tools, rule.tools)
-        and _is_wider_command(stricter, rule)
-    )
-
-
-def _is_wider(stricter: str | tuple[str, ...] | None, allowed: str | tuple[str, ...] | None) -> bool:
-    return stricter is None or (allowed is not None and set(as_texts(allowed)) <= set(as_texts(stricter)))
-
-
-def _is_wider_command(stricter: PolicyRule, rule: PolicyRule) -> bool:
-    if stricter.command is None:
-        # A command without arguments has no paths that a stricter rule could match.
-        return rule.command is None or stricter.paths is None
-    if rule.command is None or len(rule.command) < len(stricter.command) or stricter.paths is not None:
-        return False
-    takes_any = stricter.args == "any" and stricter.without is None and stricter.options is None
-    is_exact = len(rule.command) == len(stricter.command) and rule.args is None and rule.options is None
-    words = zip(stricter.command, rule.command, strict=False)
-    return (takes_any or is_exact) and all(
-        set(as_texts(narrow)) <= set(as_texts(wide)) for wide, narrow in words
-    )

@@ -243,7 +243,8 @@ class _Line:
             case "negated_command":
                 [_, *rest] = node.children
                 if len(rest) == 1:
-                    self._check(self._source[node.start_byte + 1 : rest[0].start_byte], _BLANKS)
+                    # `!x` is a program in bash.
+                    self._check(self._source[node.start_byte + 1 : rest[0].start_byte], _BLANKS, is_wide=True)
                     return _same(self._statement(rest[0], around).after)
             case "subshell" if _is_between(node, "(", ")"):
                 self._inside(node, around)
@@ -259,8 +260,10 @@ class _Line:
     def _inside(self, node: Node, around: SimpleCommand) -> Folders:
         opening, *inner, closing = node.children
         if not inner:
-            # `{}` is a group in zsh, and the name of a program in bash.
             self._doubt("an empty group")
+        elif opening.type == "{" and self._source[opening.end_byte : opening.end_byte + 1] not in b" \t\n":
+            # `{x;}` is a group in zsh, and begins with the program `{x` in bash.
+            self._doubt("a brace with a word behind it")
         return self._sequence(inner, opening.end_byte, closing.start_byte, around)
 
     def _list(self, node: Node, around: SimpleCommand) -> _Folders:
@@ -357,10 +360,15 @@ class _Line:
 
     def _assignment(self, node: Node, around: SimpleCommand) -> Iterator[tuple[str, Word]]:
         raw = _text(node)
-        name, equals, _ = raw.partition("=")
-        values = [child for child in node.children[2:] if child.end_byte == node.end_byte]
-        is_plain = equals and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
-        if not is_plain or [child.type for child in node.children[:2]] != ["variable_name", "="]:
+        name = raw.partition("=")[0]
+        parts, values = node.children[:2], node.children[2:]
+        if (
+            not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)
+            or [part.type for part in parts] != ["variable_name", "="]
+            # The value is all that follows: tree-sitter takes `A=\  b` for a variable with the value `b`.
+            or raw != f"{name}={''.join(map(_text, values))}"
+            or len(values) > 1
+        ):
             self._doubt("an unusual assignment")
             self._search(node, around)
         if "(" in raw or "`" in raw:
@@ -373,7 +381,8 @@ class _Line:
         children = list(node.children)
         if children and children[0].type == "file_descriptor":
             # dash and zsh take one digit for a descriptor, and more for an argument.
-            if not re.fullmatch("[0-9]", _text(children[0])):
+            is_joined = len(children) > 1 and children[0].end_byte == children[1].start_byte
+            if not re.fullmatch("[0-9]", _text(children[0])) or not is_joined:
                 self._doubt("an unusual redirect")
             del children[0]
         kinds = [child.type for child in children]

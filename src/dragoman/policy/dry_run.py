@@ -29,11 +29,12 @@ class JudgedDecision:
 
     @property
     def then(self) -> str:
-        """How it was decided, in a word or two: "person: yes", "setting", "timeout"."""
+        """How it was decided, in a word or two: "person: yes", "read-only", "timeout"."""
         decided = self.recorded.decided
         if decided is None:
             return "undecided"
-        return decided.by if decided.by != "person" else f"person: {'yes' if decided.is_allowed else 'no'}"
+        by = _decided_by(decided)
+        return f"person: {'yes' if decided.is_allowed else 'no'}" if by == "person" else by
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +84,15 @@ def dry_run(decisions: Iterable[RecordedDecision], judge: JudgeInWorkspace) -> D
     return DryRun(tuple(judged), without_content)
 
 
+def _decided_by(decided: PermissionDecided) -> str:
+    # Some journals name a tool of the terminal that only reads as one that a rule allowed.
+    is_read_only = decided.by == "rule" and decided.why == "read-only"
+    return "read-only" if is_read_only else decided.by
+
+
 def _stands(decided: PermissionDecided | None, now: RuleOutcome) -> bool:
     """Whether what allowed an action then still allows it, as far as rules are concerned."""
-    match decided:
-        case PermissionDecided(is_allowed=True, by="approval"):
-            return True
-        case PermissionDecided(is_allowed=True, by="setting"):
-            return now.verdict.doubt is None
-        case PermissionDecided(is_allowed=True, by="rule", why="read-only"):
-            # Not a rule of the user: a tool of ours that only reads.
-            return True
-        case _:
-            return False
+    if decided is None or not decided.is_allowed:
+        return False
+    by = _decided_by(decided)
+    return by in ("approval", "read-only") or (by == "setting" and now.verdict.doubt is None)

@@ -6,53 +6,58 @@ import os.path
 from collections.abc import Iterator
 
 from dragoman.permissions.action import Action
-from dragoman.permissions.describe import describe
 from dragoman.permissions.sensitive import Places
+from dragoman.policy.action_text import Meaning, action_from_text
 from dragoman.policy.policy import Policy
-from dragoman.policy.rule import LocatedRule, PolicyRule
+from dragoman.policy.rule import LocatedRule, PolicyRule, as_texts
 
-__all__ = ["failed"]
+__all__ = ["failed_examples"]
 
 _HOME = "/home/user"
 _WORKSPACE = f"{_HOME}/workspace"
 
 
-def failed(rule: PolicyRule) -> Iterator[tuple[str, int, str]]:
-    """The examples that the rule gets wrong: the key, the number of the element, and why.
+def failed_examples(rule: PolicyRule) -> Iterator[tuple[str, int, str]]:
+    """The examples that the rule gets wrong: the key, the index in its list, and why.
 
-    An example is a command, an address, a path or a tool's name, by the first of these conditions that the rule has.
-    Paths are looked up in an empty workspace, so that the result depends on nothing but the rule.
+    An example is a command, an address, a path or a tool's name: the first of these that the rule has a condition for.
+    No file is looked up, so the result depends on the rule alone.
     """
     policy = Policy([LocatedRule(rule, "", 0)])
-    workspace = (rule.workspace,) if isinstance(rule.workspace, str) else rule.workspace or (_WORKSPACE,)
-    places = Places((os.path.expanduser(workspace[0]),), _HOME)  # noqa: PTH111 - never fails
+    workspace = (as_texts(rule.workspace) or (_WORKSPACE,))[0]
+    places = Places((os.path.expanduser(workspace),), _HOME)  # noqa: PTH111 - never fails
     for key, texts, must_match in (
         ("examples", rule.examples, True),
         ("counterexamples", rule.counterexamples, False),
     ):
         for number, text in enumerate(texts):
             action = _action(rule, text, places)
-            judgement = policy.judgement(action, places)
+            judgement = policy.judgement(action, places, explains=True)
             matches = judgement.verdict.decision == rule.decision
             if matches is not must_match:
-                why = f" Not understood: {'; '.join(judgement.unsure)}." if judgement.unsure else ""
+                reasons = [reason for each in judgement.commands for _, reason in each.objections]
+                why = f" {reasons[0][:1].upper()}{reasons[0][1:]}." if must_match and reasons else ""
+                why = f" Not understood: {'; '.join(judgement.unsure)}." if judgement.unsure else why
                 if must_match and rule.decision == "allow" and action.sensitive and not rule.sensitive:
                     why = f" It is sensitive: {action.sensitive}."
                 yield key, number, f"the rule {'matches' if matches else 'does not match'} it.{why}"
 
 
 def _action(rule: PolicyRule, text: str, places: Places) -> Action:
-    """An action that the example stands for, described as one of an agent."""
-    agent = rule.agent if isinstance(rule.agent, str) else (rule.agent or ("example",))[0]
-    kind = rule.kind if isinstance(rule.kind, str) else (rule.kind or ("edit",))[0]
-    given: dict[str, object]
+    """The action that an example stands for. What it does not say is as the rule wants it."""
+    return action_from_text(
+        _meaning(rule),
+        text,
+        places,
+        agent=(as_texts(rule.agent) or ("example",))[0],
+        kind=(as_texts(rule.kind) or (None,))[0],
+        tool=(as_texts(rule.tools) or (None,))[0],
+    )
+
+
+def _meaning(rule: PolicyRule) -> Meaning:
     if rule.command is not None:
-        kind, given = "execute", {"command": text}
-    elif rule.urls is not None:
-        kind, given = "fetch", {"url": text}
-    elif rule.paths is not None:
-        given = {"path": places.absolute(text, places.workspace[0])}
-    else:
-        given = {"example": text}
-    tool = text if not given.keys() - {"example"} else None if rule.tools is None else rule.tools[0]
-    return describe(agent=agent, agent_name=agent, places=places, kind=kind, tool=tool, input=given)
+        return "command"
+    if rule.urls is not None:
+        return "url"
+    return "tool" if rule.paths is None else "path"

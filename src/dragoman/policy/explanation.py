@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from dragoman.permissions.action import Action
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.permissions.sensitive import Places
-from dragoman.permissions.verdict import MatchedRule, Verdict
+from dragoman.permissions.verdict import MatchedRule
 from dragoman.policy.outcome import RuleOutcome, outcome
 from dragoman.policy.policy import JudgedCommand, Judgement, Policy
-from dragoman.policy.summary import in_words
+from dragoman.policy.rule_text import in_words
+from dragoman.policy.simple_command import SimpleCommand
 
 __all__ = ["Explanation", "explain"]
 
@@ -21,14 +22,13 @@ class Explanation:
     action: Action
     outcome: RuleOutcome
     judgement: Judgement
-    # None: there are no rules.
-    policy: Policy | None
+    policy: Policy
 
     def lines(self) -> Iterator[str]:
         """The decision, the rules that match, and what was taken apart. Not escaped: they hold what an agent sent."""
         yield f"{self.outcome.decision}: {self.action.title}"
         yield f"  because {self.outcome.reason}"
-        if self.policy is None:
+        if not self.policy.rules:
             yield "  There are no rules. `dragoman policy init` offers a first set."
             return
         texts = {(each.file, each.line): in_words(each.rule) for each in self.policy.rules}
@@ -39,7 +39,7 @@ class Explanation:
             )
         if self.judgement.commands:
             yield "simple commands:"
-            yield from (f"  {each.command}  ({_judged(each)})" for each in self.judgement.commands)
+            yield from (f"  {_spelled(each.command)}  ({_judged(each)})" for each in self.judgement.commands)
         if self.judgement.unsure:
             yield f"not understood: {'; '.join(self.judgement.unsure)}"
         if self.outcome.verdict.doubt not in (None, self.outcome.reason):
@@ -48,16 +48,25 @@ class Explanation:
             yield f"sensitive: {self.action.sensitive}"
 
 
-def explain(action: Action, places: Places, policy: Policy | None, settings: AutoApproval) -> Explanation:
+def explain(action: Action, places: Places, policy: Policy, settings: AutoApproval) -> Explanation:
     """What would happen to an action by the rules and `eligible`, without approvals and other settings."""
-    judgement = Judgement(Verdict()) if policy is None else policy.judgement(action, places)
+    judgement = policy.judgement(action, places, explains=True)
     return Explanation(action, outcome(judgement.verdict, action, settings), judgement, policy)
+
+
+def _spelled(command: SimpleCommand) -> str:
+    """A command with its variables and redirects."""
+    variables = [f"{name}={value.text}" for name, value in command.assignments]
+    redirects = [f"{'>' if each.is_write else '<'} {each.path.text}" for each in command.redirects]
+    return " ".join([*variables, str(command), *redirects])
 
 
 def _judged(each: JudgedCommand) -> str:
     if each.command.is_wrapper:
         return "runs the next one"
-    return ", ".join(map(_matched, each.rules)) or "no rule"
+    if each.rules:
+        return ", ".join(map(_matched, each.rules))
+    return "; ".join(f"not by the rule at {rule.where}: {why}" for rule, why in each.objections) or "no rule"
 
 
 def _matched(rule: MatchedRule) -> str:

@@ -8,7 +8,6 @@ come with a clone, or be written by an agent. `.git` cannot: git refuses to trac
 from __future__ import annotations
 
 import os.path
-from pathlib import PurePosixPath
 
 from dragoman.permissions.sensitive import Places
 from dragoman.policy.simple_command import SimpleCommand
@@ -23,12 +22,16 @@ def takes_files_for_repository(command: SimpleCommand, folder: str, places: Plac
     """Whether git in this folder, which lies in the workspace, would use files of it as if they were a repository."""
     if os.path.basename(command.words[0].text) != "git":  # noqa: PTH119 - of any text
         return False
-    start = PurePosixPath(places.resolve(folder))
-    for level in (start, *start.parents):
-        if os.path.lexists(level / ".git"):
+    level = places.resolve(folder)
+    while True:
+        if os.path.lexists(f"{level}/.git"):
             return False
         # `objects` and `refs` may be elsewhere (`commondir`). No other folder has a HEAD.
-        if os.path.lexists(level / "HEAD"):
+        if os.path.lexists(f"{level}/HEAD"):
             return True
+        above = os.path.dirname(level)  # noqa: PTH120 - of any text
+        if above == level:
+            break
+        level = above
     # Outside a repository, git diff compares any two files.
     return _DIFF in command.words and os.path.isdir(folder)  # noqa: PTH112 - of any text

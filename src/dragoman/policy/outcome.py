@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dragoman.lm import JsonObject
 from dragoman.permissions.action import Action
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.permissions.decide import Allowed, Ask, RefusedByRule, decide
@@ -21,6 +22,13 @@ class RuleOutcome:
     reason: str
     # No rule decides, and nothing needs a person: approvals and settings may allow it.
     is_open: bool = False
+
+    @property
+    def rules_as_json(self) -> list[JsonObject]:
+        """The rules that match, for the JSON of commands."""
+        return [
+            {"file": rule.file, "line": rule.line, "decision": rule.decision} for rule in self.verdict.rules
+        ]
 
 
 def outcome(verdict: Verdict, action: Action, settings: AutoApproval) -> RuleOutcome:

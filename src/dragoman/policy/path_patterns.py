@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 from itertools import takewhile
 
 from dragoman.globs import Glob
@@ -33,6 +34,10 @@ def resolving_once(places: Places) -> Places:
         return known[path]
 
     return replace(places, resolve=resolve)
+
+
+# Of a few folders, again and again.
+_normal = lru_cache(256)(os.path.normpath)
 
 
 def _folded(text: str) -> str:
@@ -95,7 +100,7 @@ class _Patterns:
         for base, literal in self._beginnings:
             roots = places.workspace if not base else (places.home if base == "~" else "/",)
             for root in roots:
-                for way in {os.path.normpath(root), places.resolve(root)}:
+                for way in {_normal(root), places.resolve(root)}:
                     beginning = "/".join((_folded(way).rstrip("/"), *literal))
                     if literal and beginning.startswith(path.rstrip("/") + "/"):
                         return True
@@ -116,7 +121,7 @@ def _any_matches(
     if not patterns:
         return False
     for root in roots:
-        for way in {os.path.normpath(root), places.resolve(root)}:
+        for way in {_normal(root), places.resolve(root)}:
             base = (_folded(way) if is_folded else way).rstrip("/")
             if path == base or path.startswith(f"{base}/"):
                 names = tuple(filter(None, path[len(base) :].split("/")))

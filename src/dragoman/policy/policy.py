@@ -98,11 +98,17 @@ class Policy:
             elif not matcher.is_allow:
                 doubts.append(f"the rule at {matcher.matched.where} may be about it")
         rules = tuple(sorted(found, key=lambda rule: _STRICTEST[rule.decision]))
-        verdict = _verdict(rules, doubts, is_allowed=is_allowed)
-        if verdict.decision == "allow" and _names_own(action, places):
+        verdict = _verdict(rules, doubts, unsure, is_allowed=is_allowed)
+        if verdict.decision == "allow" and _names_own(action, places, is_wide=self._is_sensitive(rules)):
             reason = "it names a file of Dragoman itself, which no rule allows"
             verdict = Verdict(None, rules, reason)
         return Judgement(verdict, tuple(judged), unsure)
+
+    def _is_sensitive(self, matched: tuple[MatchedRule, ...]) -> bool:
+        """Whether one of the rules that allow covers sensitive actions."""
+        return any(
+            each.rule.sensitive for each in self._matchers if each.is_allow and each.matched in matched
+        )
 
     def _of_command(
         self,
@@ -131,13 +137,16 @@ def _objections(
     return tuple((rule, why) for rule, why in found if why is not None)
 
 
-def _verdict(rules: tuple[MatchedRule, ...], doubts: list[str], *, is_allowed: bool) -> Verdict:
+def _verdict(
+    rules: tuple[MatchedRule, ...], doubts: list[str], unsure: tuple[str, ...], *, is_allowed: bool
+) -> Verdict:
     strictest = rules[0].decision if rules else None
     doubt = doubts[0] if doubts else None
     if strictest in ("deny", "ask"):
         return Verdict(strictest, rules, _reason(rules, strictest), doubt)
     if not is_allowed:
         missing = "no rule decides about all of it" if rules else "no rule matches"
+        missing = f"{missing}; {_listed(unsure)}" if unsure else missing
         return Verdict(None, rules, doubt or missing, doubt)
     if doubt is not None:
         return Verdict(None, rules, doubt, doubt)
@@ -149,18 +158,18 @@ def _reason(rules: tuple[MatchedRule, ...], decision: RuleDecision) -> str:
     return next((rule.reason for rule in rules if rule.decision == decision and rule.reason), "")
 
 
-def _names_own(action: Action, places: Places) -> bool:
-    """Whether an action names a file of Dragoman, or a folder above one."""
-    if not places.own:
+def _names_own(action: Action, places: Places, *, is_wide: bool) -> bool:
+    """Whether an action names a file of Dragoman; `is_wide`: or a folder above one."""
+    if not places.own or (action.sensitive is None and not is_wide):
         return False
-    named = [places.absolute(path, action.folder) for path in action.paths]
+    named = [places.absolute(path, action.folder) for path in action.paths if path != action.folder]
     said: tuple[str, ...] = ()
     # What is written into a file names nothing; the file is among the paths.
     if action.risk not in ("read", "edit", "delete"):
         said = (action.command or "", *texts_of(action.input), *texts_of(action.extra))
     if action.command is not None:
         named += _paths_in_commands(action, places)
-    is_above = any(places.has_own_below(path) for path in named)
+    is_above = is_wide and any(places.has_own_below(path) for path in named)
     return (
         is_above
         or SensitivePathScan(places, action.folder, is_own=True).why((*action.paths, *said)) is not None

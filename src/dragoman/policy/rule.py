@@ -1,12 +1,12 @@
 """A rule as it stands in `dragoman.toml`, and where it stands.
 
-This module is imported for every configuration. The rest of the package is imported only if there are rules.
+This module is imported for every configuration. The analysis of commands is imported only if there are rules.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -14,6 +14,7 @@ __all__ = ["ActionKind", "LocatedRule", "PolicyRule", "as_texts"]
 
 ActionKind: TypeAlias = Literal["read", "edit", "delete", "execute", "fetch", "tool", "other"]
 
+_AnyText = TypeVar("_AnyText", bound=str)
 _Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 _Texts: TypeAlias = Annotated[tuple[_Text, ...], msgspec.Meta(min_length=1)]
 _Words: TypeAlias = Annotated[tuple[_Text | _Texts, ...], msgspec.Meta(min_length=1)]
@@ -66,6 +67,6 @@ class LocatedRule:
     line: int
 
 
-def as_texts(value: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    """A field that holds one text or several."""
+def as_texts(value: _AnyText | tuple[_AnyText, ...] | None) -> tuple[_AnyText, ...]:
+    """The texts of a field that holds one, several or none."""
     return (value,) if isinstance(value, str) else value or ()

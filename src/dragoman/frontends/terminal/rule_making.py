@@ -1,4 +1,4 @@
-"""Making a rule of an answer: the person picks a proposal, reads the rule, and confirms it.
+"""Making a rule of an answer: the person picks an offer, reads the rule, and confirms it.
 
 The rule is printed for good, to the letter, with the file that it goes to. It can be confirmed only when all of it has
 been on the screen, and only after a pause. Every other way out leads back to the question.
@@ -33,13 +33,13 @@ Made: TypeAlias = Approve | Literal["back", "interrupt", "gone"]
 _KEY = Style(color="cyan", bold=True)
 _HINT = Style(color="yellow")
 _FAILURE = Style(color="red")
-# A proposal is picked with one digit.
+# An offer is picked with one digit.
 _MOST_OFFERED = 9
 _BACK = ("Esc", "back to the question")
 
 
 class RuleMaker(Protocol):
-    """Proposes rules for what a question is about, and writes them."""
+    """Offers rules for what a question is about, and writes them."""
 
     @property
     def file(self) -> str:
@@ -72,7 +72,7 @@ class ChatRules:
         if question.action is None or question.levels == ("once",) or not self._workspace:
             return ()
         places = self._permissions.places(tuple(map(str, self._workspace)))
-        return self._offers.of(question.action, str(self._workspace[0]), places)
+        return self._offers.of(question.action, places)
 
     def add(self, offer: RuleOffer) -> str:
         rule = self._offers.add(offer)

@@ -12,7 +12,6 @@ from rich.text import Text
 from dragoman.frontends.terminal.layout import column, note, place, stacked
 from dragoman.frontends.terminal.session import ChatSession
 from dragoman.logs import one_line
-from dragoman.permissions.describe import describe
 from dragoman.permissions.verdict import RuleDecision
 from dragoman.policy.rule import LocatedRule
 from dragoman.visible import visible_line
@@ -29,7 +28,7 @@ _STYLES: dict[RuleDecision, Style] = {
 
 def rule_list(rules: Sequence[LocatedRule]) -> RenderableType:
     """Every rule in words, with its file and line."""
-    from dragoman.policy.summary import in_words  # noqa: PLC0415 - for those who have rules
+    from dragoman.policy.rule_text import in_words  # noqa: PLC0415 - for those who have rules
 
     if not rules:
         return note("○", "There are no rules. `dragoman policy init` offers a first set.")
@@ -44,20 +43,13 @@ def rule_list(rules: Sequence[LocatedRule]) -> RenderableType:
 
 def explained_command(session: ChatSession, line: str) -> RenderableType:
     """What would happen to this command here, and why: the text of `dragoman policy explain`."""
+    from dragoman.policy.action_text import action_from_text  # noqa: PLC0415
     from dragoman.policy.explanation import explain  # noqa: PLC0415 - the analysis of commands
     from dragoman.policy.policy import Policy  # noqa: PLC0415
 
     places = session.permissions.places(tuple(map(str, session.workspace)))
-    action = describe(
-        agent=session.model_name,
-        agent_name=session.model_name,
-        places=places,
-        title=line,
-        kind="execute",
-        input={"command": line},
-    )
-    policy = Policy(session.rules) if session.rules else None
-    explanation = explain(action, places, policy, session.permissions.settings)
+    action = action_from_text("command", line, places, agent=session.model_name)
+    explanation = explain(action, places, Policy(session.rules), session.permissions.settings)
     return column(stacked(map(_line, explanation.lines()), loose=False))
 
 

@@ -297,7 +297,7 @@ class VsCodeServer:
         if self._rules is None or not recorded.levels:
             return ()
         places = self._permissions.places((recorded.workspace,))
-        return self._rules.of(recorded.action, recorded.workspace, places)
+        return self._rules.of(recorded.action, places)
 
     async def _allow(self, incoming: Incoming) -> object:
         """Store a lasting approval for exactly the action of a recent question."""

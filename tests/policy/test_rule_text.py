@@ -1,12 +1,13 @@
-"""A rule as TOML text that is read back to an equal rule."""
+"""A rule as TOML text that is read back to an equal rule, and a rule in words."""
 
 import tomllib
 
 import msgspec
+import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.policy.rule import PolicyRule
-from dragoman.policy.toml import rule_table
+from dragoman.policy.rule_text import in_words, rule_table
 from dragoman.visible import hides
 
 _text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -72,8 +73,47 @@ examples = ['git log --grep="a b"', 'git log \\']
     )
 
 
-def test_a_long_list_has_a_line_for_each_element() -> None:
+def test_a_long_list_has_as_many_elements_in_a_line_as_fit() -> None:
     rule = PolicyRule(decision="deny", paths=tuple(f"a/long/path/number/{n}/**" for n in range(6)))
     text = rule_table(rule)
     assert _read(text) == rule
-    assert 'paths = [\n    "a/long/path/number/0/**",\n' in text
+    assert text.splitlines()[2:] == [
+        "paths = [",
+        '    "a/long/path/number/0/**", "a/long/path/number/1/**", "a/long/path/number/2/**",',
+        '    "a/long/path/number/3/**", "a/long/path/number/4/**", "a/long/path/number/5/**",',
+        "]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (PolicyRule(decision="deny"), "deny everything"),
+        (
+            PolicyRule(
+                decision="allow", command=("git", ("log", "diff")), args="any", without=("-O*",), agent="a"
+            ),
+            "allow `git (log|diff)` with any arguments, without -O*, for a",
+        ),
+        (
+            PolicyRule(decision="allow", command=("ls",), options=tuple(f"-{c}" for c in "abcdefgh")),
+            "allow `ls`, no options but -a -b -c -d -e -f and 2 more",
+        ),
+        (
+            PolicyRule(decision="allow", command=("cd",), args="any", options=(), paths=("**",)),
+            "allow `cd` with any arguments, no options, only for paths **",
+        ),
+        (
+            PolicyRule(decision="deny", kind=("edit", "delete"), paths=(".git/**",)),
+            "deny edit and delete of .git/**",
+        ),
+        (
+            PolicyRule(decision="allow", urls=("https://a/*",), sensitive=True, workspace="/w"),
+            "allow any use of https://a/*, also if it is sensitive, in /w",
+        ),
+        (PolicyRule(decision="ask", tools=("mcp__*",)), "ask about the tools mcp__*"),
+        (PolicyRule(decision="ask", kind="fetch"), "ask about fetch"),
+    ],
+)
+def test_a_rule_in_words(rule: PolicyRule, words: str) -> None:
+    assert in_words(rule) == words
