@@ -1,6 +1,6 @@
 """What a decision by rules costs, and what loading the rules costs.
 
-    python -m bench --figure policy --local
+    python -m bench.policy [--quick]
 
 The starter set, with one *deny* and one *ask* rule beside it, judges commands that agents often run. The time is CPU
 time of this process. Describing the action, which happens without rules too, is beside it: both are slow on a slow
@@ -19,7 +19,7 @@ import msgspec
 
 from bench.contestants import OURS
 from bench.figures import Column, Figure, Goal, Row
-from bench.stage import Scale, Stage
+from bench.stage import Scale, Stage, alone
 from dragoman.permissions.describe import describe
 from dragoman.permissions.sensitive import Places
 from dragoman.policy.policy import Policy
@@ -116,3 +116,7 @@ def _loading(scale: Scale) -> float:
         for _ in range(scale(5, 1))
     ]
     return min(float(each.stdout) for each in tries)
+
+
+if __name__ == "__main__":
+    alone(measure)

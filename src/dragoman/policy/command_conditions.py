@@ -217,9 +217,10 @@ class CommandConditions:
                 continue
             for folder in folders:
                 path = path_of(word, folder, places)
-                if patterns.a_way_matches(path, places):
-                    return Match.YES
-                if patterns.may_match_below(path, places) or path.startswith(_OF_PROCESSES):
+                result = max(result, patterns.of_restricted(path, places))
+                if result is Match.YES:
+                    return result
+                if path.startswith(_OF_PROCESSES):
                     result = Match.MAYBE
         if result is Match.NO and runs_arguments(command):
             inner = [path_of(token, folder, places) for token in tokens_of(command) for folder in folders]

@@ -180,10 +180,9 @@ class RuleMatcher:
         if patterns is None:
             return Match.NO
         paths = [places.absolute(path, action.folder) for path in action.paths]
-        if any(patterns.a_way_matches(path, places) for path in paths):
-            return Match.YES
-        if any(patterns.may_match_below(path, places) for path in paths):
-            return Match.MAYBE
+        named = max((patterns.of_restricted(path, places) for path in paths), default=Match.NO)
+        if named is not Match.NO:
+            return named
         if not paths and action.risk in _OF_FILES:
             return Match.MAYBE
         said = (text for text in texts_of(action.input) if len(text) <= _LONGEST_PATH and "\n" not in text)

@@ -16,6 +16,7 @@ from itertools import takewhile
 
 from dragoman.globs import Glob
 from dragoman.permissions.sensitive import Places
+from dragoman.policy.match import Match
 
 __all__ = ["PathPatterns", "resolving_once"]
 
@@ -63,15 +64,14 @@ class PathPatterns:
 
     def a_way_matches(self, path: str, places: Places) -> bool:
         """Whether an absolute path matches by its words or by where it leads, in upper or lower case."""
-        ways = {_folded(way) for way in places.ways_to(path)}
-        return any(self._folded.match(way, places, is_folded=True) for way in ways)
+        return self.of_restricted(path, places) is Match.YES
 
-    def may_match_below(self, path: str, places: Places) -> bool:
-        """Whether an absolute path is a folder above something that a pattern names, without a wildcard before it."""
-        return any(
-            self._folded.begin_below(_folded(way), places)
-            for way in {os.path.normpath(path), *places.ways_to(path)}
-        )
+    def of_restricted(self, path: str, places: Places) -> Match:
+        """The same; MAYBE if the path is a folder above something that a pattern names, without a wildcard before it."""
+        ways = {_folded(way) for way in places.ways_to(path)}
+        if any(self._folded.match(way, places, is_folded=True) for way in ways):
+            return Match.YES
+        return Match.MAYBE if any(self._folded.begin_below(way, places) for way in ways) else Match.NO
 
 
 class _Patterns:
