@@ -16,8 +16,8 @@ def command_lines(data: bytes) -> None:
     _check(read_line(line, _FOLDER))
     _check(read_vector(line.split(" "), _FOLDER))
     compare_words(line)
-    seen = read_line(f"{line}\nforbidden", _FOLDER)
-    # Nothing before it hides a command.
+    seen = read_line(f"{line}\n\nforbidden", _FOLDER)
+    # Nothing before it hides a command; a backslash takes away one of the line breaks.
     assert seen.unsure or any(command.words[0].text == "forbidden" for command in seen.commands)
 
 

@@ -92,7 +92,7 @@ WRAPPERS = (
     "xargs -n 1", "xargs -0", "xargs -r", "xargs -I{}", "xargs -I {}", "xargs -I % -n1", "xargs -P2 -n 1",
     "xargs -a a.txt", "xargs --arg-file=a.txt", "xargs -d '\\n'", "xargs -L1", "xargs -l", "xargs -i", "xargs -s 100",
     "xargs -E x", "xargs -e", "xargs --max-args=1", "xargs --", "xargs -t", "xargs -rt", "xargs -rn1",
-    "xargs --replace", "xargs --repl", "xargs -0r -n 2", "xargs -I rm", "xargs -I -n", "xargs -I x -I y",
+    "xargs --replace", "xargs --repl", "xargs -0r -n 2", "xargs -I rm", "xargs -I -n", "xargs -I x -I y", "xargs -I x -n 2", "xargs -Ix -L1", "xargs -L 1 -I x", "xargs -I {} --max-args=1",
     "xargs -n 1 -I a", "xargs -P 0", "xargs -o", "xargs -x", "noglob", "nocorrect", "-", "repeat 2", "eval", "!",
     "coproc", "time !", "! time", "then", "do", "A=1 env", "xargs env", "xargs timeout 5", "xargs bash -c",
     "nohup nice -n 5", "timeout 5 env A=1", "env timeout 5", "xargs -n1 env A=1", "time nice", "nice time",

@@ -22,7 +22,7 @@ _FOUND = (
     "rm 10>d", "ls -1>x", "time ! sh x", ">x", "ls | >x", "CDPATH=sub cd deep && ls", "ls | xargs xargs", "- busybox",
     "time A=1 find", "jobs -x rm x", "{}|- xargs", "printf %d 'path[$(rm x)]'", "exit 'path[$(rm x)]'",
     "printf '%s%n' x PATH; ls", ">! o", "PAGER= A=$(ls) cat", "timeout 1 >/dev/null rm x", "cd sub &> x && ls",
-    "PATH=. :; rm x", "A=\\  rm ls", "cd sub && true & ls $(git)", "ls ''~", "time >s", "ls >&'$(rm x)'", "ls >&1\\\\", "bash rm -c 'ls'",
+    "PATH=. :; rm x", "xargs -I x -n 2 rm {}", "xargs -I x -L1 rm y", "A=\\  rm ls", "cd sub && true & ls $(git)", "ls ''~", "time >s", "ls >&'$(rm x)'", "ls >&1\\\\", "bash rm -c 'ls'",
     "env timeout 5 nice -n 3 nohup stdbuf -oL xargs -n1 rm x", "bash -c \"bash -c 'cd sub; ls > x' | cat\"; ls *.txt ~/x",
 )  # fmt: skip
 

@@ -95,11 +95,12 @@ def _xargs(command: SimpleCommand) -> _Inner:
     if command.has_more and options.end == len(command.words):
         # Another xargs adds what this one runs.
         return _unknown_inner("xargs")
-    if not replaced:
-        return replace(command, words=words, has_more=True)
+    # Of -I, -n and -L the last one counts: with the others, arguments are added at the end.
+    adds = not replaced or any(re.match("-[nL]|--max-[al]", option) for option, _ in options.given)
     return replace(
         command,
         words=tuple(Word(word.text, "unknown") if _holds(word, replaced) else word for word in words),
+        has_more=command.has_more or adds,
     )
 
 
