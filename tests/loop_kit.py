@@ -29,6 +29,7 @@ from dragoman.loop.events import Ended, TextReported
 from dragoman.loop.history import gaps
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.autoapproval import AutoApproval
+from dragoman.permissions.rules_in_force import RulesInForce
 from dragoman.tools.decision import Approve, Decision, Deny, ToolQuestion
 from dragoman.tools.declaration import Declaration
 from dragoman.tools.registry import ToolRegistry
@@ -140,13 +141,14 @@ def toolbox(
     auto: AutoApproval | None = None,
     session: str = "session",
     limit: int = 128,
+    rules: RulesInForce | None = None,
 ) -> ToolRuntime:
     registry = ToolRegistry()
     for tool in tools:
         registry.declare(tool.declaration)
         registry.register(tool.declaration.name, tool)
     return ToolRuntime(
-        registry, approvals or Approvals(), auto or AutoApproval(), session=session, limit=limit
+        registry, approvals or Approvals(), auto or AutoApproval(), session=session, limit=limit, rules=rules
     )
 
 

@@ -136,7 +136,7 @@ class Settlement:
                     # It is not a person's no: the other calls go on, and the model reacts.
                     text = DENIED_BY_RULE.format(why=refused.why)
                     await self._record(call_id, Round.denied, ToolResult.error(text))
-                case Ask() as ask:
+                case ask:
                     await self._ask_about(call_id, prepared.asked_because(ask), ask)
 
     async def _ask_about(self, call_id: str, prepared: PreparedCall, ask: Ask) -> None:

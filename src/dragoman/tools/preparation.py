@@ -146,11 +146,9 @@ def _action(
     return msgspec.structs.replace(described, risk=prepared.risk or "other", sensitive=prepared.sensitive)
 
 
-def _no_progress(_line: str) -> None:
-    pass
-
-
-def invocation_of(call: ToolCallPart, places: Places, progress: ToolProgress = _no_progress) -> Invocation:
+def invocation_of(
+    call: ToolCallPart, places: Places, progress: ToolProgress = lambda _line: None
+) -> Invocation:
     """The invocation that makes `call`, with an input of its own: what a tool does to it changes no record."""
     copied: JsonObject = json.decode(json.encode(call.input))  # type: ignore[assignment]  # an object stays one
     return Invocation(copied, tuple(map(Path, places.workspace)), call.call_id, progress, places.own)

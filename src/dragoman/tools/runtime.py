@@ -27,7 +27,7 @@ from dragoman.lm import (
 from dragoman.lm.parts import ToolResult
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.autoapproval import AutoApproval
-from dragoman.permissions.decide import Allowed, Ask, RefusedByRule, StepDecision, decide
+from dragoman.permissions.decide import Ask, RefusedByRule, StepDecision, decide
 from dragoman.permissions.rules_in_force import RulesInForce
 from dragoman.permissions.sensitive import Places
 from dragoman.tools import preparation
@@ -152,14 +152,12 @@ class ToolRuntime:
             prepared = await self._prepare(tool, ToolCallPart(call_id, name, arguments), either)
             # Another one may have been refused while this one was prepared.
             request.check()
-            match self.decide(prepared):
-                case RefusedByRule(why=why):
-                    # Not a person's no: the other calls of the request go on.
-                    raise CancellationError("rejected", why)
-                case Ask() as ask:
-                    await self._ask(prepared.asked_because(ask), confirmer, either, request)
-                case Allowed():
-                    pass
+            decision = self.decide(prepared)
+            if isinstance(decision, RefusedByRule):
+                # Not a person's no: the other calls of the request go on.
+                raise CancellationError("rejected", decision.why)
+            if isinstance(decision, Ask):
+                await self._ask(prepared.asked_because(decision), confirmer, either, request)
             return await self.run(prepared, either, progress)
 
     async def _prepare(
