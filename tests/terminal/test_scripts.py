@@ -40,7 +40,7 @@ def test_nobody_to_ask_is_no_persons_denial_and_says_how_to_allow(folder: Folder
     assert result.stdout == ""
     assert "not done: Make new.txt? (write_file)" in result.stderr
     assert "⊘ Make new.txt · denied · the user could not be asked" in result.stderr
-    assert "auto_approve = true" in result.stderr
+    assert "dragoman policy" in result.stderr
     assert not (folder.path / "new.txt").exists()
 
 
