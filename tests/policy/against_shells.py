@@ -207,7 +207,10 @@ def _is_write(lab: ShellLab, command: SimpleCommand, path: str) -> bool:
     for redirect in command.redirects:
         target = _expanded(lab, redirect.path)
         if redirect.is_write:
-            if redirect.path.kind == "unknown" or (command.folders is None and "/" not in target):
+            if redirect.path.kind == "unknown":
+                return True
+            if command.folders is None and os.path.basename(target) == os.path.basename(path):  # noqa: PTH119
+                # Somewhere: no rule allows that.
                 return True
             for folder in command.folders or (lab.folder,):
                 for way in _ways(lab, folder):

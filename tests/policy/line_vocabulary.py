@@ -22,6 +22,7 @@ __all__ = [
     "VARIABLES",
     "WORDS",
     "WRAPPERS",
+    "WRAPPER_WORDS",
 ]
 
 PROGRAMS = (
@@ -121,3 +122,28 @@ METACHARACTERS = (
     "\\n", "\\x72", "\\\r\n", "\r\n", "\u2018", "\u2019", "\u201c", "\uff1b", "\uff5c", "\u200b", "\u202e", "²", "٣",
     "ª",
 )  # fmt: skip
+# Options of wrappers, and what may be taken for one or for its value.
+WRAPPER_WORDS = {
+    "timeout": ("-k", "-s", "-v", "--foreground", "--preserve-status", "--kill-after", "--signal", "--verbose",
+        "--kill-after=1", "--signal=9", "-k1", "-s9", "-sKILL", "-vk1", "--fore", "--k=1", "--", "-", "5", "5s",
+        "0.1m", "1e1", "+5", "-5", "5x", "0", ".5", "5.", "inf", "", " 5", "5 "),
+    "nice": ("-n", "-5", "-n5", "--adjustment=5", "--adj=5", "--adjustment", "-n-5", "-n+5", "--5", "-10", "--", "-",
+        "5", "-nn", "x", "", " 5", "-n 5"),
+    "nohup": ("--", "-", "-x", "--help", "--version", "5"),
+    "stdbuf": ("-o", "-oL", "-i0", "-e", "L", "0", "--output=L", "--output", "--out=L", "-oLi0", "-o0L", "-", "--",
+        "-oL5", "-oMB", "1K", "-o1K"),
+    "time": ("-p", "-f", "%e", "-o", "x", "-a", "-v", "--", "-", "--portability", "-pv", "-q", "--quiet", "-V", "-h"),
+    "env": ("A=1", "B=", "=x", "A", "-", "-u", "-i", "--", "-S", "A=1=2", "1A=2", "A-B=1", "_=1", "A=a b", "A=\n"),
+    "xargs": ("-n", "1", "-n1", "-I", "{}", "-I{}", "-0", "-r", "-t", "-x", "-P", "2", "-P2", "-L", "-L1", "-l",
+        "-l1", "-i", "-i{}", "-d", "f", "-df", "-E", "rm", "-e", "-erm", "-s", "1000", "-a", "a.txt", "--max-args=1",
+        "--max-args", "--null", "--replace", "--replace=x", "--", "-", "-rt", "-0r", "-n1r", "-rn1",
+        "--no-run-if-empty", "--verbose", "--exit", "--delimiter=f", "x", "-p", "-o", "--max-procs=2",
+        "--max-lines=1", "--max-lines", "--eof", "--eof=x", ""),
+    "bash": ("-c", "-e", "-x", "-l", "-u", "-ec", "-xc", "-lc", "-ce", "-euxc", "-o", "pipefail", "+e", "+x", "--",
+        "-", "-s", "-i", "--norc", "-n", "-r", "-O", "-ecx", "-cc", "ls", "evil", "", "ls x"),
+    "sh": ("-c", "-e", "-x", "-ec", "-ce", "--", "-", "-s", "ls", "evil", "-l", "-lc", "-uc"),
+    "zsh": ("-c", "-f", "-e", "-x", "-fc", "-ec", "--", "-", "-s", "ls", "evil", "-l", "-uc", "-o", "-b", "-bc",
+        "+c", "-xc", "-lc"),
+    "dash": ("-c", "-e", "-x", "-ec", "-ce", "--", "-", "-s", "ls", "evil", "-uc", "-l", "-lc"),
+    "command": ("-v", "-V", "--", "-p", "-"),
+}  # fmt: skip

@@ -7,6 +7,7 @@ understood before: so several changes can come together. `LAB` stands for the la
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
@@ -29,6 +30,7 @@ from policy.line_vocabulary import (
     TILDES,
     VARIABLES,
     WORDS,
+    WRAPPER_WORDS,
     WRAPPERS,
 )
 
@@ -70,13 +72,17 @@ class LineMaker:
             return self._changed(self._example())
         if chosen < 0.84:
             return self._spliced()
-        if chosen < 0.90:
+        if chosen < 0.88:
             return self._soup()
+        if chosen < 0.91:
+            return shlex.join(self._optioned())
         return self._changed(self._pick(self._learnt) if self._learnt else self._fresh())
 
     def vector(self) -> list[str]:
         """An argument vector: what an agent runs without a shell."""
         self._oddness = self._random.choice((0, 0, 1, 2))
+        if self._chance(0.5):
+            return self._optioned()
         words: list[str] = []
         while self._chance(0.6):
             words += self._pick(WRAPPERS).replace("'", "").split(" ")
@@ -87,6 +93,17 @@ class LineMaker:
         while self._chance(0.5):
             words.append(self._pick((*WORDS, *TEXTS, *GLOBS, *COMPUTED)))
         return words
+
+    def _optioned(self) -> list[str]:
+        """Wrappers with any of their options in any order."""
+        words = []
+        for _ in range(self._random.choice((1, 1, 2, 3))):
+            wrapper = self._pick(list(WRAPPER_WORDS))
+            words += [wrapper, *self._random.choices(WRAPPER_WORDS[wrapper], k=self._random.randint(0, 4))]
+        return [
+            *words,
+            *self._pick((("rm", "x"), ("ls", "-l"), ("./evil",), ("rm", "{}"), ("ls x",), ("",), ())),
+        ]
 
     # --- The grammar. ------------------------------------------------------------------------------------------------
 
