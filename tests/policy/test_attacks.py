@@ -334,7 +334,9 @@ def test_d4_a_program_that_runs_others_is_known_by_its_version_too(line: str) ->
 # --- Folders, links and limits. --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line", ["./check.sh", "make test", "npm test", "sh check.sh"])
+@pytest.mark.parametrize(
+    "line", ["./check.sh", "make test", "npm test", "sh check.sh", "python3.11 x.py", "/bin/sh x"]
+)
 def test_a_program_that_runs_files_of_its_folder_is_allowed_in_the_workspace_folder_only(line: str) -> None:
     rules = (allow(command=tuple(line.split())), allow(command=("cd",), args="any", paths=("**",)))
     assert verdict(line, *rules) == "allow"

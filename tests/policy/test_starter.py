@@ -79,6 +79,7 @@ def test_a_rule_is_found_however_its_table_is_laid_out(monkeypatch: pytest.Monke
         "find . -name '*.py' -not -path './.venv/*' | head -20",
         "find . \\( -name a -o -name b \\) -print",
         "git grep -n TODO -- src",
+        "cd src && find . -name '*.py'",
         "rg -n -t py TODO src",
         "head -n 40 src/a.py; tail -5 src/a.py",
         "timeout 5 git log -3",

@@ -42,10 +42,11 @@ _BEFORE_A_PATH = re.compile(r"[=@:,)]")
 # A longer cluster of options is no cluster.
 _LONGEST_CLUSTER = 32
 # Programs that run files of the folder that they start in.
-_BUILDERS = frozenset(
+_OF_FOLDER = frozenset(
     {
-        "cargo", "cmake", "ctest", "go", "gradle", "gmake", "grunt", "gulp", "just", "make", "mvn", "ninja", "nox", "pytest",
-        "rake", "task", "tox",
+        "ash", "bash", "bun", "bunx", "cargo", "cmake", "ctest", "dash", "deno", "fish", "gmake", "go", "gradle", "grunt",
+        "gulp", "just", "ksh", "lua", "make", "mvn", "ninja", "node", "nox", "npm", "npx", "perl", "php", "pnpm", "pypy",
+        "pytest", "python", "rake", "ruby", "sh", "source", "task", "tox", "uv", "uvx", "yarn", "zsh",
     }
 )  # fmt: skip
 
@@ -62,7 +63,8 @@ def runs_files_of_folder(command: SimpleCommand) -> bool:
     """Whether it depends on the folder what a program runs: `./check.sh`, `make`, `npm`."""
     program = command.words[0].text if command.words else ""
     is_relative = "/" in program and not program.startswith("/")
-    return is_relative or program in _BUILDERS or runs_arguments(command)
+    name = os.path.basename(program)  # noqa: PTH119 - of any text
+    return is_relative or name in _OF_FOLDER or _VERSION.sub("", name) in _OF_FOLDER
 
 
 def tokens_of(command: SimpleCommand) -> list[Word]:
