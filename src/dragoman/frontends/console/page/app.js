@@ -206,6 +206,11 @@ function showCount() {
 
 state.textContent = texts.connection.connecting;
 banner.append(h('p', {}, texts.connection.banner));
+// The fragment is the view's address, so the link cannot use it.
+byId('skip').addEventListener('click', (event) => {
+  event.preventDefault();
+  main.focus();
+});
 onSignedOut(end);
 onOtherTab((isPaired) => (isPaired ? begin() : end()));
 addEventListener('hashchange', () => void show(false));

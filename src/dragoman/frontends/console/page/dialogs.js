@@ -45,7 +45,8 @@ export function ask({ title, body, confirm, isDangerous = false, signal, act }) 
     });
     let isBusy = false;
     buttons.append(go);
-    const guard = new Guard(dialog, () => enable(go, !isBusy && guard?.isArmed));
+    enable(go, false);
+    const guard = new Guard(dialog, () => enable(go, !isBusy && guard.isArmed));
   }
   document.body.append(dialog);
   dialog.showModal();

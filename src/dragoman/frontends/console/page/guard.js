@@ -15,12 +15,12 @@ export class Guard {
 
   /**
    * @param {HTMLElement} root   The element that has the buttons.
-   * @param {() => void} changed   Runs when `isArmed` changes.
+   * @param {() => void} changed   Runs when `isArmed` changes. It is false at first.
    */
   constructor(root, changed) {
     this.changed = changed;
     root.addEventListener('pointerdown', () => (this.#pressedAt = performance.now()), { capture: true });
-    this.rearm();
+    this.#wait();
   }
 
   get isArmed() {
@@ -29,11 +29,15 @@ export class Guard {
 
   /** The buttons appeared or moved: they wait again. */
   rearm() {
+    this.#wait();
+    this.changed();
+  }
+
+  #wait() {
     this.#armedAt = performance.now() + GUARD_MS;
     clearTimeout(this.#timer);
     // A timer can be early by a fraction of a millisecond.
     this.#timer = setTimeout(() => this.changed(), GUARD_MS + 1);
-    this.changed();
   }
 
   /**

@@ -262,8 +262,6 @@ export class QuestionCard {
   }
 
   #refresh() {
-    // The guard reports once before the constructor is done.
-    if (!this.guard) return;
     const isActive = this.guard.isArmed && !this.#isSending && !this.isSettled;
     for (const each of this.#buttons) enable(each, isActive);
     if (!this.#isWhole) for (const each of this.#lasting) enable(each, false);
