@@ -120,7 +120,7 @@ export function conversationsView() {
     'div',
     { class: 'view' },
     heading,
-    h('form', { class: 'filters', role: 'search', 'aria-label': words.filter }, ...filters),
+    h('form', { class: 'filters three', role: 'search', 'aria-label': words.filter }, ...filters),
     error,
     list,
     status,

@@ -8,7 +8,7 @@
 
 import { ApiError, Unreachable, call, now } from './api.js';
 import { ask } from './dialogs.js';
-import { ago, announce, button, enable, focusOn, foreign, h, problem } from './dom.js';
+import { ago, announce, button, enable, focusOn, foreign, h, present, problem } from './dom.js';
 import { Guard } from './guard.js';
 import { facts, sectionElements, scrollable } from './sections.js';
 import { texts } from './texts.js';
@@ -53,7 +53,7 @@ export class QuestionCard {
     this.title = h('h2', { id, dir: 'auto' }, question.title);
     this.left = h('span', { class: 'left' });
     this.text = h('div', { class: 'text' }, ...this.#textElements(question));
-    this.showAll = this.#cutNotice();
+    this.cut = question.is_cut ? this.#cutNotice() : null;
     this.problem = problem();
     this.actions = h('div', { class: 'actions' });
     this.element = h(
@@ -61,7 +61,7 @@ export class QuestionCard {
       { class: question.sensitive ? 'card sensitive' : 'card', 'aria-labelledby': id },
       h('header', {}, this.title, this.left),
       this.text,
-      this.showAll,
+      this.cut,
       this.#reasons(),
       this.actions,
     );
@@ -85,26 +85,29 @@ export class QuestionCard {
   /** @param {Question} question */
   #textElements(question) {
     const labels = new Set(question.sections.filter((each) => each.inline).map((each) => each.label));
-    const { client, key, conversation } = question;
+    const { client, key, conversation, sensitive } = question;
     const rows = [
       ...(labels.has(words.folder) ? [] : [{ label: words.folder, value: question.folder }]),
       ...(labels.has(words.agent) ? [] : [{ label: words.agent, value: `${question.agent_name} (${question.agent})` }]),
-      ...(client ? [{ label: words.client, value: client }] : []),
-      ...(key ? [{ label: words.key, value: key }] : []),
-      { label: words.asked, value: ago(question.asked_at) },
     ];
-    const link = conversation && h('a', { href: conversationLink(conversation) }, texts.inbox.openConversation);
-    return [
-      question.sensitive && !question.title.includes(question.sensitive)
-        ? h('p', { class: 'caution' }, `${words.sensitive}: `, foreign(question.sensitive))
-        : null,
+    const isSaid = question.sections.some((section) => section.text === sensitive);
+    return present([
+      sensitive && !isSaid && h('p', { class: 'caution' }, `${words.sensitive}: `, foreign(sensitive)),
       ...sectionElements(question.sections),
-      facts([...rows, ...(link ? [{ label: words.conversation, value: link }] : [])]),
-    ].filter((each) => each !== null);
+      rows.length > 0 && facts(rows),
+      h(
+        'p',
+        { class: 'hint dots' },
+        client && h('span', {}, `${words.client} `, foreign(client)),
+        key && h('span', {}, `${words.key} `, foreign(key)),
+        h('span', {}, `${words.asked} `, ago(question.asked_at)),
+        conversation && h('span', {}, h('a', { href: conversationLink(conversation) }, words.conversation)),
+      ),
+    ]);
   }
 
   #cutNotice() {
-    const notice = h('div', { class: 'cut', hidden: this.#isWhole });
+    const notice = h('div', { class: 'cut' });
     const show = button(words.showAll, 'button', async () => {
       show.textContent = words.loading;
       const question = await this.#load(error);
@@ -112,7 +115,7 @@ export class QuestionCard {
       if (!question || this.isSettled) return;
       this.text.replaceChildren(...this.#textElements(question));
       this.#isWhole = true;
-      notice.hidden = true;
+      notice.remove();
       announce(words.allShown);
       // The first text, from its beginning.
       focusOn(this.title);
@@ -139,7 +142,7 @@ export class QuestionCard {
     const { why, covers, rules } = this.question;
     const rows = [
       ...(why ? [{ label: words.why, value: why }] : []),
-      ...(covers ? [{ label: words.covers, value: covers }] : []),
+      ...(covers ? [{ label: words.coversShort, value: covers }] : []),
     ];
     const matched = rules.map((rule) =>
       h(
@@ -347,7 +350,7 @@ export class QuestionCard {
     const line = outcomeLine(outcome, remark);
     this.actions.replaceChildren(line);
     this.left.textContent = '';
-    this.showAll.hidden = true;
+    this.cut?.remove();
     this.element.classList.add('settled');
     announce(`${line.textContent}: ${this.question.title}`);
     if (hadFocus) focusOn(line);

@@ -81,8 +81,8 @@ export const texts = {
     /** @param {string} title */
     fresh: (title) => `New question: ${title}`,
     notify: 'Notify me',
-    notifying: 'This browser notifies you of new questions when the page is in the background.',
-    notifyDenied: 'This browser does not allow notifications for this page. Change that in its settings for this site.',
+    notifying: 'Notifications are on.',
+    notifyDenied: 'Notifications are blocked in this browser.',
     openConversation: 'Open the conversation',
   },
 
@@ -93,10 +93,11 @@ export const texts = {
     conversation: 'Conversation',
     folder: 'Folder',
     sensitive: 'Sensitive',
-    asked: 'Asked',
+    asked: 'asked',
     covers: 'A lasting yes covers',
-    why: 'Why you are asked',
-    rules: 'Rules that matched',
+    coversShort: 'Covers',
+    why: 'Why',
+    rules: 'Rules',
     /** @param {string} label @param {number} lines */
     region: (label, lines) => `${label}, ${counted(lines, 'line')}`,
     /** @param {number} lines */
