@@ -34,7 +34,8 @@ let view = null;
 let route = null;
 let hasEnded = false;
 let pairingCode = '';
-let isConnected = false;
+/** null: there was no connection yet. @type {boolean | null} */
+let isConnected = null;
 let streamId = '';
 
 // Views.
@@ -136,7 +137,7 @@ function end() {
   forget();
   inbox.clear();
   hasEnded = true;
-  isConnected = false;
+  isConnected = null;
   void show(false);
 }
 
@@ -144,7 +145,7 @@ function end() {
 
 /** @param {boolean} isUp */
 function connection(isUp) {
-  if (isUp !== isConnected) announce(isUp ? texts.connection.back : texts.connection.lost);
+  if (isConnected !== null && isUp !== isConnected) announce(isUp ? texts.connection.back : texts.connection.lost);
   isConnected = isUp;
   state.textContent = isUp ? texts.connection.connected : texts.connection.lost;
   state.className = isUp ? 'up' : 'down';

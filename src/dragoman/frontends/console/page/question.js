@@ -295,7 +295,8 @@ export class QuestionCard {
         this.settle(outcome, failure.status === 410 ? words.over : words.already);
         return null;
       }
-      return words.failed(failure.message);
+      // Another person's decision is on its way: `closed` will say how it ended.
+      return failure.status === 409 ? failure.message : words.failed(failure.message);
     } finally {
       this.#isSending = false;
       this.#refresh();

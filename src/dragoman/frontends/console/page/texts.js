@@ -10,7 +10,7 @@ const LEVELS = {
   session: 'for the session',
   workspace: 'for the workspace',
   always: 'always',
-  rule: 'by a new rule',
+  rule: 'with a new rule',
 };
 
 /** @type {Record<ConversationState, string>} */
@@ -233,7 +233,8 @@ export const texts = {
   outcome: (outcome) => {
     const by = outcome.by ? ` by ${outcome.by}` : '';
     if (outcome.state === 'allowed') {
-      return `Allowed ${LEVELS[outcome.level ?? 'once'] ?? outcome.level}${by}`;
+      // A rule decides the next ones; this answer itself counts once.
+      return `Allowed ${LEVELS[outcome.rule ? 'rule' : (outcome.level ?? 'once')]}${by}`;
     }
     if (outcome.state === 'denied') return `Denied${by}`;
     return outcome.state === 'expired' ? 'Time ran out, so it was denied' : 'Ended without a decision';
