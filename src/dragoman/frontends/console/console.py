@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from dragoman.config import ConsoleConfig
 from dragoman.frontends.console.access import ConsoleAccess
@@ -15,6 +16,7 @@ from dragoman.frontends.console.sessions import (
     ConsoleSessions,
     NewSession,
 )
+from dragoman.loopback import is_loopback
 from dragoman.permissions.inbox import Inbox
 from dragoman.visible import visible_line
 
@@ -31,6 +33,8 @@ class ConsoleKey:
 
     name: str
     connection: str
+    # Of an administrator: its sessions see the conversations of all keys.
+    sees_all: bool = False
 
 
 @dataclass(slots=True)
@@ -59,6 +63,11 @@ class Console:
         """The address for people, with a slash at its end."""
         return self.local_address if self.config.url is None else self.config.url.rstrip("/") + "/"
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a browser can use the console at its address: one of this machine, or one with TLS."""
+        return self.config.url is not None or is_loopback(urlsplit(self.local_address).hostname or "")
+
     def link(self, code: NewCode) -> str:
         """An address that fills the code in. What follows `#` is sent to no server and is in no log of a proxy."""
         return f"{self.address}#pair={code.text}"
@@ -68,7 +77,7 @@ class Console:
         return self.config.webhook is not None or self.sessions.is_reachable(connection)
 
     def scope(self, key: str | None) -> ConsoleScope | None:
-        """All conversations, or those of the key with this name. None if there is no such key."""
+        """What a holder of the key with this name sees; without a key, everything. None if there is no such key."""
         if key is None:
             return ConsoleScope()
         return next(
