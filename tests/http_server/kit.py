@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dragoman.backends.scripted import ScriptedModel, ScriptedReply, ScriptStep
-from dragoman.config import Serve
+from dragoman.config import ConsoleConfig, Serve
 from dragoman.frontends.http.app import build_app
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.histories import response_store
@@ -198,6 +198,7 @@ def site_of(
     serve: Serve | None = None,
     content: JournalContent = "full",
     owner: str | None = None,
+    console: ConsoleConfig | None = None,
 ) -> Iterator[Site]:
     """A site, and its database closed at the end. `owner` stands for another process that has the same database."""
     serve = serve or Serve()
@@ -205,7 +206,7 @@ def site_of(
     journals = Journals(SqliteJournals(database, owner) if database is not None else None, content)
     headers = {"authorization": f"Bearer {keys[0]}"} if keys else {}
     with response_store(database, content) as responses:
-        service = HttpService(models, serve, responses, journals)
+        service = HttpService(models, serve, responses, journals, console)
         yield Site(build_app(service, AccessCheck(keys, serve.cors_origins)), service, headers)
     if database is not None:
         database.close()

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.errors import ApiError, unexpected
 from dragoman.frontends.http.metrics import Metrics
-from dragoman.frontends.http.request_headers import is_switched_on
+from dragoman.frontends.http.request_headers import is_switched_on, program_of
 from dragoman.frontends.http.service import HttpClient
 from dragoman.frontends.http.wire import error_response
 from dragoman.lm.json import encode
@@ -36,6 +36,7 @@ def client_of(incoming: HTTPConnection) -> HttpClient:
         approves_items=is_switched_on(headers, "x-dragoman-approvals"),
         takes_activity=is_switched_on(headers, "x-dragoman-activity"),
         is_aside=is_switched_on(headers, "x-dragoman-aside"),
+        program=program_of(headers),
     )
 
 

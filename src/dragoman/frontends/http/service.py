@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dragoman.config import Serve
+from dragoman.config import ConsoleConfig, Serve
 from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.approvals import APPROVAL_TOOLS, spelled_out, with_proofs
 from dragoman.frontends.http.background import BackgroundResponses
@@ -69,6 +69,8 @@ class HttpClient:
     takes_activity: bool = False
     # Marks its requests as side requests.
     is_aside: bool = False
+    # The name that its program gives itself, for people to read.
+    program: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ class Prepared:
     client: HttpClient
     chain: ResponseChain
     created_at: int
+    # The id of the response. A chat completion has an id of its own form.
+    response_id: str
     ignored: tuple[str, ...] = ()
 
 
@@ -93,9 +97,11 @@ class HttpService:
         serve: Serve,
         store: ResponseStore | None = None,
         journals: Journals | None = None,
+        console: ConsoleConfig | None = None,
     ) -> None:
         """Without journals, background responses are only in memory, and there are no conversations."""
         journals = journals or Journals()
+        self.console = console or ConsoleConfig()
         self.models = models
         self.serve = serve
         self.histories = Histories(store if serve.store else None)
@@ -115,6 +121,10 @@ class HttpService:
                 _log.info("a client requested an unknown model: %s", error.sentence)
                 raise unknown_model(model_id) from error
             raise of_model(error) from error
+
+    def is_stored(self, create: CreateRequest) -> bool:
+        """Whether the response to this request is stored."""
+        return create.is_stored and self.histories.stores
 
     @asynccontextmanager
     async def answering(self, model: LanguageModel, request: Request) -> AsyncIterator[ResponseRun]:
@@ -170,6 +180,8 @@ class HttpService:
             options[SIDE_REQUEST_OPTION] = True
         if create.refuses_storing or not self.serve.store:
             options[STORE_OPTION] = False
+        response_id = new_id("resp")
+        is_stored = self.is_stored(create)
         # Only agents send permission requests. A model would call these tools like any other.
         approvals = APPROVAL_TOOLS if client.approves_items and not takes_options else ()
         request = Request(
@@ -183,6 +195,10 @@ class HttpService:
                 "http",
                 client.connection,
                 features=msgspec.structs.replace(FEATURES, activity=client.takes_activity),
+                program=client.program,
+                # A stream stays open, and `holding` moves a stored response to the background.
+                decide_seconds=None if create.is_streamed or is_stored else self.console.decide_seconds,
+                response_id=response_id if is_stored else None,
             ),
         )
         ignored = (
@@ -190,7 +206,7 @@ class HttpService:
             *given.ignored,
             *(() if takes_options else create.options),
         )
-        return Prepared(model, request, create, client, chain, int(time.time()), ignored)
+        return Prepared(model, request, create, client, chain, int(time.time()), response_id, ignored)
 
     async def events(
         self, prepared: Prepared, answer: ResponseRun, local: SocketHistory | None = None
@@ -234,18 +250,28 @@ class HttpService:
                 param="background",
                 code="unsupported",
             )
-        connection = prepared.client.connection
         async with AsyncExitStack() as stack:
             answer = await stack.enter_async_context(self.answering(prepared.model, prepared.request))
-            resource = self._resource(prepared)
-            entry = self._entry(prepared, resource)
-            if not self.histories.save(resource.id, entry, connection, prepared.chain.ids):
-                raise ApiError(503, "server_error", "The response cannot be stored now.", retry_after=1)
-            opened = ResponseOpened(self.serve.reasoning_events, prepared.client.approves_items)
-            run = self.background.new(entry, opened)
-            stack.callback(self.background.ended, run)
-            await run.open(prepared.create.model, connection, answer.cancel)
-            task = asyncio.create_task(self._run(run, prepared, answer, stack.pop_all()))
+            return await self.go_on(prepared, answer, stack)
+
+    async def go_on(self, prepared: Prepared, answer: ResponseRun, stack: AsyncExitStack) -> BackgroundRun:
+        """Let a response go on as a background response, with the parts that are there already.
+
+        It takes over what `stack` has to close. Raise `ApiError`, having changed nothing, if it cannot be stored.
+        """
+        connection = prepared.client.connection
+        resource = self._resource(prepared)
+        entry = self._entry(prepared, resource)
+        if not self.histories.save(resource.id, entry, connection, prepared.chain.ids):
+            raise ApiError(503, "server_error", "The response cannot be stored now.", retry_after=1)
+        opened = ResponseOpened(self.serve.reasoning_events, prepared.client.approves_items)
+        run = self.background.new(entry, opened)
+        stack.callback(self.background.ended, run)
+        await run.open(prepared.create.model, connection, answer.cancel)
+        self._assign(run, answer)
+        for part in answer.take_buffered():
+            await run.take(part)
+        task = asyncio.create_task(self._run(run, prepared, answer, stack.pop_all()))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return run
@@ -275,9 +301,7 @@ class HttpService:
         is_assigned = False
         try:
             async for part in answer.parts():
-                if not is_assigned and answer.place is not None and answer.place.conversation is not None:
-                    is_assigned = True
-                    self.histories.assign(run.id, answer.place.conversation)
+                is_assigned = is_assigned or self._assign(run, answer)
                 await run.take(part)
         except ApiError as error:
             return error
@@ -285,6 +309,13 @@ class HttpService:
             _log.exception("the background response %s failed", run.id)
             return unexpected()
         return None
+
+    def _assign(self, run: BackgroundRun, answer: ResponseRun) -> bool:
+        """Note the agent's conversation of a response. Return whether it is known yet."""
+        if answer.place is None or answer.place.conversation is None:
+            return False
+        self.histories.assign(run.id, answer.place.conversation)
+        return True
 
     async def _chain(
         self, previous: str | None, client: HttpClient, local: SocketHistory | None = None
@@ -332,13 +363,13 @@ class HttpService:
     def _resource(self, prepared: Prepared) -> Resource:
         create = prepared.create
         return Resource(
-            id=new_id("resp"),
+            id=prepared.response_id,
             model=create.model,
             created_at=prepared.created_at,
             echoed=create.echoed,
             metadata={**create.metadata, **_named(prepared.ignored)},
             previous=create.previous,
-            is_stored=create.is_stored and self.histories.stores,
+            is_stored=self.is_stored(create),
             is_background=create.is_background,
             conversation=create.conversation,
         )

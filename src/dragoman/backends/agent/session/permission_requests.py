@@ -368,7 +368,8 @@ class PermissionRequests:
         if decision == "console":
             at = _NO_ONE_THERE.format(address=inbox.address) if inbox.address else _NO_CONSOLE
             why = f"{why} {at}".lstrip()
-        return _refused_unasked(action, f"The client offers no tool {action.permission_tool}. {why}")
+        reason = f"The client offers no tool {action.permission_tool}. {why}"
+        return _refused_unasked(action, reason, inbox.address)
 
     def take_decision(self, result: ToolResultPart) -> Granted | Refused:
         """What a client's result decides about the request that it answers. It is recorded before the agent gets it."""
@@ -413,7 +414,7 @@ class PermissionRequests:
             by: By = "timeout" if isinstance(answer, TimedOut) else "end"
             self._decided(waiting, by, None, allowed=False)
         if isinstance(answer, Refused) and not answer.by_user:
-            return _unasked_notice(waiting.action, answer.reason)
+            return _unasked_notice(waiting.action, answer.reason, self._permissions.inbox.address)
         return notice_text
 
     def _hand_over(
@@ -465,8 +466,8 @@ class PermissionRequests:
         )
 
 
-def _refused_unasked(action: Action, reason: str) -> _DecidedUnasked:
-    shown = TextPart(notice(_unasked_notice(action, reason)))
+def _refused_unasked(action: Action, reason: str, address: str = "") -> _DecidedUnasked:
+    shown = TextPart(notice(_unasked_notice(action, reason, address)))
     return _DecidedUnasked(Refused(reason, by_user=False), shown)
 
 
@@ -478,8 +479,11 @@ def _decided_note(action: Action, decision: InboxDecision) -> ActivityNote:
     return ActivityNote(new_activity_id(), line, "other", "completed", text=f"\n\n{mark} {escape(line)}\n")
 
 
-def _unasked_notice(action: Action, reason: str | None) -> str:
+def _unasked_notice(action: Action, reason: str | None, address: str = "") -> str:
     why = f" {escape(reason)}" if reason else ""
+    if address:
+        # People copy the console's address, also where Markdown is not rendered.
+        why = why.replace(escape(address), address)
     return f"{escape(in_one_line(action))}. You were not asked, so it was refused.{why}"
 
 
