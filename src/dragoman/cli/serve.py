@@ -15,7 +15,7 @@ from dragoman.cli.config_watch import follow
 from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
 from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
-from dragoman.config import Serve, api_keys
+from dragoman.config import Serve, client_keys
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.histories import response_store
 from dragoman.frontends.http.running import PortTaken, bound, serve
@@ -33,10 +33,10 @@ _log = logging.getLogger(__name__)
 def run(arguments: Namespace, context: CommandContext) -> int:
     config = context.config()
     settings = _settings(config.serve, arguments)
-    keys = api_keys(config)
+    keys = client_keys(config)
     if not keys and not is_loopback(settings.host):
         raise UsageError(
-            f"on {settings.host} other machines can connect: add `api_keys` to [serve] in the configuration."
+            f"on {settings.host} other machines can connect: add `api_keys` to [serve] in the configuration, or a [keys.NAME]."
         )
     config = context.offered(config)
     gate = AccessCheck(keys, settings.cors_origins)
@@ -54,7 +54,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
             journals = models.journals
             await journals.forget_unused()
             with response_store(database, journals.content) as store:
-                service = HttpService(models, settings, store, journals)
+                service = HttpService(models, settings, store, journals, config.console)
                 listening = _bound(settings)
                 host = f"[{settings.host}]" if ":" in settings.host else settings.host
                 # On standard error: a program that starts it with port 0 reads the port here.

@@ -206,13 +206,14 @@ class _Routes:
     async def front_page(self, _request: Request) -> Response:
         return HTMLResponse(FRONT_PAGE, headers={"content-security-policy": "default-src 'none'"})
 
-    async def models(self, _request: Request) -> Response:
+    async def models(self, request: Request) -> Response:
+        client = client_of(request)
         await self._service.models.learn()
-        listed = [_listed(info) for info in self._service.models.infos()]
+        listed = [_listed(info) for info in self._service.models.infos() if client.allows(info.id)]
         return JsonResponse({"object": "list", "data": listed})
 
     async def model(self, request: Request) -> Response:
-        return JsonResponse(_listed(self._service.model(request.path_params["id"]).info))
+        return JsonResponse(_listed(self._service.model(request.path_params["id"], client_of(request)).info))
 
     async def health(self, _request: Request) -> Response:
         return JsonResponse({"status": "ok"})

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dragoman.config import ConsoleConfig, Serve
+from dragoman.config import ClientKey, ConsoleConfig, Serve
 from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.approvals import APPROVAL_TOOLS, spelled_out, with_proofs
 from dragoman.frontends.http.background import BackgroundResponses
@@ -63,6 +63,8 @@ class HttpClient:
     """The client of a request. `connection` is derived from its key, and never contains the key."""
 
     connection: str
+    # None: the server has no keys.
+    key: ClientKey | None = None
     # Takes permission requests as items.
     approves_items: bool = False
     # Takes an agent's activities and plans as items, not as thinking.
@@ -71,6 +73,13 @@ class HttpClient:
     is_aside: bool = False
     # The name that its program gives itself, for people to read.
     program: str = ""
+
+    @property
+    def key_name(self) -> str:
+        return "" if self.key is None else self.key.name
+
+    def allows(self, model_id: str) -> bool:
+        return self.key is None or self.key.allows(model_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +121,11 @@ class HttpService:
         self.metrics = Metrics(model.id for model in models.infos())
         self._under_way = 0
 
-    def model(self, model_id: str) -> LanguageModel:
+    def model(self, model_id: str, client: HttpClient) -> LanguageModel:
+        """Find a model. One that the client's key does not allow is unknown to the client."""
+        if not client.allows(model_id):
+            _log.info("the key %r does not allow the model %r", client.key_name, model_id[:128])
+            raise unknown_model(model_id)
         try:
             return self.models.get(model_id)
         except LanguageModelError as error:
@@ -154,7 +167,7 @@ class HttpService:
     async def prepare(
         self, create: CreateRequest, client: HttpClient, local: SocketHistory | None = None
     ) -> Prepared:
-        model = self.model(create.model)
+        model = self.model(create.model, client)
         chain = await self._chain(create.previous, client, local)
         if create.conversation is not None:
             chain = await self._conversation(create, create.conversation, client)
@@ -194,6 +207,7 @@ class HttpService:
             Consumer(
                 "http",
                 client.connection,
+                () if client.key is None else client.key.folders(self.models.folder(create.model)),
                 features=msgspec.structs.replace(FEATURES, activity=client.takes_activity),
                 program=client.program,
                 # A stream stays open, and `holding` moves a stored response to the background.
@@ -409,7 +423,7 @@ class HttpService:
         return Budget(self.serve.max_body_bytes)
 
     async def compact(self, body: CompactBody, client: HttpClient) -> JsonObject:
-        self.model(body.model)
+        self.model(body.model, client)
         chain = await self._chain(body.previous_response_id, client)
         budget = self._budget()
         items = [
