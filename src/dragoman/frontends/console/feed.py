@@ -25,8 +25,8 @@ from dragoman.lm.json import encode
 
 __all__ = ["MOST_EVENTS", "MOST_STREAMS", "Feed", "FeedData", "FeedStream"]
 
-# What an event says; or a function, where it says something else to each scope.
-FeedData: TypeAlias = JsonObject | Callable[[ConsoleScope], JsonObject]
+# What an event says; or a function that makes it when a stream reads it. None: it has nothing to say to this scope any more.
+FeedData: TypeAlias = JsonObject | Callable[[ConsoleScope], JsonObject | None]
 
 MOST_EVENTS = 500
 MOST_STREAMS = 4
@@ -170,7 +170,8 @@ class Feed:
         for event in list(self._events)[-count:]:
             if event.is_for(scope):
                 data = event.data(scope) if callable(event.data) else event.data
-                yield event.number, self.framed(event.name, data, event.number)
+                if data is not None:
+                    yield event.number, self.framed(event.name, data, event.number)
 
     def hello(self, stream: FeedStream) -> bytes:
         data = {"stream": stream.id, **self._hello(stream.session)}
