@@ -120,10 +120,11 @@ class ConsoleAccess:
             raise ConsoleError(403, "watch_only", "This device may only watch.")
         return found
 
-    def check_pairing(self, method: str, headers: Mapping[str, str]) -> None:
-        """Check a call that exchanges a pairing code for a session."""
-        self.check_call(method, headers)
-        if len(self._cookies(headers)) > 1:
+    def check_pairing(self, method: str, headers: Mapping[str, str]) -> ConsoleSession | None:
+        """Check a call that exchanges a pairing code for a session. Returns the session that the browser has already."""
+        token = self.check_call(method, headers)
+        cookies = self._cookies(headers)
+        if len(cookies) > 1:
             # The browser would go on sending them all, and the new session would not be recognised.
             raise ConsoleError(
                 409,
@@ -131,6 +132,7 @@ class ConsoleAccess:
                 "The browser has several cookies for the console, and one may be another program's. "
                 "Delete the cookies of this site, then pair again.",
             )
+        return self.sessions.find(cookies[0], token) if cookies else None
 
     def cookie_headers(self, headers: Mapping[str, str], value: str | None) -> list[str]:
         """The values of `Set-Cookie` for a session that begins, or that ends if `value` is None.

@@ -8,7 +8,9 @@ from starlette.responses import Response
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode
 
-__all__ = ["ConsoleError", "error_response", "on_console_error"]
+__all__ = ["API_ROOT", "ConsoleError", "error_response", "on_console_error"]
+
+API_ROOT = "/console/api/"
 
 
 class ConsoleError(Exception):
@@ -26,17 +28,17 @@ class ConsoleError(Exception):
         return {"error": {"code": self.code, "message": self.message}, **self.more}
 
 
-def error_response(error: ConsoleError) -> Response:
-    return Response(
-        encode(error.body),
-        error.status,
-        {"cache-control": "no-store", "x-content-type-options": "nosniff"},
-        media_type="application/json",
-    )
+def error_response(error: ConsoleError, path: str) -> Response:
+    """JSON for the page; for a person who opens an address, the sentence."""
+    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+    if path.startswith(API_ROOT):
+        return Response(encode(error.body), error.status, headers, "application/json")
+    return Response(f"{error.message}\n", error.status, headers, "text/plain")
 
 
-async def on_console_error(_request: Request, error: Exception) -> Response:
+async def on_console_error(request: Request, error: Exception) -> Response:
     """The exception handler of the application."""
-    if not isinstance(error, ConsoleError):
+    if not isinstance(error, ConsoleError) or request.scope["type"] != "http":
+        # `RequestMiddleware` refuses a WebSocket.
         raise error
-    return error_response(error)
+    return error_response(error, request.scope["path"])
