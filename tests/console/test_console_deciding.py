@@ -221,10 +221,10 @@ async def test_a_file_that_cannot_be_written_leaves_the_question_open(desk: Desk
     (desk.folder / "own.toml").write_text("not toml [")
     error = await desk.refused(question.id, session, "allow", "rule", offer=0)
     assert (error.status, error.code) == (409, "rule_not_written")
-    assert desk.inbox.check_open(question.id)
+    assert desk.inbox.check_open(question.id) is question
 
 
 async def test_a_refusal_cannot_last(desk: Desk) -> None:
     question = desk.asking.ask()
     assert (await desk.refused(question.id, session_of(), "deny", "always")).code == "bad_level"
-    assert desk.inbox.check_open(question.id)
+    assert desk.inbox.check_open(question.id) is question

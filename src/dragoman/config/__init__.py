@@ -5,14 +5,7 @@ from dragoman.config.folders import config_file, found_file, state_folder, user_
 from dragoman.config.layers import effects, ignored, layered, trusted
 from dragoman.config.loading import BUILTIN_MODELS, DEMO, Config, Found, load
 from dragoman.config.problem import ConfigError, Problem, quoted
-from dragoman.config.references import (
-    api_keys,
-    inherited,
-    key_problems,
-    resolved,
-    secrets,
-    webhook_secret,
-)
+from dragoman.config.references import api_keys, inherited, key_problems, resolved, secrets
 from dragoman.config.rules import rules_of
 from dragoman.config.schema import (
     AcpModel,
@@ -63,5 +56,4 @@ __all__ = [
     "state_folder",
     "trusted",
     "user_config_file",
-    "webhook_secret",
 ]

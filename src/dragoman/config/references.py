@@ -19,10 +19,10 @@ from dragoman.config.positions import KeyPath
 from dragoman.config.problem import ConfigError, Problem
 from dragoman.config.schema import AcpModel, ModelConfig, ResponsesModel
 
-__all__ = ["api_keys", "inherited", "key_problems", "resolved", "secrets", "variables", "webhook_secret"]
+__all__ = ["api_keys", "inherited", "key_problems", "resolved", "secrets", "variables"]
 
 _REFERENCE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
-_SECRET_NAME = re.compile(r"key|token|secret|password|authorization|headers|webhook", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"key|token|secret|password|authorization|headers", re.IGNORECASE)
 # The command that means ourselves, whatever PATH says.
 _OURSELVES = "dragoman"
 
@@ -52,14 +52,6 @@ def api_keys(config: Config, environ: Mapping[str, str] = os.environ) -> tuple[s
     return tuple(_value(key, environ) for key in config.serve.api_keys)
 
 
-def webhook_secret(config: Config, environ: Mapping[str, str] = os.environ) -> str | None:
-    """What messages to the webhook are signed with. `ConfigError` if its variable is not set."""
-    if problems := _unset(config, ("console",), environ):
-        raise ConfigError(problems)
-    secret = config.console.webhook_secret
-    return None if secret is None else _value(secret, environ)
-
-
 def key_problems(config: Config, environ: Mapping[str, str] = os.environ) -> tuple[Problem, ...]:
     """What is wrong with the keys of `[serve]`, without the keys."""
     found = list(_unset(config, ("serve",), environ))
@@ -87,11 +79,8 @@ def _unusable_key(key: str) -> str | None:
 
 
 def inherited(config: Config, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Our environment as an agent gets it, without the keys of `[serve]`: a client with a key decides for the user.
-
-    Nor the secret of the webhook: a message with its signature is the console's.
-    """
-    keys = {_variable(key) for key in (*config.serve.api_keys, config.console.webhook_secret or "")}
+    """Our environment as an agent gets it, without the keys of `[serve]`: a client with a key decides for the user."""
+    keys = {_variable(key) for key in config.serve.api_keys}
     return {name: value for name, value in environ.items() if name not in keys}
 
 
@@ -126,10 +115,6 @@ def _values(config: Config) -> Iterator[tuple[KeyPath, str]]:
     for model_id, model in config.models.items():
         yield from ((("models", model_id, *keys), value) for keys, value in _values_of(model))
     yield from ((("serve", "api_keys", number), key) for number, key in enumerate(config.serve.api_keys))
-    for name in ("webhook", "webhook_secret"):
-        value = getattr(config.console, name)
-        if value is not None:
-            yield ("console", name), value
 
 
 def _values_of(model: ModelConfig) -> Iterator[tuple[KeyPath, str]]:
