@@ -12,6 +12,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import cast
 
@@ -54,8 +55,12 @@ async def serve(
     on_drain: Callable[[], object] = lambda: None,
     heads: HeadLimits | None = None,
     console: Console | None = None,
+    beside: AbstractContextManager[object] | None = None,
 ) -> bool:
-    """Serve until a signal. Return whether it was SIGINT. `on_drain` is called if responses run and may finish."""
+    """Serve until a signal. Return whether it was SIGINT. `on_drain` is called if responses run and may finish.
+
+    `beside` is entered when signals are handled, and left before they no longer are: no signal ends the process within it.
+    """
     protocol = partial(LimitedHttp, limits=heads or HeadLimits())
     settings: Serve = service.serve
     server = _Server(
@@ -82,8 +87,9 @@ async def serve(
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, server.on_signal, each)
     try:
-        await server.serve(sockets=[listening])
-        await server.finish_background(settings.drain_seconds)
+        with beside or contextlib.nullcontext():
+            await server.serve(sockets=[listening])
+            await server.finish_background(settings.drain_seconds)
     finally:
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(each)
