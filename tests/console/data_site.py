@@ -10,13 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from starlette.applications import Starlette
-
 from console.asking import stamped
 from dragoman.config import ConsoleConfig, Serve, load
 from dragoman.frontends.console.console import Console, ConsoleKey
 from dragoman.frontends.console.data import ConsoleData
-from dragoman.frontends.console.data_routes import data_routes
 from dragoman.frontends.console.sessions import ConsoleRole
 from dragoman.frontends.http.app import build_app
 from dragoman.frontends.http.auth import AccessCheck
@@ -149,7 +146,6 @@ async def data_site(
     *,
     config: ConsoleConfig | None = None,
     keys: Sequence[ConsoleKey] = (),
-    api_keys: tuple[str, ...] = (),
     more: str = "",
 ) -> AsyncIterator[DataSite]:
     work = folder / "work"
@@ -163,9 +159,7 @@ async def data_site(
         service = HttpService(models, Serve(), responses, models.journals)
         console = Console(config or ConsoleConfig(), keys, models.permissions.inbox, f"{_ADDRESS}/")
         data = ConsoleData(console, models)
-        app = build_app(service, AccessCheck(api_keys), console)
-        assert isinstance(app, Starlette)
-        app.router.routes[:0] = data_routes(data)
+        app = build_app(service, AccessCheck(), console, data)
         site = DataSite(console, data, models, Site(app, service), folder)
         try:
             yield site

@@ -16,8 +16,9 @@ from dragoman.cli.console_codes import ShownCodes, local_address, open_browser
 from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
 from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
-from dragoman.config import Serve, api_keys
-from dragoman.frontends.console.console import Console
+from dragoman.config import Serve, client_keys, webhook_secret
+from dragoman.frontends.console.console import Console, ConsoleKey
+from dragoman.frontends.console.data import ConsoleData
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.histories import response_store
 from dragoman.frontends.http.running import PortTaken, bound, serve
@@ -35,13 +36,14 @@ _log = logging.getLogger(__name__)
 def run(arguments: Namespace, context: CommandContext) -> int:
     config = context.config()
     settings = _settings(config.serve, arguments)
-    keys = api_keys(config)
+    keys = client_keys(config)
     if not keys and not is_loopback(settings.host):
         raise UsageError(
-            f"on {settings.host} other machines can connect: add `api_keys` to [serve] in the configuration."
+            f"on {settings.host} other machines can connect: add `api_keys` to [serve] in the configuration, or a [keys.NAME]."
         )
     config = context.offered(config)
     gate = AccessCheck(keys, settings.cors_origins)
+    console_keys = [ConsoleKey(key.name, key.connection, sees_all=key.role == "admin") for key in keys]
     if not config.console.enabled and (arguments.open or arguments.pairing_code):
         raise UsageError("there is no console: [console] of the configuration has `enabled = false`.")
 
@@ -58,16 +60,17 @@ def run(arguments: Namespace, context: CommandContext) -> int:
             journals = models.journals
             await journals.forget_unused()
             with response_store(database, journals.content) as store:
-                service = HttpService(models, settings, store, journals)
+                service = HttpService(models, settings, store, journals, config.console)
                 listening = _bound(settings)
                 host = f"[{settings.host}]" if ":" in settings.host else settings.host
                 port = listening.getsockname()[1]
                 # On standard error: a program that starts it with port 0 reads the port here.
                 say(f"dragoman: serving at http://{host}:{port}/v1", sys.stderr)
-                console = None
+                console = data = None
                 if config.console.enabled:
-                    inbox = models.permissions.inbox
-                    console = Console(config.console, (), inbox, local_address(settings.host, port))
+                    address = local_address(settings.host, port)
+                    console = Console(config.console, console_keys, models.permissions.inbox, address)
+                    data = ConsoleData(console, models, webhook_secret(config))
                 following = asyncio.create_task(follow(context, models.adopt))
                 try:
                     if console is not None and arguments.open:
@@ -78,9 +81,13 @@ def run(arguments: Namespace, context: CommandContext) -> int:
                         codes.stop()
                         _announce_drain(settings)
 
-                    return await serve(service, gate, listening, drain, console=console, beside=codes)
+                    return await serve(
+                        service, gate, listening, drain, console=console, data=data, beside=codes
+                    )
                 finally:
                     following.cancel()
+                    if data is not None:
+                        await data.close()
         finally:
             await models.close()
             if database is not None:
