@@ -11,6 +11,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from console.asking import Asking
 from console.data_site import RUN, DataSite, data_site
 from dragoman.frontends.console.console import ConsoleKey
 from http_server.kit import Answered, soon
@@ -116,6 +117,24 @@ async def test_a_session_of_another_key_sees_and_decides_nothing(site: DataSite)
     await page.call("POST", f"{path}/decision", {"decision": "deny"})
     await soon(answering)
     assert {name for name, _ in alice.events} <= {"hello", "beat", "sessions"}
+
+
+async def test_each_page_is_offered_what_its_session_can_give(site: DataSite) -> None:
+    admin, alice, bob = [await site.opened(key=key, name=str(key)) for key in (None, "alice", "bob")]
+    asking = Asking(site.models.permissions.inbox, str(site.folder))
+    question = asking.ask(connection="http:a")
+    assert (await admin.until("question"))["levels"] == ["once", "session", "workspace", "always"]
+    shown = await alice.until("question")
+    assert (shown["levels"], shown["key"]) == (["once", "session"], "alice")
+    whole = await alice.get(f"questions/{question.id}")
+    assert (whole["levels"], whole["offers"], whole["rules_file"]) == (["once", "session"], [], "")
+    body = {"decision": "allow", "level": "session"}
+    assert (await alice.call("POST", f"questions/{question.id}/decision", body)).status == 200
+    await admin.until("closed")
+    # One that comes later sees nothing of a question that is over.
+    late = await site.opened(key="alice", name="late")
+    assert late.events[0][1]["snapshot"]["questions"] == []
+    assert {name for name, _ in bob.events} <= {"hello", "beat", "sessions"}
 
 
 async def test_who_watches_changes_nothing(site: DataSite) -> None:
