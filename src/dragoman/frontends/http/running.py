@@ -124,13 +124,14 @@ class _Server(uvicorn.Server):
 
     def on_signal(self, number: signal.Signals) -> None:
         self.was_interrupted |= number == signal.SIGINT
+        streams = 0
         if self._data is not None:
             # The server waits for requests under way, and an event stream never ends by itself.
-            self._data.end_streams()
+            streams = self._data.end_streams()
         if self.should_exit:
             self.force_exit = True
             self._hurry.set()
-        elif self.server_state.tasks or self._background.are_running:
+        elif len(self.server_state.tasks) > streams or self._background.are_running:
             self._on_drain()
         self.should_exit = True
         self._signalled_at = self._signalled_at or time.monotonic()
