@@ -124,7 +124,7 @@ def test_the_webhooks_secret_is_looked_up(tmp_path: Path) -> None:
 
 def test_no_key_is_shown_logged_or_inherited(tmp_path: Path) -> None:
     config = _config(tmp_path)
-    values = {"short-one", "short-two", "alice-key", "build-key", "hook-secret"}
+    values = {"short-one", "short-two", "alice-key", "build-key", "hook-secret", "http://127.0.0.1:9/hook"}
     assert secrets(config, _ENVIRON) == values
     shown = f"{config!r} {client_keys(config, _ENVIRON)!r}"
     assert not [value for value in (*values, "/hook") if value in shown]

@@ -88,12 +88,15 @@ def configuration() -> Iterator[Check]:
             own = Config()
             layers = trusted(layered(own, config))
             assert layers.found is not None
-            tables = ("conversation", "loop", "serve")
+            tables = ("conversation", "loop", "serve", "console", "keys")
             assert [getattr(layers, name) for name in tables] == [getattr(own, name) for name in tables]
             assert layers.tools == msgspec.structs.replace(own.tools, eligible=layers.tools.eligible)
             assert not any(layers.tools.eligible.values())
             assert layers.models[DEMO] is BUILTIN_MODELS[DEMO]
-            assert {getattr(model, "permission", "deny") for model in layers.models.values()} == {"deny"}
+            assert {getattr(model, "permission", "deny") for model in layers.models.values()} <= {
+                "deny",
+                "ask",
+            }
             _shows_all_of_itself((ignored(own, config) or "", *effects(layers.found).values()))
             for model_id in config.models:
                 try:

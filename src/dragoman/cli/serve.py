@@ -43,7 +43,9 @@ def run(arguments: Namespace, context: CommandContext) -> int:
         )
     config = context.offered(config)
     gate = AccessCheck(keys, settings.cors_origins)
-    console_keys = [ConsoleKey(key.name, key.connection, sees_all=key.role == "admin") for key in keys]
+    console_keys = [
+        ConsoleKey(key.name, key.connection, sees_all=key.role == "admin", models=key.models) for key in keys
+    ]
     if not config.console.enabled and (arguments.open or arguments.pairing_code):
         raise UsageError("there is no console: [console] of the configuration has `enabled = false`.")
 

@@ -38,6 +38,8 @@ class ConsoleKey:
     connection: str
     # Of an administrator: its sessions see the conversations of all keys.
     sees_all: bool = False
+    # None: all models.
+    models: frozenset[str] | None = None
 
 
 @dataclass(slots=True)

@@ -121,11 +121,13 @@ class ConsoleData:
     def _hello(self, session: ConsoleSession) -> JsonObject:
         scope = session.scope
         is_admin = scope.key is None
+        keys = [key for key in self._console.keys if is_admin or key.name == scope.key]
+        models = None if is_admin else next((key.models for key in keys), None)
         return {
             "session": session_json(session, session),
             "address": self._console.address,
-            "models": [info.id for info in self._models.infos()],
-            "keys": [key.name for key in self._console.keys if is_admin or key.name == scope.key],
+            "models": [info.id for info in self._models.infos() if models is None or info.id in models],
+            "keys": [key.name for key in keys],
             "snapshot": {
                 "questions": [
                     self.question(question, scope)
