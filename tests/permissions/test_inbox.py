@@ -86,6 +86,17 @@ async def test_a_question_waits_until_it_is_decided() -> None:
     assert watcher.seen == [("opened", id_), ("allowed", id_)]
 
 
+def test_since_when_a_conversation_waits() -> None:
+    moments = iter([100.0, 101.0, 102.0])
+    inbox = Inbox(now=lambda: next(moments))
+    assert inbox.waiting_since("c") is None
+    first = _Owner(inbox).ask()
+    _Owner(inbox).ask()
+    assert (inbox.waiting_since("c"), inbox.waiting_since("another")) == (100.0, None)
+    inbox.close(first, "ended")
+    assert inbox.waiting_since("c") == 101.0
+
+
 async def test_d7_the_first_of_two_counts() -> None:
     inbox, _ = _inbox()
     owner = _Owner(inbox)
