@@ -10,9 +10,10 @@ import asyncio
 import logging
 import os
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from dragoman.store import AgentStore, Database
 
 __all__ = [
+    "LiveConversation",
     "ModelNotUsable",
     "Models",
     "SharedServices",
@@ -135,6 +137,46 @@ class Learning(Protocol):
         ...
 
 
+class LiveConversation(Protocol):
+    """A conversation with an agent in this process, as the console sees it."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def connection(self) -> str: ...
+
+    @property
+    def program(self) -> str:
+        """The program that sent its latest request, by its own name."""
+        ...
+
+    @property
+    def stage(self) -> Literal["answering", "asking", "waiting", "idle", "stored"]:
+        """asking: a person must decide. waiting: the consumer has calls. idle: the agent runs. stored: no agent runs."""
+        ...
+
+    @property
+    def is_held(self) -> bool:
+        """Whether something is under way in it."""
+        ...
+
+    def stop_turn(self) -> None:
+        """Cancel the turn under way, if there is one."""
+        ...
+
+    def park(self) -> None:
+        """Stop an idle agent."""
+        ...
+
+
+@runtime_checkable
+class Conversing(Protocol):
+    """A model that has conversations."""
+
+    def conversations(self) -> Iterable[LiveConversation]: ...
+
+
 class ModelSource(Protocol):
     """What a front end needs of the configured models. `Models` is the one that the commands use."""
 
@@ -180,6 +222,7 @@ class Models:
         self._permissions = permissions
         self._learnt = learnt
         self._learning: list[Learning] = []
+        self._conversing: list[Conversing] = []
 
     @property
     def permissions(self) -> PermissionServices:
@@ -203,8 +246,14 @@ class Models:
             log_cautions(self._config, model_id)
             if isinstance(model, Learning):
                 self._learning.append(model)
+            if isinstance(model, Conversing):
+                self._conversing.append(model)
             self._made[model_id] = GuardedModel(model, style)
         return self._made[model_id]
+
+    def conversations(self) -> tuple[LiveConversation, ...]:
+        """The conversations of all models that are in this process."""
+        return tuple(each for model in self._conversing for each in model.conversations())
 
     def infos(self) -> tuple[ModelInfo, ...]:
         """The info of every usable model. Why a model is unusable is in the log, and in the error of `get`."""
@@ -259,6 +308,7 @@ class Models:
     async def close(self) -> None:
         """Close all models, and end their agents."""
         self._learning.clear()
+        self._conversing.clear()
         made, self._made = self._made, {}
         for model in made.values():
             await model.close()

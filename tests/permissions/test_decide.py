@@ -58,12 +58,15 @@ def test_d4_a_standing_approval_is_named_before_a_setting() -> None:
 
 
 def test_d5_without_a_person_a_sensitive_action_is_refused_whatever_the_setting() -> None:
-    for setting in ("deny", "allow-reads", "allow"):
-        assert not unasked(setting, needs_person=True, read=True)
-    assert unasked("allow", needs_person=False, read=False)
-    assert unasked("allow-reads", needs_person=False, read=True)
-    assert not unasked("allow-reads", needs_person=False, read=False)
-    assert not unasked("deny", needs_person=False, read=True)
+    for setting in ("allow-reads", "allow", "ask"):
+        assert unasked(setting, needs_person=True, read=True) == "console"
+    assert unasked("allow-reads", needs_person=True, read=False) == "refused"
+    assert unasked("deny", needs_person=True, read=True) == "refused"
+    assert unasked("allow", needs_person=False, read=False) == "allowed"
+    assert unasked("allow-reads", needs_person=False, read=True) == "allowed"
+    assert unasked("allow-reads", needs_person=False, read=False) == "refused"
+    assert unasked("deny", needs_person=False, read=True) == "refused"
+    assert unasked("ask", needs_person=False, read=True) == "console"
 
 
 def test_d3_an_approval_with_the_very_key_of_a_sensitive_action_does_not_count() -> None:

@@ -9,8 +9,10 @@ from dragoman.config.references import api_keys, inherited, key_problems, resolv
 from dragoman.config.rules import rules_of
 from dragoman.config.schema import (
     AcpModel,
+    ConsoleConfig,
     ConversationConfig,
     JournalConfig,
+    KeyConfig,
     Loop,
     ModelConfig,
     ResponsesModel,
@@ -25,9 +27,11 @@ __all__ = [
     "AcpModel",
     "Config",
     "ConfigError",
+    "ConsoleConfig",
     "ConversationConfig",
     "Found",
     "JournalConfig",
+    "KeyConfig",
     "Loop",
     "ModelConfig",
     "Problem",

@@ -5,7 +5,7 @@ tighten:
 
 - new models. They stay in `Config.found` and out of `Config.models` until the user trusts the file; code that lists,
   builds or resolves models reads `Config.models` and therefore cannot touch them.
-- `permission = "deny"` of these models.
+- `permission` of these models, `deny` or `ask`.
 - `false` in `tools.eligible` and `tools.urls`. `false` of either layer wins.
 - rules that ask or deny.
 
@@ -34,11 +34,13 @@ __all__ = ["effects", "ignored", "layered", "trusted"]
 
 # For the rest, the user looks into the file; a hostile file must not fill the screen.
 _MAX_NAMED = 12
+# The values of `permission` that allow nothing.
+_CAREFUL = ("deny", "ask")
 
 
 def layered(own: Config, found: Config) -> Config:
     """The user's own configuration with what a found file may add to it. The found file is not trusted yet."""
-    models = {id_: _denying(model) for id_, model in found.models.items() if _is_new(own, found, id_)}
+    models = {id_: _careful(model) for id_, model in found.models.items() if _is_new(own, found, id_)}
     refused = tuple(pattern for pattern, value in found.tools.urls.items() if not value)
     return replace(
         own,
@@ -90,8 +92,11 @@ def _is_new(own: Config, found: Config, id_: str) -> bool:
     return id_ not in own.models and not _is_builtin(id_, found.models[id_])
 
 
-def _denying(model: ModelConfig) -> ModelConfig:
-    return replace(model, permission="deny") if isinstance(model, AcpModel) else model
+def _careful(model: ModelConfig) -> ModelConfig:
+    """The model, but never with a setting that allows anything."""
+    if isinstance(model, AcpModel) and model.permission not in _CAREFUL:
+        return replace(model, permission="deny")
+    return model
 
 
 def _ineligible(tools: Tools) -> dict[str, bool]:
@@ -123,7 +128,7 @@ def _named(path: KeyPath) -> str:
 def _ignored_of_model(own: Config, found: Config, id_: str, table: dict[str, object]) -> Iterator[KeyPath]:
     if not _is_new(own, found, id_):
         yield "models", id_
-    elif table.get("permission", "deny") != "deny":
+    elif table.get("permission", "ask") not in _CAREFUL:
         yield "models", id_, "permission"
 
 

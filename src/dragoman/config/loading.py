@@ -119,6 +119,8 @@ def load(path: Path | None, agents: Collection[str] = (), *, only_found: bool = 
         policy=tables.policy,
         loop=tables.loop,
         serve=tables.serve,
+        console=tables.console,
+        keys=tables.keys,
         source=source,
     )
 

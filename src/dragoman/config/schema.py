@@ -18,8 +18,10 @@ from dragoman.policy.rule import PolicyRule
 
 __all__ = [
     "AcpModel",
+    "ConsoleConfig",
     "ConversationConfig",
     "JournalConfig",
+    "KeyConfig",
     "Loop",
     "ModelConfig",
     "ResponsesModel",
@@ -48,6 +50,13 @@ _ModelId: TypeAlias = Annotated[
     msgspec.Meta(
         pattern=_MODEL_ID,
         description="a name of at most 64 letters, digits, dots and dashes",
+    ),
+]
+_KeyName: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,31}\Z",
+        description="a name of at most 32 letters, digits, dots and dashes",
     ),
 ]
 _Variable: TypeAlias = Annotated[
@@ -108,8 +117,8 @@ class AcpModel(_Model, frozen=True, kw_only=True, tag="acp"):
     auth: _Text | None = None
     # Offer the agent file access through us.
     fs: bool = False
-    # When the request offers no permission tool.
-    permission: Literal["deny", "allow-reads", "allow"] = "deny"
+    # When the request offers no permission tool. ask: the console of `dragoman serve`, if a person is there; else refused.
+    permission: Literal["deny", "allow-reads", "allow", "ask"] = "ask"
     max_input_tokens: _Tokens = 1_000_000
     max_output_tokens: _Tokens = 64_000
 
@@ -222,6 +231,56 @@ class Serve(_Table, frozen=True):
         return int(float(number) * _MEMORY_UNITS[unit])
 
 
+class ConsoleConfig(_Table, frozen=True):
+    """The page of `dragoman serve`, on which people decide."""
+
+    enabled: bool = True
+    # How people reach it from elsewhere: the address of a proxy that speaks TLS.
+    url: (
+        Annotated[
+            str,
+            msgspec.Meta(
+                pattern=r"^https://[^\s/?#@]+/?\Z", description="an https:// address without a path"
+            ),
+        ]
+        | None
+    ) = None
+    # How long a question waits for a person.
+    decide_minutes: _Minutes = 60
+    # How long a request that does not stream is held open meanwhile.
+    decide_seconds: _Seconds = 55
+    # An address that gets a signed message about each question.
+    webhook: (
+        Annotated[
+            str, msgspec.Meta(pattern=r"^https?://[^\s/]+", description="an http:// or https:// address")
+        ]
+        | None
+    ) = None
+    webhook_secret: _Text | None = None
+    # Whether the message says what the agent wants to do.
+    webhook_content: bool = False
+
+    def __repr__(self) -> str:
+        """Without the secret, and without the webhook, whose address may be one."""
+        return f"ConsoleConfig(enabled={self.enabled!r}, url={self.url!r})"
+
+
+class KeyConfig(_Table, frozen=True):
+    """An API key with a name, and what its holder may use."""
+
+    key: _Text
+    # user: sees the key's own conversations in the console. admin: sees all.
+    role: Literal["user", "admin"] = "user"
+    # Left out: all models.
+    models: tuple[_ModelId, ...] | None = None
+    # Folders that its agents may work in. Left out: any that the models are configured with.
+    workspaces: Annotated[tuple[Path, ...], msgspec.Meta(min_length=1)] | None = None
+
+    def __repr__(self) -> str:
+        """Without the key."""
+        return f"KeyConfig(role={self.role!r}, models={self.models!r}, workspaces={self.workspaces!r})"
+
+
 class Tables(_Table, frozen=True):
     """A whole file."""
 
@@ -232,3 +291,5 @@ class Tables(_Table, frozen=True):
     policy: tuple[PolicyRule, ...] = ()
     loop: Loop = Loop()
     serve: Serve = Serve()
+    console: ConsoleConfig = ConsoleConfig()
+    keys: dict[_KeyName, KeyConfig] = {}

@@ -75,6 +75,13 @@ class Consumer(msgspec.Struct, frozen=True):
     features: Features = Features()
     # What "for this session" means to the consumer, where it outlasts a conversation: approvals are bound to it.
     session: str | None = None
+    # The program behind the front end, by its own name, for people to read.
+    program: str = ""
+    # How long the consumer waits while a person elsewhere decides. Then its response ends, and the turn goes on. None: it
+    # waits as long as that takes.
+    decide_seconds: float | None = None
+    # The id under which the consumer can fetch this response later, for people to read.
+    response_id: str | None = None
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -13,15 +13,15 @@
        `auto_approve`, `urls`                    allowed
     8. otherwise                                 asked
 
-It holds for agents' actions and for the terminal's own tools, in every front end. Where no person can be asked,
-`unasked` decides: what 2, 3, an *ask* rule or a doubt would ask about is refused, anything else is left to the model's
-`permission` setting.
+It holds for agents' actions and for the terminal's own tools, in every front end. Where the client cannot be asked,
+`unasked` decides by the model's `permission` setting: allowed, refused, or a question at the console. What 2, 3, an *ask*
+rule or a doubt would ask about is never allowed by a setting.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from dragoman.permissions.approvals import Approval
@@ -40,8 +40,8 @@ __all__ = [
     "unasked",
 ]
 
-# The model's `permission` setting: what happens to an agent's request when no person can be asked.
-PermissionSetting: TypeAlias = Literal["deny", "allow-reads", "allow"]
+# The model's `permission` setting: what happens to an agent's request when its client cannot be asked. ask: the console is.
+PermissionSetting: TypeAlias = Literal["deny", "allow-reads", "allow", "ask"]
 
 # What allows an action without a question: a rule, an approval that a person gave before, a setting, or that a tool only
 # reads.
@@ -95,6 +95,8 @@ class Ask:
     needs_person: bool = False
     # The answer is for this one action, and no lasting approval is offered.
     once: bool = False
+    # The rules that match, the strictest first.
+    rules: tuple[MatchedRule, ...] = field(default=(), compare=False)
 
 
 StepDecision: TypeAlias = Allowed | RefusedByRule | Ask
@@ -119,9 +121,9 @@ def decide(
     because = _why_asked(verdict)
     is_uncovered = sensitive and not (is_allowed and verdict.covers_sensitive)
     if settings.must_ask(tool) or is_uncovered or verdict.decision == "ask":
-        return Ask(because, needs_person=True, once=True)
+        return Ask(because, needs_person=True, once=True, rules=verdict.rules)
     if always_ask:
-        return Ask(because, needs_person=asks, once=True)
+        return Ask(because, needs_person=asks, once=True, rules=verdict.rules)
     if is_allowed:
         return Allowed(_allowed_by(verdict), "rule", rule_reason=_reason(verdict))
     if read_only and not asks:
@@ -129,12 +131,23 @@ def decide(
     if (standing := approval()) is not None:
         return Allowed(_REACH[standing.level], "approval", standing.id)
     by_setting = None if asks else settings.covers(tool, urls)
-    return Ask(because, needs_person=asks) if by_setting is None else Allowed(by_setting, "setting")
+    if by_setting is None:
+        return Ask(because, needs_person=asks, rules=verdict.rules)
+    return Allowed(by_setting, "setting")
 
 
-def unasked(setting: PermissionSetting, *, needs_person: bool, read: bool) -> bool:
-    """Whether an action that no person can be asked about is allowed by the model's setting."""
-    return not needs_person and (setting == "allow" or (setting == "allow-reads" and read))
+def unasked(
+    setting: PermissionSetting, *, needs_person: bool, read: bool
+) -> Literal["allowed", "refused", "console"]:
+    """What the model's setting makes of an action that the client cannot be asked about.
+
+    What it would allow, but needs a person, goes to the console. What it refuses is refused.
+    """
+    if setting == "ask":
+        return "console"
+    if setting == "allow" or (setting == "allow-reads" and read):
+        return "console" if needs_person else "allowed"
+    return "refused"
 
 
 # Wording.

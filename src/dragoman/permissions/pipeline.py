@@ -9,6 +9,7 @@ from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.permissions.decide import StepDecision, decide
 from dragoman.permissions.grants import Grants
+from dragoman.permissions.inbox import Inbox
 from dragoman.permissions.keys import approval_key
 from dragoman.permissions.record import DecisionRecord
 from dragoman.permissions.rules_in_force import RulesInForce
@@ -26,6 +27,8 @@ class PermissionServices:
     # Files and folders of Dragoman: the state folder, the configuration.
     own: tuple[str, ...] = ()
     rules: RulesInForce = field(default_factory=RulesInForce)
+    # What waits at the console. Without a console no one is reachable there.
+    inbox: Inbox = field(default_factory=Inbox)
 
     def places(self, workspace: tuple[str, ...]) -> Places:
         return Places.around(workspace, self.own)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal, TypeAlias
 
 from dragoman.acp.launch import RunningAgent
 from dragoman.backends.agent.conversation_journal import ConversationJournal, title_of
@@ -41,6 +42,7 @@ from dragoman.backends.agent.machine.types import (
     Pending,
     Release,
     ReplyCancelled,
+    ReplyDetached,
     ReplyEnd,
     Requested,
     SendCancel,
@@ -55,6 +57,7 @@ from dragoman.backends.agent.machine.types import (
     Timer,
     TimerPassed,
     TurnCancelled,
+    TurnStopped,
 )
 from dragoman.backends.agent.profile.observations import Observations
 from dragoman.backends.agent.profile.settings import AgentSettings
@@ -94,9 +97,12 @@ from dragoman.lm.parts import ToolResult
 from dragoman.lm.request import STORE_OPTION
 from dragoman.permissions.pipeline import PermissionServices
 
-__all__ = ["Conversation", "SharedContext", "TakenOver"]
+__all__ = ["Conversation", "ConversationStage", "SharedContext", "TakenOver"]
 
 _log = logging.getLogger(__name__)
+
+# asking: a person must decide. waiting: the consumer has calls. idle: an agent runs and does nothing. stored: no agent runs.
+ConversationStage: TypeAlias = Literal["answering", "asking", "waiting", "idle", "stored"]
 
 # How long a cancelled agent has to withdraw its calls, before they are answered. Most do in milliseconds.
 _WITHDRAWAL_SECONDS = 1.0
@@ -108,6 +114,11 @@ _OLD_WORDS = (
     "{name} was still sending an earlier part of this conversation, so it was restarted with a new session."
 )
 _TAKEN_OVER = "This answer has ended here: another process continues the conversation, or it was deleted or can no longer be stored."
+_DETACHED = (
+    "The agent still waits for a decision at {address}. This answer ends here. When a person has decided, "
+    "send another message: the next answer begins with the rest of this one."
+)
+_STOPPED = "Stopped at the console."
 _MIXED = "{name} mixed words of earlier turns into this answer."
 # How often what an agent says is stored while it speaks.
 _PROGRESS_SECONDS = 1.0
@@ -184,7 +195,13 @@ class Conversation:
             self.new_call_id,
             self._permission_event,
             shared.clock,
+            connection=scope.connection,
+            store=self.journal.writer.flush,
+            later=lambda seconds, call: self.tasks.soon(seconds, call).cancel,
+            on_console=self._limit_hold,
         )
+        # How long the consumer of the latest request waits while a person decides at the console.
+        self._decide_seconds: float | None = None
         self._backlog = Backlog(self)
         # The activities that the consumer has received: a turn may span several replies.
         self._activities = Activities()
@@ -209,6 +226,30 @@ class Conversation:
     def is_held(self) -> bool:
         """Whether this process must own it: something is under way, or the backlog has output for the next reply."""
         return self._state.is_busy or self._state.has_backlog or self._arriving > 0
+
+    @property
+    def connection(self) -> str:
+        return self.scope.connection
+
+    @property
+    def program(self) -> str:
+        """The program that sent the latest request, by its own name."""
+        return self.permission_requests.program
+
+    @property
+    def stage(self) -> ConversationStage:
+        """What it does now, for people."""
+        if any(call.kind == "permission" for call in self._state.pending):
+            return "asking"
+        match self._state.phase:
+            case "Starting" | "Streaming" | "Cancelling":
+                return "answering"
+            case "Awaiting":
+                return "waiting" if self._state.pending else "answering"
+            case "Idle":
+                return "idle"
+            case _:
+                return "stored"
 
     @property
     def is_cancelling(self) -> bool:
@@ -312,6 +353,9 @@ class Conversation:
         self._offer(request.options.tools)
         self.permission_requests.session = consumer.session or self.id
         self.permission_requests.where = consumer.name
+        self.permission_requests.program = consumer.program
+        self.permission_requests.response_id = consumer.response_id
+        self._decide_seconds = consumer.decide_seconds
         journal = self.journal
         journal.store_content(stores=request.options.model_options.get(STORE_OPTION) is not False)
         if journal.record.last is None:
@@ -499,6 +543,22 @@ class Conversation:
             if reply is self._reply:
                 self.journal.collect(reply)
                 await self.journal.writer.flush()
+
+    def _limit_hold(self) -> None:
+        """A person is asked at the console: end the open reply when its consumer would wait too long for that."""
+        if self._decide_seconds is not None and self._reply is not None:
+            self.tasks.wait(self._detach_when_late(self._reply, self._decide_seconds))
+
+    async def _detach_when_late(self, reply: Reply, seconds: float) -> None:
+        clock = self._shared.clock
+        while reply is self._reply and (since := self.permission_requests.console_since) is not None:
+            left = since + seconds - clock.now()
+            if left <= 0:
+                address = self._shared.permissions.inbox.address
+                text = TextPart(notice(_DETACHED.format(address=address)))
+                self.dispatch(ReplyDetached(reply.number, (text,)))
+                return
+            await clock.sleep(left)
 
     def _record_state(self) -> None:
         """Record which session has the conversation, and own the journal for as long as something is under way."""
@@ -760,6 +820,10 @@ class Conversation:
             self._session.agent.peer.resume_reading(by)
 
     # The end.
+
+    def stop_turn(self) -> None:
+        """Cancel the turn under way, because a person at the console wants that."""
+        self.dispatch(TurnStopped(TextPart(notice(_STOPPED))))
 
     def park(self) -> None:
         """Stop the agent as if the idle timer had passed."""

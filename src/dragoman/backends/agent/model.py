@@ -89,6 +89,10 @@ class AgentModel:
     def count_tokens(self, text: str | Message) -> int:
         return estimate_tokens(text)
 
+    def conversations(self) -> tuple[Conversation, ...]:
+        """The conversations that are under way in this process, or whose agents still run."""
+        return self._registry.here
+
     async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None:
         self._check_open()
         try:

@@ -179,6 +179,11 @@ class ConversationRegistry:
                 return
         yield None
 
+    @property
+    def here(self) -> tuple[Conversation, ...]:
+        """The conversations that are under way in this process, or whose agents still run."""
+        return tuple(self._here.values())
+
     async def close(self) -> None:
         """End every agent. Replies under way are cut, and all conversations are released."""
         for task in (self._renewing, self._watching):

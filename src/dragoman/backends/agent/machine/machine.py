@@ -31,6 +31,10 @@ announced, and a moment for those that never are. Text that arrives in the meant
 arrives later goes to the *backlog*, which is the start of the next reply of this conversation. Calls and permission
 requests that arrive with no reply open are handed over in the next one, after the results it brings.
 
+A permission request that a person is asked about *at the console* is pending, too, but the consumer never gets it. It ends
+no reply: the turn waits, and `Decided` answers it. A consumer that cannot wait so long is *detached*: its reply ends, the
+turn goes on, and what follows is the backlog.
+
 A turn is cancelled in ACP's order: `session/cancel`, then `cancelled` for every open permission request, and
 `interrupted` for every call that has no result by then. The next prompt waits for the stop reason, so that no output of
 the old turn is taken for output of the new one. When the stop reason does not come in time, the agent is replaced.
@@ -85,6 +89,7 @@ from dragoman.backends.agent.machine.types import (
     Called,
     CallWithdrawn,
     ClearTimer,
+    Decided,
     Discard,
     Emit,
     EndReply,
@@ -101,6 +106,7 @@ from dragoman.backends.agent.machine.types import (
     Refused,
     Release,
     ReplyCancelled,
+    ReplyDetached,
     ReplyEnd,
     Requested,
     SendCancel,
@@ -116,6 +122,7 @@ from dragoman.backends.agent.machine.types import (
     TimedOut,
     TimerPassed,
     TurnCancelled,
+    TurnStopped,
 )
 from dragoman.lm import LanguageModelError, TextPart
 from dragoman.lm.gfm import error_text, notice
@@ -346,11 +353,14 @@ class _Transition(msgspec.Struct):
         state = self.state
         if state.agent != "up" or state.turn == "cancelling" or state.reply is None or state.gathering:
             return
-        waiting = [call for call in state.pending if not call.handed_over]
+        waiting = [call for call in state.pending if _is_for_consumer(call)]
         if waiting:
             for call in waiting:
                 self.emit(Emit(call.part))
-            handed_over = tuple(msgspec.structs.replace(call, handed_over=True) for call in state.pending)
+            handed_over = tuple(
+                msgspec.structs.replace(call, handed_over=True) if call in waiting else call
+                for call in state.pending
+            )
             self.emit(SetTimer("human"), pending=handed_over)
             self.end_reply("complete")
         elif state.turn == "none" and state.queue:
@@ -358,6 +368,11 @@ class _Transition(msgspec.Struct):
         elif state.turn == "none":
             self.end_reply("complete")
             self.emit(SetTimer("idle"))
+
+
+def _is_for_consumer(call: Pending) -> bool:
+    """Whether the consumer is to get this call and has not got it yet."""
+    return not (call.handed_over or call.at_console)
 
 
 def _fitting(call: Pending, answer: CallAnswer | None) -> CallAnswer:
@@ -532,6 +547,8 @@ def _gather(do: _Transition, event: Called) -> None:
     announced = do.state.announced - {event.announced}
     do.emit(pending=(*do.state.pending, event.pending), announced=announced)
     do.acknowledge()
+    if event.pending.at_console:
+        return
     if event.announced is not None and not announced:
         # Every announced call has arrived.
         do.stop_gathering()
@@ -560,8 +577,37 @@ def _withdraw(do: _Transition, event: CallWithdrawn) -> None:
         if call.key == event.key and call.handed_over:
             do.emit(Forget(call))
     do.emit(pending=tuple(call for call in do.state.pending if call.key != event.key))
-    if all(call.handed_over for call in do.state.pending):
+    if not any(map(_is_for_consumer, do.state.pending)):
         do.stop_gathering()
+
+
+def _decided(do: _Transition, event: Decided) -> None:
+    """The agent gets the answer. Ignored if its request is no longer pending."""
+    for call in do.state.pending:
+        if call.key == event.key and call.at_console:
+            do.emit(AnswerPending(call, event.answer))
+            do.emit(pending=tuple(other for other in do.state.pending if other is not call))
+
+
+def _detach(do: _Transition, event: ReplyDetached) -> None:
+    """The reply ends, and the turn goes on. Calls that were gathered are handed over in the next reply."""
+    if event.reply == do.state.reply:
+        do.stop_gathering()
+        do.emit(*map(Emit, event.parts), SetTimer("human"))
+        do.end_reply("complete")
+
+
+def _stop_streaming(do: _Transition, event: TurnStopped) -> None:
+    """The reply ends with a notice, and the turn is cancelled."""
+    do.emit(Emit(event.part))
+    do.end_reply("complete")
+    do.cancel_turn(Interrupted())
+
+
+def _stop_awaiting(do: _Transition, _event: TurnStopped) -> None:
+    """The turn is cancelled. No reply is open."""
+    do.emit(ClearTimer("human"))
+    do.cancel_turn(Interrupted())
 
 
 def _turn_ended(do: _Transition, event: AgentTurnEnded) -> None:
@@ -657,10 +703,16 @@ TABLE: Mapping[tuple[Phase, type[MachineEvent]], TableRow] = {
     ("Parked", ReplyCancelled): _row(_ignore, "Parked"),
     ("Parked", TimerPassed): _row(_ignore, "Parked"),
     ("Parked", CallWithdrawn): _row(_ignore, "Parked"),
+    ("Parked", Decided): _row(_ignore, "Parked"),
+    ("Parked", ReplyDetached): _row(_ignore, "Parked"),
+    ("Parked", TurnStopped): _row(_ignore, "Parked"),
     ("Dead", Requested): _row(_start, "Starting", "Dead"),
     ("Dead", ReplyCancelled): _row(_ignore, "Dead"),
     ("Dead", TimerPassed): _row(_ignore, "Dead"),
     ("Dead", CallWithdrawn): _row(_ignore, "Dead"),
+    ("Dead", Decided): _row(_ignore, "Dead"),
+    ("Dead", ReplyDetached): _row(_ignore, "Dead"),
+    ("Dead", TurnStopped): _row(_ignore, "Dead"),
     ("Starting", Requested): _row(_replace_request, "Starting"),
     ("Starting", ReplyCancelled): _row(_cancel_unsent, "Starting"),
     ("Starting", AgentStarted): _row(_started, "Idle", "Streaming"),
@@ -670,6 +722,9 @@ TABLE: Mapping[tuple[Phase, type[MachineEvent]], TableRow] = {
     ("Starting", Announced): _row(_ignore, "Starting"),
     ("Starting", Called): _row(_turn_away, "Starting"),
     ("Starting", CallWithdrawn): _row(_ignore, "Starting"),
+    ("Starting", Decided): _row(_ignore, "Starting"),
+    ("Starting", ReplyDetached): _row(_ignore, "Starting"),
+    ("Starting", TurnStopped): _row(_ignore, "Starting"),
     ("Starting", TimerPassed): _row(_ignore, "Starting"),
     ("Idle", Requested): _row(_begin, "Streaming", "Idle"),
     ("Idle", ReplyCancelled): _row(_ignore, "Idle"),
@@ -680,6 +735,9 @@ TABLE: Mapping[tuple[Phase, type[MachineEvent]], TableRow] = {
     ("Idle", Called): _row(_queue_call, "Idle"),
     ("Idle", Steered): _row(_ignore, "Idle"),
     ("Idle", CallWithdrawn): _row(_withdraw, "Idle"),
+    ("Idle", Decided): _row(_decided, "Idle"),
+    ("Idle", ReplyDetached): _row(_ignore, "Idle"),
+    ("Idle", TurnStopped): _row(_ignore, "Idle"),
     ("Idle", TimerPassed): _row(_timer_idle, "Idle", "Parked"),
     ("Streaming", Requested): _row(_interrupt, "Cancelling"),
     ("Streaming", ReplyCancelled): _row(_cancel, "Cancelling", "Streaming"),
@@ -689,6 +747,9 @@ TABLE: Mapping[tuple[Phase, type[MachineEvent]], TableRow] = {
     ("Streaming", Announced): _row(_announce, "Streaming"),
     ("Streaming", Called): _row(_gather, "Streaming", "Awaiting"),
     ("Streaming", CallWithdrawn): _row(_withdraw, "Streaming"),
+    ("Streaming", Decided): _row(_decided, "Streaming"),
+    ("Streaming", ReplyDetached): _row(_detach, "Awaiting", "Streaming"),
+    ("Streaming", TurnStopped): _row(_stop_streaming, "Cancelling"),
     ("Streaming", AgentTurnEnded): _row(_turn_ended, "Idle", "Streaming"),
     ("Streaming", AgentUnfit): _row(_start_over, "Starting", "Streaming"),
     ("Streaming", Steered): _row(_steered, "Streaming"),
@@ -701,6 +762,9 @@ TABLE: Mapping[tuple[Phase, type[MachineEvent]], TableRow] = {
     ("Awaiting", Announced): _row(_announce, "Awaiting"),
     ("Awaiting", Called): _row(_queue_call, "Awaiting"),
     ("Awaiting", CallWithdrawn): _row(_withdraw, "Awaiting"),
+    ("Awaiting", Decided): _row(_decided, "Awaiting"),
+    ("Awaiting", ReplyDetached): _row(_ignore, "Awaiting"),
+    ("Awaiting", TurnStopped): _row(_stop_awaiting, "Cancelling"),
     ("Awaiting", AgentTurnEnded): _row(_turn_ended_unseen, "Idle"),
     ("Awaiting", Steered): _row(_steered, "Awaiting"),
     ("Awaiting", TimerPassed): _row(_timer_awaiting, "Awaiting", "Cancelling"),
@@ -712,6 +776,9 @@ TABLE: Mapping[tuple[Phase, type[MachineEvent]], TableRow] = {
     ("Cancelling", Announced): _row(_ignore, "Cancelling"),
     ("Cancelling", Called): _row(_turn_away, "Cancelling"),
     ("Cancelling", CallWithdrawn): _row(_ignore, "Cancelling"),
+    ("Cancelling", Decided): _row(_ignore, "Cancelling"),
+    ("Cancelling", ReplyDetached): _row(_ignore, "Cancelling"),
+    ("Cancelling", TurnStopped): _row(_ignore, "Cancelling"),
     ("Cancelling", AgentTurnEnded): _row(_turn_stopped, "Idle", "Streaming"),
     ("Cancelling", AgentUnfit): _row(_ignore, "Cancelling"),
     ("Cancelling", Steered): _row(_ignore, "Cancelling"),

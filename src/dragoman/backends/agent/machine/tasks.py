@@ -30,17 +30,18 @@ class Tasks:
         task.add_done_callback(self._worked)
         return task
 
-    def wait(self, wait: Coroutine[object, object, None]) -> None:
+    def wait(self, wait: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(wait)
         self._waits.add(task)
         task.add_done_callback(self._waits.discard)
+        return task
 
-    def soon(self, seconds: float, then: Callable[[], None]) -> None:
+    def soon(self, seconds: float, then: Callable[[], None]) -> asyncio.Task[None]:
         async def later() -> None:
             await self._clock.sleep(seconds)
             then()
 
-        self.wait(later())
+        return self.wait(later())
 
     def end_waits(self) -> None:
         for wait in self._waits:

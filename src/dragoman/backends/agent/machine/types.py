@@ -21,6 +21,7 @@ __all__ = [
     "CallWithdrawn",
     "Called",
     "ClearTimer",
+    "Decided",
     "Discard",
     "Emit",
     "EndReply",
@@ -37,6 +38,7 @@ __all__ = [
     "Refused",
     "Release",
     "ReplyCancelled",
+    "ReplyDetached",
     "ReplyEnd",
     "Requested",
     "SendCancel",
@@ -53,6 +55,7 @@ __all__ = [
     "Timer",
     "TimerPassed",
     "TurnCancelled",
+    "TurnStopped",
 ]
 
 Prompt: TypeAlias = tuple[Message, ...]
@@ -103,6 +106,8 @@ class Pending(_Value, frozen=True):
     kind: Literal["call", "permission"]
     part: ToolCallPart
     handed_over: bool = False
+    # A person is asked at the console, and the consumer never gets it.
+    at_console: bool = False
 
     @property
     def call_id(self) -> str:
@@ -183,6 +188,26 @@ class CallWithdrawn(_Value, frozen=True):
     key: str
 
 
+class Decided(_Value, frozen=True):
+    """A person at the console has decided about a permission request, or the time for that has passed."""
+
+    key: str
+    answer: Granted | Refused
+
+
+class ReplyDetached(_Value, frozen=True):
+    """The consumer of a reply waits no longer. The reply ends with these parts, and the turn goes on."""
+
+    reply: int
+    parts: tuple[Part, ...]
+
+
+class TurnStopped(_Value, frozen=True):
+    """A person at the console stops the turn. An open reply ends with this part."""
+
+    part: Part
+
+
 class AgentTurnEnded(_Value, frozen=True):
     """The agent's answer to the prompt. `last_words` explain a stop that is not the normal one to the user."""
 
@@ -217,6 +242,9 @@ MachineEvent: TypeAlias = (
     | Announced
     | Called
     | CallWithdrawn
+    | Decided
+    | ReplyDetached
+    | TurnStopped
     | AgentTurnEnded
     | AgentUnfit
     | Steered

@@ -1,0 +1,1 @@
+"""The console: the page of `dragoman serve`, on which people answer what agents ask."""

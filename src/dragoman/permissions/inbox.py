@@ -1,0 +1,227 @@
+"""Permission requests that wait for a person at the console, because the client of their turn cannot be asked.
+
+The inbox is all that an agent's conversation and the console share. The conversation opens a question and closes it; the
+console shows it and decides. A decision counts when the conversation has acknowledged it: `decide` returns only then. The
+first decision counts, and a second one raises `DecidedAlready`.
+
+No client of a request sees the id of a question, and no path but the console's leads to `decide`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from dragoman.permissions.action import Action
+from dragoman.permissions.approvals import ApprovalLevel
+from dragoman.permissions.decide import Ask
+
+__all__ = [
+    "DecidedAlready",
+    "Inbox",
+    "InboxDecision",
+    "InboxOutcome",
+    "InboxQuestion",
+    "InboxWatcher",
+    "OutcomeState",
+    "QuestionClosed",
+]
+
+_ID_BYTES = 16
+# Outcomes that stay in memory, so that a person who comes second learns what the first one decided.
+_MOST_OUTCOMES = 200
+
+# allowed, denied: a person decided, and the agent has the answer. expired: no person decided in time. ended: the turn or the
+# agent ended before, or the agent withdrew its request.
+OutcomeState: TypeAlias = Literal["allowed", "denied", "expired", "ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class InboxQuestion:
+    """A question that waits, with what a person needs in order to decide."""
+
+    id: str
+    action: Action
+    # Why a person is asked, what their answer can be, and the rules that match.
+    ask: Ask
+    conversation: str
+    # Whose conversation it is, and the program that sent the request, by its own name.
+    connection: str
+    client: str
+    # What approvals for this session and for this workspace are bound to.
+    session: str
+    workspace: tuple[str, ...]
+    asked_at: float
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class InboxDecision:
+    """A person's answer. `by` is the name of their console session."""
+
+    is_allowed: bool
+    by: str
+    reason: str | None = None
+    # How far a yes reaches, and file and line of the rule that was made of it.
+    level: ApprovalLevel = "once"
+    new_rule: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InboxOutcome:
+    """How a question ended."""
+
+    state: OutcomeState
+    at: float
+    decision: InboxDecision | None = None
+
+
+class DecidedAlready(Exception):
+    """Another person was first. `outcome` is None while their decision is on its way."""
+
+    def __init__(self, decision: InboxDecision, outcome: InboxOutcome | None) -> None:
+        super().__init__("the question is decided already")
+        self.decision = decision
+        self.outcome = outcome
+
+
+class QuestionClosed(Exception):
+    """There is no such question, or it has ended without a decision."""
+
+    def __init__(self, outcome: InboxOutcome | None) -> None:
+        super().__init__("the question is closed")
+        self.outcome = outcome
+
+
+# Gives a decision to the conversation. Returns whether the agent got it; False if the question ended before.
+Apply: TypeAlias = Callable[[InboxDecision], Awaitable[bool]]
+
+
+@dataclass(slots=True)
+class _Open:
+    question: InboxQuestion
+    apply: Apply
+    # The decision that is on its way to the conversation.
+    decision: InboxDecision | None = None
+
+
+class InboxWatcher(Protocol):
+    """Learns what happens in the inbox. The console is one."""
+
+    def opened(self, question: InboxQuestion) -> None: ...
+
+    def closed(self, question: InboxQuestion, outcome: InboxOutcome) -> None: ...
+
+
+@dataclass(slots=True)
+class Inbox:
+    """The questions of one process that wait at its console. Without a console no one is reachable."""
+
+    # The console's address for people; "" where there is no console.
+    address: str = ""
+    # How long a question waits.
+    decide_seconds: float = 3600.0
+    # Whether a person can be reached who may decide about the conversations of a connection.
+    is_reachable: Callable[[str], bool] = lambda _connection: False
+    watcher: InboxWatcher | None = None
+    now: Callable[[], float] = time.time
+    _open: dict[str, _Open] = field(default_factory=dict)
+    _outcomes: OrderedDict[str, tuple[InboxQuestion, InboxOutcome]] = field(default_factory=OrderedDict)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[InboxQuestion]:
+        """The questions that wait, the oldest first."""
+        return (each.question for each in tuple(self._open.values()))
+
+    def open(
+        self,
+        action: Action,
+        ask: Ask,
+        apply: Apply,
+        *,
+        conversation: str,
+        connection: str,
+        client: str,
+        session: str,
+        workspace: tuple[str, ...],
+    ) -> str:
+        """A question waits from now on. Returns its id. The caller closes it."""
+        id_ = secrets.token_urlsafe(_ID_BYTES)
+        now = self.now()
+        question = InboxQuestion(
+            id_,
+            action,
+            ask,
+            conversation,
+            connection,
+            client,
+            session,
+            workspace,
+            now,
+            now + self.decide_seconds,
+        )
+        self._open[id_] = _Open(question, apply)
+        if self.watcher is not None:
+            self.watcher.opened(question)
+        return id_
+
+    def find(self, id_: str) -> InboxQuestion | None:
+        """A question that waits or has ended not long ago."""
+        if (waiting := self._open.get(id_)) is not None:
+            return waiting.question
+        ended = self._outcomes.get(id_)
+        return None if ended is None else ended[0]
+
+    def outcome(self, id_: str) -> InboxOutcome | None:
+        ended = self._outcomes.get(id_)
+        return None if ended is None else ended[1]
+
+    def check_open(self, id_: str) -> InboxQuestion:
+        """The question, if it can be decided now. Raises `DecidedAlready` or `QuestionClosed`."""
+        waiting = self._open.get(id_)
+        if waiting is None:
+            outcome = self.outcome(id_)
+            if outcome is not None and outcome.decision is not None:
+                raise DecidedAlready(outcome.decision, outcome)
+            raise QuestionClosed(outcome)
+        if waiting.decision is not None:
+            raise DecidedAlready(waiting.decision, None)
+        return waiting.question
+
+    async def decide(self, id_: str, decision: InboxDecision) -> InboxOutcome:
+        """Decide a question, and return its outcome once the conversation has acknowledged it.
+
+        Raises `DecidedAlready` or `QuestionClosed`. In the second case the agent did not get the decision.
+        """
+        self.check_open(id_)
+        waiting = self._open[id_]
+        waiting.decision = decision
+        is_taken = False
+        try:
+            is_taken = await waiting.apply(decision)
+        finally:
+            if not is_taken:
+                waiting.decision = None
+        outcome = self.outcome(id_)
+        if not is_taken or outcome is None:
+            raise QuestionClosed(outcome)
+        return outcome
+
+    def close(self, id_: str, state: OutcomeState) -> None:
+        """The question has ended. A decision that is on its way counts only if the state says so."""
+        waiting = self._open.pop(id_, None)
+        if waiting is None:
+            return
+        is_decided = state in ("allowed", "denied")
+        outcome = InboxOutcome(state, self.now(), waiting.decision if is_decided else None)
+        self._outcomes[id_] = (waiting.question, outcome)
+        while len(self._outcomes) > _MOST_OUTCOMES:
+            self._outcomes.popitem(last=False)
+        if self.watcher is not None:
+            self.watcher.closed(waiting.question, outcome)
