@@ -45,12 +45,12 @@ export class TlsProxy {
 export class Served {
   /**
    * `proxy`: whether a TLS proxy is before it, and what that does with Host: "keep" or "rewrite".
-   * `settings` are lines for the configuration, `model` more lines for each model; `options` are for the fake agent.
+   * `settings` are lines for the configuration, `console` and `model` for the console and each model; `options` are for the fake agent.
    */
-  static async start({ proxy, settings = '', model = '', options = {} } = {}) {
+  static async start({ proxy, console = '', settings = '', model = '', options = {} } = {}) {
     const served = new Served();
     try {
-      await served.#start({ proxy, settings, model, options });
+      await served.#start({ proxy, console, settings, model, options });
     } catch (error) {
       await served.stop();
       throw new Error(`${error.message}\n${served.screen}`, { cause: error });
@@ -65,7 +65,7 @@ export class Served {
     return path.join(this.folder, ...names);
   }
 
-  async #start({ proxy, settings, model, options }) {
+  async #start({ proxy, console, settings, model, options }) {
     for (const name of ['home', 'state', 'agent', 'work']) {
       mkdirSync(this.at(name));
     }
@@ -74,12 +74,19 @@ export class Served {
     const demo = [PYTHON, path.join(HERE, '..', 'fake_agent', 'demo.py'), '--sessions', this.at('sessions')];
     writeFileSync(
       this.at('dragoman.toml'),
-      (this.proxy ? `[console]\nurl = "${this.proxy.url}"\n` : '') +
+      `[console]\n${console}\n${this.proxy ? `url = "${this.proxy.url}"\n` : ''}` +
         `${settings}\n` +
         `[models.demo]\nkind = "acp"\nagent = "demo"\ncommand = ${JSON.stringify(demo)}\ncwd = "${this.at('work')}"\n${model}\n` +
         `[models.agent]\nkind = "acp"\ncommand = ${JSON.stringify(agent)}\ncwd = "${this.at('work')}"\n${model}\n`,
     );
-    const command = [DRAGOMAN, 'serve', '--port', '0', '--config', this.at('dragoman.toml'), '--state-dir', this.at('state')];
+    await this.#launch(0);
+  }
+
+  async #launch(wanted) {
+    this.exit = undefined;
+    this.pid = undefined;
+    this.screen = '';
+    const command = [DRAGOMAN, 'serve', '--port', String(wanted), '--config', this.at('dragoman.toml'), '--state-dir', this.at('state')];
     this.terminal = new Child([path.join(HERE, 'terminal_relay.py'), ...command], {
       env: { PATH: process.env.PATH, HOME: this.at('home'), TERM: 'xterm-256color', LANG: 'C.UTF-8', SHELL: '/bin/sh' },
       heard: ({ pid, text, exit }) => {
@@ -92,6 +99,12 @@ export class Served {
     this.port = Number(port);
     this.local = `http://127.0.0.1:${port}`;
     this.proxy?.upstream(port);
+  }
+
+  /** Ends the process, and starts another one at the same address. */
+  async restart() {
+    await this.terminal.stop();
+    await this.#launch(this.port);
   }
 
   #fails() {
