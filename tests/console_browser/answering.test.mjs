@@ -22,7 +22,7 @@ async function answered(command, client) {
   const answer = client(asking(command));
   await page.allow(command);
   assert.match(await answer, /Before\. .*the-allow_once> After\.$/s);
-  await page.question(command).getByText(/Allowed once by phone/).waitFor();
+  await page.outcome(command, /Allowed once by phone/);
   assert.deepEqual(page.problems, []);
 }
 

@@ -116,6 +116,11 @@ export class ConsolePage {
     return this.question(words).filter({ has: this.page.getByRole('button', { name: 'Allow once' }) });
   }
 
+  /** Waits until the page says how this question ended: on its card, and later in the list of those decided. */
+  async outcome(words, said) {
+    await this.page.locator('main article, main li').filter({ hasText: words }).filter({ hasText: said }).first().waitFor();
+  }
+
   async allow(words) {
     await this.waiting(words).getByRole('button', { name: 'Allow once' }).click();
   }

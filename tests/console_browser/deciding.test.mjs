@@ -28,7 +28,7 @@ test('allowed for the session: the same action is not asked about again, another
   await allowFor(page, 'echo tide', 'For the session');
   await page.question('echo ebb').getByRole('button', { name: 'Deny', exact: true }).click();
   assert.match(await answer, /the-allow_once.*the-allow_once.*the-reject_once/s);
-  await page.question('echo tide').getByText(/Allowed for the session by desk/).waitFor();
+  await page.outcome('echo tide', /Allowed for the session by desk/);
 });
 
 test('allowed for the session: another conversation asks again', async () => {
@@ -80,7 +80,7 @@ test('denied with a reason: the agent gets the reason', async () => {
   await card.getByRole('button', { name: 'Deny with this reason' }).click();
   assert.match(await answer, /the-reject_once/);
   assert.deepEqual(served.journal('remark').at(-1).params.dragoman, { reason: 'The harbour is closed: use the "other" one.' });
-  await card.getByText(/Denied by desk/).waitFor();
+  await page.outcome('echo storm', /Denied by desk/);
 });
 
 test('two people at once: the first decision counts, and the second person sees who made it', async () => {
@@ -102,7 +102,7 @@ test('two people at once: the first decision counts, and the second person sees 
   assert.match(await answer, /the-allow_once/);
   go();
   assert.equal((await told).status(), 409);
-  await second.question('echo race').getByText(/Allowed once by first/).waitFor();
+  await second.outcome('echo race', /Allowed once by first/);
   assert.equal(served.journal('outcome').at(-1).params.optionId, 'the-allow_once');
 });
 
@@ -111,7 +111,7 @@ test('a decision on one page is seen on the other', async () => {
   const answer = curlJson(served, asking('echo beacon'));
   await second.question('echo beacon').waitFor();
   await first.allow('echo beacon');
-  await second.question('echo beacon').getByText(/Allowed once by first/).waitFor();
+  await second.outcome('echo beacon', /Allowed once by first/);
   await answer;
 });
 
@@ -137,7 +137,7 @@ test('a question that the agent withdraws is shown as ended, and cannot be decid
   await page.question('echo never').waitFor();
   served.open('withdrawn');
   assert.match(await answer, /Gone on\./);
-  await page.question('echo never').getByText('Ended without a decision').waitFor();
+  await page.outcome('echo never', 'Ended without a decision');
   await until('no button', async () => (await page.question('echo never').getByRole('button', { name: 'Allow once' }).count()) === 0);
 });
 
@@ -164,7 +164,7 @@ test('a device that may only watch makes no one reachable', async () => {
 /** Pairs another device with a code that the page makes, as a person does. */
 async function watching(page) {
   await page.go('Devices');
-  await page.page.getByLabel('only watch').check();
+  await page.page.getByLabel('The device may').selectOption({ label: 'only watch' });
   await page.page.getByRole('button', { name: 'Show a code' }).click();
   const code = await page.shownCode();
   await page.go('Inbox');

@@ -127,7 +127,7 @@ test('hostile titles, diffs, reasons and answers run nothing and load nothing', 
   await card.getByText('Deny with a reason').click();
   await card.getByLabel('Reason, for the agent').fill(HOSTILE.html);
   await card.getByRole('button', { name: 'Deny with this reason' }).click();
-  await card.getByText(/Denied by/).waitFor();
+  await page.outcome('wide-mark', /Denied by/);
   await page.question('diff-mark').getByRole('button', { name: 'Show all of it' }).click();
   await page.page.getByText('All of it is shown.').first().waitFor();
   // The marks of the text's direction are shown, not obeyed.

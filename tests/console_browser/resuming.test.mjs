@@ -49,7 +49,7 @@ test('a question that was decided while the page was not connected is shown as d
   await desk.allow('echo behind');
   await answer;
   served.proxy.accept();
-  await phone.question('echo behind').getByText(/Allowed once by desk/).waitFor();
+  await phone.outcome('echo behind', /Allowed once by desk/);
 });
 
 test('a decision that does not arrive is not shown as made, and can be made again', async () => {
@@ -64,7 +64,7 @@ test('a decision that does not arrive is not shown as made, and can be made agai
   await phone.connected();
   await phone.allow('echo lost');
   assert.match(await answer, /the-allow_once/);
-  await phone.question('echo lost').getByText(/Allowed once by phone/).waitFor();
+  await phone.outcome('echo lost', /Allowed once by phone/);
 });
 
 test('a reload shows the questions that wait', async () => {
