@@ -24,6 +24,7 @@ from dragoman.backends.agent.machine.types import (
     Called,
     CallWithdrawn,
     ClearTimer,
+    Decided,
     Discard,
     Emit,
     EndReply,
@@ -38,6 +39,7 @@ from dragoman.backends.agent.machine.types import (
     Refused,
     Release,
     ReplyCancelled,
+    ReplyDetached,
     Requested,
     SendCancel,
     SendPrompt,
@@ -52,6 +54,7 @@ from dragoman.backends.agent.machine.types import (
     Timer,
     TimerPassed,
     TurnCancelled,
+    TurnStopped,
 )
 from dragoman.lm import LanguageModelError, Message, Part, TextPart, ToolCallPart, user
 from dragoman.lm.parts import ToolResult
@@ -192,6 +195,7 @@ class World(RuleBasedStateMachine):
     def emitted(self, part: Part) -> None:
         if isinstance(part, ToolCallPart):
             pending = next(call for call in self.waits_for.values() if call.call_id == part.call_id)
+            assert not pending.at_console, "the consumer got what a person elsewhere is asked"
             assert part.call_id not in self.given, "a call was handed over twice"
             self.given[part.call_id] = pending
         elif isinstance(part, TextPart) and part.value.startswith("text"):
@@ -304,6 +308,66 @@ class World(RuleBasedStateMachine):
         self.event(Called(pending, announced))
         if self.cancel_sent:
             assert key not in self.waits_for, "a call of a cancelled turn was left waiting"
+
+    @precondition(lambda self: self.agent == "up" and len(self.waits_for) < 5)
+    @rule()
+    def ask_at_console(self) -> None:
+        number = next(self.numbers)
+        self.shown_life()
+        reply = self.open_reply
+        call = ToolCallPart(f"dg_{number}", "tool", {})
+        pending = Pending(f"key{number}", "permission", call, at_console=True)
+        self.waits_for[pending.key] = pending
+        self.event(Called(pending))
+        if self.cancel_sent:
+            assert pending.key not in self.waits_for, "a request of a cancelled turn was left waiting"
+        assert self.open_reply == reply, "the reply does not end with a question for the console"
+
+    @precondition(lambda self: any(call.at_console for call in self.waits_for.values()))
+    @rule(granted=st.booleans(), data=st.data())
+    def decide_at_console(self, granted: bool, data: st.DataObject) -> None:  # noqa: FBT001
+        keys = sorted(key for key, call in self.waits_for.items() if call.at_console)
+        pending = self.waits_for[data.draw(st.sampled_from(keys))]
+        if granted:
+            self.approved.add(pending.call_id)
+        self.event(Decided(pending.key, Granted() if granted else Refused()))
+        assert pending.key not in self.waits_for, "a decision did not reach the agent"
+
+    @rule(granted=st.booleans())
+    def decide_what_is_not_open(self, granted: bool) -> None:  # noqa: FBT001
+        before = self.state
+        keys = [call.key for call in before.pending if not call.at_console]
+        for key in ("unknown", *keys):
+            self.event(Decided(key, Granted() if granted else Refused()))
+        assert self.state is before
+
+    @precondition(lambda self: self.opened)
+    @rule(data=st.data())
+    def detach(self, data: st.DataObject) -> None:
+        reply = data.draw(st.sampled_from(self.opened[-2:]))
+        was_acknowledged = self.turn and not self.cancel_sent and not self.silent
+        is_open = reply == self.open_reply
+        text = f"text {next(self.numbers)}"
+        turn, waits_for = self.turn, dict(self.waits_for)
+        if is_open and was_acknowledged and not self.unacknowledged_results:
+            self.unsettled_text.append(text)
+        self.event(ReplyDetached(reply, (TextPart(text),)))
+        assert (self.turn, self.waits_for) == (turn, waits_for), "the turn goes on"
+        if is_open and was_acknowledged and not self.unacknowledged_results:
+            assert self.ended[reply] == "complete"
+
+    @rule()
+    def stop_turn(self) -> None:
+        was_running = self.turn and not self.cancel_sent
+        reply = self.open_reply
+        self.unacknowledged_prompt, self.unacknowledged_results = (
+            ([], False) if was_running else (self.unacknowledged_prompt, self.unacknowledged_results)
+        )
+        self.event(TurnStopped(TextPart(f"stopped {next(self.numbers)}")))
+        assert self.cancel_sent or not was_running
+        assert self.open_reply is None
+        if reply is not None:
+            assert self.ended[reply] == "complete"
 
     @precondition(lambda self: self.waits_for)
     @rule(data=st.data())

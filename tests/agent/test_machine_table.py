@@ -19,17 +19,21 @@ from dragoman.backends.agent.machine.types import (
     Announced,
     Called,
     CallWithdrawn,
+    Decided,
     Granted,
     MachineEvent,
     Noticed,
     Pending,
+    Refused,
     ReplyCancelled,
+    ReplyDetached,
     Requested,
     Spoke,
     Steered,
     StopAgent,
     Timer,
     TimerPassed,
+    TurnStopped,
 )
 from dragoman.lm import LanguageModelError, TextPart, ToolCallPart, user
 from dragoman.lm.parts import ToolResult
@@ -38,6 +42,9 @@ PAGE = Path(__file__).parents[2] / "docs/machine.md"
 GONE = LanguageModelError("agent_failed", "The agent is gone.")
 CALL = Pending("k1", "call", ToolCallPart("dg_1", "look", {}))
 ASK = Pending("p1", "permission", ToolCallPart("dg_p1", "dragoman-agent-action-read", {}))
+AT_CONSOLE = Pending(
+    "p2", "permission", ToolCallPart("dg_p2", "dragoman-agent-action-read", {}), at_console=True
+)
 SAYS = (user("so"),)
 EVENTS: tuple[MachineEvent, ...] = (
     Requested(1),
@@ -56,7 +63,14 @@ EVENTS: tuple[MachineEvent, ...] = (
     Called(CALL),
     Called(CALL, "a"),
     Called(ASK),
+    Called(AT_CONSOLE),
+    Decided("p2", Granted()),
+    Decided("unknown", Refused()),
+    ReplyDetached(1, (TextPart("bye"),)),
+    ReplyDetached(9, ()),
+    TurnStopped(TextPart("stopped")),
     CallWithdrawn("k1"),
+    CallWithdrawn("p2"),
     CallWithdrawn("unknown"),
     AgentUnfit(SAYS),
     Steered(1, taken=True),
@@ -138,6 +152,9 @@ def test_what_only_a_running_agent_can_do_is_legal_only_while_it_runs() -> None:
             ReplyCancelled,
             TimerPassed,
             CallWithdrawn,
+            Decided,
+            ReplyDetached,
+            TurnStopped,
         }
     assert {phase for phase, event in TABLE if event is AgentTurnEnded} == {
         "Streaming",
@@ -157,6 +174,7 @@ def test_a_reply_is_open_where_the_prose_says_so() -> None:
         assert state.gathering <= (state.phase == "Streaming")
         assert not state.pending or state.phase in ("Idle", "Streaming", "Awaiting")
         assert not state.orphaned or state.phase == "Dead"
+        assert not any(call.at_console and call.handed_over for call in (*state.pending, *state.orphaned))
         assert not state.unacknowledged_prompt or (state.phase == "Streaming" and state.silent)
         assert not state.silent or state.phase in ("Streaming", "Cancelling")
         assert not state.unacknowledged_results or state.phase == "Streaming"
@@ -205,7 +223,7 @@ def test_the_page_has_every_row_and_every_arrow() -> None:
         (before, after) for (before, _), row in TABLE.items() for after in row.leads_to if before != after
     }
     assert page.count(" --> ") == len(arrows) + 1
-    assert "    Awaiting --> Cancelling: Requested, TimerPassed\n" in page
+    assert "    Awaiting --> Cancelling: Requested, TurnStopped, TimerPassed\n" in page
     assert all(row.handler.__doc__ for row in TABLE.values())
 
 

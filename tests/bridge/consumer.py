@@ -121,11 +121,23 @@ class Chat:
     connection: str = "test"
     # Its front end says that they are side requests.
     is_aside: bool = False
+    # How long its client waits while a person decides elsewhere.
+    decide_seconds: float | None = None
+    program: str = ""
+    response_id: str | None = None
 
     def begin(self, *messages: Message, heard: Heard | None = None) -> Going:
         self.history += messages
         heard, source = heard or Heard(), CancellationSource()
-        consumer = Consumer("vscode", self.connection, (str(self.folder),), self.features)
+        consumer = Consumer(
+            "vscode",
+            self.connection,
+            (str(self.folder),),
+            self.features,
+            program=self.program,
+            decide_seconds=self.decide_seconds,
+            response_id=self.response_id,
+        )
         options = RequestOptions(tools=self.tools, model_options={"_aside": True} if self.is_aside else {})
         request = Request(tuple(self.history), options, consumer)
         task = asyncio.create_task(self.model.respond(request, heard, source.token))

@@ -214,6 +214,15 @@ def _serve(parser: ArgumentParser) -> None:
         metavar="NAMES",
         help="what the events of thinking are called: spec (the default), or openai for clients that know only those",
     )
+    parser.add_argument(
+        "--open", action="store_true", help="open the console in a browser; it asks for a pairing code"
+    )
+    parser.add_argument(
+        "--pairing-code",
+        action="store_true",
+        help="print one pairing code on standard output also where that is not a terminal; "
+        "who can read the output can use the code",
+    )
 
 
 def _demo_agent(parser: ArgumentParser) -> None:
@@ -456,7 +465,12 @@ These commands read no configuration file.""",
 Serve the configured models as an Open Responses endpoint, with chat
 completions for older clients, until Ctrl-C or SIGTERM. Without API keys only
 programs on this machine can use it; what an agent may do is then up to the
-model's `permission` setting, or to a client that answers its questions.
+model's `permission` setting, to a client that answers its questions, or to a
+person at the console.
+
+The console is the page at the server's address. A browser is paired with a
+code that is shown in this terminal; p makes a new one, r signs all browsers out.
+Without a terminal there is no code, unless --pairing-code is given.
 
 Answers that are under way when it ends may finish, for `drain_seconds`.""",
             """\
@@ -464,6 +478,8 @@ Answers that are under way when it ends may finish, for `drain_seconds`.""",
       at http://127.0.0.1:8427/v1
   dragoman serve --port 0
       at a port that is free; standard error says which
+  dragoman serve --open
+      with the console in a browser
   OPENAI_BASE_URL=http://127.0.0.1:8427/v1 OPENAI_API_KEY=none my-program
       use it from a program that knows OpenAI's API""",
             _serve,

@@ -12,10 +12,12 @@ from socket import socket
 import msgspec
 
 from dragoman.cli.config_watch import follow
+from dragoman.cli.console_codes import local_address, open_browser, shown_codes
 from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
 from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
 from dragoman.config import Serve, api_keys
+from dragoman.frontends.console.console import Console
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.histories import response_store
 from dragoman.frontends.http.running import PortTaken, bound, serve
@@ -40,6 +42,8 @@ def run(arguments: Namespace, context: CommandContext) -> int:
         )
     config = context.offered(config)
     gate = AccessCheck(keys, settings.cors_origins)
+    if not config.console.enabled and (arguments.open or arguments.pairing_code):
+        raise UsageError("there is no console: [console] of the configuration has `enabled = false`.")
 
     async def work() -> bool:
         database = _database(context.state_dir)
@@ -57,11 +61,24 @@ def run(arguments: Namespace, context: CommandContext) -> int:
                 service = HttpService(models, settings, store, journals)
                 listening = _bound(settings)
                 host = f"[{settings.host}]" if ":" in settings.host else settings.host
+                port = listening.getsockname()[1]
                 # On standard error: a program that starts it with port 0 reads the port here.
-                say(f"dragoman: serving at http://{host}:{listening.getsockname()[1]}/v1", sys.stderr)
+                say(f"dragoman: serving at http://{host}:{port}/v1", sys.stderr)
+                console = None
+                if config.console.enabled:
+                    inbox = models.permissions.inbox
+                    console = Console(config.console, (), inbox, local_address(settings.host, port))
                 following = asyncio.create_task(follow(context, models.adopt))
                 try:
-                    return await serve(service, gate, listening, lambda: _announce_drain(settings))
+                    with shown_codes(console, always=arguments.pairing_code) as stop_keys:
+                        if console is not None and arguments.open:
+                            open_browser(console.address)
+
+                        def drain() -> None:
+                            stop_keys()
+                            _announce_drain(settings)
+
+                        return await serve(service, gate, listening, drain, console=console)
                 finally:
                     following.cancel()
         finally:

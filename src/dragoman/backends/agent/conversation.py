@@ -65,6 +65,7 @@ from dragoman.backends.agent.prompt.session_context import SessionContext
 from dragoman.backends.agent.reply.backlog import Backlog
 from dragoman.backends.agent.reply.reply import Reply
 from dragoman.backends.agent.reply.undelivered import UndeliveredResults
+from dragoman.backends.agent.session.console_requests import ConsoleRequests
 from dragoman.backends.agent.session.listener import AgentListener
 from dragoman.backends.agent.session.opening import SessionPlan, open_session, wait_listed
 from dragoman.backends.agent.session.permission_requests import PermissionRequests
@@ -120,6 +121,7 @@ _DETACHED = (
 )
 _STOPPED = "Stopped at the console."
 _MIXED = "{name} mixed words of earlier turns into this answer."
+_DETACH_AGAIN_SECONDS = 1.0
 # How often what an agent says is stored while it speaks.
 _PROGRESS_SECONDS = 1.0
 # A call that the agent withdraws earlier than this did not hit a time limit.
@@ -187,6 +189,16 @@ class Conversation:
         self._starts_over = 0
         # The function that sends the prompt, while the prompt waits until the agent has listed the tools.
         self._held: Callable[[], None] | None = None
+        self.tasks = Tasks(id_, shared.clock)
+        self._console = ConsoleRequests(
+            shared.permissions.inbox,
+            id_,
+            scope.connection,
+            workspace,
+            store=writer.flush,
+            later=lambda seconds, call: self.tasks.soon(seconds, call).cancel,
+            on_asked=self._limit_hold,
+        )
         self.permission_requests = PermissionRequests(
             id_,
             workspace,
@@ -195,10 +207,7 @@ class Conversation:
             self.new_call_id,
             self._permission_event,
             shared.clock,
-            connection=scope.connection,
-            store=self.journal.writer.flush,
-            later=lambda seconds, call: self.tasks.soon(seconds, call).cancel,
-            on_console=self._limit_hold,
+            self._console,
         )
         # How long the consumer of the latest request waits while a person decides at the console.
         self._decide_seconds: float | None = None
@@ -209,7 +218,6 @@ class Conversation:
         self._replies: dict[int, Reply] = {}
         self._reply: Reply | None = None
         self._last_reply: Reply | None = None
-        self.tasks = Tasks(id_, shared.clock)
         self._timers = Timers(shared.settings.timing, shared.clock, self._timer_passed)
         self._session_context = SessionContext(shared.settings.replay_tokens, is_known=session is not None)
         self._calls = self.journal.calls
@@ -551,14 +559,14 @@ class Conversation:
 
     async def _detach_when_late(self, reply: Reply, seconds: float) -> None:
         clock = self._shared.clock
-        while reply is self._reply and (since := self.permission_requests.console_since) is not None:
+        while reply is self._reply and (since := self._console.since) is not None:
             left = since + seconds - clock.now()
             if left <= 0:
                 address = self._shared.permissions.inbox.address
                 text = TextPart(notice(_DETACHED.format(address=address)))
                 self.dispatch(ReplyDetached(reply.number, (text,)))
-                return
-            await clock.sleep(left)
+            # It is ignored while the agent has not acknowledged what it was sent.
+            await clock.sleep(max(left, _DETACH_AGAIN_SECONDS))
 
     def _record_state(self) -> None:
         """Record which session has the conversation, and own the journal for as long as something is under way."""

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from dragoman.lm import JsonObject
+
 __all__ = [
     "REACHABLE_SECONDS",
     "ConsoleRole",
@@ -21,6 +23,7 @@ __all__ = [
     "ConsoleSession",
     "ConsoleSessions",
     "NewSession",
+    "session_json",
 ]
 
 # decide: may answer questions, stop, park, delete, and pair other devices. watch: may look.
@@ -143,6 +146,19 @@ class ConsoleSessions:
             and session.seen_at >= earliest
             for session in self.all()
         )
+
+
+def session_json(session: ConsoleSession, own: ConsoleSession) -> JsonObject:
+    """A session as the page shows it to the session `own`."""
+    return {
+        "id": session.id,
+        "name": session.name,
+        "role": session.role,
+        "key": session.scope.key,
+        "paired_at": session.since,
+        "seen_at": max(session.used_at, session.seen_at),
+        "is_self": session is own,
+    }
 
 
 def _hashed(secret: str) -> bytes:

@@ -9,12 +9,15 @@ from functools import partial
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
 
+from dragoman.frontends.console.console import Console
+from dragoman.frontends.console.errors import ConsoleError, on_console_error
+from dragoman.frontends.console.page_files import PageFiles
+from dragoman.frontends.console.routes import console_routes
 from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.chat import ChatStream, read_chat
@@ -23,7 +26,7 @@ from dragoman.frontends.http.create_request import object_of, read_compact, read
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.front_page import FRONT_PAGE
 from dragoman.frontends.http.input_items import listed
-from dragoman.frontends.http.middleware import RequestMiddleware, client_of
+from dragoman.frontends.http.middleware import ApiCorsMiddleware, RequestMiddleware, client_of
 from dragoman.frontends.http.openapi import description
 from dragoman.frontends.http.over_websocket import Socket
 from dragoman.frontends.http.resource import new_id
@@ -51,22 +54,26 @@ _HEADER_LENGTH = 2_000
 _NUMBER_LENGTH = 12
 
 
-def build_app(service: HttpService, gate: AccessCheck) -> ASGIApp:
+def build_app(service: HttpService, gate: AccessCheck, console: Console | None = None) -> ASGIApp:
     """Build the ASGI application. The caller closes the models of `service`."""
     routes = _Routes(service)
-    middleware = [Middleware(RequestMiddleware, gate=gate, metrics=service.metrics)]
+    access = None if console is None else console.access
+    middleware = [Middleware(RequestMiddleware, gate=gate, metrics=service.metrics, console=access)]
     if origins := service.serve.cors_origins:
         cors = Middleware(
-            CORSMiddleware,
+            ApiCorsMiddleware,
             allow_origins=origins,
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
             expose_headers=["x-dragoman-conversation", "x-dragoman-ignored"],
         )
         middleware.insert(0, cors)
-    return Starlette(
+    at_root: list[BaseRoute] = [Route("/", routes.front_page, methods=["GET"])]
+    if console is not None:
+        at_root = console_routes(console, PageFiles(console.access, otherwise=FRONT_PAGE))
+    app = Starlette(
         routes=[
-            Route("/", routes.front_page, methods=["GET"]),
+            *at_root,
             Route("/v1/responses", routes.create, methods=["POST"]),
             WebSocketRoute("/v1/responses", Socket(service)),
             Route("/v1/responses/compact", routes.compact, methods=["POST"]),
@@ -83,8 +90,14 @@ def build_app(service: HttpService, gate: AccessCheck) -> ASGIApp:
             Route("/openapi.json", routes.openapi, methods=["GET"]),
         ],
         middleware=middleware,
-        exception_handlers={ApiError: _on_api_error, HTTPException: _on_router_error},
+        exception_handlers={
+            ApiError: _on_api_error,
+            ConsoleError: on_console_error,
+            HTTPException: _on_router_error,
+        },
     )
+    app.state.console_access = access
+    return app
 
 
 async def _on_api_error(request: Request, error: Exception) -> Response:

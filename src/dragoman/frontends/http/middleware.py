@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 
 from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dragoman.frontends.console.access import ConsoleAccess, is_console_path
+from dragoman.frontends.console.errors import ConsoleError, error_response as console_error_response
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.errors import ApiError, unexpected
 from dragoman.frontends.http.metrics import Metrics
@@ -16,7 +19,7 @@ from dragoman.frontends.http.service import HttpClient
 from dragoman.frontends.http.wire import error_response
 from dragoman.lm.json import encode
 
-__all__ = ["HEADER_BYTES", "RequestMiddleware", "client_of"]
+__all__ = ["HEADER_BYTES", "ApiCorsMiddleware", "RequestMiddleware", "client_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -40,12 +43,19 @@ def client_of(incoming: HTTPConnection) -> HttpClient:
 
 
 class RequestMiddleware:
-    """Checks access to every request, counts it, and answers exceptions."""
+    """Checks access to every request, counts it, and answers exceptions.
 
-    def __init__(self, app: ASGIApp, gate: AccessCheck, metrics: Metrics) -> None:
+    The paths of the console need no key. They have checks of their own, of which the first is here, so that it holds for all of
+    them.
+    """
+
+    def __init__(
+        self, app: ASGIApp, gate: AccessCheck, metrics: Metrics, console: ConsoleAccess | None = None
+    ) -> None:
         self._app = app
         self._gate = gate
         self._metrics = metrics
+        self._console = console
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -55,12 +65,21 @@ class RequestMiddleware:
         try:
             _refuse_long_headers(scope)
             headers = Headers(scope=scope)
-            self._gate.check_place(headers)
-            if scope["path"] not in _OPEN_TO_ALL:
-                scope[_CONNECTION] = self._gate.connection(headers)
+            if self._console is not None and is_console_path(scope["path"]):
+                self._console.check_host(headers)
+            else:
+                self._gate.check_place(headers)
+                if scope["path"] not in _OPEN_TO_ALL:
+                    scope[_CONNECTION] = self._gate.connection(headers)
             await self._app(scope, receive, tracked)
         except ApiError as error:
             await _refuse(error, scope, receive, tracked)
+        except ConsoleError as error:
+            if scope["type"] == "http":
+                await console_error_response(error, scope["path"])(scope, receive, tracked)
+            else:
+                refused = ApiError(error.status, "invalid_request", error.message, code=error.code)
+                await _refuse(refused, scope, receive, tracked)
         except ClientDisconnect:
             # There is no client to answer.
             _log.debug("a client disconnected before its request was complete")
@@ -72,6 +91,16 @@ class RequestMiddleware:
         finally:
             path = getattr(scope.get("route"), "path", None)
             self._metrics.request(path, tracked.status if tracked.status is not None else 499)
+
+
+class ApiCorsMiddleware(CORSMiddleware):
+    """CORS for the API. Pages of other origins have no access to the console, so its paths get no such headers."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and is_console_path(scope["path"]):
+            await self.app(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 class _StatusSend:

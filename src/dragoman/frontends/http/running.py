@@ -18,6 +18,7 @@ from typing import cast
 import uvicorn
 
 from dragoman.config import Serve
+from dragoman.frontends.console.console import Console
 from dragoman.frontends.http.app import build_app
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.background import BackgroundResponses
@@ -52,13 +53,14 @@ async def serve(
     listening: socket.socket,
     on_drain: Callable[[], object] = lambda: None,
     heads: HeadLimits | None = None,
+    console: Console | None = None,
 ) -> bool:
     """Serve until a signal. Return whether it was SIGINT. `on_drain` is called if responses run and may finish."""
     protocol = partial(LimitedHttp, limits=heads or HeadLimits())
     settings: Serve = service.serve
     server = _Server(
         uvicorn.Config(
-            build_app(service, gate),
+            build_app(service, gate, console),
             # Our own logging: it logs nothing of a request but its path.
             log_config=None,
             access_log=False,

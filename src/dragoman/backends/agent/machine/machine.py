@@ -484,6 +484,8 @@ def _exited_streaming(do: _Transition, event: AgentExited) -> None:
         do.emit(
             StartAgent(),
             agent="starting",
+            # At the console only: a request between two turns was open when the prompt was sent.
+            pending=(),
             queue=do.state.unacknowledged_prompt + do.state.queue,
             unacknowledged_prompt=(),
         )
@@ -500,6 +502,7 @@ def _start_over(do: _Transition, event: AgentUnfit) -> None:
             StopAgent(),
             StartAgent(),
             agent="starting",
+            pending=(),
             queue=queue,
             unacknowledged_prompt=(),
             unacknowledged_results=(),
@@ -590,10 +593,21 @@ def _decided(do: _Transition, event: Decided) -> None:
 
 
 def _detach(do: _Transition, event: ReplyDetached) -> None:
-    """The reply ends, and the turn goes on. Calls that were gathered are handed over in the next reply."""
-    if event.reply == do.state.reply:
+    """The reply ends, and the turn goes on. Gathered calls are handed over in the next reply.
+
+    Ignored until the agent has acknowledged what it was sent: the prompt and results of an open reply can be sent again.
+    """
+    has_acknowledged = not (do.state.silent or do.state.unacknowledged_results)
+    if event.reply == do.state.reply and has_acknowledged:
         do.stop_gathering()
         do.emit(*map(Emit, event.parts), SetTimer("human"))
+        do.end_reply("complete")
+
+
+def _stop_unsent(do: _Transition, event: TurnStopped) -> None:
+    """A reply whose prompt was not sent ends with a notice. The prompt goes to the agent with the next one."""
+    if do.state.reply is not None:
+        do.emit(Emit(event.part))
         do.end_reply("complete")
 
 
@@ -724,7 +738,7 @@ TABLE: Mapping[tuple[Phase, type[MachineEvent]], TableRow] = {
     ("Starting", CallWithdrawn): _row(_ignore, "Starting"),
     ("Starting", Decided): _row(_ignore, "Starting"),
     ("Starting", ReplyDetached): _row(_ignore, "Starting"),
-    ("Starting", TurnStopped): _row(_ignore, "Starting"),
+    ("Starting", TurnStopped): _row(_stop_unsent, "Starting"),
     ("Starting", TimerPassed): _row(_ignore, "Starting"),
     ("Idle", Requested): _row(_begin, "Streaming", "Idle"),
     ("Idle", ReplyCancelled): _row(_ignore, "Idle"),
@@ -778,7 +792,7 @@ TABLE: Mapping[tuple[Phase, type[MachineEvent]], TableRow] = {
     ("Cancelling", CallWithdrawn): _row(_ignore, "Cancelling"),
     ("Cancelling", Decided): _row(_ignore, "Cancelling"),
     ("Cancelling", ReplyDetached): _row(_ignore, "Cancelling"),
-    ("Cancelling", TurnStopped): _row(_ignore, "Cancelling"),
+    ("Cancelling", TurnStopped): _row(_stop_unsent, "Cancelling"),
     ("Cancelling", AgentTurnEnded): _row(_turn_stopped, "Idle", "Streaming"),
     ("Cancelling", AgentUnfit): _row(_ignore, "Cancelling"),
     ("Cancelling", Steered): _row(_ignore, "Cancelling"),

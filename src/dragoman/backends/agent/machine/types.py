@@ -86,10 +86,14 @@ class Granted(_Value, frozen=True):
 
 
 class Refused(_Value, frozen=True):
-    """A permission is refused; the turn goes on. `by_user`: a person refused it; False if no person was asked."""
+    """A permission is refused; the turn goes on. `by_user`: a person refused it; False if no person was asked.
+
+    `is_late`: a person was asked, and did not decide in time.
+    """
 
     reason: str | None = None
     by_user: bool = True
+    is_late: bool = False
 
 
 class TurnCancelled(_Value, frozen=True):

@@ -8,9 +8,8 @@ request waits, and the reply stays open.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 from msgspec.structs import replace
@@ -20,10 +19,8 @@ from dragoman.backends.agent.machine.types import (
     CallAnswer,
     Called,
     CallWithdrawn,
-    Decided,
     Granted,
     MachineEvent,
-    Noticed,
     Pending,
     Refused,
     Spoke,
@@ -34,6 +31,7 @@ from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.reply.narrator import new_activity_id
 from dragoman.backends.agent.session.actions import action_of, choose, permission_call
 from dragoman.backends.agent.session.approved_edits import ApprovedEdits
+from dragoman.backends.agent.session.console_requests import CONSOLE, ConsoleRequests, WaitingRequest
 from dragoman.clock import Clock
 from dragoman.conversations.vscode_results import UNASKED
 from dragoman.journal.agent_events import AgentEvent, PermissionDecided
@@ -43,16 +41,14 @@ from dragoman.lm import ActivityNote, JsonObject, Part, TextPart, ToolDefinition
 from dragoman.lm.gfm import escape, notice
 from dragoman.permissions.action import Action, is_permission_tool
 from dragoman.permissions.decide import Allowed, Ask, RefusedByRule, StepDecision, unasked
-from dragoman.permissions.grants import Grants, PendingPermission
-from dragoman.permissions.inbox import InboxDecision, OutcomeState
-from dragoman.permissions.layout import in_short
+from dragoman.permissions.grants import Grants
+from dragoman.permissions.inbox import InboxDecision
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.permissions.question import in_one_line
 from dragoman.permissions.record import By
 
 __all__ = ["PermissionRequests", "answer_agent", "verdict"]
 
-_LONGEST_NAME = 60
 _CANCELLED = {"outcome": {"outcome": "cancelled"}}
 # The most requests that may be open in one conversation: people decide one by one.
 _MAX_OPEN = 64
@@ -60,10 +56,6 @@ _MAX_OPEN_BYTES = 16 * 1024 * 1024
 # How a consumer's result reads when the person gave a reason.
 _WITH_REASON = "Tool use rejected with user message: "
 _NEEDS_PERSON = "This needs a person, whatever the settings say."
-_AT_CONSOLE = "{what}. A person can decide at {address}{response}. Until then the agent waits."
-_NO_ONE_THERE = "No person is at the console. Open {address}, pair the browser, and try again."
-_NO_CONSOLE = "No person can be asked here."
-_TOO_LATE = "No person decided at {address} in time."
 _NOBODY = "No person could be asked."
 
 
@@ -79,38 +71,6 @@ class _DecidedUnasked:
         return isinstance(self.answer, Granted)
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting(PendingPermission):
-    """A permission request of the agent. `answer` responds to the agent, and returns a notice for the user."""
-
-    key: str
-    answer: Callable[[CallAnswer], str | None]
-    # The bytes of the request, which stays in memory until it is answered.
-    size: int
-    record_id: str
-    since: float
-
-
-@dataclass(slots=True)
-class _AtConsole:
-    """A request that waits at the console, under this id of the inbox."""
-
-    waiting: _Waiting
-    id: str
-    dispatch: Callable[[MachineEvent], None]
-    # Cancels the time limit.
-    cancel_expiry: Callable[[], object]
-
-
-async def _nothing() -> None:
-    """Store nothing."""
-
-
-def _never(_seconds: float, _call: Callable[[], None]) -> Callable[[], object]:
-    """There is no clock to call anything by."""
-    return lambda: None
-
-
 class PermissionRequests:
     """The permission requests of one conversation that wait for an answer."""
 
@@ -123,24 +83,12 @@ class PermissionRequests:
         new_call_id: Callable[[], str],
         record: Callable[[AgentEvent], None],
         clock: Clock,
-        *,
-        connection: str = "",
-        store: Callable[[], Awaitable[None]] = _nothing,
-        later: Callable[[float, Callable[[], None]], Callable[[], object]] = _never,
-        on_console: Callable[[], None] = lambda: None,
+        console: ConsoleRequests,
     ) -> None:
-        """`record` puts an event into the conversation's journal, and `store` returns when the events there are stored.
-
-        `later` calls a function after so many seconds, unless what it returns is called before. `on_console` is called when a request begins to wait at the console.
-        """
+        """`record` puts an event into the conversation's journal. `console` has the requests that wait there."""
         self._record = record
         self._clock = clock
-        self._connection = connection
-        self._store = store
-        self._later = later
-        self._on_console = on_console
-        # By their call ids.
-        self._at_console: dict[str, _AtConsole] = {}
+        self._console = console
         # The front end that the latest request came from, the program behind it, and the id of the response to it.
         self.where = ""
         self.program = ""
@@ -204,7 +152,7 @@ class PermissionRequests:
         key = f"permission:{incoming.id!r}"
         decision = decision or self.decide(action)
         ask = decision if isinstance(decision, Ask) else Ask(once=True)
-        waiting = _Waiting(
+        waiting = WaitingRequest(
             self._new_call_id(),
             action,
             self._conversation,
@@ -218,11 +166,11 @@ class PermissionRequests:
         self._record(permission_requested(waiting.call_id, action))
         asked = self._before_asking(waiting, decision)
         if not isinstance(asked, _DecidedUnasked):
-            pending = self._pending(waiting) if asked == "client" else self._ask_at_console(waiting, dispatch)
-            self._hand_over(pending, incoming, dispatch)
-            if asked == "console":
-                dispatch(Noticed(TextPart(notice(self._waiting_notice(action)))))
-                self._on_console()
+            if asked == "client":
+                self._hand_over(self._pending(waiting), incoming, dispatch)
+            else:
+                self._hand_over(self._ask_at_console(waiting, dispatch), incoming, dispatch)
+                self._console.announce(action, self.response_id, dispatch)
             return
         notice_text = answer(asked.answer)
         dispatch(Spoke(asked.shown))
@@ -238,87 +186,38 @@ class PermissionRequests:
             PermissionDecided(call_id, is_allowed=False, by="end", where=self.where, seconds=0.0, why=why)
         )
 
-    def _pending(self, waiting: _Waiting) -> Pending:
+    def _pending(self, waiting: WaitingRequest) -> Pending:
         nonce = self._permissions.grants.open(waiting)
         call = permission_call(waiting.action, waiting.call_id, nonce)
         return Pending(waiting.key, "permission", call)
 
     @property
-    def _waiting(self) -> tuple[_Waiting, ...]:
+    def _waiting(self) -> tuple[WaitingRequest, ...]:
         every = self._permissions.grants.of_conversation(self._conversation)
-        by_client = tuple(each for each in every if isinstance(each, _Waiting))
-        return (*by_client, *(each.waiting for each in self._at_console.values()))
+        by_client = tuple(each for each in every if isinstance(each, WaitingRequest))
+        return (*by_client, *self._console.waiting)
 
-    @property
-    def console_since(self) -> float | None:
-        """Since when a request waits at the console, by the clock; None if none does."""
-        return min((each.waiting.since for each in self._at_console.values()), default=None)
+    def _ask_at_console(self, waiting: WaitingRequest, dispatch: Callable[[MachineEvent], None]) -> Pending:
+        def decided(decision: InboxDecision | None) -> None:
+            """Record a person's decision; None: there was none in time."""
+            if decision is None:
+                self._decided(waiting, "timeout", None, allowed=False, where=CONSOLE)
+                return
+            where = f"{CONSOLE}: {decision.by}"
+            self._decided(
+                waiting,
+                "person",
+                decision.reason,
+                allowed=decision.is_allowed,
+                where=where,
+                new_rule=decision.new_rule,
+            )
 
-    def _ask_at_console(self, waiting: _Waiting, dispatch: Callable[[MachineEvent], None]) -> Pending:
-        """Ask a person at the console. The consumer gets no call."""
-        inbox = self._permissions.inbox
-        id_ = inbox.open(
-            waiting.action,
-            waiting.ask,
-            partial(self._take_console_decision, waiting.call_id),
-            conversation=self._conversation,
-            connection=self._connection,
-            client=self.program or self.where,
-            session=self.session,
-            workspace=self._folders,
-        )
-        expiry = self._later(inbox.decide_seconds, partial(self._expire, waiting.call_id))
-        self._at_console[waiting.call_id] = _AtConsole(waiting, id_, dispatch, expiry)
-        # Nothing can be done with the call: it has no nonce, and is never sent.
-        call = permission_call(waiting.action, waiting.call_id, "")
-        return Pending(waiting.key, "permission", call, at_console=True)
-
-    def _waiting_notice(self, action: Action) -> str:
-        response = "" if self.response_id is None else f" (response `{self.response_id}`)"
-        what = escape(in_one_line(action))
-        return _AT_CONSOLE.format(what=what, address=self._permissions.inbox.address, response=response)
-
-    async def _take_console_decision(self, call_id: str, decision: InboxDecision) -> bool:
-        """A person at the console has decided. Returns whether the agent got that. It is stored before."""
-        asked = self._at_console.get(call_id)
-        if asked is None:
-            return False
-        self._decided(
-            asked.waiting,
-            "person",
-            decision.reason,
-            allowed=decision.is_allowed,
-            where=f"console: {decision.by}",
-            new_rule=decision.new_rule,
-        )
-        await self._store()
-        if self._at_console.get(call_id) is not asked:
-            return False
-        asked.dispatch(Noticed(_decided_note(asked.waiting.action, decision)))
-        answer = Granted() if decision.is_allowed else Refused(decision.reason)
-        asked.dispatch(Decided(asked.waiting.key, answer))
-        return call_id not in self._at_console
-
-    def _expire(self, call_id: str) -> None:
-        """No person has decided in time: the request is refused."""
-        asked = self._at_console.get(call_id)
-        if asked is None:
-            return
-        reason = _TOO_LATE.format(address=self._permissions.inbox.address)
-        self._decided(asked.waiting, "timeout", reason, allowed=False)
-        asked.dispatch(Decided(asked.waiting.key, Refused(reason, by_user=False)))
-
-    def _close_console(self, call_id: str) -> _Waiting | None:
-        """Close the question at the console, if there is one, without a decision."""
-        asked = self._at_console.pop(call_id, None)
-        if asked is None:
-            return None
-        asked.cancel_expiry()
-        self._permissions.inbox.close(asked.id, "ended")
-        return asked.waiting
+        client = self.program or self.where
+        return self._console.ask(waiting, dispatch, decided, client=client, session=self.session)
 
     def _before_asking(
-        self, asked: _Waiting, decision: StepDecision
+        self, asked: WaitingRequest, decision: StepDecision
     ) -> _DecidedUnasked | Literal["client", "console"]:
         """What rules, approvals and settings decide, or who is asked."""
         action = asked.action
@@ -342,7 +241,7 @@ class PermissionRequests:
             return _DecidedUnasked(Refused(reason, by_user=False), TextPart(notice(shown)))
         return "client" if asks_client else "console"
 
-    def _unasked(self, asked: _Waiting) -> _DecidedUnasked | None:
+    def _unasked(self, asked: WaitingRequest) -> _DecidedUnasked | None:
         """The client offers no permission tool for this. None: a person at the console is asked."""
         action, ask, setting = asked.action, asked.ask, self._settings.permission
         decision = unasked(setting, needs_person=ask.needs_person, read=action.risk == "read")
@@ -350,8 +249,7 @@ class PermissionRequests:
             self._decided(asked, "setting", f"permission = {setting}", allowed=True)
             words = f'This client cannot ask you, so the setting `permission = "{setting}"` allowed it.'
             return _DecidedUnasked(Granted(), TextPart(notice(f"{escape(in_one_line(action))}. {words}")))
-        inbox = self._permissions.inbox
-        if decision == "console" and inbox.address and inbox.is_reachable(self._connection):
+        if decision == "console" and self._console.is_reachable:
             return None
         why = ""
         if ask.because is not None:
@@ -365,16 +263,17 @@ class PermissionRequests:
         else:
             self._decided(asked, "setting", f"permission = {setting}", allowed=False)
             why = f'The setting permission = "{setting}" of [models.{self._settings.model_id}] refuses it.'
+        at_console = ""
         if decision == "console":
-            at = _NO_ONE_THERE.format(address=inbox.address) if inbox.address else _NO_CONSOLE
-            why = f"{why} {at}".lstrip()
-        return _refused_unasked(action, f"The client offers no tool {action.permission_tool}. {why}")
+            at_console = self._console.why_unreachable
+        why = f"The client offers no tool {action.permission_tool}. {why}".rstrip()
+        return _refused_unasked(action, why, at_console)
 
     def take_decision(self, result: ToolResultPart) -> Granted | Refused:
         """What a client's result decides about the request that it answers. It is recorded before the agent gets it."""
         answer = verdict(self._permissions.grants, result)
         waiting = self._permissions.grants.waiting(result.call_id)
-        if isinstance(waiting, _Waiting):
+        if isinstance(waiting, WaitingRequest):
             is_by_user = isinstance(answer, Granted) or answer.by_user
             by: By = "person" if is_by_user else "timeout" if result.outcome == "timed_out" else "client"
             why = answer.reason if isinstance(answer, Refused) else None
@@ -384,27 +283,13 @@ class PermissionRequests:
     def answer(self, pending: Pending, answer: CallAnswer) -> str | None:
         """Respond to the agent. Returns a notice for the user, if there is one."""
         if pending.at_console:
-            return self._answer_console(pending, answer)
+            return self._console.answer(pending, answer, self._respond)
         waiting = self._permissions.grants.close(pending.call_id)
-        if not isinstance(waiting, _Waiting):
+        if not isinstance(waiting, WaitingRequest):
             return None
         return self._respond(waiting, answer)
 
-    def _answer_console(self, pending: Pending, answer: CallAnswer) -> str | None:
-        asked = self._at_console.pop(pending.call_id, None)
-        if asked is None:
-            return None
-        asked.cancel_expiry()
-        text = self._respond(asked.waiting, answer)
-        state: OutcomeState = "ended"
-        if isinstance(answer, Granted) and text is None:
-            state = "allowed"
-        elif isinstance(answer, Refused):
-            state = "denied" if answer.by_user else "expired"
-        self._permissions.inbox.close(asked.id, state)
-        return text
-
-    def _respond(self, waiting: _Waiting, answer: CallAnswer) -> str | None:
+    def _respond(self, waiting: WaitingRequest, answer: CallAnswer) -> str | None:
         notice_text = waiting.answer(answer)
         if isinstance(answer, Granted) and notice_text is not None:
             # The agent's own options did not allow what the person did.
@@ -430,8 +315,8 @@ class PermissionRequests:
 
     def _withdraw(self, call_id: str) -> None:
         """The agent does not wait any more. It gets an answer all the same, if it had none yet."""
-        waiting = self._close_console(call_id) or self._permissions.grants.close(call_id)
-        if isinstance(waiting, _Waiting):
+        waiting = self._console.close(call_id) or self._permissions.grants.close(call_id)
+        if isinstance(waiting, WaitingRequest):
             self._decided(waiting, "end", "the agent withdrew it", allowed=False)
             waiting.answer(TurnCancelled())
 
@@ -444,13 +329,13 @@ class PermissionRequests:
         """Close all requests, because the agent is gone: none can be answered, and none may be granted."""
         self.end_turn()
         for waiting in self._waiting:
-            if self._close_console(waiting.call_id) is None:
+            if self._console.close(waiting.call_id) is None:
                 self._permissions.grants.close(waiting.call_id)
             self._decided(waiting, "end", "the agent ended", allowed=False)
 
     def _decided(
         self,
-        waiting: _Waiting,
+        waiting: WaitingRequest,
         by: By,
         why: str | None,
         *,
@@ -465,17 +350,11 @@ class PermissionRequests:
         )
 
 
-def _refused_unasked(action: Action, reason: str) -> _DecidedUnasked:
-    shown = TextPart(notice(_unasked_notice(action, reason)))
-    return _DecidedUnasked(Refused(reason, by_user=False), shown)
-
-
-def _decided_note(action: Action, decision: InboxDecision) -> ActivityNote:
-    """A line for the user of the client, who sees nothing of the console."""
-    mark, word = ("✓", "allowed") if decision.is_allowed else ("✗", "denied")
-    by = in_short(decision.by, _LONGEST_NAME)
-    line = f"{in_one_line(action)} · {word} at the console by {by}"
-    return ActivityNote(new_activity_id(), line, "other", "completed", text=f"\n\n{mark} {escape(line)}\n")
+def _refused_unasked(action: Action, reason: str, at_console: str = "") -> _DecidedUnasked:
+    """`at_console` is ours and holds a link, so it is shown as it is."""
+    shown = f"{_unasked_notice(action, reason)} {at_console}".rstrip()
+    refused = Refused(f"{reason} {at_console}".rstrip(), by_user=False)
+    return _DecidedUnasked(refused, TextPart(notice(shown)))
 
 
 def _unasked_notice(action: Action, reason: str | None) -> str:
@@ -497,7 +376,7 @@ def answer_agent(request: PermissionRequest, incoming: Incoming, answer: CallAns
             # ACP has no place for it but this one; an agent that does not look there gets the plain refusal.
             remark: JsonObject = (
                 {"reason": answer.reason}
-                if answer.by_user
+                if answer.by_user or answer.is_late
                 else {"reason": f"The user was not asked. {answer.reason}", "unasked": True}
             )
             selected["_meta"] = {"dragoman": remark}

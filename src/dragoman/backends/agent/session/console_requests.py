@@ -1,0 +1,211 @@
+"""The permission requests of one conversation that wait at the console, because the client cannot be asked.
+
+A request is in the inbox (`permissions.inbox`) and pending in the machine, until a person decides, the time is over, or its
+turn ends. A person's decision is stored before the agent gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+from dragoman.backends.agent.machine.types import (
+    CallAnswer,
+    Decided,
+    Granted,
+    MachineEvent,
+    Noticed,
+    Pending,
+    Refused,
+)
+from dragoman.backends.agent.reply.narrator import new_activity_id
+from dragoman.backends.agent.session.actions import permission_call
+from dragoman.lm import ActivityNote, TextPart
+from dragoman.lm.gfm import escape, notice
+from dragoman.permissions.action import Action
+from dragoman.permissions.grants import PendingPermission
+from dragoman.permissions.inbox import Inbox, InboxDecision, OutcomeState
+from dragoman.permissions.layout import in_short
+from dragoman.permissions.question import in_one_line
+
+__all__ = ["CONSOLE", "ConsoleRequests", "WaitingRequest"]
+
+# Where a person decided, in the journal.
+CONSOLE = "console"
+
+_AT_CONSOLE = "{what}. A person can decide at {address}{response}. Until then the agent waits."
+_NO_ONE_THERE = "No person is at the console. Open {address}, pair the browser, and try again."
+_NO_CONSOLE = "No person can be asked here."
+_TOO_LATE = "No person decided at {address} in time."
+_LONGEST_NAME = 60
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRequest(PendingPermission):
+    """A permission request of the agent. `answer` responds to the agent, and returns a notice for the user."""
+
+    key: str
+    answer: Callable[[CallAnswer], str | None]
+    # The bytes of the request, which stays in memory until it is answered.
+    size: int
+    record_id: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class _AtConsole:
+    """A request with its id in the inbox."""
+
+    waiting: WaitingRequest
+    id: str
+    dispatch: Callable[[MachineEvent], None]
+    # Records a person's decision, or that there was none in time.
+    decided: Callable[[InboxDecision | None], None]
+    # Cancels the time limit.
+    cancel_expiry: Callable[[], object]
+
+
+class ConsoleRequests:
+    """Asks at the console, and brings the decision to the conversation."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        conversation: str,
+        connection: str,
+        workspace: tuple[str, ...],
+        *,
+        store: Callable[[], Awaitable[None]],
+        later: Callable[[float, Callable[[], None]], Callable[[], object]],
+        on_asked: Callable[[], None],
+    ) -> None:
+        """`store` returns when the conversation's events are stored. `on_asked` is called after each question.
+
+        `later` calls a function after so many seconds, unless what it returns is called before.
+        """
+        self._inbox = inbox
+        self._conversation = conversation
+        self._connection = connection
+        self._workspace = workspace
+        self._store = store
+        self._later = later
+        self._on_asked = on_asked
+        # By their call ids.
+        self._asked: dict[str, _AtConsole] = {}
+
+    @property
+    def waiting(self) -> tuple[WaitingRequest, ...]:
+        return tuple(each.waiting for each in self._asked.values())
+
+    @property
+    def since(self) -> float | None:
+        """Since when a request waits, by the clock; None if none does."""
+        return min((each.since for each in self.waiting), default=None)
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether there is a console, and a person who may decide about this conversation."""
+        return bool(self._inbox.address) and self._inbox.is_reachable(self._connection)
+
+    @property
+    def why_unreachable(self) -> str:
+        return _NO_ONE_THERE.format(address=self._inbox.address) if self._inbox.address else _NO_CONSOLE
+
+    def ask(
+        self,
+        waiting: WaitingRequest,
+        dispatch: Callable[[MachineEvent], None],
+        decided: Callable[[InboxDecision | None], None],
+        *,
+        client: str,
+        session: str,
+    ) -> Pending:
+        """Ask a person. `dispatch` sends the conversation an event. The consumer gets no call."""
+        id_ = self._inbox.open(
+            waiting.action,
+            waiting.ask,
+            partial(self._take, waiting.call_id),
+            conversation=self._conversation,
+            connection=self._connection,
+            client=client,
+            session=session,
+            workspace=self._workspace,
+        )
+        expiry = self._later(self._inbox.decide_seconds, partial(self._expire, waiting.call_id))
+        self._asked[waiting.call_id] = _AtConsole(waiting, id_, dispatch, decided, expiry)
+        # Nothing can be done with the call: it has no nonce, and is never sent.
+        call = permission_call(waiting.action, waiting.call_id, "")
+        return Pending(waiting.key, "permission", call, at_console=True)
+
+    def announce(
+        self, action: Action, response_id: str | None, dispatch: Callable[[MachineEvent], None]
+    ) -> None:
+        """Say in the open reply where a person can decide."""
+        response = "" if response_id is None else f" (response `{response_id}`)"
+        what = escape(in_one_line(action))
+        text = _AT_CONSOLE.format(what=what, address=self._inbox.address, response=response)
+        dispatch(Noticed(TextPart(notice(text))))
+        self._on_asked()
+
+    async def _take(self, call_id: str, decision: InboxDecision) -> bool:
+        """A person has decided. Returns whether the agent got that."""
+        asked = self._asked.get(call_id)
+        if asked is None:
+            return False
+        asked.decided(decision)
+        await self._store()
+        if self._asked.get(call_id) is not asked:
+            return False
+        asked.dispatch(Noticed(_decided_note(asked.waiting.action, decision)))
+        answer = Granted() if decision.is_allowed else Refused(decision.reason)
+        asked.dispatch(Decided(asked.waiting.key, answer))
+        return call_id not in self._asked
+
+    def _expire(self, call_id: str) -> None:
+        """No person has decided in time: the request is refused."""
+        asked = self._asked.get(call_id)
+        if asked is not None:
+            asked.decided(None)
+            reason = _TOO_LATE.format(address=self._inbox.address)
+            asked.dispatch(Decided(asked.waiting.key, Refused(reason, by_user=False, is_late=True)))
+
+    def answer(
+        self,
+        pending: Pending,
+        answer: CallAnswer,
+        respond: Callable[[WaitingRequest, CallAnswer], str | None],
+    ) -> str | None:
+        """Respond to the agent, and close the question. Returns a notice for the user, if there is one."""
+        asked = self._asked.pop(pending.call_id, None)
+        if asked is None:
+            return None
+        asked.cancel_expiry()
+        text = respond(asked.waiting, answer)
+        state: OutcomeState = "ended"
+        if isinstance(answer, Granted) and text is None:
+            state = "allowed"
+        elif isinstance(answer, Refused):
+            state = "expired" if answer.is_late else "denied"
+        self._inbox.close(asked.id, state)
+        if isinstance(answer, Refused) and answer.is_late:
+            # The address is ours, and a link.
+            return f"{escape(in_one_line(asked.waiting.action))}. {answer.reason} So it was refused."
+        return text
+
+    def close(self, call_id: str) -> WaitingRequest | None:
+        """Close a question without a decision, if there is one."""
+        asked = self._asked.pop(call_id, None)
+        if asked is None:
+            return None
+        asked.cancel_expiry()
+        self._inbox.close(asked.id, "ended")
+        return asked.waiting
+
+
+def _decided_note(action: Action, decision: InboxDecision) -> ActivityNote:
+    """A line for the user of the client, who sees nothing of the console."""
+    mark, word = ("✓", "allowed") if decision.is_allowed else ("✗", "denied")
+    by = in_short(decision.by, _LONGEST_NAME)
+    line = f"{in_one_line(action)} · {word} at the console by {by}"
+    return ActivityNote(new_activity_id(), line, "other", "completed", text=f"\n\n{mark} {escape(line)}\n")

@@ -1,0 +1,102 @@
+"""The console's pairing codes on the terminal of `dragoman serve`, and its page in a browser."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import sys
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from dragoman.cli.layout import say
+from dragoman.frontends.console.codes_terminal import CodesTerminal, code_text
+from dragoman.frontends.console.console import Console
+from dragoman.frontends.console.key_presses import KeyPresses
+from dragoman.frontends.console.sessions import ConsoleScope
+
+__all__ = ["local_address", "open_browser", "shown_codes"]
+
+_log = logging.getLogger(__name__)
+
+
+def local_address(host: str, port: int) -> str:
+    """The server's address as seen from this machine."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return f"http://{host}:{port}/"
+    if address.is_unspecified:
+        # Every address, also those of this machine alone.
+        return f"http://{'[::1]' if address.version == 6 else '127.0.0.1'}:{port}/"  # noqa: PLR2004 - IPv6
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+@contextmanager
+def shown_codes(console: Console | None, *, always: bool) -> Iterator[Callable[[], None]]:
+    """Show a pairing code, and within the block make new ones on key presses. The value ends the latter at once.
+
+    Only for a person: both standard input and standard output must be a terminal. `always` shows one code elsewhere.
+    """
+    if console is None:
+        yield lambda: None
+        return
+    if not console.is_open:
+        _log.warning(
+            "the console cannot be used at %s: without TLS it is for this machine only. "
+            "Put a proxy with TLS before it, and set `url` in [console].",
+            console.address,
+        )
+        yield lambda: None
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        if always:
+            _show(f"the console is at {console.address}")
+            _show(code_text(console, console.new_code("decide", ConsoleScope())))
+        yield lambda: None
+        return
+    terminal = CodesTerminal(console, _show, has_blocks=_has_blocks())
+    keys = KeyPresses(sys.stdin.fileno(), terminal.press)
+    # Before the first code: a person who sees it may press a key at once.
+    keys.start()
+    try:
+        terminal.begin()
+        yield keys.stop
+    finally:
+        keys.stop()
+
+
+def open_browser(address: str) -> None:
+    """Open a page, without waiting for the browser."""
+
+    def work() -> None:
+        if not webbrowser.open(address):
+            _log.warning("no browser was found: open %s", address)
+
+    is_desktop = sys.platform == "darwin" or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    )
+    if is_desktop:
+        threading.Thread(target=work, name="browser", daemon=True).start()
+    else:
+        # A browser in the terminal would take it from us, and cannot show the page.
+        _log.warning("there is no desktop to open a browser on: open %s", address)
+
+
+def _show(text: str) -> None:
+    if text.startswith("\x1b"):
+        # A picture: its lines must not be filled anew.
+        print(text, flush=True)
+    else:
+        # With our name before it, as in every other line of `serve`.
+        say(f"dragoman: {text}")
+
+
+def _has_blocks() -> bool:
+    try:
+        "▀▄█".encode(sys.stdout.encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return os.environ.get("TERM", "dumb") != "dumb"

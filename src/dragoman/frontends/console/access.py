@@ -1,0 +1,231 @@
+"""Who may use the console: the checks of a request's headers, and the session that it belongs to.
+
+A page of another site, and a program on another port of this machine, can make a browser send requests to the console.
+Several checks refuse them, each by itself:
+
+- `Host` is a loopback name or the host of `[console] url`, also where API keys exist. A name that a stranger's DNS resolves
+  to this machine is neither.
+- `Origin` is the console's own. Every request that is not a GET must have it.
+- `Sec-Fetch-Site`, where the browser sends it, says `same-origin`.
+- A call of the API has the header `x-dragoman-console`, which a form cannot send and which another origin would have to ask
+  for in a preflight request. The console never answers those.
+- The session has two secrets. A cookie belongs to a host with all its ports, so another program could get it. The token is
+  in the storage of this one origin.
+
+There is no I/O here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from dragoman.frontends.console.errors import ConsoleError
+from dragoman.frontends.console.sessions import ConsoleSession, ConsoleSessions
+from dragoman.loopback import is_loopback
+
+__all__ = ["COOKIE_SECONDS", "TOKEN_HEADER", "ConsoleAccess", "is_console_path", "session_of"]
+
+TOKEN_HEADER = "x-dragoman-console"  # noqa: S105 - a header's name
+COOKIE_SECONDS = 30 * 24 * 3600
+# The prefix `__Host-` makes browsers refuse such a cookie from any other host and from plain HTTP.
+_SECURE_COOKIE = "__Host-dragoman"
+# Browsers send the cookies of all ports of a host. With the port in its name, two servers on one machine do not sign each
+# other's pages out.
+_PLAIN_COOKIE = "dragoman-console"
+
+# A host, and perhaps a port. URL parsers accept much more: a user, a path, anything behind a bracket.
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z.-]+)(?::(?P<port>[0-9]{1,5}))?")
+_LAST_PORT = 65_535
+_SAFE_METHODS = frozenset({"GET", "HEAD"})
+
+
+def is_console_path(path: str) -> bool:
+    """Whether the console answers at this path, with its own checks instead of those of the API."""
+    return path in ("/", "/console") or path.startswith("/console/")
+
+
+def session_of(request: Request, *, change: bool) -> ConsoleSession:
+    """The session of a call of the API. Raises `ConsoleError` if the request may not do that.
+
+    `change`: the call changes something, so the session must have the role *decide*. Requests that are not GET need the
+    console's own `Origin` in any case.
+    """
+    access: ConsoleAccess = request.app.state.console_access
+    return access.session(request.method, request.headers, change=change)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleAccess:
+    """Checks the headers of requests. Header names are in lower case, and `items` gives repeated ones."""
+
+    sessions: ConsoleSessions
+    # `[console] url`.
+    url: str | None = None
+    _own_host: str | None = field(init=False)
+    _own_origin: str | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        host, origin = _place_of(self.url) if self.url is not None else (None, None)
+        object.__setattr__(self, "_own_host", host)
+        object.__setattr__(self, "_own_origin", origin)
+
+    def check_host(self, headers: Mapping[str, str]) -> None:
+        """Check that the request was addressed to the console."""
+        self._host(headers)
+
+    def check_page(self, headers: Mapping[str, str], *, is_document: bool) -> None:
+        """Check a request for the page or one of its files. The files say nothing that is not public.
+
+        A link may lead to the document from any site: the person sees that they are elsewhere, and the page cannot be framed.
+        """
+        self._host(headers)
+        site = _one(headers, "sec-fetch-site")
+        is_visit = is_document and _one(headers, "sec-fetch-mode") in (None, "navigate")
+        if site not in (None, "same-origin", "none") and not is_visit:
+            raise _other_site()
+
+    def check_call(self, method: str, headers: Mapping[str, str]) -> str:
+        """Check a call of the API, apart from its session. Returns the token that it has."""
+        host = self._host(headers)
+        origins = _values(headers, "origin")
+        if len(origins) > 1 or any(not self._is_own_origin(each, host) for each in origins):
+            raise _other_site()
+        if not origins and method not in _SAFE_METHODS:
+            raise ConsoleError(
+                403, "forbidden_origin", "A change needs the header Origin, as a browser sends it."
+            )
+        if _values(headers, "sec-fetch-site") not in ([], ["same-origin"]):
+            raise _other_site()
+        tokens = _values(headers, TOKEN_HEADER)
+        if len(tokens) != 1 or not tokens[0]:
+            raise ConsoleError(
+                403, "no_header", f"A call of the console needs the header {TOKEN_HEADER}, once."
+            )
+        return tokens[0]
+
+    def session(self, method: str, headers: Mapping[str, str], *, change: bool) -> ConsoleSession:
+        """The session of a call. See `session_of`."""
+        token = self.check_call(method, headers)
+        cookies = self._cookies(headers)
+        # Of several, some other program may have set one: none is believed.
+        found = self.sessions.find(cookies[0], token) if len(cookies) == 1 else None
+        if found is None:
+            raise ConsoleError(401, "signed_out", "This browser is not paired, or no longer. Pair it again.")
+        if change and not found.may_decide:
+            raise ConsoleError(403, "watch_only", "This device may only watch.")
+        return found
+
+    def check_pairing(self, method: str, headers: Mapping[str, str]) -> ConsoleSession | None:
+        """Check a call that exchanges a pairing code for a session. Returns the session that the browser has already."""
+        token = self.check_call(method, headers)
+        cookies = self._cookies(headers)
+        if len(cookies) > 1:
+            # The browser would go on sending them all, and the new session would not be recognised.
+            raise ConsoleError(
+                409,
+                "many_cookies",
+                "The browser has several cookies for the console, and one may be another program's. "
+                "Delete the cookies of this site, then pair again.",
+            )
+        return self.sessions.find(cookies[0], token) if cookies else None
+
+    def cookie_headers(self, headers: Mapping[str, str], value: str | None) -> list[str]:
+        """The values of `Set-Cookie` for a session that begins, or that ends if `value` is None.
+
+        Only one of the two names stays in the browser: with both, no session would be recognised.
+        """
+        plain = self._plain_name(headers)
+        origin = _one(headers, "origin")
+        is_secure = origin is not None and origin.startswith("https://")
+        if value is None:
+            return [_cookie(plain, None, is_secure=False), _cookie(_SECURE_COOKIE, None, is_secure=True)]
+        if is_secure:
+            return [_cookie(plain, None, is_secure=False), _cookie(_SECURE_COOKIE, value, is_secure=True)]
+        return [_cookie(plain, value, is_secure=False)]
+
+    def _host(self, headers: Mapping[str, str]) -> str:
+        """The `Host` of the request, in lower case. Raises if it is not one of the console's."""
+        hosts = _values(headers, "host")
+        found = _HOST.fullmatch(hosts[0].lower()) if len(hosts) == 1 else None
+        if found is None or not 0 < int(found["port"] or 1) <= _LAST_PORT:
+            raise _other_host()
+        if not is_loopback(found["name"]) and found["name"] != self._own_host:
+            raise _other_host()
+        return found.string
+
+    def _is_own_origin(self, origin: str, host: str) -> bool:
+        if origin == self._own_origin:
+            # Also with a loopback host: a proxy may put that in the place of the name it was called by.
+            return True
+        found = _HOST.fullmatch(host)
+        return found is not None and is_loopback(found["name"]) and origin == f"http://{host}"
+
+    def _plain_name(self, headers: Mapping[str, str]) -> str:
+        found = _HOST.fullmatch(self._host(headers))
+        port = None if found is None else found["port"]
+        return f"{_PLAIN_COOKIE}-{int(port or 80)}"
+
+    def _cookies(self, headers: Mapping[str, str]) -> list[str]:
+        """Every value that is sent as the console's cookie, under either name."""
+        names = (_SECURE_COOKIE, self._plain_name(headers))
+        found: list[str] = []
+        for header in _values(headers, "cookie"):
+            for pair in header.split(";"):
+                name, is_pair, value = pair.strip(" \t").partition("=")
+                if is_pair and name in names:
+                    found.append(value)
+        return found
+
+
+def _cookie(name: str, value: str | None, *, is_secure: bool) -> str:
+    seconds = 0 if value is None else COOKIE_SECONDS
+    secure = "; Secure" if is_secure else ""
+    return f"{name}={value or ''}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+
+
+def _place_of(url: str) -> tuple[str, str]:
+    """Name and origin of an address, as browsers write them."""
+    parts = urlsplit(url)
+    name = (parts.hostname or "").lower()
+    if not name.isascii():
+        import idna  # noqa: PLC0415 - large tables, for the few hosts that need them
+
+        name = idna.encode(name, uts46=True).decode("ascii")
+    if ":" in name:
+        name = f"[{name}]"
+    is_default = parts.port in (None, 443)
+    return name, f"{parts.scheme}://{name}" if is_default else f"{parts.scheme}://{name}:{parts.port}"
+
+
+def _values(headers: Mapping[str, str], name: str) -> list[str]:
+    """Every value of a header. A request may repeat it, and `get` returns one of them."""
+    return [value for each, value in headers.items() if each == name]
+
+
+def _one(headers: Mapping[str, str], name: str) -> str | None:
+    values = _values(headers, name)
+    return None if not values else values[0] if len(values) == 1 else ", ".join(values)
+
+
+def _other_host() -> ConsoleError:
+    return ConsoleError(
+        403,
+        "forbidden_host",
+        "The console is not served at this address. Without TLS only this machine can use it: open it at "
+        "localhost there. For other devices, put a proxy with TLS before it and set `url` in [console] of the "
+        'configuration to its address, for example url = "https://console.example.org".',
+    )
+
+
+def _other_site() -> ConsoleError:
+    return ConsoleError(
+        403,
+        "forbidden_origin",
+        "A page of another origin may not use the console. Behind a proxy, set `url` in [console] of the "
+        "configuration to the address that the browser shows.",
+    )

@@ -1,0 +1,119 @@
+"""The files of the console's page, read once when the server starts.
+
+They are served under the names that were found then: a request never becomes a path. The headers let the page load and run
+nothing but its own files, and let no other page embed or read them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dragoman.frontends.console.access import ConsoleAccess
+from dragoman.frontends.console.errors import ConsoleError
+
+__all__ = ["PAGE_FOLDER", "PAGE_HEADERS", "PageFiles"]
+
+PAGE_FOLDER = Path(__file__).parent / "page"
+_DOCUMENT = "index.html"
+_SERVICE_WORKER = "sw.js"
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
+}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "manifest-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types dragoman"
+)
+# What browsers offer to pages and this one does not use.
+_UNUSED = (
+    "accelerometer",
+    "autoplay",
+    "camera",
+    "display-capture",
+    "encrypted-media",
+    "fullscreen",
+    "geolocation",
+    "gyroscope",
+    "magnetometer",
+    "microphone",
+    "midi",
+    "payment",
+    "publickey-credentials-get",
+    "screen-wake-lock",
+    "usb",
+    "xr-spatial-tracking",
+)
+PAGE_HEADERS: Mapping[str, str] = {
+    "content-security-policy": _POLICY,
+    "x-frame-options": "DENY",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": ", ".join(f"{each}=()" for each in _UNUSED),
+    # The browser asks each time, and the tag spares the content: after an update no old file is mixed with new ones.
+    "cache-control": "no-cache",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    content: bytes
+    media_type: str
+    tag: str
+
+
+class PageFiles:
+    """Serves the page. `otherwise` is the document if the folder has none."""
+
+    def __init__(self, access: ConsoleAccess, folder: Path = PAGE_FOLDER, otherwise: str = "") -> None:
+        self._access = access
+        files = {
+            path.name: _read(path.read_bytes(), _TYPES[path.suffix])
+            for path in (sorted(folder.iterdir()) if folder.is_dir() else ())
+            if path.suffix in _TYPES and path.is_file()
+        }
+        self._document = (
+            files.pop(_DOCUMENT) if _DOCUMENT in files else _read(otherwise.encode(), _TYPES[".html"])
+        )
+        # It has a path of its own, which is its scope.
+        self._service_worker = files.pop(_SERVICE_WORKER) if _SERVICE_WORKER in files else None
+        self._files = files
+
+    async def document(self, request: Request) -> Response:
+        self._access.check_page(request.headers, is_document=True)
+        return _served(request, self._document)
+
+    async def file(self, request: Request) -> Response:
+        self._access.check_page(request.headers, is_document=False)
+        return _served(request, self._files.get(request.path_params["name"]))
+
+    async def service_worker(self, request: Request) -> Response:
+        """At this path its scope is `/console/`, so it never comes between the API's clients and the server."""
+        self._access.check_page(request.headers, is_document=False)
+        return _served(request, self._service_worker)
+
+
+def _read(content: bytes, media_type: str) -> _File:
+    return _File(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+
+
+def _served(request: Request, file: _File | None) -> Response:
+    if file is None:
+        raise ConsoleError(404, "not_found", "The console has no such file.")
+    headers = {**PAGE_HEADERS, "etag": file.tag}
+    known = [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]
+    if file.tag in known or known == ["*"]:
+        return Response(status_code=304, headers=headers)
+    return Response(file.content, headers=headers, media_type=file.media_type)

@@ -1,0 +1,181 @@
+"""The inbox: the first decision counts, and a decision counts when the conversation has it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from dragoman.permissions.action import Action
+from dragoman.permissions.decide import Ask
+from dragoman.permissions.inbox import (
+    DecidedAlready,
+    Inbox,
+    InboxDecision,
+    InboxOutcome,
+    InboxQuestion,
+    QuestionClosed,
+)
+
+_ACTION = Action(agent="a", agent_name="A", risk="execute", kind="execute", title="x", folder="/w")
+_YES = InboxDecision(is_allowed=True, by="phone")
+_NO = InboxDecision(is_allowed=False, by="laptop", reason="no")
+
+
+@dataclass
+class _Owner:
+    """A conversation: it closes the question as the decision says, unless it has ended."""
+
+    inbox: Inbox
+    id: str = ""
+    has_ended: bool = False
+    may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+    got: list[InboxDecision] = field(default_factory=list)
+
+    def ask(self, conversation: str = "c") -> str:
+        self.id = self.inbox.open(
+            _ACTION,
+            Ask(),
+            self.apply,
+            conversation=conversation,
+            connection="k",
+            client="curl",
+            session="s",
+            workspace=("/w",),
+        )
+        return self.id
+
+    async def apply(self, decision: InboxDecision) -> bool:
+        await self.may_answer.wait()
+        if self.has_ended:
+            return False
+        self.got.append(decision)
+        self.inbox.close(self.id, "allowed" if decision.is_allowed else "denied")
+        return True
+
+
+@dataclass
+class _Watcher:
+    seen: list[tuple[str, str]] = field(default_factory=list)
+
+    def opened(self, question: InboxQuestion) -> None:
+        self.seen.append(("opened", question.id))
+
+    def closed(self, question: InboxQuestion, outcome: InboxOutcome) -> None:
+        self.seen.append((outcome.state, question.id))
+
+
+def _inbox() -> tuple[Inbox, _Watcher]:
+    watcher = _Watcher()
+    return Inbox(decide_seconds=60, watcher=watcher, now=lambda: 100.0), watcher
+
+
+async def test_a_question_waits_until_it_is_decided() -> None:
+    inbox, watcher = _inbox()
+    owner = _Owner(inbox)
+    id_ = owner.ask()
+    [question] = inbox
+    assert (question.id, question.asked_at, question.expires_at, len(inbox)) == (id_, 100.0, 160.0, 1)
+    assert inbox.find(id_) is question
+    assert inbox.outcome(id_) is None
+    owner.may_answer.set()
+    outcome = await inbox.decide(id_, _YES)
+    assert outcome == InboxOutcome("allowed", 100.0, _YES)
+    assert (list(inbox), inbox.find(id_), inbox.outcome(id_)) == ([], question, outcome)
+    assert watcher.seen == [("opened", id_), ("allowed", id_)]
+
+
+async def test_d7_the_first_of_two_counts() -> None:
+    inbox, _ = _inbox()
+    owner = _Owner(inbox)
+    id_ = owner.ask()
+    first = asyncio.create_task(inbox.decide(id_, _NO))
+    await asyncio.sleep(0)
+    with pytest.raises(DecidedAlready) as under_way:
+        await inbox.decide(id_, _YES)
+    assert (under_way.value.decision, under_way.value.outcome) == (_NO, None)
+    owner.may_answer.set()
+    outcome = await first
+    assert outcome.state == "denied"
+    with pytest.raises(DecidedAlready) as late:
+        await inbox.decide(id_, _YES)
+    assert late.value.outcome == outcome
+    assert owner.got == [_NO]
+
+
+async def test_w4_a_decision_that_does_not_reach_its_owner_is_not_taken_and_the_next_one_may_be() -> None:
+    inbox, watcher = _inbox()
+    owner = _Owner(inbox, has_ended=True)
+    id_ = owner.ask()
+    owner.may_answer.set()
+    with pytest.raises(QuestionClosed) as closed:
+        await inbox.decide(id_, _YES)
+    assert closed.value.outcome is None
+    owner.has_ended = False
+    assert (await inbox.decide(id_, _NO)).decision == _NO
+    assert watcher.seen[-1] == ("denied", id_)
+
+
+async def test_w4_a_question_that_ends_while_a_decision_is_on_its_way_has_no_decision() -> None:
+    inbox, _ = _inbox()
+    owner = _Owner(inbox, has_ended=True)
+    id_ = owner.ask()
+    deciding = asyncio.create_task(inbox.decide(id_, _YES))
+    await asyncio.sleep(0)
+    inbox.close(id_, "ended")
+    owner.may_answer.set()
+    with pytest.raises(QuestionClosed) as closed:
+        await deciding
+    assert closed.value.outcome == InboxOutcome("ended", 100.0)
+    with pytest.raises(QuestionClosed) as later:
+        await inbox.decide(id_, _NO)
+    assert later.value.outcome == InboxOutcome("ended", 100.0)
+
+
+async def test_an_owner_that_fails_leaves_the_question_open() -> None:
+    inbox, _ = _inbox()
+
+    async def fail(_decision: InboxDecision) -> bool:
+        raise OSError("the disk is full")
+
+    id_ = inbox.open(
+        _ACTION,
+        Ask(),
+        fail,
+        conversation="c",
+        connection="k",
+        client="",
+        session="s",
+        workspace=("/w",),
+    )
+    with pytest.raises(OSError, match="full"):
+        await inbox.decide(id_, _YES)
+    assert inbox.check_open(id_).id == id_
+
+
+async def test_unknown_questions_and_closing_twice() -> None:
+    inbox, watcher = _inbox()
+    with pytest.raises(QuestionClosed) as unknown:
+        await inbox.decide("made up", _YES)
+    assert unknown.value.outcome is None
+    assert inbox.find("made up") is None
+    id_ = _Owner(inbox).ask()
+    inbox.close(id_, "expired")
+    inbox.close(id_, "allowed")
+    assert watcher.seen == [("opened", id_), ("expired", id_)]
+
+
+def test_the_outcomes_that_stay_in_memory_are_bounded() -> None:
+    inbox = Inbox()
+    ids = [_Owner(inbox).ask() for _ in range(201)]
+    for id_ in ids:
+        inbox.close(id_, "ended")
+    assert inbox.outcome(ids[0]) is None
+    assert inbox.outcome(ids[1]) is not None
+    assert len(set(ids)) == 201
+
+
+def test_without_a_console_no_one_is_reachable() -> None:
+    assert not Inbox().is_reachable("http:")
+    assert Inbox().address == ""
