@@ -155,4 +155,4 @@ export class Served {
   }
 }
 
-const CODE = /\b([A-Z2-9]{4}-?[A-Z2-9]{4})\b/g;
+const CODE = /pairing code[^:\n]*: ([A-Z2-9]{4}-[A-Z2-9]{4}) /g;
