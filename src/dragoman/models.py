@@ -189,6 +189,10 @@ class ModelSource(Protocol):
 
     def get(self, model_id: str) -> LanguageModel: ...
 
+    def folder(self, model_id: str) -> Path:
+        """The folder in which a model's agents work, unless a consumer has its own."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -250,6 +254,11 @@ class Models:
                 self._conversing.append(model)
             self._made[model_id] = GuardedModel(model, style)
         return self._made[model_id]
+
+    def folder(self, model_id: str) -> Path:
+        """The folder in which a model's agents work, unless a consumer has its own."""
+        model = self._config.models.get(model_id)
+        return _folder_of(model) if isinstance(model, AcpModel) else Path.cwd()
 
     def conversations(self) -> tuple[LiveConversation, ...]:
         """The conversations of all models that are in this process."""
@@ -464,6 +473,10 @@ def _made(model_id: str, model: ModelConfig, config: Config, shared: SharedServi
             return _endpoint(model_id, model, config)
 
 
+def _folder_of(model: AcpModel) -> Path:
+    return (model.cwd or Path.cwd()).absolute()
+
+
 def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedServices) -> AgentModel:
     from dragoman.backends.agent.model import AgentModel  # noqa: PLC0415
     from dragoman.backends.agent.profile.observations import Observations  # noqa: PLC0415
@@ -483,7 +496,7 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedService
         model.name or model_id,
         model.command,
         {**(inherited(config) if model.env_inherit else {}), **dict(traits.env), **model.env},
-        (model.cwd or Path.cwd()).absolute(),
+        _folder_of(model),
         traits,
         Timing(
             idle=conversation.idle_minutes * 60,

@@ -9,8 +9,10 @@ import pytest
 from dragoman.backends.agent.profile.traits import CATALOGUE
 from dragoman.config import (
     AcpModel,
+    ConsoleConfig,
     ConversationConfig,
     JournalConfig,
+    KeyConfig,
     Loop,
     ResponsesModel,
     ScriptModel,
@@ -75,6 +77,8 @@ def _default(field: msgspec.structs.FieldInfo) -> str | None:
         ("`[[policy]]`", PolicyRule),
         ("`[loop]`", Loop),
         ("`[serve]`", Serve),
+        ("`[console]`", ConsoleConfig),
+        ("`[keys.NAME]`", KeyConfig),
     ],
 )
 def test_every_key_is_documented_with_its_default(section: str, table: type[msgspec.Struct]) -> None:
@@ -96,7 +100,7 @@ def test_what_every_model_has_is_documented_once() -> None:
 
 
 def test_every_table_has_a_section() -> None:
-    headings = {"models": "Models", "policy": "`[[policy]]`"}
+    headings = {"models": "Models", "policy": "`[[policy]]`", "keys": "`[keys.NAME]`"}
     for field in msgspec.structs.fields(Tables):
         assert _section(headings.get(field.name, f"`[{field.name}]`"))
 

@@ -8,6 +8,7 @@ from dragoman.config import (
     BUILTIN_MODELS,
     AcpModel,
     Config,
+    ConsoleConfig,
     ConversationConfig,
     Found,
     Loop,
@@ -61,6 +62,14 @@ turns = 10000
 [serve]
 host = "0.0.0.0"
 api_keys = ["theirs"]
+
+[console]
+url = "https://theirs.example/"
+webhook = "https://theirs.example/hook"
+
+[keys.theirs]
+key = "their-key"
+role = "admin"
 """
 _OWN = """\
 [tools]
@@ -85,12 +94,13 @@ def own(tmp_path: Path) -> Config:
 def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     monkeypatch.chdir(tmp_path)
     Path("dragoman.toml").write_text(_FOUND)
-    return load(Path("dragoman.toml"))
+    return load(Path("dragoman.toml"), only_found=True)
 
 
 def test_nothing_of_the_users_own_file_is_lost_or_redefined(own: Config, found: Config) -> None:
     for config in (layered(own, found), trusted(layered(own, found))):
         assert config.serve == own.serve == Serve(api_keys=("$OWN_KEY",))
+        assert (config.console, config.keys) == (ConsoleConfig(), {})
         assert config.conversation == ConversationConfig()
         assert config.loop == Loop()
         assert config.models["mine"] == own.models["mine"]
@@ -149,7 +159,7 @@ def test_what_it_names_is_relative_to_it_and_told_with_its_lines(tmp_path: Path,
     folder = tmp_path / "cloned"
     folder.mkdir()
     (folder / "dragoman.toml").write_text(_FOUND)
-    config = trusted(layered(own, load(folder / "dragoman.toml")))
+    config = trusted(layered(own, load(folder / "dragoman.toml", only_found=True)))
     helper = resolved(config, "helper", {"SECRET": "s"})
     assert isinstance(helper, AcpModel)
     assert helper.command is not None
@@ -165,7 +175,7 @@ def test_one_line_names_all_that_is_ignored_and_how_to_honour_it(own: Config, fo
         'tools.eligible.write_file (line 3), tools.urls."https://docs.example/*" (line 4), '
         "tools.declarations (line 5), tools.limit (line 6), models.helper.permission (line 15), models.mine (line 17), "
         "models.demo (line 21), conversation.keep_days (line 26), loop.turns (line 29), serve.host (line 32), "
-        "serve.api_keys (line 33). To honour the whole file, name it: dragoman --config dragoman.toml …, or "
+        "serve.api_keys (line 33), and 3 more. To honour the whole file, name it: dragoman --config dragoman.toml …, or "
         "DRAGOMAN_CONFIG=dragoman.toml"
     )
 

@@ -12,8 +12,10 @@ from dragoman.config import BUILTIN_MODELS, Config, ConfigError, Problem, Script
 from dragoman.config.loading import MAX_FILE_BYTES
 from dragoman.config.schema import (
     AcpModel,
+    ConsoleConfig,
     ConversationConfig,
     JournalConfig,
+    KeyConfig,
     Loop,
     ResponsesModel,
     Serve,
@@ -34,7 +36,7 @@ cwd = "."
 mode = "default"
 options = { model = "opus", fast = true, effort = 3, heat = 0.5 }
 fs = false
-permission = "deny"
+permission = "ask"
 reasoning = "thinking"
 reasoning_fallback = "text"
 max_input_tokens = 1000000
@@ -79,6 +81,18 @@ deadline_minutes = 240
 host = "127.0.0.1"
 port = 8427
 api_keys = ["$DRAGOMAN_KEY"]
+
+[console]
+enabled = true
+decide_minutes = 60
+decide_seconds = 55
+webhook_content = false
+
+[keys.alice]
+key = "$ALICE_KEY"
+role = "admin"
+models = ["claude", "demo"]
+workspaces = ["src", "/srv"]
 """
 
 
@@ -115,6 +129,7 @@ def test_without_a_file_everything_is_as_the_interface_says() -> None:
         declarations=(), auto_approve=False, eligible={}, urls={}, limit=128, virtual_threshold=128
     )
     assert config.serve == Serve(host="127.0.0.1", port=8427, api_keys=())
+    assert (config.console.enabled, config.console.url, config.keys) == (True, None, {})
 
 
 def test_every_key_of_the_interface(tmp_path: Path) -> None:
@@ -136,10 +151,13 @@ def test_every_key_of_the_interface(tmp_path: Path) -> None:
     assert config.models["tape"] == ScriptModel(path=tmp_path / "demo.jsonl")
     assert config.tools.declarations == (tmp_path / "tools.json",)
     assert config.serve.api_keys == ("$DRAGOMAN_KEY",)
+    folders = (tmp_path / "src", Path("/srv"))
+    assert config.keys == {"alice": KeyConfig("$ALICE_KEY", "admin", ("claude", "demo"), folders)}
     # What the file repeats is what holds without it.
     assert config.conversation == ConversationConfig()
     assert config.keep == Config().keep
     assert config.loop == Loop()
+    assert config.console == ConsoleConfig()
 
 
 @pytest.mark.parametrize(
@@ -200,7 +218,7 @@ def test_the_text_of_the_file_is_not_shown_with_the_configuration(tmp_path: Path
         ("\n[modles.x]\n", "2: unknown table [modles]. Did you mean [models]?"),
         (
             "[zzz]\n",
-            "1: unknown table [zzz]. Known here: [models], [conversation], [journal], [tools], [[policy]], [loop], [serve].",
+            "1: unknown table [zzz]. Known here: [models], [conversation], [journal], [tools], [[policy]], [loop], [serve], [console], [keys].",
         ),
         ("tools_ = 5\n", '1: unknown key "tools_" outside of any table. Did you mean [tools]?'),
         (
@@ -355,6 +373,43 @@ def test_the_text_of_the_file_is_not_shown_with_the_configuration(tmp_path: Path
             '[serve]\nport = 1\nhost = "0.0.0.0"\n',
             '3: "host" in [serve]: with "0.0.0.0" other machines can connect, so add "api_keys".',
         ),
+        (
+            '[console]\nurl = "http://console.example/"\n',
+            '2: "url" in [console]: expected an https:// address without a path, found "http://console.example/".',
+        ),
+        (
+            '[console]\nwebhook = "https://hooks.example/secret"\n',
+            '2: "webhook" in [console] needs "webhook_secret", with which the messages are signed.',
+        ),
+        (
+            '[console]\nwebhook = "hooks.example/secret-path"\nwebhook_secret = "s"\n',
+            '2: "webhook" in [console]: expected an http:// or https:// address, found a text.',
+        ),
+        ('[keys.alice]\nrole = "admin"\n', '1: [keys.alice] lacks "key": a text in quotes.'),
+        (
+            '[keys.alice]\nkey = "k"\nrole = "root"\n',
+            '3: "role" in [keys.alice]: expected "admin" or "user", found "root".',
+        ),
+        (
+            "[keys.alice]\nkey = 12345\n",
+            '2: "key" in [keys.alice]: expected a text in quotes, found a number.',
+        ),
+        (
+            '[keys."a b"]\nkey = "k"\n',
+            '1: "a b" in [keys]: expected a name of at most 32 letters, digits, dots and dashes as the key.',
+        ),
+        (
+            '[models.claude]\nkind = "acp"\nagent = "claude"\n[keys.alice]\nkey = "k"\nmodels = ["demo",\n "cluade"]\n',
+            '7: "models" in [keys.alice]: there is no model "cluade". Did you mean "claude"?',
+        ),
+        (
+            '[keys.alice]\nkey = "k"\nmodels = ["zzz"]\n',
+            '3: "models" in [keys.alice]: there is no model "zzz". There are demo.',
+        ),
+        (
+            '[keys.alice]\nkey = "k"\nworkspaces = []\n',
+            '3: "workspaces" in [keys.alice]: expected a list [ … ] of paths in quotes, found an empty list.',
+        ),
         ("[loop]\nturns = \n", "2:9: not valid TOML: Invalid value."),
         ("[loop]\n\nturns = [1,\n", "4: not valid TOML: Invalid value at the end of the file."),
         ("[loop]\n[loop]\n", "2:6: not valid TOML: Cannot declare ('loop',) twice."),
@@ -370,8 +425,9 @@ def test_a_loopback_host_needs_no_keys(tmp_path: Path, host: str) -> None:
     assert _loaded(tmp_path, f'[serve]\nhost = "{host}"\n').serve.host == host
 
 
-def test_another_host_is_fine_with_keys(tmp_path: Path) -> None:
-    text = '[serve]\nhost = "example.internal"\napi_keys = ["$A_KEY"]\n'
+@pytest.mark.parametrize("keys", ['api_keys = ["$A_KEY"]', '[keys.alice]\nkey = "$A_KEY"'])
+def test_another_host_is_fine_with_keys(tmp_path: Path, keys: str) -> None:
+    text = f'[serve]\nhost = "example.internal"\n{keys}\n'
     assert _loaded(tmp_path, text).serve.host == "example.internal"
 
 
@@ -501,7 +557,8 @@ _leaves = (
 ).filter(lambda value: value is not None)
 _keys = st.sampled_from(
     [
-        *("models", "conversation", "tools", "policy", "loop", "serve"),
+        *("models", "conversation", "tools", "policy", "loop", "serve", "console", "keys"),
+        *("key", "role", "models", "workspaces", "url", "webhook", "webhook_secret", "decide_minutes"),
         *("decision", "args", "without", "expands", "paths", "examples"),
         *(
             "kind",

@@ -12,7 +12,7 @@ from dragoman.config import (
     ResponsesModel,
     ScriptModel,
     Serve,
-    api_keys,
+    client_keys,
     key_problems,
     load,
     resolved,
@@ -124,8 +124,8 @@ def test_a_key_of_the_server_whose_variable_is_not_set_is_told(config: Config) -
     [problem] = key_problems(config, {})
     assert "SERVE_KEY is not set" in problem.text
     with pytest.raises(ConfigError, match="SERVE_KEY is not set"):
-        api_keys(config, {})
-    assert api_keys(config, _ENVIRON) == ("serve-value", "literal-key")
+        client_keys(config, {})
+    assert [key.secret for key in client_keys(config, _ENVIRON)] == ["serve-value", "literal-key"]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_key_that_no_client_can_send_is_refused_and_not_shown(
 
 @pytest.mark.parametrize("key", ["a", "two words", "=/+~._-", "$5"])
 def test_a_key_that_a_client_can_send_is_taken_as_it_is(key: str) -> None:
-    assert api_keys(Config(serve=Serve(api_keys=(key,))), {}) == (key,)
+    assert [each.secret for each in client_keys(Config(serve=Serve(api_keys=(key,))), {})] == [key]
 
 
 def test_our_own_name_means_our_own_interpreter(config: Config) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dragoman.backends.scripted import ScriptedModel, ScriptedReply, ScriptStep
-from dragoman.config import Serve
+from dragoman.config import Config, ConsoleConfig, KeyConfig, Serve, client_keys
 from dragoman.frontends.http.app import build_app
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.histories import response_store
@@ -64,6 +64,7 @@ class Held:
     def __init__(self, permissions: PermissionServices | None = None, **models: LanguageModel) -> None:
         self.permissions = permissions or PermissionServices()
         self._models = models
+        self.cwd = Path.cwd()
 
     async def learn(self) -> None:
         return
@@ -75,6 +76,9 @@ class Held:
         if model_id not in self._models:
             raise LanguageModelError("not_found", f"There is no model {model_id!r}.")
         return self._models[model_id]
+
+    def folder(self, _model_id: str) -> Path:
+        return self.cwd
 
     async def close(self) -> None:
         return
@@ -195,18 +199,22 @@ def site_of(
     *,
     store: Path | None = None,
     keys: tuple[str, ...] = (),
+    named: Mapping[str, KeyConfig] | None = None,
     serve: Serve | None = None,
     content: JournalContent = "full",
     owner: str | None = None,
+    console: ConsoleConfig | None = None,
 ) -> Iterator[Site]:
     """A site, and its database closed at the end. `owner` stands for another process that has the same database."""
     serve = serve or Serve()
     database = Database.open(store) if store is not None else None
     journals = Journals(SqliteJournals(database, owner) if database is not None else None, content)
-    headers = {"authorization": f"Bearer {keys[0]}"} if keys else {}
+    known = Config(serve=Serve(api_keys=keys), keys=dict(named or {}))
+    values = (*keys, *(each.key for each in known.keys.values()))
+    headers = {"authorization": f"Bearer {values[0]}"} if values else {}
     with response_store(database, content) as responses:
-        service = HttpService(models, serve, responses, journals)
-        yield Site(build_app(service, AccessCheck(keys, serve.cors_origins)), service, headers)
+        service = HttpService(models, serve, responses, journals, console)
+        yield Site(build_app(service, AccessCheck(client_keys(known), serve.cors_origins)), service, headers)
     if database is not None:
         database.close()
 

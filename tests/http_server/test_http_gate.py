@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.routing import Route
 
 from dragoman.backends.responses.listing import listed_models
-from dragoman.config import Serve
+from dragoman.config import ClientKey, Serve
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.budget import MOST_VALUES
 from dragoman.frontends.http.errors import ApiError
@@ -37,17 +37,21 @@ async def test_r7_without_a_key_nobody_comes_in(site: _Make, given_: str) -> Non
 
 
 def test_a_connection_is_named_after_its_key_and_does_not_tell_it() -> None:
-    gate = AccessCheck((KEY, "second"))
-    first, second = (gate.connection({"authorization": f"Bearer {key}"}) for key in (KEY, "second"))
-    assert first != second
-    assert KEY not in first
-    assert first == gate.connection({"authorization": f"Bearer  {KEY} "})
+    gate = AccessCheck((ClientKey("key 1", KEY), ClientKey("key 2", "second")))
+    first, second = (gate.key({"authorization": f"Bearer {key}"}) for key in (KEY, "second"))
+    assert first is not None
+    assert second is not None
+    assert first.connection != second.connection
+    assert KEY not in f"{first.connection} {first!r}"
+    assert first == gate.key({"authorization": f"Bearer  {KEY} "})
+    # Stored conversations are found by it, so it never changes.
+    assert first.connection == "http:f18a2ae6d724158d0d4dbe6f"
 
 
 @pytest.mark.parametrize("keys", [("",), (KEY, " "), ("\t",)])
 def test_a_gate_with_a_blank_key_cannot_be_made(keys: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="blank"):
-        AccessCheck(keys)
+        AccessCheck(tuple(ClientKey("k", key) for key in keys))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from dragoman.cli.console_codes import local_address, open_browser, shown_codes
 from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
 from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
-from dragoman.config import Serve, api_keys
+from dragoman.config import Serve, client_keys
 from dragoman.frontends.console.console import Console
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.histories import response_store
@@ -35,10 +35,10 @@ _log = logging.getLogger(__name__)
 def run(arguments: Namespace, context: CommandContext) -> int:
     config = context.config()
     settings = _settings(config.serve, arguments)
-    keys = api_keys(config)
+    keys = client_keys(config)
     if not keys and not is_loopback(settings.host):
         raise UsageError(
-            f"on {settings.host} other machines can connect: add `api_keys` to [serve] in the configuration."
+            f"on {settings.host} other machines can connect: add `api_keys` to [serve] in the configuration, or a [keys.NAME]."
         )
     config = context.offered(config)
     gate = AccessCheck(keys, settings.cors_origins)
@@ -58,7 +58,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
             journals = models.journals
             await journals.forget_unused()
             with response_store(database, journals.content) as store:
-                service = HttpService(models, settings, store, journals)
+                service = HttpService(models, settings, store, journals, config.console)
                 listening = _bound(settings)
                 host = f"[{settings.host}]" if ":" in settings.host else settings.host
                 port = listening.getsockname()[1]

@@ -2,10 +2,11 @@
 
 from dragoman.config.agreed import TrustedFiles
 from dragoman.config.folders import config_file, found_file, state_folder, user_config_file
+from dragoman.config.keys import ClientKey, client_keys, key_problems, webhook_secret
 from dragoman.config.layers import effects, ignored, layered, trusted
 from dragoman.config.loading import BUILTIN_MODELS, DEMO, Config, Found, load
 from dragoman.config.problem import ConfigError, Problem, quoted
-from dragoman.config.references import api_keys, inherited, key_problems, resolved, secrets
+from dragoman.config.references import inherited, resolved, secrets
 from dragoman.config.rules import rules_of
 from dragoman.config.schema import (
     AcpModel,
@@ -25,6 +26,7 @@ __all__ = [
     "BUILTIN_MODELS",
     "DEMO",
     "AcpModel",
+    "ClientKey",
     "Config",
     "ConfigError",
     "ConsoleConfig",
@@ -40,7 +42,7 @@ __all__ = [
     "Serve",
     "Tools",
     "TrustedFiles",
-    "api_keys",
+    "client_keys",
     "config_file",
     "effects",
     "found_file",
@@ -56,4 +58,5 @@ __all__ = [
     "state_folder",
     "trusted",
     "user_config_file",
+    "webhook_secret",
 ]

@@ -13,8 +13,13 @@ from dragoman.nearest import nearest
 __all__ = ["contradictions"]
 
 
-def contradictions(tables: Tables, agents: Collection[str] = ()) -> Iterator[Complaint]:
-    """Settings that contradict each other. `agents` are the known ids beyond the catalogue that came with us."""
+def contradictions(
+    tables: Tables, agents: Collection[str] = (), builtin: Collection[str] = ()
+) -> Iterator[Complaint]:
+    """Settings that contradict each other.
+
+    `agents` are the known ids beyond the catalogue that came with us, and `builtin` the models that exist without a file.
+    """
     for id_, model in tables.models.items():
         if isinstance(model, AcpModel) and model.agent is None and model.command is None:
             yield (
@@ -25,11 +30,31 @@ def contradictions(tables: Tables, agents: Collection[str] = ()) -> Iterator[Com
             yield from _unknown_agent(id_, model.agent)
     yield from _unusable_patterns(tables.tools.urls)
     yield from rule_contradictions(tables.policy)
-    if not tables.serve.api_keys and not is_loopback(tables.serve.host):
+    if not (tables.serve.api_keys or tables.keys or is_loopback(tables.serve.host)):
         yield (
             ("serve", "host"),
             f'"host" in [serve]: with {quoted(tables.serve.host)} other machines can connect, so add "api_keys".',
         )
+    yield from _unknown_models(tables, (*tables.models, *builtin))
+    if tables.console.webhook is not None and tables.console.webhook_secret is None:
+        yield (
+            ("console", "webhook"),
+            '"webhook" in [console] needs "webhook_secret", with which the messages are signed.',
+        )
+
+
+def _unknown_models(tables: Tables, known: Collection[str]) -> Iterator[Complaint]:
+    for name, key in tables.keys.items():
+        for number, model in enumerate(key.models or ()):
+            if model not in known:
+                meant = nearest(model, known)
+                hint = (
+                    f"Did you mean {quoted(meant)}?"
+                    if meant
+                    else f"There are {', '.join(dict.fromkeys(known))}."
+                )
+                keys = ("keys", name, "models", number)
+                yield keys, f'"models" in [{dotted(keys[:2])}]: there is no model {quoted(model)}. {hint}'
 
 
 def _unknown_agent(model_id: str, agent: str) -> Iterator[Complaint]:

@@ -40,7 +40,7 @@ from dragoman.nearest import nearest
 __all__ = ["SECRET_KEYS", "complaints", "in_words"]
 
 # Keys whose values are never shown.
-SECRET_KEYS = frozenset({"api_key", "api_keys", "env", "headers"})
+SECRET_KEYS = frozenset({"api_key", "api_keys", "env", "headers", "key", "webhook", "webhook_secret"})
 
 # As much of a wrong value as one needs to find it by.
 _SHOWN = 40

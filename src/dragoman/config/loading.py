@@ -34,6 +34,9 @@ BUILTIN_MODELS: dict[str, ModelConfig] = {
     DEMO: AcpModel(agent="demo", command=("dragoman", "demo-agent"), name="Demo agent"),
 }
 
+# Tables that count only in the user's own file.
+_OWN_ONLY = ("serve", "console", "keys")
+
 _SYNTAX_ERROR = re.compile(
     r"(?P<what>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)", re.DOTALL
 )
@@ -107,7 +110,7 @@ def load(path: Path | None, agents: Collection[str] = (), *, only_found: bool = 
         return Config()
     source = Source(path, read_text(path))
     try:
-        tables = read_tables(source, agents, ignored=("serve",) if only_found else ())
+        tables = read_tables(source, agents, ignored=_OWN_ONLY if only_found else ())
     except RecursionError:
         raise ConfigError([Problem(str(path), "the values are nested too deeply.")]) from None
     models = tables.models | {id_: model for id_, model in BUILTIN_MODELS.items() if id_ not in tables.models}
@@ -153,7 +156,9 @@ def read_tables(source: Source, agents: Collection[str] = (), *, ignored: Collec
         # Should the walk through the types ever miss what msgspec has seen, its own words are better than none.
         raise _refusal(source, found or [((), str(error))]) from error
     # What does not count in a file that was only found need not be right either.
-    if found := tuple(each for each in contradictions(tables, agents) if each[0][0] not in ignored):
+    if found := tuple(
+        each for each in contradictions(tables, agents, BUILTIN_MODELS) if each[0][0] not in ignored
+    ):
         raise _refusal(source, found)
     return tables
 

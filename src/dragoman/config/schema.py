@@ -223,6 +223,10 @@ class Serve(_Table, frozen=True):
     def max_body_bytes(self) -> int:
         return int(self.max_body_megabytes * 1_000_000)
 
+    def __repr__(self) -> str:
+        """Without the keys."""
+        return f"Serve(host={self.host!r}, port={self.port!r}, {len(self.api_keys)} keys)"
+
     @property
     def max_memory_bytes(self) -> int | None:
         if self.max_memory is None:

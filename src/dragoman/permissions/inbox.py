@@ -178,6 +178,11 @@ class Inbox:
         ended = self._outcomes.get(id_)
         return None if ended is None else ended[0]
 
+    def waiting_since(self, conversation: str) -> float | None:
+        """Since when a question of this conversation waits, by `now`: the oldest one. None if none does."""
+        asked = (each.asked_at for each in self if each.conversation == conversation)
+        return min(asked, default=None)
+
     def outcome(self, id_: str) -> InboxOutcome | None:
         ended = self._outcomes.get(id_)
         return None if ended is None else ended[1]

@@ -446,6 +446,7 @@ class Conversation:
                 self._reply = self._replies.pop(number)
                 self.tasks.wait(self._record_progress(self._reply))
                 self._emit(self._marker(number))
+                self._limit_hold()
             case EndReply(reply=number, end=end, error=error):
                 self._end_reply(number, end, error)
             case AnswerPending(pending=pending, answer=answer):
@@ -553,14 +554,17 @@ class Conversation:
                 await self.journal.writer.flush()
 
     def _limit_hold(self) -> None:
-        """A person is asked at the console: end the open reply when its consumer would wait too long for that."""
-        if self._decide_seconds is not None and self._reply is not None:
+        """If a person is asked at the console, end the open reply when its consumer would wait too long for that."""
+        is_asked = self._console.since is not None
+        if is_asked and self._decide_seconds is not None and self._reply is not None:
             self.tasks.wait(self._detach_when_late(self._reply, self._decide_seconds))
 
     async def _detach_when_late(self, reply: Reply, seconds: float) -> None:
         clock = self._shared.clock
+        # A question that waited before this reply began does not count against it.
+        began = clock.now()
         while reply is self._reply and (since := self._console.since) is not None:
-            left = since + seconds - clock.now()
+            left = max(since, began) + seconds - clock.now()
             if left <= 0:
                 address = self._shared.permissions.inbox.address
                 text = TextPart(notice(_DETACHED.format(address=address)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -73,6 +74,8 @@ class ResponseRun:
         self.was_cancelled = False
         # Whether the model has reported anything that the client sees: then the status is 200.
         self._begun = False
+        # Whether the buffer has no limit, because the client gets everything at once.
+        self._is_held = False
 
     @property
     def is_cancelled(self) -> bool:
@@ -100,7 +103,7 @@ class ResponseRun:
         if not isinstance(part, DataPart):
             self._begun = True
         self._parts.append(self._spell_out(part))
-        if len(self._parts) >= _AHEAD:
+        if len(self._parts) >= _AHEAD and not self._is_held:
             self._room.clear()
         self._news.set()
 
@@ -123,6 +126,36 @@ class ResponseRun:
                 return
         if not self._begun:
             self._raise()
+
+    async def held(self, limit: Callable[[], float | None]) -> bool:
+        """Buffer all parts until the model has ended. Return false if the time of `limit` comes first.
+
+        `limit` returns a time of the event loop, or None. It is called again after each part and when the time has come.
+        """
+        if self._task is None:
+            raise AssertionError("enter it first")
+        loop = asyncio.get_running_loop()
+        self._is_held = True
+        self._room.set()
+        try:
+            while not self._task.done():
+                at = limit()
+                if at is not None and at <= loop.time():
+                    return False
+                self._news.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(at):
+                        await self._news.wait()
+        finally:
+            self._is_held = False
+        return True
+
+    def take_buffered(self) -> list[Part]:
+        """Take the parts that are buffered now."""
+        parts = list(self._parts)
+        self._parts.clear()
+        self._room.set()
+        return parts
 
     async def parts(self) -> AsyncIterator[Part]:
         """Yield the parts as the model reports them. If the model fails, raise `ApiError` after its last part."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 from starlette.applications import Starlette
@@ -25,12 +26,13 @@ from dragoman.frontends.http.conversation_routes import conversation_routes
 from dragoman.frontends.http.create_request import object_of, read_compact, read_create
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.front_page import FRONT_PAGE
+from dragoman.frontends.http.holding import held_response
 from dragoman.frontends.http.input_items import listed
 from dragoman.frontends.http.middleware import ApiCorsMiddleware, RequestMiddleware, client_of
 from dragoman.frontends.http.openapi import description
 from dragoman.frontends.http.over_websocket import Socket
 from dragoman.frontends.http.resource import new_id
-from dragoman.frontends.http.service import HttpClient, HttpService, Prepared
+from dragoman.frontends.http.service import HttpService, Prepared
 from dragoman.frontends.http.wire import (
     DONE,
     EventStream,
@@ -135,18 +137,12 @@ class _Routes:
         prepared = await self._service.prepare(create, client_of(request))
         if create.is_background:
             return await self._in_background(prepared, request)
-        run = self._answering(prepared, request)
         if create.is_streamed:
-            return await _streamed(run, prepared, self._events)
-        async with run as answer:
-            # A failure before the first part sets the status. After it, the response contains the parts and the error.
-            await answer.begun(None)
-            last: JsonObject = {}
-            async for event in self._service.events(prepared, answer):
-                last = event
-            if answer.is_cancelled:
-                return Response(status_code=_GONE)
-            return JsonResponse(last["response"], headers=_headers(answer, prepared.ignored))
+            return await _streamed(self._answering(prepared, request), prepared, self._events)
+        answer, response = await held_response(self._service, prepared, request.receive)
+        if response is None:
+            return Response(status_code=_GONE)
+        return JsonResponse(response, headers=_headers(answer, prepared.ignored))
 
     async def _in_background(self, prepared: Prepared, request: Request) -> Response:
         started = await self._service.start(prepared)
@@ -196,9 +192,8 @@ class _Routes:
 
     async def chat(self, request: Request) -> Response:
         create, with_usage = read_chat(await self._body(request), request.headers)
-        sender = client_of(request)
         # Chat completions have no items.
-        client = HttpClient(sender.connection, is_aside=sender.is_aside)
+        client = replace(client_of(request), approves_items=False, takes_activity=False)
         prepared = await self._service.prepare(create, client)
         stream = ChatStream(new_id("chatcmpl"), create.model, prepared.created_at, prepared.ignored)
         run = self._answering(prepared, request)
@@ -224,13 +219,14 @@ class _Routes:
     async def front_page(self, _request: Request) -> Response:
         return HTMLResponse(FRONT_PAGE, headers={"content-security-policy": "default-src 'none'"})
 
-    async def models(self, _request: Request) -> Response:
+    async def models(self, request: Request) -> Response:
+        client = client_of(request)
         await self._service.models.learn()
-        listed = [_listed(info) for info in self._service.models.infos()]
+        listed = [_listed(info) for info in self._service.models.infos() if client.allows(info.id)]
         return JsonResponse({"object": "list", "data": listed})
 
     async def model(self, request: Request) -> Response:
-        return JsonResponse(_listed(self._service.model(request.path_params["id"]).info))
+        return JsonResponse(_listed(self._service.model(request.path_params["id"], client_of(request)).info))
 
     async def health(self, _request: Request) -> Response:
         return JsonResponse({"status": "ok"})

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dragoman.config import ClientKey
 from dragoman.frontends.http.errors import ApiError
 from dragoman.loopback import is_loopback
 
@@ -22,7 +23,6 @@ __all__ = ["WITHOUT_KEY", "AccessCheck"]
 # The connection of every client of a server that has no keys.
 WITHOUT_KEY = "http:"
 
-_CONNECTION_BYTES = 12
 # A host, and perhaps a port. URL parsers accept much more: a user, a path, anything behind a bracket.
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z.-]+)(?::(?P<port>[0-9]{1,5}))?")
 _LAST_PORT = 65_535
@@ -30,12 +30,12 @@ _LAST_PORT = 65_535
 
 @dataclass(frozen=True, slots=True)
 class AccessCheck:
-    keys: tuple[str, ...] = ()
+    keys: tuple[ClientKey, ...] = ()
     origins: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         # A blank key would turn the host check off and give every client access. The configuration refuses it as well.
-        if not all(key.strip() for key in self.keys):
+        if not all(key.secret.strip() for key in self.keys):
             raise ValueError("an API key is blank")
 
     def check_place(self, headers: Mapping[str, str]) -> None:
@@ -60,24 +60,27 @@ class AccessCheck:
                 code="forbidden_origin",
             )
 
-    def connection(self, headers: Mapping[str, str]) -> str:
-        """Return the name under which a client's conversations are stored. Raise `ApiError` for a client without access."""
+    def key(self, headers: Mapping[str, str]) -> ClientKey | None:
+        """Return the client's key, or None if the server has no keys. Raise `ApiError` for a client without access."""
         if not self.keys:
-            return WITHOUT_KEY
+            return None
         scheme, _, given = headers.get("authorization", "").partition(" ")
         # HTTP allows only these characters around the value.
         given = given.strip(" \t")
         digest = hashlib.sha256(given.encode("utf-8", "surrogatepass")).digest()
-        matches = [hmac.compare_digest(digest, hashlib.sha256(key.encode()).digest()) for key in self.keys]
-        if scheme.lower() != "bearer" or not any(matches):
+        matches = [
+            key
+            for key in self.keys
+            if hmac.compare_digest(digest, hashlib.sha256(key.secret.encode()).digest())
+        ]
+        if scheme.lower() != "bearer" or not matches:
             raise ApiError(
                 401,
                 "invalid_request",
                 "Send one of the server's API keys: `Authorization: Bearer KEY`.",
                 code="invalid_api_key",
             )
-        name = hashlib.blake2b(given.encode(), digest_size=_CONNECTION_BYTES, person=b"dragoman-http")
-        return f"http:{name.hexdigest()}"
+        return matches[0]
 
 
 def _values(headers: Mapping[str, str], name: str) -> list[str]:

@@ -9,12 +9,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dragoman.config import ClientKey
 from dragoman.frontends.console.access import ConsoleAccess, is_console_path
 from dragoman.frontends.console.errors import ConsoleError, error_response as console_error_response
-from dragoman.frontends.http.auth import AccessCheck
+from dragoman.frontends.http.auth import WITHOUT_KEY, AccessCheck
 from dragoman.frontends.http.errors import ApiError, unexpected
 from dragoman.frontends.http.metrics import Metrics
-from dragoman.frontends.http.request_headers import is_switched_on
+from dragoman.frontends.http.request_headers import is_switched_on, program_of
 from dragoman.frontends.http.service import HttpClient
 from dragoman.frontends.http.wire import error_response
 from dragoman.lm.json import encode
@@ -23,8 +24,8 @@ __all__ = ["HEADER_BYTES", "ApiCorsMiddleware", "RequestMiddleware", "client_of"
 
 _log = logging.getLogger(__name__)
 
-# The key of the scope under which the client's connection name is stored.
-_CONNECTION = "dragoman.connection"
+# The name of the scope's entry that has the client's API key.
+_KEY = "dragoman.key"
 # The limit of all headers together: a key, an id or two, and what browsers add.
 HEADER_BYTES = 64 * 1024
 # Paths that need no key: for process monitors, and for users who have no key yet.
@@ -34,11 +35,14 @@ _OPEN_TO_ALL = frozenset({"/", "/healthz", "/openapi.json"})
 def client_of(incoming: HTTPConnection) -> HttpClient:
     """Return the client of a request, with what its headers ask for."""
     headers = incoming.headers
+    key: ClientKey | None = incoming.scope[_KEY]
     return HttpClient(
-        incoming.scope[_CONNECTION],
+        WITHOUT_KEY if key is None else key.connection,
+        key=key,
         approves_items=is_switched_on(headers, "x-dragoman-approvals"),
         takes_activity=is_switched_on(headers, "x-dragoman-activity"),
         is_aside=is_switched_on(headers, "x-dragoman-aside"),
+        program=program_of(headers),
     )
 
 
@@ -70,7 +74,7 @@ class RequestMiddleware:
             else:
                 self._gate.check_place(headers)
                 if scope["path"] not in _OPEN_TO_ALL:
-                    scope[_CONNECTION] = self._gate.connection(headers)
+                    scope[_KEY] = self._gate.key(headers)
             await self._app(scope, receive, tracked)
         except ApiError as error:
             await _refuse(error, scope, receive, tracked)

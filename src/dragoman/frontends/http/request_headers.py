@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from dragoman.frontends.http.errors import bad_request
+from dragoman.visible import visible_line
 
-__all__ = ["SwitchHeader", "is_switched_on"]
+__all__ = ["SwitchHeader", "is_switched_on", "program_of"]
 
 SwitchHeader: TypeAlias = Literal["x-dragoman-activity", "x-dragoman-approvals", "x-dragoman-aside"]
 
@@ -17,6 +19,17 @@ _VALUES: dict[SwitchHeader, dict[str, bool]] = {
     "x-dragoman-approvals": {"items": True},
     "x-dragoman-aside": {"true": True, "1": True, "false": False, "0": False},
 }
+
+# Of a `User-Agent`: comments in parentheses, and as much as names the program.
+_COMMENT = re.compile(r"\([^()]*\)?")
+_PRODUCTS = 2
+_LONGEST_PROGRAM = 60
+
+
+def program_of(headers: Mapping[str, str]) -> str:
+    """Return the name that the client's program gives itself, on one line and short. It proves nothing."""
+    named = _COMMENT.sub(" ", headers.get("user-agent", ""))
+    return visible_line(" ".join(named.split()[:_PRODUCTS]))[:_LONGEST_PROGRAM]
 
 
 def is_switched_on(headers: Mapping[str, str], name: SwitchHeader) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dragoman.config import Serve
+from dragoman.config import ClientKey, ConsoleConfig, Serve
 from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.approvals import APPROVAL_TOOLS, spelled_out, with_proofs
 from dragoman.frontends.http.background import BackgroundResponses
@@ -63,12 +63,23 @@ class HttpClient:
     """The client of a request. `connection` is derived from its key, and never contains the key."""
 
     connection: str
+    # None: the server has no keys.
+    key: ClientKey | None = None
     # Takes permission requests as items.
     approves_items: bool = False
     # Takes an agent's activities and plans as items, not as thinking.
     takes_activity: bool = False
     # Marks its requests as side requests.
     is_aside: bool = False
+    # The name that its program gives itself, for people to read.
+    program: str = ""
+
+    @property
+    def key_name(self) -> str:
+        return "" if self.key is None else self.key.name
+
+    def allows(self, model_id: str) -> bool:
+        return self.key is None or self.key.allows(model_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +92,8 @@ class Prepared:
     client: HttpClient
     chain: ResponseChain
     created_at: int
+    # The id of the response. A chat completion has an id of its own form.
+    response_id: str
     ignored: tuple[str, ...] = ()
 
 
@@ -93,9 +106,11 @@ class HttpService:
         serve: Serve,
         store: ResponseStore | None = None,
         journals: Journals | None = None,
+        console: ConsoleConfig | None = None,
     ) -> None:
         """Without journals, background responses are only in memory, and there are no conversations."""
         journals = journals or Journals()
+        self.console = console or ConsoleConfig()
         self.models = models
         self.serve = serve
         self.histories = Histories(store if serve.store else None)
@@ -106,7 +121,11 @@ class HttpService:
         self.metrics = Metrics(model.id for model in models.infos())
         self._under_way = 0
 
-    def model(self, model_id: str) -> LanguageModel:
+    def model(self, model_id: str, client: HttpClient) -> LanguageModel:
+        """Find a model. One that the client's key does not allow is unknown to the client."""
+        if not client.allows(model_id):
+            _log.info("the key %r does not allow the model %r", client.key_name, model_id[:128])
+            raise unknown_model(model_id)
         try:
             return self.models.get(model_id)
         except LanguageModelError as error:
@@ -115,6 +134,10 @@ class HttpService:
                 _log.info("a client requested an unknown model: %s", error.sentence)
                 raise unknown_model(model_id) from error
             raise of_model(error) from error
+
+    def is_stored(self, create: CreateRequest) -> bool:
+        """Whether the response to this request is stored."""
+        return create.is_stored and self.histories.stores
 
     @asynccontextmanager
     async def answering(self, model: LanguageModel, request: Request) -> AsyncIterator[ResponseRun]:
@@ -144,7 +167,7 @@ class HttpService:
     async def prepare(
         self, create: CreateRequest, client: HttpClient, local: SocketHistory | None = None
     ) -> Prepared:
-        model = self.model(create.model)
+        model = self.model(create.model, client)
         chain = await self._chain(create.previous, client, local)
         if create.conversation is not None:
             chain = await self._conversation(create, create.conversation, client)
@@ -170,6 +193,8 @@ class HttpService:
             options[SIDE_REQUEST_OPTION] = True
         if create.refuses_storing or not self.serve.store:
             options[STORE_OPTION] = False
+        response_id = new_id("resp")
+        is_stored = self.is_stored(create)
         # Only agents send permission requests. A model would call these tools like any other.
         approvals = APPROVAL_TOOLS if client.approves_items and not takes_options else ()
         request = Request(
@@ -182,7 +207,12 @@ class HttpService:
             Consumer(
                 "http",
                 client.connection,
+                () if client.key is None else client.key.folders(self.models.folder(create.model)),
                 features=msgspec.structs.replace(FEATURES, activity=client.takes_activity),
+                program=client.program,
+                # A stream stays open, and `holding` moves a stored response to the background.
+                decide_seconds=None if create.is_streamed or is_stored else self.console.decide_seconds,
+                response_id=response_id if is_stored else None,
             ),
         )
         ignored = (
@@ -190,7 +220,7 @@ class HttpService:
             *given.ignored,
             *(() if takes_options else create.options),
         )
-        return Prepared(model, request, create, client, chain, int(time.time()), ignored)
+        return Prepared(model, request, create, client, chain, int(time.time()), response_id, ignored)
 
     async def events(
         self, prepared: Prepared, answer: ResponseRun, local: SocketHistory | None = None
@@ -234,18 +264,28 @@ class HttpService:
                 param="background",
                 code="unsupported",
             )
-        connection = prepared.client.connection
         async with AsyncExitStack() as stack:
             answer = await stack.enter_async_context(self.answering(prepared.model, prepared.request))
-            resource = self._resource(prepared)
-            entry = self._entry(prepared, resource)
-            if not self.histories.save(resource.id, entry, connection, prepared.chain.ids):
-                raise ApiError(503, "server_error", "The response cannot be stored now.", retry_after=1)
-            opened = ResponseOpened(self.serve.reasoning_events, prepared.client.approves_items)
-            run = self.background.new(entry, opened)
-            stack.callback(self.background.ended, run)
-            await run.open(prepared.create.model, connection, answer.cancel)
-            task = asyncio.create_task(self._run(run, prepared, answer, stack.pop_all()))
+            return await self.go_on(prepared, answer, stack)
+
+    async def go_on(self, prepared: Prepared, answer: ResponseRun, stack: AsyncExitStack) -> BackgroundRun:
+        """Let a response go on as a background response, with the parts that are there already.
+
+        It takes over what `stack` has to close. Raise `ApiError`, having changed nothing, if it cannot be stored.
+        """
+        connection = prepared.client.connection
+        resource = self._resource(prepared)
+        entry = self._entry(prepared, resource)
+        if not self.histories.save(resource.id, entry, connection, prepared.chain.ids):
+            raise ApiError(503, "server_error", "The response cannot be stored now.", retry_after=1)
+        opened = ResponseOpened(self.serve.reasoning_events, prepared.client.approves_items)
+        run = self.background.new(entry, opened)
+        stack.callback(self.background.ended, run)
+        await run.open(prepared.create.model, connection, answer.cancel)
+        self._assign(run, answer)
+        for part in answer.take_buffered():
+            await run.take(part)
+        task = asyncio.create_task(self._run(run, prepared, answer, stack.pop_all()))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return run
@@ -275,9 +315,7 @@ class HttpService:
         is_assigned = False
         try:
             async for part in answer.parts():
-                if not is_assigned and answer.place is not None and answer.place.conversation is not None:
-                    is_assigned = True
-                    self.histories.assign(run.id, answer.place.conversation)
+                is_assigned = is_assigned or self._assign(run, answer)
                 await run.take(part)
         except ApiError as error:
             return error
@@ -285,6 +323,13 @@ class HttpService:
             _log.exception("the background response %s failed", run.id)
             return unexpected()
         return None
+
+    def _assign(self, run: BackgroundRun, answer: ResponseRun) -> bool:
+        """Note the agent's conversation of a response. Return whether it is known yet."""
+        if answer.place is None or answer.place.conversation is None:
+            return False
+        self.histories.assign(run.id, answer.place.conversation)
+        return True
 
     async def _chain(
         self, previous: str | None, client: HttpClient, local: SocketHistory | None = None
@@ -332,13 +377,13 @@ class HttpService:
     def _resource(self, prepared: Prepared) -> Resource:
         create = prepared.create
         return Resource(
-            id=new_id("resp"),
+            id=prepared.response_id,
             model=create.model,
             created_at=prepared.created_at,
             echoed=create.echoed,
             metadata={**create.metadata, **_named(prepared.ignored)},
             previous=create.previous,
-            is_stored=create.is_stored and self.histories.stores,
+            is_stored=self.is_stored(create),
             is_background=create.is_background,
             conversation=create.conversation,
         )
@@ -378,7 +423,7 @@ class HttpService:
         return Budget(self.serve.max_body_bytes)
 
     async def compact(self, body: CompactBody, client: HttpClient) -> JsonObject:
-        self.model(body.model)
+        self.model(body.model, client)
         chain = await self._chain(body.previous_response_id, client)
         budget = self._budget()
         items = [
