@@ -144,6 +144,16 @@ class LiveConversation(Protocol):
     def id(self) -> str: ...
 
     @property
+    def model(self) -> str:
+        """The model's id."""
+        ...
+
+    @property
+    def folder(self) -> str:
+        """The first folder of its workspace."""
+        ...
+
+    @property
     def connection(self) -> str: ...
 
     @property

@@ -60,7 +60,7 @@ def shown_codes(console: Console | None, *, always: bool) -> Iterator[Callable[[
     terminal = CodesTerminal(console, _show, has_blocks=_has_blocks())
     keys = KeyPresses(sys.stdin.fileno(), terminal.press)
     # Before the first code: a person who sees it may press a key at once.
-    keys.start()
+    terminal.has_keys = keys.start()
     try:
         terminal.begin()
         yield keys.stop

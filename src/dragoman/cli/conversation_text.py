@@ -25,7 +25,7 @@ from dragoman.journal.response_events import ItemsAdded, PartsReported, Response
 from dragoman.journal.store import JournalInfo
 from dragoman.logs import one_line
 
-__all__ = ["ShownEntry", "client_of", "front_end_of", "lines", "moment", "summaries"]
+__all__ = ["ShownEntry", "lines", "moment", "summaries"]
 
 # So much of an id stands before the number of an event.
 _SHORT_ID = 4
@@ -42,20 +42,6 @@ class ShownEntry(msgspec.Struct, frozen=True):
 
 def moment(at: float) -> datetime:
     return datetime.fromtimestamp(at, UTC)
-
-
-def client_of(info: JournalInfo) -> str:
-    """What used it: the terminal, or another client as the front end names it."""
-    if info.kind == "chat" or info.parent is not None:
-        return "terminal"
-    # Without an API key there is nothing behind the colon.
-    return info.connection.removesuffix(":")
-
-
-def front_end_of(info: JournalInfo) -> str:
-    """The front end that it was used through."""
-    kind, _, _ = client_of(info).partition(":")
-    return "vscode" if kind == "stdio" else kind
 
 
 def lines(entries: Sequence[ShownEntry], info: JournalInfo, width: int) -> Iterator[str]:

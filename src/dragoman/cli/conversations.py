@@ -11,15 +11,16 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from dragoman.cli.actions import check_action
-from dragoman.cli.conversation_text import ShownEntry, client_of, lines, moment, summaries
+from dragoman.cli.conversation_text import ShownEntry, lines, moment, summaries
 from dragoman.cli.errors import DONE, FAILED, CommandError, UsageError, complain
 from dragoman.cli.layout import say, width_of
-from dragoman.cli.proofs import without_proofs
 from dragoman.cli.run import CommandContext
 from dragoman.cli.table import cell, table
+from dragoman.journal.clients import client_of
 from dragoman.journal.event import JournalKind
 from dragoman.journal.events import UnreadableJournal
 from dragoman.journal.finding import NotFound, find_by_id
+from dragoman.journal.proofs import without_proofs
 from dragoman.journal.sqlite.journals import SqliteJournals
 from dragoman.journal.store import JournalInfo, JournalStore, JournalStoreError
 from dragoman.lm.json import JsonObject, encode_text

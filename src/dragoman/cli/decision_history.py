@@ -8,15 +8,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from dragoman.cli.conversation_text import front_end_of
 from dragoman.cli.errors import DONE, CommandError, UsageError
-from dragoman.cli.journal_text import permission_in_words
 from dragoman.cli.layout import say
-from dragoman.cli.proofs import without_proofs
 from dragoman.cli.table import table
 from dragoman.journal.agent_events import PermissionDecided
+from dragoman.journal.clients import front_end_of
+from dragoman.journal.decision_text import permission_in_words
 from dragoman.journal.decisions import RecordedDecision, decisions_since
 from dragoman.journal.events import UnreadableJournal
+from dragoman.journal.proofs import without_proofs
 from dragoman.journal.sqlite.journals import SqliteJournals
 from dragoman.lm.json import JsonObject, encode_text
 from dragoman.logs import one_line

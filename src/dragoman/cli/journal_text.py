@@ -25,6 +25,7 @@ from dragoman.journal.agent_events import (
     UsageNoted,
 )
 from dragoman.journal.chat_events import MessagesAdded, ModelChosen, RunEnded
+from dragoman.journal.decision_text import decision_in_words, permission_in_words
 from dragoman.journal.event import ContentDeleted, JournalStarted
 from dragoman.journal.events import AnyEvent
 from dragoman.journal.response_events import (
@@ -49,26 +50,13 @@ from dragoman.lm import (
 )
 from dragoman.lm.json import JsonObject, encode_text
 from dragoman.permissions.action import is_permission_tool
-from dragoman.permissions.question import in_one_line, what_in_one_line
 
-__all__ = ["NOT_KEPT", "counted", "decision_in_words", "event_in_words", "permission_in_words"]
+__all__ = ["NOT_KEPT", "counted", "event_in_words"]
 
 NOT_KEPT = "(not kept)"
 # Beside each other on the screen, more than this of a result or an input hides what was said.
 _LONGEST = 2_000
 
-_BY = {
-    "person": "by a person",
-    "approval": "by an approval",
-    "rule": "by a rule",
-    "read-only": "because it only reads",
-    "setting": "by a setting",
-    "unasked": "because no person could be asked",
-    "client": "by the client, which asked no one",
-    "timeout": "because no one decided in time",
-    "limit": "because too many requests were open",
-    "end": "because the turn ended",
-}
 _REQUESTS: dict[RequestKind, str] = {
     "prompt": "continues",
     "results": "continues with results of calls",
@@ -212,22 +200,6 @@ def _text_of(content: object) -> str:
             return f"({kind})"
         case _:
             return ""
-
-
-def permission_in_words(event: PermissionRequested, *, names_agent: bool = True) -> str:
-    """The action on one line, with the agent that asks unless that stands beside it."""
-    if event.action is None:
-        return f"{event.tool} ({event.risk})"
-    if event.action.kind == "tool":
-        return f"{event.tool}: {event.action.title}"
-    return in_one_line(event.action) if names_agent else what_in_one_line(event.action)
-
-
-def decision_in_words(event: PermissionDecided) -> str:
-    allowed = "allowed" if event.is_allowed else "refused"
-    why = f": {event.why}" if event.why else ""
-    made = f", who made the rule at {event.new_rule}" if event.new_rule else ""
-    return f"{allowed} {_BY[event.by]}{why}{made}"
 
 
 def _items(items: Iterable[NormalItem]) -> Iterator[str]:

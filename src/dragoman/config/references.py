@@ -22,7 +22,7 @@ from dragoman.config.schema import AcpModel, ModelConfig, ResponsesModel
 __all__ = ["inherited", "resolved", "secrets", "unset", "value_of", "variable_of", "variables"]
 
 _REFERENCE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
-_SECRET_NAME = re.compile(r"key|token|secret|password|authorization|headers", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"key|token|secret|password|authorization|headers|webhook", re.IGNORECASE)
 # The command that means ourselves, whatever PATH says.
 _OURSELVES = "dragoman"
 
@@ -86,8 +86,10 @@ def _values(config: Config) -> Iterator[tuple[KeyPath, str]]:
         yield from ((("models", model_id, *keys), value) for keys, value in _values_of(model))
     yield from ((("serve", "api_keys", number), key) for number, key in enumerate(config.serve.api_keys))
     yield from ((("keys", name, "key"), each.key) for name, each in config.keys.items())
-    if config.console.webhook_secret is not None:
-        yield ("console", "webhook_secret"), config.console.webhook_secret
+    for name in ("webhook", "webhook_secret"):
+        value = getattr(config.console, name)
+        if value is not None:
+            yield ("console", name), value
 
 
 def _values_of(model: ModelConfig) -> Iterator[tuple[KeyPath, str]]:

@@ -11,7 +11,7 @@ from dragoman.journal.agent_events import PermissionDecided, PermissionRequested
 from dragoman.journal.events import JournalEntry
 from dragoman.journal.store import JournalInfo, JournalStore
 
-__all__ = ["RecordedDecision", "decisions_since"]
+__all__ = ["RecordedDecision", "decisions_since", "open_elsewhere"]
 
 # A decision may come so long after its request, which is then looked for.
 _LONGEST_QUESTION = timedelta(days=7)
@@ -38,6 +38,18 @@ async def decisions_since(store: JournalStore, start: datetime | None) -> list[R
     infos = {journal: await store.find(journal) for journal in {journal for journal, _ in found}}
     decisions = (each for each in _paired(found, infos) if each.at >= first)
     return sorted(decisions, key=lambda each: each.at)
+
+
+async def open_elsewhere(store: JournalStore, now: float) -> list[RecordedDecision]:
+    """The requests without a decision in journals that another process holds, in the order of time."""
+    found = await store.permissions(now - _LONGEST_QUESTION.total_seconds(), is_elsewhere=True)
+    infos = {journal: await store.find(journal) for journal in {journal for journal, _ in found}}
+    return [
+        each
+        for each in _paired(found, infos)
+        # A dead process is no owner, although its claim is still stored.
+        if each.decided is None and each.info is not None and each.info.owner
+    ]
 
 
 def _paired(

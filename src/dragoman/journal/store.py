@@ -113,8 +113,17 @@ class JournalStore(Protocol):
         """The journals of these kinds, the latest used first."""
         ...
 
-    async def permissions(self, since: float) -> list[tuple[str, JournalEntry]]:
-        """All requests for permissions since then and their decisions, each with its journal's id, in the order of time."""
+    async def permissions(
+        self, since: float, *, is_elsewhere: bool = False
+    ) -> list[tuple[str, JournalEntry]]:
+        """All requests for permissions since then and their decisions, each with its journal's id, in the order of time.
+
+        `is_elsewhere`: only those in journals that another process has claimed.
+        """
+        ...
+
+    async def version_seen(self) -> int:
+        """A number that changes when other processes have written."""
         ...
 
     async def delete(self, journal: str) -> bool:

@@ -94,9 +94,14 @@ class Approvals:
     @property
     def levels(self) -> tuple[ApprovalLevel, ...]:
         """The levels that can be promised here."""
+        return self.levels_in(None)
+
+    def levels_in(self, workspace: str | Path | None) -> tuple[ApprovalLevel, ...]:
+        """The levels that can be promised in another workspace than usual."""
         if self._store is None:
             return ("once", "session")
-        return tuple(level for level in LEVELS if level != "workspace" or self._workspace is not None)
+        has_folder = self._folder(workspace) is not None
+        return tuple(level for level in LEVELS if level != "workspace" or has_folder)
 
     def covers(
         self, session: str, tool: str, key: str, *, workspace: str | Path | None = None

@@ -1,7 +1,7 @@
 """The question about an action: everything the agent sent, in labelled sections.
 
-Front ends lay a question out, as Markdown (an editor, a terminal, an HTTP client) or as plain text (a modal dialog).
-They build nothing: both forms come from the same sections. A section that is too long is shown from both ends with the
+Front ends lay a question out, as Markdown (an editor, a terminal, an HTTP client), as plain text (a modal dialog) or as data
+(the console). They build nothing: all forms come from the same sections. A section that is too long is shown from both ends with the
 number of characters left out; `Question.whole` has all of it. A field of the input is left out only where its value
 stands above already, to the letter.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 
 from dragoman.diffs import changed_lines
@@ -39,7 +39,7 @@ from dragoman.permissions.layout import (
     shown_exactly,
 )
 
-__all__ = ["WANTS", "ActionQuestion", "in_one_line", "question_about", "what_in_one_line"]
+__all__ = ["WANTS", "ActionQuestion", "ShownSection", "in_one_line", "question_about", "what_in_one_line"]
 
 # The requested action as a verb, after the agent's name.
 WANTS: dict[ToolClass, str] = {
@@ -81,6 +81,18 @@ class _Section:
     is_sentence: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ShownSection:
+    """A section as data. Everything in `text` that would leave no mark is shown, as in the other forms."""
+
+    label: str
+    text: str
+    language: str
+    note: str
+    # A short text, beside its label. It has no line breaks unless something was left out of it.
+    is_inline: bool
+
+
 @dataclass(frozen=True)
 class ActionQuestion:
     """What a person is asked about an action."""
@@ -99,6 +111,19 @@ class ActionQuestion:
     def whole(self) -> str:
         """All of it as Markdown, where the message leaves something out; else the message."""
         return _markdown(self._sections, cut=False, spaced=self._spaced) if self.is_cut else self.message
+
+    def sections(self, *, cut: bool) -> tuple[ShownSection, ...]:
+        """The sections without Markdown and without breaks in long lines: for a page that breaks lines itself."""
+        return tuple(
+            ShownSection(
+                section.label,
+                _visible(section, cut=cut, lay_out=_unbroken),
+                section.language,
+                section.note,
+                section.is_inline,
+            )
+            for section in self._sections
+        )
 
 
 def question_about(action: Action, ask: Ask | None = None, *, spaced: bool = False) -> ActionQuestion:
@@ -317,14 +342,22 @@ def _as_plain(section: _Section) -> str:
 
 
 def _shown(section: _Section, *, cut: bool) -> str:
+    return _visible(section, cut=cut, lay_out=partial(broken, at_spaces=section.is_sentence))
+
+
+def _visible(section: _Section, *, cut: bool, lay_out: Callable[[str], str]) -> str:
     exactly: Callable[[str], str] = (
         on_one_line if section.is_inline else _code if section.language in ("diff", "json") else shown_exactly
     )
     limit = section.limit if cut else len(section.text)
     head, tail, left_out = from_both_ends(section.text, limit)
     if not left_out:
-        return broken(exactly(head), at_spaces=section.is_sentence)
-    return f"{broken(exactly(head))}\n⟨{left_out:,} characters left out⟩\n{broken(exactly(tail))}"
+        return lay_out(exactly(head))
+    return f"{lay_out(exactly(head))}\n⟨{left_out:,} characters left out⟩\n{lay_out(exactly(tail))}"
+
+
+def _unbroken(text: str) -> str:
+    return text
 
 
 def _code(text: str) -> str:

@@ -236,6 +236,14 @@ class Conversation:
         return self._state.is_busy or self._state.has_backlog or self._arriving > 0
 
     @property
+    def model(self) -> str:
+        return self.scope.model
+
+    @property
+    def folder(self) -> str:
+        return self.workspace[0]
+
+    @property
     def connection(self) -> str:
         return self.scope.connection
 

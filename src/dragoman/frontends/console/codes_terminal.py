@@ -41,12 +41,15 @@ class CodesTerminal:
     show: Callable[[str], None]
     # Whether the terminal can show a QR code.
     has_blocks: bool = True
+    # Whether keys can be read.
+    has_keys: bool = True
     _state: _State = field(default="idle", init=False)
 
     def begin(self) -> None:
         self.show(f"the console is at {self.console.address}")
         self._new_code(ConsoleScope())
-        self.show(_HELP)
+        if self.has_keys:
+            self.show(_HELP)
         self.console.on_paired = self._paired
 
     def press(self, key: str) -> None:

@@ -80,9 +80,10 @@ class Console:
         """What a holder of the key with this name sees; without a key, everything. None if there is no such key."""
         if key is None:
             return ConsoleScope()
-        return next(
-            (ConsoleScope(each.name, each.connection) for each in self.keys if each.name == key), None
-        )
+        found = next((each for each in self.keys if each.name == key), None)
+        if found is None:
+            return None
+        return ConsoleScope() if found.sees_all else ConsoleScope(found.name, found.connection)
 
     def new_code(self, role: ConsoleRole, scope: ConsoleScope) -> NewCode:
         return self.codes.new(Pairing(role, scope))

@@ -31,14 +31,24 @@ class KeyPresses:
     """Calls `on_key` with each key, between `start` and `stop`."""
 
     def __init__(self, fd: int, on_key: Callable[[str], None]) -> None:
-        self._fd = fd
+        self._terminal = fd
+        # A file of its own while the process runs: the event loop makes it non-blocking, and the terminal's own files are shared
+        # with the shell and with standard output.
+        self._fd = -1
         self._on_key = on_key
         self._loop: asyncio.AbstractEventLoop | None = None
         # The terminal's modes before they were changed, while they are.
         self._before: list[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def start(self) -> None:
+    def start(self) -> bool:
+        """Returns whether keys can be read: not if another user has logged in at this terminal."""
+        try:
+            self._fd = os.open(
+                os.ttyname(self._terminal), os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+            )
+        except OSError:
+            return False
         self._loop = asyncio.get_running_loop()
         # For an end that does not come through `stop`.
         atexit.register(self._restore)
@@ -47,6 +57,7 @@ class KeyPresses:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._loop.add_signal_handler(number, self._on_signal, number)
         self._look()
+        return True
 
     def stop(self) -> None:
         """Give the terminal back. Does nothing the second time."""
@@ -59,6 +70,7 @@ class KeyPresses:
             self._loop.remove_signal_handler(number)
         self._loop = None
         atexit.unregister(self._restore)
+        os.close(self._fd)
 
     def _look(self) -> None:
         """Take the terminal if this process is in its foreground; leave it alone if not."""
@@ -117,6 +129,9 @@ class KeyPresses:
             return
         try:
             typed = os.read(self._fd, _READ_BYTES)
+        except BlockingIOError:
+            # Another process of this group was faster.
+            return
         except OSError:
             typed = b""
         if not typed:

@@ -236,8 +236,8 @@ class _Routes:
             self._service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8"
         )
 
-    async def openapi(self, _request: Request) -> Response:
-        return JsonResponse(description())
+    async def openapi(self, request: Request) -> Response:
+        return JsonResponse(description(has_console=request.app.state.console_access is not None))
 
     async def _body(self, request: Request) -> JsonObject:
         return object_of(await read_body(request, self._limit))

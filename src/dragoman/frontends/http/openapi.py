@@ -5,6 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from dragoman import __version__
+from dragoman.frontends.console.openapi import (
+    CONSOLE_BODIES,
+    CONSOLE_SCHEMAS,
+    CONSOLE_SECURITY,
+    console_paths,
+)
 from dragoman.frontends.http.chat import ChatBody
 from dragoman.frontends.http.create_request import CompactBody, CreateBody
 from dragoman.frontends.http.item_lists import ConversationBody, ItemsBody, MetadataBody
@@ -15,15 +21,23 @@ __all__ = ["description"]
 _JSON = "application/json"
 
 
-def description() -> JsonObject:
+def description(*, has_console: bool = False) -> JsonObject:
     """Return the OpenAPI 3.1 document. The types that read the bodies also generate their schemas."""
-    bodies = (CreateBody, CompactBody, ChatBody, ConversationBody, MetadataBody, ItemsBody)
+    bodies = (
+        CreateBody,
+        CompactBody,
+        ChatBody,
+        ConversationBody,
+        MetadataBody,
+        ItemsBody,
+        *(CONSOLE_BODIES if has_console else ()),
+    )
     schemas, components = msgspec.json.schema_components(
         bodies,
         schema_hook=lambda _type: {"description": "Anything."},
         ref_template="#/components/schemas/{name}",
     )
-    create, compact, chat, conversation, metadata, items = (
+    create, compact, chat, conversation, metadata, items, *console_bodies = (
         {"content": {_JSON: {"schema": schema}}, "required": True} for schema in schemas
     )
     by_id, by_item = [_in_path("id")], [_in_path("id"), _in_path("item")]
@@ -71,10 +85,14 @@ def description() -> JsonObject:
             "/v1/models/{id}": {"get": _operation("Return a configured model.", parameters=by_id)},
             "/healthz": {"get": _operation("Whether the server is up.", is_open=True)},
             "/metrics": {"get": _operation("Metrics for Prometheus.", form="text/plain")},
+            **(console_paths(console_bodies) if has_console else {}),
         },
         "components": {
-            "schemas": {**components, "Error": _ERROR},
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "schemas": {**components, "Error": _ERROR, **(CONSOLE_SCHEMAS if has_console else {})},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer"},
+                **(CONSOLE_SECURITY if has_console else {}),
+            },
         },
         "security": [{"key": []}],
     }

@@ -213,12 +213,17 @@ class SqliteJournals:
         found = self._database.rows(JournalInfo, f"{_INFO} AND j.kind IN ({wanted}) {_LATEST_FIRST}", *kinds)
         return [_shown(each) for each in found]
 
-    async def permissions(self, since: float) -> list[tuple[str, JournalEntry]]:
+    async def permissions(
+        self, since: float, *, is_elsewhere: bool = False
+    ) -> list[tuple[str, JournalEntry]]:
         found = self._database.rows(
             tuple[str, int, int],
             "SELECT j.id, p.number, p.sequence FROM journal_permissions p JOIN journals j USING (number) "
-            "WHERE p.at >= ? ORDER BY p.at, p.number, p.sequence",
+            "JOIN journal_heads h USING (number) WHERE p.at >= ? AND (NOT ? OR h.owner NOT IN ('', ?)) "
+            "ORDER BY p.at, p.number, p.sequence",
             since,
+            is_elsewhere,
+            self._owner,
         )
         entries: list[tuple[str, JournalEntry]] = []
         for id_, number, sequence in found:
@@ -227,6 +232,9 @@ class SqliteJournals:
             except UnreadableJournal as error:
                 _log.warning("a decision in %s cannot be read: %s", id_, error)
         return entries
+
+    async def version_seen(self) -> int:
+        return self._database.version_seen()
 
     async def delete(self, journal: str) -> bool:
         def write(database: Database) -> bool:

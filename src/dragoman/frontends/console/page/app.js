@@ -153,7 +153,8 @@ function connection(isUp) {
 }
 
 function showBanner() {
-  banner.hidden = isConnected || token() === null || state.className !== 'down';
+  const isHidden = token() === null || isConnected !== false;
+  if (isHidden !== banner.hidden) inbox.moving(() => (banner.hidden = isHidden));
 }
 
 /** @param {Hello} hello */

@@ -16,6 +16,8 @@ import { texts } from './texts.js';
 const words = texts.conversation;
 // Who reads the end of the chat stays there; this near counts as the end.
 const NEAR_END_PX = 120;
+// A result of more lines is folded: it is the agent's, and rarely what a person looks for.
+const LONG_RESULT = 15;
 
 /** @param {string} id */
 export function conversationView(id) {
@@ -164,8 +166,10 @@ function entryElement(entry) {
   const { role, at } = entry;
   const name = words.roles[role] ?? role;
   const label = h('p', { class: 'entry-label' }, h('strong', {}, name), ' ', ago(at));
-  if (role === 'thinking') {
-    return h('li', { class: 'entry thinking' }, h('details', {}, h('summary', {}, words.thinking), ...prose(entry.text)));
+  const lines = entry.text.split('\n').length;
+  if (role === 'thinking' || (role === 'result' && lines > LONG_RESULT)) {
+    const summary = h('summary', {}, role === 'thinking' ? name : words.folded(name, lines));
+    return h('li', { class: `entry ${role}` }, h('details', {}, summary, ...prose(entry.text)));
   }
   return h(
     'li',

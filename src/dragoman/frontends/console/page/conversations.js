@@ -159,7 +159,8 @@ function filter(name, title, changed) {
  */
 function fill(select, values, value, names = {}) {
   const all = value && !values.includes(value) ? [...values, value] : values;
-  if (select.options.length === all.length + 1) return;
+  // An open list must not close because nothing changed.
+  if ([...select.options].map((each) => each.value).join('\n') === ['', ...all].join('\n')) return;
   select.replaceChildren(
     h('option', { value: '' }, words.all),
     ...all.map((each) => h('option', { value: each, selected: each === value }, names[each] ?? each)),

@@ -38,7 +38,7 @@ export function devicesView(signedOut) {
 
   /** @param {Session} session */
   function row(session) {
-    const isSelf = session.id === store.session?.id;
+    const isSelf = session.is_self;
     const control = isSelf
       ? button(words.signOut, 'button', () => void signOut())
       : mayDecide() && button(words.revoke, 'button danger', () => void revoke(session));
@@ -91,10 +91,18 @@ export function devicesView(signedOut) {
     if (isDone) signedOut();
   }
 
-  const ends = [subscribe('sessions', () => void load()), subscribe('hello', () => void load())];
-  void load();
-  const another = mayDecide() ? pairAnother() : null;
-  const element = h('div', { class: 'view' }, heading, error, list, another?.element);
+  const element = h('div', { class: 'view' }, heading, error, list);
+  /** @type {ReturnType<typeof pairAnother> | null} */
+  let another = null;
+  // A page that begins with this view learns its role a little later.
+  const greeted = () => {
+    void load();
+    if (another || !mayDecide()) return;
+    another = pairAnother();
+    element.append(another.element);
+  };
+  const ends = [subscribe('sessions', () => void load()), subscribe('hello', greeted)];
+  greeted();
   const close = () => {
     isOpen = false;
     another?.close();

@@ -52,6 +52,11 @@ export class Inbox {
     for (const card of this.#cards.values()) card.rearm();
   }
 
+  /** @param {() => void} change   Of something above the inbox. */
+  moving(change) {
+    this.#moves.around(change);
+  }
+
   /** Removes everything: the session ended. */
   clear() {
     this.#cards.clear();

@@ -73,7 +73,7 @@ export const texts = {
     empty: 'Nothing waits for you.',
     emptyHint: 'When an agent needs a decision, it appears here.',
     watching: 'This device may watch. Decisions are made on a device that may decide.',
-    elsewhere: 'Answered elsewhere',
+    elsewhere: 'Waiting elsewhere',
     elsewhereHint: 'These questions belong to other processes. Answer them there.',
     /** @param {string} where */
     answerAt: (where) => `Answer it here: ${where}`,
@@ -184,7 +184,8 @@ export const texts = {
     empty: 'Nothing is stored yet.',
     started: 'Started',
     entries: 'Messages',
-    thinking: 'Thinking',
+    /** @param {string} name @param {number} lines */
+    folded: (name, lines) => `${name}, ${counted(lines, 'line')}`,
     /** @type {Record<string, string>} */
     roles: {
       user: 'User',

@@ -1,0 +1,267 @@
+"""The conversations that a session of the console sees: those that are stored, and those that are under way here."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from dragoman.frontends.console.conversation_chat import ChatEntry, ChatFold
+from dragoman.frontends.console.errors import ConsoleError
+from dragoman.frontends.console.sessions import ConsoleScope, ConsoleSession
+from dragoman.journal.clients import front_end_of
+from dragoman.journal.events import UnreadableJournal
+from dragoman.journal.permission_event import permission_requested
+from dragoman.journal.store import JournalInfo, JournalStore
+from dragoman.lm import JsonObject
+from dragoman.models import LiveConversation
+from dragoman.permissions.inbox import Inbox
+from dragoman.permissions.layout import in_short
+from dragoman.visible import visible_line
+
+__all__ = ["PAGE_SIZE", "ConversationFilter", "Conversations"]
+
+PAGE_SIZE = 50
+# Entries in one answer.
+_MOST_ENTRIES = 500
+# Conversations whose entries stay in memory: those that people look at now.
+_MOST_FOLDED = 8
+_LONGEST_TITLE = 200
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationFilter:
+    """What a list is limited to. `before`: only what was not used since then."""
+
+    model: str | None = None
+    client: str | None = None
+    state: str | None = None
+    before: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A conversation that is stored, or under way here, or both."""
+
+    id: str
+    connection: str
+    info: JournalInfo | None
+    live: LiveConversation | None
+
+
+class Conversations:
+    """Lists conversations, shows one, and stops, parks and deletes them."""
+
+    def __init__(
+        self,
+        store: JournalStore | None,
+        live: Callable[[], Iterable[LiveConversation]],
+        inbox: Inbox,
+        key_names: Mapping[str, str],
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`live` gives the conversations of this process, `key_names` the name of the key of a connection."""
+        self._store = store
+        self._live = live
+        self._inbox = inbox
+        self._key_names = key_names
+        self._now = now
+        self._folded: OrderedDict[str, ChatFold] = OrderedDict()
+
+    async def page(self, session: ConsoleSession, wanted: ConversationFilter) -> JsonObject:
+        """A page of the list, the latest used first, and the value of `before` for the next page."""
+        questions = Counter(question.conversation for question in self._inbox)
+        found = [
+            shown
+            for known in await self._all(session.scope)
+            if _fits(shown := self._json(known, questions[known.id]), known, wanted)
+        ]
+        page = found[:PAGE_SIZE]
+        # Those of one moment are on one page: the next begins before it.
+        page += [each for each in found[PAGE_SIZE:] if each["used_at"] == page[-1]["used_at"]]
+        return {"conversations": page, "next": page[-1]["used_at"] if len(page) < len(found) else None}
+
+    async def entries(self, session: ConsoleSession, id_: str, after: int) -> JsonObject:
+        """The entries of a conversation that were added or changed after an event.
+
+        `sequence` is the number to give with the next call. A chat of the terminal is always given as a whole.
+        """
+        known = await self._find(session, id_)
+        questions = [question for question in self._inbox if question.conversation == id_]
+        info = known.info
+        about = self._json(known, len(questions))
+        if self._store is None or info is None:
+            return {"conversation": about, "entries": [], "sequence": 0, "more": False}
+        try:
+            if info.kind == "chat":
+                entries, sequence = await self._chat(self._store, info), info.sequence
+            else:
+                fold = await self._fold(self._store, info)
+                entries, sequence = fold.changed(after), fold.sequence
+        except UnreadableJournal as error:
+            raise ConsoleError(500, "unreadable", f"The conversation cannot be read: {error}") from error
+        more = info.kind != "chat" and len(entries) > _MOST_ENTRIES
+        if more:
+            # What was changed first comes first. Entries of one event stay together.
+            sequence = sorted(entry.sequence for entry in entries)[_MOST_ENTRIES - 1]
+            entries = [entry for entry in entries if entry.sequence <= sequence]
+        shown = [entry.as_json() for entry in entries]
+        # The page leads from a permission that waits to its question.
+        waiting = {permission_requested("", each.action).digest: each.id for each in questions}
+        for entry, json in zip(entries, shown, strict=True):
+            if entry.role == "permission":
+                is_open = entry.more["outcome"] is None
+                json["question"] = waiting.get(entry.digest or "") if is_open else None
+        return {"conversation": about, "entries": shown, "sequence": sequence, "more": more}
+
+    async def stop(self, session: ConsoleSession, id_: str) -> None:
+        """Cancel the turn under way. Does nothing if there is none."""
+        known = await self._find(session, id_)
+        self._check_here(known)
+        if known.live is not None:
+            known.live.stop_turn()
+
+    async def park(self, session: ConsoleSession, id_: str) -> None:
+        """Stop an idle agent."""
+        known = await self._find(session, id_)
+        self._check_here(known)
+        if known.live is not None:
+            if known.live.is_held:
+                raise _busy()
+            known.live.park()
+
+    async def delete(self, session: ConsoleSession, id_: str) -> None:
+        """Delete what is stored of a conversation, with its stored responses. Decisions stay, without content."""
+        known = await self._find(session, id_)
+        self._check_here(known)
+        if known.live is not None and known.live.is_held:
+            raise _busy()
+        if self._store is None or known.info is None:
+            raise ConsoleError(409, "not_stored", "Nothing of this conversation is stored.")
+        if known.live is not None:
+            # Its agent knows what was said.
+            known.live.park()
+        if not await self._store.delete(id_):
+            now = await self._store.find(id_)
+            if now is not None:
+                raise _elsewhere(now.owner) if _is_foreign(now) else _busy()
+        self._folded.pop(id_, None)
+
+    # Inside.
+
+    async def _all(self, scope: ConsoleScope) -> list[_Known]:
+        live = {each.id: each for each in self._live()}
+        stored = [] if self._store is None else await self._store.journals("agent", "chat")
+        ids = {info.id for info in stored}
+        known = [
+            # Of those under way here that are not stored no time is known: they are in use now.
+            *(_Known(each.id, each.connection, None, each) for each in live.values() if each.id not in ids),
+            *(
+                _Known(info.id, info.connection, info, live.get(info.id))
+                for info in stored
+                # The agent's conversation in a chat is shown with the chat.
+                if info.parent is None
+            ),
+        ]
+        return [each for each in known if scope.sees(each.connection)]
+
+    async def _find(self, session: ConsoleSession, id_: str) -> _Known:
+        info = None if self._store is None else await self._store.find(id_)
+        live = next((each for each in self._live() if each.id == id_), None)
+        if info is not None and info.kind not in ("agent", "chat"):
+            info = None
+        connection = info.connection if info is not None else live.connection if live is not None else None
+        if connection is None or not session.scope.sees(connection):
+            self._folded.pop(id_, None)
+            raise ConsoleError(404, "not_found", "There is no such conversation, or it was deleted.")
+        return _Known(id_, connection, info, live)
+
+    def _check_here(self, known: _Known) -> None:
+        if known.info is not None and _is_foreign(known.info):
+            raise _elsewhere(known.info.owner)
+
+    def _json(self, known: _Known, questions: int) -> JsonObject:
+        info, live = known.info, known.live
+        front_end = front_end_of(info) if info is not None else known.connection.partition(":")[0]
+        program = "" if live is None else in_short(live.program, _LONGEST_NAME)
+        now = self._now()
+        return {
+            "id": known.id,
+            "model": info.model if info is not None else live.model if live is not None else "",
+            "title": "" if info is None else visible_line(info.title)[:_LONGEST_TITLE],
+            "client": program or visible_line(front_end) or None,
+            "key": self._key_names.get(known.connection),
+            "folder": visible_line(
+                info.workspace if info is not None else live.folder if live is not None else ""
+            )
+            or None,
+            "started_at": now if info is None else info.started_at,
+            "used_at": now if info is None else info.used_at,
+            "sequence": 0 if info is None else info.sequence,
+            "state": _state(info, live),
+            "owner": (info.owner or None) if info is not None else str(os.getpid()),
+            "questions": questions,
+        }
+
+    async def _fold(self, store: JournalStore, info: JournalInfo) -> ChatFold:
+        """The fold of a journal. It goes on from what is in memory."""
+        fold = self._folded.pop(info.id, None)
+        if fold is None or fold.sequence > info.sequence:
+            fold = ChatFold()
+        for entry in await store.read(info.id, fold.sequence):
+            fold.apply(entry)
+        self._folded[info.id] = fold
+        while len(self._folded) > _MOST_FOLDED:
+            self._folded.popitem(last=False)
+        return fold
+
+    async def _chat(self, store: JournalStore, info: JournalInfo) -> list[ChatEntry]:
+        """A chat, with the permissions that its agents requested, in the order of time."""
+        fold = ChatFold()
+        for entry in await store.read(info.id):
+            fold.apply(entry)
+        entries = [*fold.entries.values()]
+        for agent in await store.journals("agent"):
+            if agent.parent == info.id:
+                own = ChatFold(f"{agent.id} ")
+                for entry in await store.read(agent.id):
+                    own.apply(entry)
+                entries += [each for each in own.entries.values() if each.role == "permission"]
+        # Stable: entries of one moment stay in the order of their journal.
+        return sorted(entries, key=lambda each: each.at)
+
+
+def _fits(shown: JsonObject, known: _Known, wanted: ConversationFilter) -> bool:
+    front_end = front_end_of(known.info) if known.info is not None else None
+    used_at = shown["used_at"]
+    return (
+        wanted.model in (None, shown["model"])
+        and wanted.client in (None, shown["client"], front_end)
+        and wanted.state in (None, shown["state"])
+        and (wanted.before is None or (isinstance(used_at, float) and used_at < wanted.before))
+    )
+
+
+def _state(info: JournalInfo | None, live: LiveConversation | None) -> str:
+    if info is not None and _is_foreign(info):
+        return "elsewhere"
+    return "stored" if live is None else live.stage
+
+
+def _is_foreign(info: JournalInfo) -> bool:
+    """Whether another process has it now."""
+    return info.owner not in ("", str(os.getpid()))
+
+
+def _busy() -> ConsoleError:
+    return ConsoleError(409, "busy", "The conversation is under way. Stop it first.")
+
+
+def _elsewhere(owner: str) -> ConsoleError:
+    return ConsoleError(
+        409, "elsewhere", f"Process {owner} has the conversation. Do it there, or when that has ended."
+    )

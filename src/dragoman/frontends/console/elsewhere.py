@@ -1,0 +1,110 @@
+"""Questions that wait in other processes of the same state folder.
+
+They can be answered only there: in a terminal, in an editor, at the console of another server. The console shows them with
+that place. It looks into the journals while a page is open, and reads them only if another process has written something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from dragoman.journal.agent_events import PermissionRequested
+from dragoman.journal.clients import front_end_of
+from dragoman.journal.decision_text import permission_in_words
+from dragoman.journal.decisions import RecordedDecision, open_elsewhere
+from dragoman.journal.store import JournalInfo, JournalStore, JournalStoreError
+from dragoman.lm import JsonObject
+from dragoman.visible import visible_line
+
+__all__ = ["Elsewhere"]
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 2.0
+# What a rule or an approval decides is stored together with its request, or a moment after it.
+_YOUNG_SECONDS = 1.0
+_LONGEST_TITLE = 400
+_ID_BYTES = 9
+_PLACES = {"vscode": "VS Code", "http": "`dragoman serve`"}
+
+
+class Elsewhere:
+    """Knows the questions of other processes. `on_change` is called with them when they have changed."""
+
+    def __init__(
+        self,
+        store: JournalStore | None,
+        on_change: Callable[[list[JsonObject]], None],
+        *,
+        look_seconds: float = _LOOK_SECONDS,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._on_change = on_change
+        self._look_seconds = look_seconds
+        self._now = now
+        self.questions: list[JsonObject] = []
+        self._seen: int | None = None
+        # Whether something waits that must be looked at again although no process has written: it grows old, its owner dies.
+        self._has_open = False
+        self._looking: asyncio.Task[None] | None = None
+
+    def watch(self, streams: int) -> None:
+        """Look while streams are open, and not otherwise."""
+        if streams and self._looking is None and self._store is not None:
+            self._looking = asyncio.get_running_loop().create_task(self._look_on(self._store))
+        elif not streams and self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    async def close(self) -> None:
+        looking, self._looking = self._looking, None
+        if looking is not None:
+            looking.cancel()
+            await asyncio.wait({looking})
+
+    async def _look_on(self, store: JournalStore) -> None:
+        while True:
+            try:
+                await self.look(store)
+            except JournalStoreError as error:
+                _log.warning("questions of other processes cannot be read: %s", error)
+            except Exception:
+                _log.exception("questions of other processes cannot be shown")
+            await asyncio.sleep(self._look_seconds)
+
+    async def look(self, store: JournalStore) -> None:
+        """Look once."""
+        version = await store.version_seen()
+        if version == self._seen and not self._has_open:
+            return
+        now = self._now()
+        found = await open_elsewhere(store, now)
+        self._seen, self._has_open = version, bool(found)
+        questions = [*_shown(each for each in found if now - each.at > _YOUNG_SECONDS)]
+        if questions != self.questions:
+            self.questions = questions
+            self._on_change(questions)
+
+
+def _shown(found: Iterable[RecordedDecision]) -> Iterator[JsonObject]:
+    for each in found:
+        match each:
+            case RecordedDecision(asked=PermissionRequested() as asked, info=JournalInfo() as info):
+                front_end = front_end_of(info)
+                # The id of a call is for its client alone.
+                digest = hashlib.blake2b(f"{each.journal} {asked.id}".encode(), digest_size=_ID_BYTES)
+                yield {
+                    "id": digest.hexdigest(),
+                    "title": visible_line(permission_in_words(asked))[:_LONGEST_TITLE],
+                    "agent": asked.agent,
+                    "conversation": info.parent or info.id,
+                    "where": f"{_PLACES.get(front_end, front_end)}, process {info.owner}",
+                    "asked_at": each.at,
+                }
+            case _:
+                pass

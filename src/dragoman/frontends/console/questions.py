@@ -1,0 +1,116 @@
+"""Questions and outcomes as the console's API has them. Pure.
+
+Everything that an agent or a client wrote is made visible here: the page shows these texts as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman.frontends.rule_offers import RuleOffer
+from dragoman.lm import JsonObject
+from dragoman.permissions.approvals import ApprovalLevel
+from dragoman.permissions.inbox import InboxDecision, InboxOutcome, InboxQuestion
+from dragoman.permissions.layout import in_short, on_one_line
+from dragoman.permissions.question import ActionQuestion, question_about
+from dragoman.permissions.verdict import MatchedRule
+
+__all__ = ["decision_json", "levels_of", "offer_json", "outcome_json", "question_json"]
+
+# Of names and places, which are short unless someone means mischief.
+_LONGEST_NAME = 200
+_LONGEST_PLACE = 1_000
+
+
+def levels_of(question: InboxQuestion, promised: Sequence[ApprovalLevel]) -> tuple[ApprovalLevel, ...]:
+    """How far a yes to this question may reach, of the levels that can be promised."""
+    return _levels(question_about(question.action, question.ask), promised)
+
+
+def question_json(
+    question: InboxQuestion,
+    *,
+    key: str | None,
+    promised: Sequence[ApprovalLevel],
+    outcome: InboxOutcome | None = None,
+    is_whole: bool = False,
+) -> JsonObject:
+    """A question. `key` is the name of its client's API key, `is_whole`: nothing of its text is left out."""
+    action, ask = question.action, question.ask
+    asked = question_about(action, ask)
+    return {
+        "id": question.id,
+        "title": asked.title,
+        "agent": action.agent,
+        "agent_name": in_short(action.agent_name, _LONGEST_NAME),
+        "client": in_short(question.client, _LONGEST_NAME) or None,
+        "key": key,
+        "conversation": question.conversation,
+        "folder": on_one_line(action.folder),
+        "class": action.risk,
+        "sensitive": None if action.sensitive is None else in_short(action.sensitive, _LONGEST_PLACE),
+        "asked_at": question.asked_at,
+        "expires_at": question.expires_at,
+        "is_cut": asked.is_cut and not is_whole,
+        "sections": [
+            {
+                "label": section.label,
+                "text": section.text,
+                "language": section.language,
+                "note": section.note,
+                "inline": section.is_inline,
+            }
+            for section in asked.sections(cut=not is_whole)
+        ],
+        "covers": asked.covers,
+        "levels": list(_levels(asked, promised)),
+        "rules": [_rule_json(rule) for rule in ask.rules],
+        "why": ask.because,
+        "state": "waiting" if outcome is None else outcome.state,
+        "outcome": None if outcome is None else outcome_json(outcome),
+    }
+
+
+def outcome_json(outcome: InboxOutcome) -> JsonObject:
+    """How a question ended."""
+    if outcome.decision is None:
+        return {
+            "state": outcome.state,
+            "by": None,
+            "at": outcome.at,
+            "level": None,
+            "reason": None,
+            "rule": None,
+        }
+    return decision_json(outcome.decision, outcome.at)
+
+
+def decision_json(decision: InboxDecision, at: float) -> JsonObject:
+    """A person's decision in the form of an outcome."""
+    return {
+        "state": "allowed" if decision.is_allowed else "denied",
+        "by": in_short(decision.by, _LONGEST_NAME),
+        "at": at,
+        "level": "rule" if decision.new_rule else decision.level,
+        "reason": decision.reason,
+        "rule": decision.new_rule,
+    }
+
+
+def offer_json(offer: RuleOffer) -> JsonObject:
+    """A rule that can be made of the answer. `toml` is the text that is written, to the letter."""
+    return {"words": offer.words, "toml": offer.toml}
+
+
+def _levels(asked: ActionQuestion, promised: Sequence[ApprovalLevel]) -> tuple[ApprovalLevel, ...]:
+    return ("once",) if asked.covers is None else tuple(promised)
+
+
+def _rule_json(rule: MatchedRule) -> JsonObject:
+    file, _, line = rule.where.rpartition(":")
+    return {
+        "decision": rule.decision,
+        "file": in_short(file, _LONGEST_PLACE),
+        "line": int(line),
+        "reason": None if rule.reason is None else in_short(rule.reason, _LONGEST_PLACE),
+    }

@@ -1,0 +1,320 @@
+"""Pairing codes in the terminal of `dragoman serve`: a real process on a real pseudo-terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from dragoman.config import ConsoleConfig
+from dragoman.frontends.console.codes_terminal import CodesTerminal
+from dragoman.frontends.console.console import Console, ConsoleKey
+from dragoman.frontends.console.key_presses import KeyPresses
+from dragoman.frontends.console.qr_code import half_blocks, modules
+from dragoman.frontends.console.sessions import ConsoleScope
+from dragoman.permissions.inbox import Inbox
+from terminal_screen import DEADLINE, Folder, Terminal
+
+CODE = re.compile(r"[2-9A-HJ-NP-Z]{4}-[2-9A-HJ-NP-Z]{4}")
+SHOWN = r"pairing code: [2-9A-HJ-NP-Z]{4}-[2-9A-HJ-NP-Z]{4} \(valid once, until"
+HELP = r"Press p for a new code"
+
+# Runs a program as a shell does: in a group of its own, which has the terminal, until Ctrl-Z gives it back.
+_SHELL = """
+import os, signal, subprocess, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+job = subprocess.Popen(sys.argv[1:], process_group=0)
+os.tcsetpgrp(0, job.pid)
+while True:
+    status = os.waitpid(job.pid, os.WUNTRACED)[1]
+    os.tcsetpgrp(0, os.getpgrp())
+    if not os.WIFSTOPPED(status):
+        sys.exit(os.waitstatus_to_exitcode(status))
+    print("stopped", flush=True)
+    if sys.stdin.readline().strip() == "bg":
+        os.killpg(job.pid, signal.SIGCONT)
+        print("in the background", flush=True)
+        sys.stdin.readline()
+        # A shell sends no signal to a job that runs already.
+        os.tcsetpgrp(0, job.pid)
+    else:
+        os.tcsetpgrp(0, job.pid)
+        os.killpg(job.pid, signal.SIGCONT)
+    print("resumed", flush=True)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    with ExitStack() as opened:
+        folder = Folder(tmp_path, opened)
+        folder.script({"do": [{"say": "Yes."}]})
+        yield folder
+
+
+def serve(folder: Folder, *more: str) -> list[str]:
+    named = ["--config", "dragoman.toml", "--state-dir", str(folder.path / "state")]
+    return ["-m", "dragoman", "serve", *named, "--port", "0", *more]
+
+
+def codes(terminal: Terminal) -> list[str]:
+    return re.findall(r"code(?: for [^:]+)?: (\S{9}) ", terminal.text)
+
+
+def paired(text: str, code: str, name: str = "my phone") -> int:
+    """Pair as a browser would, with the address that the terminal shows."""
+    found = re.search(r"console is at http://(127\.0\.0\.1:[0-9]+)/", text)
+    assert found is not None
+    connection = http.client.HTTPConnection(found[1], timeout=DEADLINE)
+    headers = {
+        "origin": f"http://{found[1]}",
+        "x-dragoman-console": "pair",
+        "content-type": "application/json",
+    }
+    connection.request("POST", "/console/api/pair", json.dumps({"code": code, "name": name}), headers)
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def is_cooked(terminal: Terminal) -> bool:
+    local = terminal.modes[3]
+    assert isinstance(local, int)
+    return bool(local & termios.ECHO and local & termios.ICANON)
+
+
+def until(terminal: Terminal, *, cooked: bool) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while is_cooked(terminal) != cooked:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_terminal_shows_a_code_a_key_makes_another_and_ctrl_c_ends_it(folder: Folder) -> None:
+    terminal = folder.terminal(*serve(folder))
+    terminal.wait_for(HELP)
+    (first,) = codes(terminal)
+    assert f"#pair={first}" in terminal.text
+    # A phone that reads an address of loopback looks for the console on itself.
+    assert "▀" not in terminal.text
+    terminal.type("p")
+    terminal.wait_for(SHOWN, times=2)
+    second = codes(terminal)[1]
+    assert second != first
+    assert paired(terminal.text, second) == 200
+    terminal.wait_for(r"paired: my phone \(decide, all conversations\)")
+    assert paired(terminal.text, second) == 403
+    assert not is_cooked(terminal)
+    terminal.type("\x03")
+    assert terminal.wait_end() == 130
+    assert terminal.modes == terminal.modes_before
+    assert "Traceback" not in terminal.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
+def test_a_signal_gives_the_terminal_back(folder: Folder, number: signal.Signals) -> None:
+    terminal = folder.terminal(*serve(folder))
+    terminal.wait_for(HELP)
+    assert not is_cooked(terminal)
+    terminal.signal(number)
+    assert terminal.wait_end() == (0 if number == signal.SIGTERM else -signal.SIGQUIT)
+    assert terminal.modes == terminal.modes_before
+
+
+def test_all_browsers_are_signed_out_after_a_question(folder: Folder) -> None:
+    terminal = folder.terminal(*serve(folder))
+    terminal.wait_for(HELP)
+    (code,) = codes(terminal)
+    assert paired(terminal.text, code) == 200
+    terminal.type("r")
+    terminal.wait_for(r"sign out all paired browsers \(1\)")
+    terminal.type("n")
+    terminal.wait_for("nothing was done")
+    terminal.type("r")
+    terminal.wait_for("sign out all paired", times=2)
+    terminal.type("y")
+    terminal.wait_for("signed out: 1")
+
+
+async def test_what_is_pasted_and_keys_with_arrows_do_nothing() -> None:
+    master, slave = os.openpty()
+    pressed: list[str] = []
+    keys = KeyPresses(slave, pressed.append)
+    assert keys.start()
+    try:
+        for typed in (b"ppp", b"\x1b[A", b"\x1bOP"):
+            os.write(master, typed)
+        async with asyncio.timeout(DEADLINE):
+            # One that comes in the same piece as what was written before is part of the paste.
+            while not pressed:
+                os.write(master, b"x")
+                await asyncio.sleep(0.05)
+        assert set(pressed) == {"x"}
+        # The files of a terminal are shared with the shell, which does not expect them to be non-blocking.
+        assert os.get_blocking(slave)
+    finally:
+        keys.stop()
+        os.close(slave)
+        os.close(master)
+
+
+def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(folder: Folder) -> None:
+    terminal = folder.terminal("-c", _SHELL, sys.executable, *serve(folder))
+    terminal.wait_for(HELP)
+    until(terminal, cooked=False)
+    terminal.type("\x1a")
+    terminal.wait_for("^stopped")
+    assert is_cooked(terminal)
+    terminal.enter("fg")
+    terminal.wait_for("^resumed")
+    until(terminal, cooked=False)
+    terminal.type("p")
+    terminal.wait_for(SHOWN, times=2)
+    terminal.type("\x03")
+    assert terminal.wait_end() == 130
+    assert terminal.modes == terminal.modes_before
+
+
+def test_in_the_background_the_terminal_is_left_alone(folder: Folder) -> None:
+    terminal = folder.terminal("-c", _SHELL, sys.executable, *serve(folder))
+    terminal.wait_for(HELP)
+    until(terminal, cooked=False)
+    terminal.type("\x1a")
+    terminal.wait_for("^stopped")
+    terminal.enter("bg")
+    terminal.wait_for("^in the background")
+    # The server works, and neither reads what is typed nor is stopped for trying.
+    assert paired(terminal.text, codes(terminal)[0]) == 200
+    assert is_cooked(terminal)
+    terminal.enter("p")
+    terminal.wait_for("^resumed")
+    assert len(codes(terminal)) == 1
+    until(terminal, cooked=False)
+    terminal.type("p")
+    terminal.wait_for(SHOWN, times=2)
+    terminal.type("\x03")
+    assert terminal.wait_end() == 130
+
+
+def _run(folder: Folder, *more: str) -> tuple[str, str]:
+    """Standard output and error of a server that listens and then ends, without a terminal."""
+    command = [sys.executable, *serve(folder, *more)]
+    with subprocess.Popen(
+        command,
+        cwd=folder.path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=DEADLINE)
+    return output, first + errors
+
+
+def test_without_a_terminal_there_is_no_code(folder: Folder) -> None:
+    output, errors = _run(folder)
+    assert "serving at" in errors
+    assert output == ""
+    assert not CODE.search(errors)
+
+
+def test_without_a_terminal_there_is_one_code_on_demand(folder: Folder) -> None:
+    command = [sys.executable, *serve(folder, "--pairing-code")]
+    with subprocess.Popen(
+        command, cwd=folder.path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        found = CODE.search(lines[1])
+        assert found is not None
+        assert paired(lines[0], found[0]) == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == ""
+
+
+def test_without_a_console_there_is_nothing_to_pair(folder: Folder) -> None:
+    folder.script({"do": [{"say": "Yes."}]}, settings="[console]\nenabled = false")
+    output, errors = _run(folder)
+    assert output == ""
+    assert "serving at" in errors
+    for option in ("--open", "--pairing-code"):
+        command = [sys.executable, *serve(folder, option)]
+        refused = subprocess.run(
+            command, cwd=folder.path, capture_output=True, text=True, timeout=DEADLINE, check=False
+        )
+        assert refused.returncode == 2
+        assert "`enabled = false`" in refused.stderr
+
+
+# The dialogue, without a process.
+
+
+class Dialogue:
+    def __init__(self, url: str | None = None, keys: int = 0) -> None:
+        names = [ConsoleKey(f"key{number}", f"http:{number}") for number in range(1, keys + 1)]
+        self.console = Console(ConsoleConfig(url=url), names, Inbox(), "http://127.0.0.1:8427/")
+        self.shown: list[str] = []
+        self.terminal = CodesTerminal(self.console, self.shown.append)
+        self.terminal.begin()
+        self.shown.clear()
+
+    def press(self, keys: str) -> str:
+        for key in keys:
+            self.terminal.press(key)
+        return "\n".join(self.shown)
+
+
+def test_with_keys_a_person_chooses_for_whom_a_code_is() -> None:
+    dialogue = Dialogue(keys=12)
+    asked = dialogue.press("p")
+    assert "0  administrator (all conversations)" in asked
+    assert "1  key1\n" in asked
+    assert "c  key12" in asked
+    for key, scope in (
+        ("0", ConsoleScope()),
+        ("1", ConsoleScope("key1", "http:1")),
+        ("C", ConsoleScope("key12", "http:12")),
+    ):
+        dialogue.shown.clear()
+        text = dialogue.press(key if dialogue.terminal._state == "choosing" else f"p{key}")
+        found = CODE.search(text)
+        assert found is not None
+        assert dialogue.console.codes.take(found[0]).scope == scope
+
+
+def test_any_other_key_makes_no_code() -> None:
+    dialogue = Dialogue(keys=2)
+    for key in ("3", "z", "\x1b", "p", "\r"):
+        dialogue.shown.clear()
+        assert not CODE.search(dialogue.press(f"p{key}"))
+        assert "nothing was done." in dialogue.shown
+
+
+def test_with_an_address_for_other_devices_there_is_a_qr_code_for_it() -> None:
+    dialogue = Dialogue("https://console.example.org")
+    picture, words = dialogue.press("p").rsplit("\x1b[0m\n", 1)
+    found = CODE.search(words)
+    assert found is not None
+    rows = modules(f"https://console.example.org/#pair={found[0]}")
+    assert picture + "\x1b[0m" == "\n".join(half_blocks(rows))
+
+
+def test_half_blocks_are_the_rows_in_a_light_frame() -> None:
+    lines = half_blocks(["101", "110", "001"])
+    bare = [re.sub(r"\x1b\[[0-9;]+m", "", line) for line in lines]
+    assert bare == ["       ", "  █▄▀  ", "    ▀  ", "       "]
