@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx2
 
-from dragoman.config import ConsoleConfig, Serve
+from dragoman.config import ClientKey, ConsoleConfig, Serve
 from dragoman.frontends.console.console import Console, ConsoleKey
 from dragoman.frontends.console.sessions import ConsoleRole
 from dragoman.frontends.http.auth import AccessCheck
@@ -88,7 +88,7 @@ async def console_site(
     config: ConsoleConfig | None = None,
     *,
     keys: Sequence[ConsoleKey] = (),
-    api_keys: tuple[str, ...] = (),
+    api_keys: tuple[ClientKey, ...] = (),
     settings: Serve | None = None,
 ) -> AsyncIterator[ConsoleSite]:
     """A server with a console, until the end of the block."""

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from console.kit import ConsoleSite, console_site
-from dragoman.config import ConsoleConfig, Serve
+from dragoman.config import ClientKey, ConsoleConfig, Serve
 from dragoman.frontends.console.access import ConsoleAccess
 from dragoman.frontends.console.console import ConsoleKey
 from dragoman.frontends.console.page_files import PAGE_HEADERS, PageFiles
@@ -190,7 +190,7 @@ async def test_behind_a_proxy_with_tls_the_cookie_is_secure(tmp_path: Path) -> N
 
 
 async def test_an_api_key_neither_opens_the_console_nor_is_needed_for_it(tmp_path: Path) -> None:
-    async with console_site(tmp_path, api_keys=("secret",)) as site:
+    async with console_site(tmp_path, api_keys=(ClientKey("a", "secret"),)) as site:
         key = {"authorization": "Bearer secret"}
         assert (await soon(site.client.get("/v1/models"))).status_code == 401
         assert (await soon(site.client.get("/v1/models", headers=key))).status_code == 200

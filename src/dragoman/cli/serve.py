@@ -16,8 +16,9 @@ from dragoman.cli.console_codes import local_address, open_browser, shown_codes
 from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
 from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
-from dragoman.config import Serve, client_keys
-from dragoman.frontends.console.console import Console
+from dragoman.config import Serve, client_keys, webhook_secret
+from dragoman.frontends.console.console import Console, ConsoleKey
+from dragoman.frontends.console.data import ConsoleData
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.histories import response_store
 from dragoman.frontends.http.running import PortTaken, bound, serve
@@ -42,6 +43,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
         )
     config = context.offered(config)
     gate = AccessCheck(keys, settings.cors_origins)
+    console_keys = [ConsoleKey(key.name, key.connection, sees_all=key.role == "admin") for key in keys]
     if not config.console.enabled and (arguments.open or arguments.pairing_code):
         raise UsageError("there is no console: [console] of the configuration has `enabled = false`.")
 
@@ -64,10 +66,11 @@ def run(arguments: Namespace, context: CommandContext) -> int:
                 port = listening.getsockname()[1]
                 # On standard error: a program that starts it with port 0 reads the port here.
                 say(f"dragoman: serving at http://{host}:{port}/v1", sys.stderr)
-                console = None
+                console = data = None
                 if config.console.enabled:
-                    inbox = models.permissions.inbox
-                    console = Console(config.console, (), inbox, local_address(settings.host, port))
+                    address = local_address(settings.host, port)
+                    console = Console(config.console, console_keys, models.permissions.inbox, address)
+                    data = ConsoleData(console, models, webhook_secret(config))
                 following = asyncio.create_task(follow(context, models.adopt))
                 try:
                     with shown_codes(console, always=arguments.pairing_code) as stop_keys:
@@ -78,9 +81,11 @@ def run(arguments: Namespace, context: CommandContext) -> int:
                             stop_keys()
                             _announce_drain(settings)
 
-                        return await serve(service, gate, listening, drain, console=console)
+                        return await serve(service, gate, listening, drain, console=console, data=data)
                 finally:
                     following.cancel()
+                    if data is not None:
+                        await data.close()
         finally:
             await models.close()
             if database is not None:

@@ -16,6 +16,8 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
 
 from dragoman.frontends.console.console import Console
+from dragoman.frontends.console.data import ConsoleData
+from dragoman.frontends.console.data_routes import data_routes
 from dragoman.frontends.console.errors import ConsoleError, on_console_error
 from dragoman.frontends.console.page_files import PageFiles
 from dragoman.frontends.console.routes import console_routes
@@ -56,8 +58,13 @@ _HEADER_LENGTH = 2_000
 _NUMBER_LENGTH = 12
 
 
-def build_app(service: HttpService, gate: AccessCheck, console: Console | None = None) -> ASGIApp:
-    """Build the ASGI application. The caller closes the models of `service`."""
+def build_app(
+    service: HttpService,
+    gate: AccessCheck,
+    console: Console | None = None,
+    data: ConsoleData | None = None,
+) -> ASGIApp:
+    """Build the ASGI application. The caller closes the models of `service`, and `data`."""
     routes = _Routes(service)
     access = None if console is None else console.access
     middleware = [Middleware(RequestMiddleware, gate=gate, metrics=service.metrics, console=access)]
@@ -73,6 +80,8 @@ def build_app(service: HttpService, gate: AccessCheck, console: Console | None =
     at_root: list[BaseRoute] = [Route("/", routes.front_page, methods=["GET"])]
     if console is not None:
         at_root = console_routes(console, PageFiles(console.access, otherwise=FRONT_PAGE))
+    if data is not None:
+        at_root += data_routes(data)
     app = Starlette(
         routes=[
             *at_root,

@@ -19,6 +19,7 @@ import uvicorn
 
 from dragoman.config import Serve
 from dragoman.frontends.console.console import Console
+from dragoman.frontends.console.data import ConsoleData
 from dragoman.frontends.http.app import build_app
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.background import BackgroundResponses
@@ -54,13 +55,14 @@ async def serve(
     on_drain: Callable[[], object] = lambda: None,
     heads: HeadLimits | None = None,
     console: Console | None = None,
+    data: ConsoleData | None = None,
 ) -> bool:
     """Serve until a signal. Return whether it was SIGINT. `on_drain` is called if responses run and may finish."""
     protocol = partial(LimitedHttp, limits=heads or HeadLimits())
     settings: Serve = service.serve
     server = _Server(
         uvicorn.Config(
-            build_app(service, gate, console),
+            build_app(service, gate, console, data),
             # Our own logging: it logs nothing of a request but its path.
             log_config=None,
             access_log=False,
@@ -77,6 +79,7 @@ async def serve(
         ),
         on_drain,
         service.background,
+        data,
     )
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
@@ -95,9 +98,14 @@ class _Server(uvicorn.Server):
     """A uvicorn server without its own signal handlers, which raise the signal again after a clean end."""
 
     def __init__(
-        self, config: uvicorn.Config, on_drain: Callable[[], object], background: BackgroundResponses
+        self,
+        config: uvicorn.Config,
+        on_drain: Callable[[], object],
+        background: BackgroundResponses,
+        data: ConsoleData | None,
     ) -> None:
         super().__init__(config)
+        self._data = data
         self._on_drain = on_drain
         self._background = background
         self._hurry = asyncio.Event()
@@ -110,6 +118,9 @@ class _Server(uvicorn.Server):
 
     def on_signal(self, number: signal.Signals) -> None:
         self.was_interrupted |= number == signal.SIGINT
+        if self._data is not None:
+            # The server waits for requests under way, and an event stream never ends by itself.
+            self._data.end_streams()
         if self.should_exit:
             self.force_exit = True
             self._hurry.set()
