@@ -34,13 +34,6 @@ export class Browser {
     return new Person(this, context);
   }
 
-  /** A person whose browser stores its profile in this folder, as most do. */
-  async stored(folder) {
-    const context = await playwright.chromium.launchPersistentContext(folder, { ...launchOptions(), ...DESKTOP });
-    context.setDefaultTimeout(DEADLINE);
-    return { person: new Person(this, context), close: () => context.close() };
-  }
-
   /** A picture of every page that is open, for those who read why a test failed. */
   async pictures(name) {
     const folder = process.env.DRAGOMAN_IMAGES;

@@ -10,6 +10,10 @@ export const PYTHON = path.join(path.dirname(DRAGOMAN), 'python');
 // Longer than anything here takes on a busy machine. Only a test that fails reaches it.
 export const DEADLINE = Number(process.env.DRAGOMAN_PATIENCE ?? 30) * 1_000;
 
+// A runner that is killed leaves the processes of its files behind. They end then, and all that they started with them.
+const runner = process.ppid;
+setInterval(() => process.ppid === runner || process.exit(1), 1_000).unref();
+
 /** Looks again and again, until `look` returns something or time is up. */
 export async function until(what, look, milliseconds = DEADLINE) {
   for (const end = Date.now() + milliseconds; Date.now() < end; ) {

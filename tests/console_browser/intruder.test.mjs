@@ -1,8 +1,6 @@
 // An agent runs as the same user on the same machine, and wants to approve itself.
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { asking, curlJson, run, steps } from './clients.mjs';
 import { until } from './children.mjs';
@@ -70,27 +68,4 @@ test('a client is told no id of the question, in no form that it could answer', 
   const [{ id }] = await page.questions();
   await page.allow('echo secret-id');
   assert.equal(String(await answer).includes(id), false);
-});
-
-/** Every file below a folder, as one text. */
-function everything(folder) {
-  return readdirSync(folder, { recursive: true })
-    .map((name) => path.join(folder, name))
-    .filter((name) => existsSync(name) && statSync(name).isFile())
-    .map((name) => readFileSync(name, 'latin1'))
-    .join('\n');
-}
-
-test('a browser on the same machine does not write both halves of the session to its disk', async () => {
-  const folder = mkdtempSync(path.join(tmpdir(), 'dragoman-profile-'));
-  try {
-    const { person, close } = await browser.stored(folder);
-    const page = await person.paired(served, 'stored');
-    const { cookie, cookies } = await page.session();
-    assert.deepEqual(cookies.map(({ expires }) => expires), [-1]);
-    await close();
-    assert.equal(everything(folder).includes(cookie.slice(cookie.indexOf('=') + 1)), false);
-  } finally {
-    rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
-  }
 });

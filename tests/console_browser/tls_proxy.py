@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import json
+import os
 import ssl
 import sys
 import tempfile
@@ -135,6 +136,8 @@ async def main() -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     while line := await commands.readline():
         proxy.command(line.decode())
+    # The system closes what is open; tasks that wait for it would only complain.
+    os._exit(0)
 
 
 if __name__ == "__main__":
