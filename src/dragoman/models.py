@@ -179,6 +179,10 @@ class LiveConversation(Protocol):
         """Stop an idle agent."""
         ...
 
+    def forget(self) -> None:
+        """Stop the agent and drop what is in memory, because the conversation was deleted."""
+        ...
+
 
 @runtime_checkable
 class Conversing(Protocol):

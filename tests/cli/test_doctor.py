@@ -74,11 +74,14 @@ def test_models_are_listed_with_what_they_lack(
         '[models.gateway]\nkind = "responses"\nbase_url = "http://a"\nmodel = "m"\napi_key = "$NOT_SET"\n'
         '[models.lost]\nkind = "script"\npath = "none.jsonl"\n'
         '[serve]\napi_keys = ["$NOT_SET"]\n'
+        '[keys.build]\nkey = "build-key"\nworkspaces = ["nowhere"]\n'
     )
     assert main(["doctor"]) == 0
     found = _lines(capsys.readouterr().out)
     unset = "the environment variable NOT_SET is not set. Set it first, or write the value here."
-    assert found["configuration in dragoman.toml"] == f"warn\n→ dragoman.toml:20: {unset}"
+    nowhere = f'"workspaces" in [keys.build]: "{Path.cwd()}/nowhere" is not a folder. Make it first.'
+    problems = f"dragoman.toml:20: {unset}\n→ dragoman.toml:23: {nowhere}"
+    assert found["configuration in dragoman.toml"] == f"warn\n→ {problems}"
     assert found["model tape (kind script): The Tape"] == "ok"
     assert found["model gateway (kind responses)"] == f"warn\n→ dragoman.toml:15: {unset}"
     assert found["model agent (kind acp): agent"].startswith(
@@ -126,7 +129,7 @@ def test_a_wrong_configuration_fails_with_its_lines(capsys: pytest.CaptureFixtur
     assert _lines(shown.out)["the configuration cannot be used"] == (
         'fail\n→ dragoman.toml:2: unknown key "turn" in [loop]. Did you mean "turns"?\n'
         "→ dragoman.toml:3: unknown table [x]. Known here: [models], [conversation], [journal], [tools], [[policy]], "
-        "[loop], [serve]."
+        "[loop], [serve], [console], [keys]."
     )
 
 

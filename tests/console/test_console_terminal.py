@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.cli.console_codes import local_address
 from dragoman.config import ConsoleConfig
 from dragoman.frontends.console.codes_terminal import CodesTerminal
 from dragoman.frontends.console.console import Console, ConsoleKey
@@ -209,7 +210,7 @@ def test_in_the_background_the_terminal_is_left_alone(folder: Folder) -> None:
 
 
 def _run(folder: Folder, *more: str) -> tuple[str, str]:
-    """Standard output and error of a server that listens and then ends, without a terminal."""
+    """Standard output and error of a server that answers once and then ends, without a terminal."""
     command = [sys.executable, *serve(folder, *more)]
     with subprocess.Popen(
         command,
@@ -221,6 +222,11 @@ def _run(folder: Folder, *more: str) -> tuple[str, str]:
     ) as process:
         assert process.stderr is not None
         first = process.stderr.readline()
+        # It answers only after it has printed what it has to say.
+        asking = http.client.HTTPConnection(first.split("/")[2], timeout=DEADLINE)
+        asking.request("GET", "/healthz")
+        assert asking.getresponse().status == 200
+        asking.close()
         process.send_signal(signal.SIGTERM)
         output, errors = process.communicate(timeout=DEADLINE)
     return output, first + errors
@@ -247,6 +253,34 @@ def test_without_a_terminal_there_is_one_code_on_demand(folder: Folder) -> None:
         assert process.stdout.read() == ""
 
 
+def test_open_opens_the_page_without_a_code(folder: Folder) -> None:
+    opened = folder.path / "opened"
+    browser = folder.path / "browser.py"
+    # The address appears as a whole.
+    browser.write_text(
+        "import pathlib, sys\n"
+        f"part = pathlib.Path({str(opened)!r} + '.part')\n"
+        "part.write_text(sys.argv[1])\n"
+        f"part.rename({str(opened)!r})\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, *serve(folder, "--open", "--pairing-code")],
+        cwd=folder.path,
+        env={**os.environ, "BROWSER": f"{sys.executable} {browser} %s"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[-1]
+        deadline = time.monotonic() + DEADLINE
+        while not opened.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+    assert opened.read_text() == address
+
+
 def test_without_a_console_there_is_nothing_to_pair(folder: Folder) -> None:
     folder.script({"do": [{"say": "Yes."}]}, settings="[console]\nenabled = false")
     output, errors = _run(folder)
@@ -259,6 +293,24 @@ def test_without_a_console_there_is_nothing_to_pair(folder: Folder) -> None:
         )
         assert refused.returncode == 2
         assert "`enabled = false`" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:1/"),
+        ("::1", "http://[::1]:1/"),
+        ("localhost", "http://localhost:1/"),
+        ("0.0.0.0", "http://127.0.0.1:1/"),  # noqa: S104 - only its name
+        ("::", "http://[::1]:1/"),
+        ("192.168.1.5", "http://192.168.1.5:1/"),
+    ],
+)
+def test_the_address_is_the_one_of_this_machine_and_open_only_on_loopback(host: str, address: str) -> None:
+    assert local_address(host, 1) == address
+    console = Console(ConsoleConfig(), (), Inbox(), address)
+    assert console.is_open == (host != "192.168.1.5")
+    assert Console(ConsoleConfig(url="https://x.example"), (), Inbox(), address).is_open
 
 
 # The dialogue, without a process.

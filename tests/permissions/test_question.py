@@ -243,3 +243,34 @@ def test_q3_two_commands_that_differ_look_different(one: str, other: str) -> Non
 def test_q1_every_text_of_the_input_is_in_the_question(raw: dict[str, str]) -> None:
     message = unbroken(question_about(action(title="t", input=raw)).whole)
     assert all(value in message for value in raw.values())
+
+
+@given(
+    command=hostile_text,
+    words=hostile_text,
+    path=st.text(min_size=1, max_size=30).filter(lambda each: each.strip() and "\0" not in each),
+)
+def test_q2_the_sections_as_data_say_what_the_plain_text_says(command: str, words: str, path: str) -> None:
+    question = question_about(
+        action(
+            title="Bash",
+            kind="execute",
+            input={"command": f"run {command}", "path": path},
+            content=[text(f"I will {words}")],
+        )
+    )
+    plain = unbroken(question.plain.replace("\n    ", "\n"))
+    for section in question.sections(cut=True):
+        label = f"{section.label}:" if section.label else ""
+        head = " ".join(filter(None, (label, section.note)))
+        assert "\n".join(filter(None, (head, section.text.replace("\n    ", "\n")))) in plain
+        assert not any(hides(character) for character in section.text if character != "\n")
+        assert not (section.is_inline and "\n" in section.text)
+
+
+def test_q2_the_sections_are_whole_where_nothing_may_be_cut() -> None:
+    question = question_about(action(title="Bash", kind="execute", input={"command": "x" * 10_000}))
+    cut, whole = (question.sections(cut=is_cut)[0] for is_cut in (True, False))
+    assert (cut.label, cut.language, question.is_cut) == ("Command", "sh", True)
+    assert "⟨6,000 characters left out⟩" in cut.text
+    assert whole.text == "x" * 10_000

@@ -8,8 +8,8 @@ import os
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
 
 from dragoman.cli.layout import say
 from dragoman.frontends.console.codes_terminal import CodesTerminal, code_text
@@ -17,7 +17,7 @@ from dragoman.frontends.console.console import Console
 from dragoman.frontends.console.key_presses import KeyPresses
 from dragoman.frontends.console.sessions import ConsoleScope
 
-__all__ = ["local_address", "open_browser", "shown_codes"]
+__all__ = ["ShownCodes", "local_address", "open_browser"]
 
 _log = logging.getLogger(__name__)
 
@@ -34,38 +34,47 @@ def local_address(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-@contextmanager
-def shown_codes(console: Console | None, *, always: bool) -> Iterator[Callable[[], None]]:
-    """Show a pairing code, and within the block make new ones on key presses. The value ends the latter at once.
+class ShownCodes:
+    """Shows a pairing code, and within the block makes new ones on key presses.
 
     Only for a person: both standard input and standard output must be a terminal. `always` shows one code elsewhere.
     """
-    if console is None:
-        yield lambda: None
-        return
-    if not console.is_open:
-        _log.warning(
-            "the console cannot be used at %s: without TLS it is for this machine only. "
-            "Put a proxy with TLS before it, and set `url` in [console].",
-            console.address,
-        )
-        yield lambda: None
-        return
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        if always:
+
+    def __init__(self, console: Console | None, *, always: bool) -> None:
+        self._console = console
+        self._always = always
+        self._keys: KeyPresses | None = None
+
+    def __enter__(self) -> Self:
+        console = self._console
+        if console is None:
+            return self
+        if not console.is_open:
+            _log.warning(
+                "the console cannot be used at %s: without TLS it is for this machine only. "
+                "Put a proxy with TLS before it, and set `url` in [console].",
+                console.address,
+            )
+        elif sys.stdin.isatty() and sys.stdout.isatty():
+            terminal = CodesTerminal(console, _show, has_blocks=_has_blocks())
+            self._keys = KeyPresses(sys.stdin.fileno(), terminal.press)
+            # Before the first code: a person who sees it may press a key at once.
+            terminal.has_keys = self._keys.start()
+            terminal.begin()
+        elif self._always:
             _show(f"the console is at {console.address}")
             _show(code_text(console, console.new_code("decide", ConsoleScope())))
-        yield lambda: None
-        return
-    terminal = CodesTerminal(console, _show, has_blocks=_has_blocks())
-    keys = KeyPresses(sys.stdin.fileno(), terminal.press)
-    # Before the first code: a person who sees it may press a key at once.
-    terminal.has_keys = keys.start()
-    try:
-        terminal.begin()
-        yield keys.stop
-    finally:
-        keys.stop()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Give the terminal back before the end of the block."""
+        if self._keys is not None:
+            self._keys.stop()
 
 
 def open_browser(address: str) -> None:

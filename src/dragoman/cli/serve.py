@@ -12,7 +12,7 @@ from socket import socket
 import msgspec
 
 from dragoman.cli.config_watch import follow
-from dragoman.cli.console_codes import local_address, open_browser, shown_codes
+from dragoman.cli.console_codes import ShownCodes, local_address, open_browser
 from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
 from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
@@ -73,15 +73,17 @@ def run(arguments: Namespace, context: CommandContext) -> int:
                     data = ConsoleData(console, models, webhook_secret(config))
                 following = asyncio.create_task(follow(context, models.adopt))
                 try:
-                    with shown_codes(console, always=arguments.pairing_code) as stop_keys:
-                        if console is not None and arguments.open:
-                            open_browser(console.address)
+                    if console is not None and arguments.open:
+                        open_browser(console.address)
+                    codes = ShownCodes(console, always=arguments.pairing_code)
 
-                        def drain() -> None:
-                            stop_keys()
-                            _announce_drain(settings)
+                    def drain() -> None:
+                        codes.stop()
+                        _announce_drain(settings)
 
-                        return await serve(service, gate, listening, drain, console=console, data=data)
+                    return await serve(
+                        service, gate, listening, drain, console=console, data=data, beside=codes
+                    )
                 finally:
                     following.cancel()
                     if data is not None:

@@ -850,6 +850,10 @@ class Conversation:
         self._timers.clear("idle")
         self.dispatch(TimerPassed("idle"))
 
+    def forget(self) -> None:
+        """Stop the agent and drop the record, because a person has deleted the conversation."""
+        self._shared.on_lost(self.id)
+
     async def retire(self) -> None:
         """Close it without storing anything more, because another process continues the conversation."""
         self.journal.writer.stop()

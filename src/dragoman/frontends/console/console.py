@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -21,6 +22,8 @@ from dragoman.permissions.inbox import Inbox
 from dragoman.visible import visible_line
 
 __all__ = ["Console", "ConsoleKey"]
+
+_log = logging.getLogger(__name__)
 
 # Longer names are cut: they stand in a list, and beside each decision.
 _NAME_LENGTH = 60
@@ -93,6 +96,7 @@ class Console:
         pairing = self.codes.take(code)
         shown = visible_line(name)[:_NAME_LENGTH].strip() or _NAMELESS
         new = self.sessions.new(shown, pairing.role, pairing.scope)
+        _log.info("paired: %s (%s)", shown, pairing.role)
         self.on_paired(new.session)
         return new
 

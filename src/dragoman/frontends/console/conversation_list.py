@@ -140,16 +140,13 @@ class Conversations:
         self._check_here(known)
         if known.live is not None and known.live.is_held:
             raise _busy()
-        if self._store is None or known.info is None:
-            raise ConsoleError(409, "not_stored", "Nothing of this conversation is stored.")
-        if known.live is not None:
-            # Its agent knows what was said.
-            known.live.park()
-        if not await self._store.delete(id_):
+        if self._store is not None and known.info is not None and not await self._store.delete(id_):
             now = await self._store.find(id_)
             if now is not None:
                 raise _elsewhere(now.owner) if _is_foreign(now) else _busy()
         self._folded.pop(id_, None)
+        if known.live is not None:
+            known.live.forget()
 
     # Inside.
 

@@ -70,9 +70,10 @@ class ConsoleData:
         console.sessions.on_change = partial(self.feed.publish, "sessions", {})
         console.sessions.on_end = self.feed.end_session
 
-    def end_streams(self) -> None:
-        """End all streams, so that the server can end: a stream would never end by itself."""
+    def end_streams(self) -> int:
+        """End all streams, so that the server can end: a stream would never end by itself. Returns how many end now."""
         self.feed.close()
+        return self.feed.streams
 
     async def close(self) -> None:
         """End the streams and the tasks."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from dragoman.frontends.console.errors import ConsoleError
-from dragoman.frontends.console.questions import decision_json, levels_of, outcome_json
+from dragoman.frontends.console.questions import levels_of, outcome_json
 from dragoman.frontends.console.sessions import ConsoleScope, ConsoleSession
 from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer, RuleOffers
 from dragoman.lm import JsonObject
@@ -20,6 +20,7 @@ from dragoman.lm.surrogates import mended
 from dragoman.permissions.approvals import ApprovalLevel
 from dragoman.permissions.inbox import DecidedAlready, InboxDecision, InboxQuestion, QuestionClosed
 from dragoman.permissions.keys import approval_key
+from dragoman.permissions.layout import in_short
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.policy.rule import LocatedRule
 from dragoman.visible import visible
@@ -31,6 +32,7 @@ DecisionWord: TypeAlias = Literal["allow", "deny"]
 DecisionLevel: TypeAlias = ApprovalLevel | Literal["rule"]
 
 _LONGEST_REASON = 2_000
+_LONGEST_NAME = 200
 _OWN_LEVELS: tuple[ApprovalLevel, ...] = ("once", "session")
 # Questions whose offers were shown to a session. More than a person looks at in an hour.
 _MOST_SHOWN = 500
@@ -105,7 +107,7 @@ class Decider:
                 raise ConsoleError(400, "bad_level", "A yes to this question cannot reach so far.")
             return await self._conclude(question, _answer(session, why, level=level))
         except DecidedAlready as first:
-            raise _decided(first, self._inbox.now()) from first
+            raise _decided(first) from first
         except QuestionClosed as closed:
             raise _closed(closed) from closed
 
@@ -193,10 +195,13 @@ def _cleaned(reason: str | None) -> str | None:
     return visible(mended(reason)).strip() or None
 
 
-def _decided(first: DecidedAlready, now: float) -> ConsoleError:
-    outcome = decision_json(first.decision, now) if first.outcome is None else outcome_json(first.outcome)
+def _decided(first: DecidedAlready) -> ConsoleError:
+    """Another person was first. There is no outcome while their decision is on its way: the request may still end before."""
+    by = in_short(first.decision.by, _LONGEST_NAME)
     word = "allowed" if first.decision.is_allowed else "denied"
-    return ConsoleError(409, "decided", f"{outcome['by']} has {word} this already.", {"outcome": outcome})
+    outcome = None if first.outcome is None else outcome_json(first.outcome)
+    message = f"{by} has {word} this already." if outcome else f"{by} has just {word} this."
+    return ConsoleError(409, "decided", message, {"outcome": outcome})
 
 
 def _closed(

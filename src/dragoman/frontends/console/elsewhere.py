@@ -29,7 +29,7 @@ _LOOK_SECONDS = 2.0
 _YOUNG_SECONDS = 1.0
 _LONGEST_TITLE = 400
 _ID_BYTES = 9
-_PLACES = {"vscode": "VS Code", "http": "`dragoman serve`"}
+_PLACES = {"vscode": "VS Code", "http": "dragoman serve"}
 
 
 class Elsewhere:

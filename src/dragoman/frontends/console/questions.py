@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dragoman.frontends.rule_offers import RuleOffer
 from dragoman.lm import JsonObject
 from dragoman.permissions.approvals import ApprovalLevel
-from dragoman.permissions.inbox import InboxDecision, InboxOutcome, InboxQuestion
+from dragoman.permissions.inbox import InboxOutcome, InboxQuestion
 from dragoman.permissions.layout import in_short, on_one_line
 from dragoman.permissions.question import ActionQuestion, question_about
 from dragoman.permissions.verdict import MatchedRule
 
-__all__ = ["decision_json", "levels_of", "offer_json", "outcome_json", "question_json"]
+__all__ = ["levels_of", "offer_json", "outcome_json", "question_json"]
 
 # Of names and places, which are short unless someone means mischief.
 _LONGEST_NAME = 200
@@ -73,27 +73,15 @@ def question_json(
 
 def outcome_json(outcome: InboxOutcome) -> JsonObject:
     """How a question ended."""
-    if outcome.decision is None:
-        return {
-            "state": outcome.state,
-            "by": None,
-            "at": outcome.at,
-            "level": None,
-            "reason": None,
-            "rule": None,
-        }
-    return decision_json(outcome.decision, outcome.at)
-
-
-def decision_json(decision: InboxDecision, at: float) -> JsonObject:
-    """A person's decision in the form of an outcome."""
+    decision = outcome.decision
+    level = None if decision is None else "rule" if decision.new_rule else decision.level
     return {
-        "state": "allowed" if decision.is_allowed else "denied",
-        "by": in_short(decision.by, _LONGEST_NAME),
-        "at": at,
-        "level": "rule" if decision.new_rule else decision.level,
-        "reason": decision.reason,
-        "rule": decision.new_rule,
+        "state": outcome.state,
+        "by": None if decision is None else in_short(decision.by, _LONGEST_NAME),
+        "at": outcome.at,
+        "level": level,
+        "reason": None if decision is None else decision.reason,
+        "rule": None if decision is None else decision.new_rule,
     }
 
 

@@ -12,6 +12,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import cast
 
@@ -56,8 +57,12 @@ async def serve(
     heads: HeadLimits | None = None,
     console: Console | None = None,
     data: ConsoleData | None = None,
+    beside: AbstractContextManager[object] | None = None,
 ) -> bool:
-    """Serve until a signal. Return whether it was SIGINT. `on_drain` is called if responses run and may finish."""
+    """Serve until a signal. Return whether it was SIGINT. `on_drain` is called if responses run and may finish.
+
+    `beside` is entered when signals are handled, and left before they no longer are: no signal ends the process within it.
+    """
     protocol = partial(LimitedHttp, limits=heads or HeadLimits())
     settings: Serve = service.serve
     server = _Server(
@@ -85,8 +90,9 @@ async def serve(
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, server.on_signal, each)
     try:
-        await server.serve(sockets=[listening])
-        await server.finish_background(settings.drain_seconds)
+        with beside or contextlib.nullcontext():
+            await server.serve(sockets=[listening])
+            await server.finish_background(settings.drain_seconds)
     finally:
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(each)
@@ -118,13 +124,14 @@ class _Server(uvicorn.Server):
 
     def on_signal(self, number: signal.Signals) -> None:
         self.was_interrupted |= number == signal.SIGINT
+        streams = 0
         if self._data is not None:
             # The server waits for requests under way, and an event stream never ends by itself.
-            self._data.end_streams()
+            streams = self._data.end_streams()
         if self.should_exit:
             self.force_exit = True
             self._hurry.set()
-        elif self.server_state.tasks or self._background.are_running:
+        elif len(self.server_state.tasks) > streams or self._background.are_running:
             self._on_drain()
         self.should_exit = True
         self._signalled_at = self._signalled_at or time.monotonic()

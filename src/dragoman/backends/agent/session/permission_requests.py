@@ -374,11 +374,9 @@ def answer_agent(request: PermissionRequest, incoming: Incoming, answer: CallAns
         selected: JsonObject = {"outcome": {"outcome": "selected", "optionId": choice.option}}
         if isinstance(answer, Refused) and answer.reason:
             # ACP has no place for it but this one; an agent that does not look there gets the plain refusal.
-            remark: JsonObject = (
-                {"reason": answer.reason}
-                if answer.by_user or answer.is_late
-                else {"reason": f"The user was not asked. {answer.reason}", "unasked": True}
-            )
+            said = answer.reason if answer.by_user or answer.is_late else f"The user was not asked. {answer.reason}"
+            # `unasked`: the reason is not a person's words.
+            remark: JsonObject = {"reason": said} if answer.by_user else {"reason": said, "unasked": True}
             selected["_meta"] = {"dragoman": remark}
         incoming.reply(selected)
     return choice.notice

@@ -26,6 +26,8 @@ export function conversationView(id) {
   let isOpen = true;
   let isLoading = false;
   let isStale = false;
+  /** @type {Map<string, HTMLElement>} */
+  const shown = new Map();
 
   const heading = h('h1', { dir: 'auto' }, texts.conversations.loading);
   const about = h('div', { class: 'about' });
@@ -45,7 +47,7 @@ export function conversationView(id) {
         /** @type {EntryPage} */
         const page = await call('GET', `${path}?after=${last}`);
         if (!isOpen) return;
-        isStale ||= page.more && page.entries.length > 0;
+        isStale ||= page.more;
         error.textContent = '';
         show(page);
       }
@@ -60,22 +62,38 @@ export function conversationView(id) {
   function gone() {
     heading.textContent = words.gone;
     for (const part of [about, actions, chat]) part.replaceChildren();
+    shown.clear();
     empty.hidden = true;
   }
 
   /** @param {EntryPage} page */
-  function show({ conversation, entries }) {
+  function show({ conversation, entries, sequence }) {
     describe(conversation);
     const root = document.documentElement;
     const isFirst = last === 0;
     const isAtEnd = root.scrollHeight - root.clientHeight - scrollY < NEAR_END_PX;
-    const fresh = entries.filter((entry) => entry.sequence > last);
-    for (const entry of fresh) {
-      chat.append(entryElement(entry));
-      last = entry.sequence;
-    }
+    for (const entry of entries) put(entry);
+    last = sequence;
     empty.hidden = chat.children.length > 0;
-    if (fresh.length && isAtEnd && !isFirst) scrollTo({ top: root.scrollHeight });
+    if (entries.length && isAtEnd && !isFirst) scrollTo({ top: root.scrollHeight });
+  }
+
+  /**
+   * Adds an entry, or replaces it: text grows, a step ends, a permission is decided.
+   *
+   * @param {Entry} entry
+   */
+  function put(entry) {
+    const element = entryElement(entry);
+    const known = shown.get(entry.key);
+    shown.set(entry.key, element);
+    if (!known) {
+      chat.append(element);
+      return;
+    }
+    // What the person has opened stays open.
+    if (known.querySelector('details')?.open) element.querySelector('details')?.setAttribute('open', '');
+    known.replaceWith(element);
   }
 
   /** @param {Conversation} conversation */

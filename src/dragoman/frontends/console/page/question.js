@@ -328,7 +328,7 @@ export class QuestionCard {
       confirm: offers.length ? words.ruleConfirm : null,
       signal: this.#end.signal,
       act: async () => {
-        const failure = await this.#send({ decision: 'allow', level: 'rule', offer: chosen });
+        const failure = await this.#send({ decision: 'allow', level: 'rule', offer: chosen, toml: offers[chosen]?.toml ?? '' });
         if (failure) throw new Error(failure);
       },
     });

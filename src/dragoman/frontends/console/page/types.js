@@ -56,6 +56,7 @@
  * @property {"allow" | "deny"} decision
  * @property {Level} [level]
  * @property {number} [offer]
+ * @property {string} [toml]   The text of the offered rule, as it was shown.
  * @property {string} [reason]
  *
  * @typedef {object} ElsewhereQuestion
@@ -104,6 +105,7 @@
  * @property {string | number | null} next   The value of `before` for the next page.
  *
  * @typedef {object} Entry
+ * @property {string} key   A later entry with the same key replaces this one.
  * @property {number} sequence
  * @property {number} at
  * @property {"user" | "agent" | "thinking" | "step" | "plan" | "permission" | "result" | "note"} role
@@ -114,6 +116,7 @@
  * @typedef {object} EntryPage
  * @property {Conversation} conversation
  * @property {Entry[]} entries
+ * @property {number} sequence   The value of `after` for the next call.
  * @property {boolean} more
  *
  * @typedef {object} Pairing
