@@ -165,6 +165,8 @@ export class ConsolePage {
 
   /** What axe-core finds wrong. It is evaluated by the driver, so the page's policy does not stop it. */
   async violations() {
+    // What is still fading in has no contrast yet.
+    await this.page.evaluate(() => Promise.all(document.getAnimations().map((each) => each.finished)));
     await this.page.evaluate(`${readFileSync(axeFile(), 'utf8')}; undefined`);
     const { violations } = await this.page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
     return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html.slice(0, 200)).join(' | ')}`);

@@ -7,7 +7,8 @@ export const HOSTILE = {
   markdown: `# Allowed\n\n${LINK}\n\n| a | b |\n|---|---|\n| ${SCRIPT} | x |\n`,
   bidi: 'rm -rf \u202e\u2066txt.eteled\u2069\u202c \u200b\u200d\ufeff',
   control: 'a\u0000b\u0007c\u001b[31md\u001b]0;title\u0007e\rf\u0085g\u2028h',
-  wide: `${'w'.repeat(5_000)} ${'\u0937\u094d'.repeat(500)}`,
+  // A long word; letters that no line can break; and marks that pile up over what stands above them.
+  wide: `${'w'.repeat(2_000)} ${'\u0937\u094d'.repeat(500)} e${'\u0301'.repeat(300)}`,
   lines: Array.from({ length: 300 }, (_, index) => `line ${index}`).join('\n'),
 };
 

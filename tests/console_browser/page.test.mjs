@@ -87,6 +87,8 @@ test('with the keyboard only a person pairs, reads a question and allows it', as
   const answer = curlJson(served, asking('echo typed'));
   await page.getByRole('article').filter({ hasText: 'echo typed' }).waitFor();
   await tabTo('Allow once');
+  // Buttons that have just appeared do not act at once.
+  await page.getByRole('button', { name: 'Allow once', disabled: false }).waitFor();
   await page.keyboard.press('Enter');
   assert.match(await answer, /the-allow_once/);
 });

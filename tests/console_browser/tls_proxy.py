@@ -66,6 +66,7 @@ class Proxy:
         self._upstream = 0
         self._refuses = False
         self._open: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def command(self, line: str) -> None:
         match line.split():
@@ -85,7 +86,13 @@ class Proxy:
         for writer in self._open:
             writer.transport.abort()
 
-    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # The loop has only weak references to tasks.
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
         try:
             # A browser drops connections at any time.
