@@ -38,8 +38,11 @@ export const curlResponse = async (served, input, more = {}) => JSON.parse(await
 
 export const fetched = async (served, id) => JSON.parse(await output('curl', ['-sS', `${served.local}/v1/responses/${id}`]));
 
-export async function curlStream(served, input) {
-  const told = await curl(served, 'responses', { model: 'agent', input, stream: true });
+/** All that a client gets of a stream, byte by byte. */
+export const curlText = (served, input) => curl(served, 'responses', { model: 'agent', input, stream: true });
+
+export async function curlStream(served, input, more = {}) {
+  const told = await curl(served, 'responses', { model: 'agent', input, stream: true, ...more });
   const events = told.split('\n').filter((line) => line.startsWith('data: {')).map((line) => JSON.parse(line.slice(6)));
   return text(events.at(-1).response);
 }

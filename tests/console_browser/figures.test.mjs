@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { asking, curlJson, curlStream, steps } from './clients.mjs';
+import { asking, curlJson, curlResponse, curlStream, steps } from './clients.mjs';
 import { until } from './children.mjs';
 import { withConsole } from './suite.mjs';
 
@@ -16,9 +16,10 @@ withConsole({}, (...started) => {
 const MOST_BYTES = 250_000;
 const MOST_MILLISECONDS = 500;
 const MOST_TIMES = 2;
-const DECISIONS = 7;
+const DECISIONS = 5;
 const ROUNDS = 3;
-const PARTS = 4_000;
+// Enough for a clock that ticks a hundred times a second.
+const PARTS = 12_000;
 // Of /proc, on Linux.
 const TICKS_PER_SECOND = 100;
 
@@ -82,19 +83,23 @@ function cpu() {
 
 test('an open page costs the server little while an answer streams', async (context) => {
   const spent = { none: 0, inbox: 0, conversation: 0 };
-  const streamed = async (name) => {
+  const streamed = async (name, more) => {
     const before = cpu();
-    await curlStream(served, steps(['flood', PARTS]));
+    const told = await curlStream(served, steps(['flood', PARTS]), more);
     spent[name] += cpu() - before;
+    assert.ok(told.endsWith(`${PARTS - 1} `));
   };
   await curlStream(served, steps(['flood', PARTS]));
   for (let round = 0; round < ROUNDS; round += 1) {
     await streamed('none');
     const page = await (await browser.person()).paired(served, 'desk');
     await streamed('inbox');
+    // The page shows the conversation that goes on.
+    const { id } = await curlResponse(served, steps(['say', 'First.']));
     await page.go('Conversations');
     await page.page.getByRole('main').getByRole('link').first().click();
-    await streamed('conversation');
+    await page.page.getByText('First.', { exact: true }).waitFor();
+    await streamed('conversation', { previous_response_id: id });
     await browser.closePages();
   }
   const perPart = (name) => `${((spent[name] / ROUNDS / PARTS) * 1_000).toFixed(0)} µs`;
