@@ -103,6 +103,7 @@ def written_tests() -> dict[str, WrittenTest]:
     """Every test of the project, by its name."""
     return {
         **find_tests_below(ROOT / "tests", ROOT),
+        **find_node_tests(ROOT / "tests" / "console_browser", ROOT),
         **find_node_tests(ROOT / "tests" / "vscode_browser", ROOT),
         **find_node_tests(ROOT / "editors" / "vscode" / "test", ROOT),
     }

@@ -1,16 +1,16 @@
 // A real VS Code in a real browser, with the packaged extension and the real backend, in a folder of its own.
 import { spawn, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { get } from 'node:http';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { launchOptions, playwright } from '../browser/driver.mjs';
 
 const HERE = import.meta.dirname;
 const ROOT = path.resolve(HERE, '../..');
 const CACHE = process.env.DRAGOMAN_VSCODE_CACHE;
-const { chromium } = createRequire(path.join(CACHE, 'driver/'))('playwright-core');
+const { chromium } = playwright;
 
 // Longer than anything here takes on a busy machine. Only a test that fails reaches it.
 export const DEADLINE = Number(process.env.DRAGOMAN_PATIENCE ?? 45) * 1_000;
@@ -160,10 +160,8 @@ export class Editor {
 
   async #open() {
     this.context = await chromium.launchPersistentContext(this.at('browser'), {
-      executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-      headless: true,
+      ...launchOptions(),
       viewport: { width: 1440, height: 900 },
-      args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
     });
     this.page = this.context.pages()[0] ?? (await this.context.newPage());
     this.page.setDefaultTimeout(DEADLINE);
