@@ -13,7 +13,7 @@ PINNED := --require-hashes --only-binary=:all:
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help everything everything-quick bench demo test test-long test-faults soak fuzz vsix test-vscode pictures-vscode test-console mutants lint format coverage coverage-core pins picture clean model-server test-agents agents-table goldens reference
+.PHONY: help everything everything-quick bench demo test test-long test-faults soak fuzz vsix test-vscode pictures-vscode test-console pictures-console mutants lint format coverage coverage-core pins picture clean model-server test-agents agents-table goldens reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -90,6 +90,9 @@ pictures-vscode: dist/dragoman.vsix ## take the pictures of VS Code in docs/imag
 # The browser's driver and its Node are there, too; those tests share them.
 test-console: $(VENV)/dev.stamp ## the console in a real browser: people, agents and attackers
 	@sh tests/console_browser/run.sh $(BIN)/dragoman $(ARGS)
+
+pictures-console: $(VENV)/dev.stamp ## take the pictures of the console in docs/images anew, from those tests
+	@DRAGOMAN_TEST_FILE=pictures DRAGOMAN_IMAGES=$(CURDIR)/docs/images sh tests/console_browser/run.sh $(BIN)/dragoman $(ARGS)
 
 mutants: $(VENV)/dev.stamp ## which small changes of the core no test notices (takes an hour)
 	@$(BIN)/python tests/mutation/mutants.py $(ARGS)

@@ -19,7 +19,7 @@ before(async () => {
   site = await Elsewhere.start(pages);
 });
 
-after(() => site.stop());
+after(() => site?.stop());
 
 const YES = { decision: 'allow', level: 'always' };
 

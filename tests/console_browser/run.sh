@@ -14,4 +14,4 @@ mkdir -p "$DRAGOMAN_IMAGES"
 
 sh "$here/../browser/setup.sh" "$DRAGOMAN_BROWSER_CACHE"
 # Two files at once: most of their time is waiting.
-exec "$DRAGOMAN_BROWSER_CACHE/node/bin/node" --test --test-concurrency=2 --test-force-exit --test-timeout=90000 --test-reporter=spec "$@" "$here"/*.test.mjs
+exec "$DRAGOMAN_BROWSER_CACHE/node/bin/node" --test --test-concurrency=2 --test-force-exit --test-timeout=90000 --test-reporter=spec "$@" "$here"/${DRAGOMAN_TEST_FILE:-*}.test.mjs
