@@ -167,8 +167,8 @@ class LiveConversation(Protocol):
         ...
 
     @property
-    def is_held(self) -> bool:
-        """Whether something is under way in it."""
+    def is_busy(self) -> bool:
+        """Whether something is under way in it. Output that waits for the next request does not count."""
         ...
 
     def stop_turn(self) -> None:

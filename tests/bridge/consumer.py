@@ -122,7 +122,7 @@ class Chat:
     # Its front end says that they are side requests.
     is_aside: bool = False
     # How long its client waits while a person decides elsewhere.
-    decide_seconds: float | None = None
+    hold_seconds: float | None = None
     program: str = ""
     response_id: str | None = None
 
@@ -135,7 +135,7 @@ class Chat:
             (str(self.folder),),
             self.features,
             program=self.program,
-            decide_seconds=self.decide_seconds,
+            hold_seconds=self.hold_seconds,
             response_id=self.response_id,
         )
         options = RequestOptions(tools=self.tools, model_options={"_aside": True} if self.is_aside else {})

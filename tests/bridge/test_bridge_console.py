@@ -273,7 +273,7 @@ async def test_w4_a_decision_that_comes_while_the_turn_is_cancelled_is_not_shown
 
 
 async def test_p22_after_decide_minutes_it_is_refused_and_said_so(bridge: Bridge, console: Console) -> None:
-    bridge.permissions.inbox.decide_seconds = 0.3
+    bridge.permissions.inbox.question_seconds = 0.3
     going = _begin(_chat(bridge), _ASK, ["say", "on"])
     question = await console.question()
     assert (await console.outcome()).state == "expired"
@@ -290,7 +290,7 @@ async def test_a_client_that_waits_no_longer_gets_the_rest_with_its_next_request
     bridge: Bridge, console: Console
 ) -> None:
     chat = _chat(bridge)
-    chat.decide_seconds = 0.2
+    chat.hold_seconds = 0.2
     first = await _begin(chat, ["say", "I look. "], _ASK, ["say", " done"]).end()
     assert first.text.startswith("I look. ")
     assert "This answer ends here." in first.text
@@ -308,7 +308,7 @@ async def test_a_client_that_asks_again_before_the_decision_waits_for_the_same_q
     bridge: Bridge, console: Console
 ) -> None:
     chat = _chat(bridge)
-    chat.decide_seconds = 0.2
+    chat.hold_seconds = 0.2
     await _begin(chat, _ASK, ["say", "done"]).end()
     question = await console.question()
     going = chat.begin(user("and now?"))

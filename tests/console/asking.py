@@ -53,13 +53,11 @@ class Asking:
         fields = fields or {"kind": "execute", "input": {"command": "git log --oneline"}}
         id_ = ""
 
-        async def apply(decision: InboxDecision) -> bool:
+        async def apply(decision: InboxDecision) -> None:
             await self.stored.wait()
-            if self.inbox.outcome(id_) is not None:
-                return False
-            self.got.append(decision)
-            self.inbox.close(id_, "allowed" if decision.is_allowed else "denied")
-            return True
+            if self.inbox.outcome(id_) is None:
+                self.got.append(decision)
+                self.inbox.close(id_, "allowed" if decision.is_allowed else "denied")
 
         id_ = self.inbox.open(
             self.action(**fields),

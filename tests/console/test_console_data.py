@@ -123,7 +123,7 @@ async def test_each_page_is_offered_what_its_session_can_give(site: DataSite) ->
     admin, alice, bob = [await site.opened(key=key, name=str(key)) for key in (None, "alice", "bob")]
     asking = Asking(site.models.permissions.inbox, str(site.folder))
     question = asking.ask(connection="http:a")
-    assert (await admin.until("question"))["levels"] == ["once", "session", "workspace", "always"]
+    assert (await admin.until("question"))["levels"] == ["once", "session", "workspace", "always", "rule"]
     shown = await alice.until("question")
     assert (shown["levels"], shown["key"]) == (["once", "session"], "alice")
     whole = await alice.get(f"questions/{question.id}")

@@ -224,7 +224,7 @@ async def test_pages_that_may_use_the_api_may_not_use_the_console(tmp_path: Path
 async def test_a_question_finds_a_person_only_where_one_is_or_a_webhook_is_set(tmp_path: Path) -> None:
     async with console_site(tmp_path, ConsoleConfig(decide_minutes=2)) as site:
         inbox = site.console.inbox
-        assert inbox.decide_seconds == 120
+        assert inbox.question_seconds == 120
         assert inbox.address == site.address
         await site.paired()
         assert not inbox.is_reachable("http:")

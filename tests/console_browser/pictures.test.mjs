@@ -40,7 +40,7 @@ async function taken(page, name) {
 }
 
 /** Until a person can press the buttons: they do nothing in the first moment. */
-const ready = (card) => card.locator('button:enabled', { hasText: 'Allow once' }).waitFor();
+const ready = (card) => card.locator('button:not([aria-disabled])', { hasText: 'Allow once' }).waitFor();
 
 test('pictures of the inbox, on a phone and on a desk', async () => {
   writeFileSync(path.join(served.at('work'), 'shop.py'), OLD);

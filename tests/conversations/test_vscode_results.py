@@ -119,7 +119,7 @@ def _asked() -> tuple[Grants, str]:
 def test_p2_p3_a_person_refused_or_was_never_asked(text: str, outcome: Outcome, text_for_model: str) -> None:
     grants, _ = _asked()
     was_asked = outcome in ("denied", "interrupted")
-    expected = Refused() if was_asked else Refused(text_for_model, by_user=False)
+    expected = Refused() if was_asked else Refused(text_for_model, by="no_one")
     assert verdict(grants, with_outcome(_result(text))) == expected
 
 

@@ -393,7 +393,7 @@ async def test_after_the_time_for_deciding_the_request_is_refused_and_the_answer
     tmp_path: Path,
 ) -> None:
     async with _room(tmp_path) as room:
-        room.person.inbox.decide_seconds = 0.05
+        room.person.inbox.question_seconds = 0.05
         for answered in (await soon(room.begin()), await soon(room.chat(_user(_STEPS)))):
             text = _said(answered.response) if "output" in answered.json else _chat_text(answered)
             _in_order(text, "First. ", f"No person decided at {_ADDRESS} in time.", _REFUSED, " Last.")
@@ -423,7 +423,7 @@ async def test_without_a_person_it_is_refused_at_once_and_no_word_blames_the_use
 async def test_a_deadline_is_no_refusal_of_the_user_to_the_demo_agent(tmp_path: Path) -> None:
     command = (*DEMO, "--sessions", str(tmp_path / "sessions"))
     async with _room(tmp_path, command=command) as room:
-        room.person.inbox.decide_seconds = 0.05
+        room.person.inbox.question_seconds = 0.05
         text = _said((await soon(room.begin(input="Please run `touch made`."))).response)
         assert f"No person decided at {_ADDRESS} in time." in text
         assert "The user was not asked." not in text

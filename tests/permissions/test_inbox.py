@@ -46,13 +46,11 @@ class _Owner:
         )
         return self.id
 
-    async def apply(self, decision: InboxDecision) -> bool:
+    async def apply(self, decision: InboxDecision) -> None:
         await self.may_answer.wait()
-        if self.has_ended:
-            return False
-        self.got.append(decision)
-        self.inbox.close(self.id, "allowed" if decision.is_allowed else "denied")
-        return True
+        if not self.has_ended:
+            self.got.append(decision)
+            self.inbox.close(self.id, "allowed" if decision.is_allowed else "denied")
 
 
 @dataclass
@@ -68,7 +66,7 @@ class _Watcher:
 
 def _inbox() -> tuple[Inbox, _Watcher]:
     watcher = _Watcher()
-    return Inbox(decide_seconds=60, watcher=watcher, now=lambda: 100.0), watcher
+    return Inbox(question_seconds=60, watcher=watcher, now=lambda: 100.0), watcher
 
 
 async def test_a_question_waits_until_it_is_decided() -> None:
@@ -147,7 +145,7 @@ async def test_w4_a_question_that_ends_while_a_decision_is_on_its_way_has_no_dec
 async def test_an_owner_that_fails_leaves_the_question_open() -> None:
     inbox, _ = _inbox()
 
-    async def fail(_decision: InboxDecision) -> bool:
+    async def fail(_decision: InboxDecision) -> None:
         raise OSError("the disk is full")
 
     id_ = inbox.open(

@@ -79,7 +79,7 @@ class Consumer(msgspec.Struct, frozen=True):
     program: str = ""
     # How long the consumer waits while a person elsewhere decides. Then its response ends, and the turn goes on. None: it
     # waits as long as that takes.
-    decide_seconds: float | None = None
+    hold_seconds: float | None = None
     # The id under which the consumer can fetch this response later, for people to read.
     response_id: str | None = None
 

@@ -97,8 +97,8 @@ class QuestionClosed(Exception):
         self.outcome = outcome
 
 
-# Gives a decision to the conversation. Returns whether the agent got it; False if the question ended before.
-Apply: TypeAlias = Callable[[InboxDecision], Awaitable[bool]]
+# Gives a decision to the conversation, which closes the question when the agent has it.
+Apply: TypeAlias = Callable[[InboxDecision], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ class Inbox:
     # The console's address for people; "" where there is no console.
     address: str = ""
     # How long a question waits.
-    decide_seconds: float = 3600.0
+    question_seconds: float = 3600.0
     # Whether a person can be reached who may decide about the conversations of a connection.
     is_reachable: Callable[[str], bool] = lambda _connection: False
     watcher: InboxWatcher | None = None
@@ -164,7 +164,7 @@ class Inbox:
             session,
             workspace,
             now,
-            now + self.decide_seconds,
+            now + self.question_seconds,
         )
         self._open[id_] = _Open(question, apply)
         if self.watcher is not None:
@@ -207,14 +207,13 @@ class Inbox:
         self.check_open(id_)
         waiting = self._open[id_]
         waiting.decision = decision
-        is_taken = False
         try:
-            is_taken = await waiting.apply(decision)
+            await waiting.apply(decision)
         finally:
-            if not is_taken:
-                waiting.decision = None
+            # If the question is still open, the conversation did not take the decision.
+            waiting.decision = None
         outcome = self.outcome(id_)
-        if not is_taken or outcome is None:
+        if outcome is None or outcome.decision is not decision:
             raise QuestionClosed(outcome)
         return outcome
 

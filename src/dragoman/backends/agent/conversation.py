@@ -210,7 +210,7 @@ class Conversation:
             self._console,
         )
         # How long the consumer of the latest request waits while a person decides at the console.
-        self._decide_seconds: float | None = None
+        self._hold_seconds: float | None = None
         self._backlog = Backlog(self)
         # The activities that the consumer has received: a turn may span several replies.
         self._activities = Activities()
@@ -242,6 +242,11 @@ class Conversation:
     @property
     def folder(self) -> str:
         return self.workspace[0]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request, a turn, a call or a side request is under way."""
+        return self._state.is_busy or self._arriving > 0 or self.is_lent
 
     @property
     def connection(self) -> str:
@@ -371,7 +376,7 @@ class Conversation:
         self.permission_requests.where = consumer.name
         self.permission_requests.program = consumer.program
         self.permission_requests.response_id = consumer.response_id
-        self._decide_seconds = consumer.decide_seconds
+        self._hold_seconds = consumer.hold_seconds
         journal = self.journal
         journal.store_content(stores=request.options.model_options.get(STORE_OPTION) is not False)
         if journal.record.last is None:
@@ -564,8 +569,8 @@ class Conversation:
     def _limit_hold(self) -> None:
         """If a person is asked at the console, end the open reply when its consumer would wait too long for that."""
         is_asked = self._console.since is not None
-        if is_asked and self._decide_seconds is not None and self._reply is not None:
-            self.tasks.wait(self._detach_when_late(self._reply, self._decide_seconds))
+        if is_asked and self._hold_seconds is not None and self._reply is not None:
+            self.tasks.wait(self._detach_when_late(self._reply, self._hold_seconds))
 
     async def _detach_when_late(self, reply: Reply, seconds: float) -> None:
         clock = self._shared.clock

@@ -57,7 +57,7 @@ class SideRequest:
                 self._backpressure.given(part)
 
     def on_permission(self, request: PermissionRequest, incoming: Incoming) -> None:
-        answer_agent(request, incoming, Refused(_NOTHING_RUNS, by_user=False))
+        answer_agent(request, incoming, Refused(_NOTHING_RUNS, by="no_one"))
 
     def on_file(self, request: FileRequest, incoming: Incoming) -> None:
         incoming.fail(PERMISSION_REFUSED, f"{request.path} is not for this session, which may do nothing.")

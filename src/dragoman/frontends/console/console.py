@@ -60,7 +60,7 @@ class Console:
     def __post_init__(self) -> None:
         self.access = ConsoleAccess(self.sessions, self.config.url)
         self.inbox.address = self.address
-        self.inbox.decide_seconds = self.config.decide_minutes * 60
+        self.inbox.question_seconds = self.config.decide_minutes * 60
         self.inbox.is_reachable = self.is_reachable
 
     @property

@@ -130,7 +130,7 @@ class Conversations:
         known = await self._find(session, id_)
         self._check_here(known)
         if known.live is not None:
-            if known.live.is_held:
+            if known.live.is_busy:
                 raise _busy()
             known.live.park()
 
@@ -138,15 +138,18 @@ class Conversations:
         """Delete what is stored of a conversation, with its stored responses. Decisions stay, without content."""
         known = await self._find(session, id_)
         self._check_here(known)
-        if known.live is not None and known.live.is_held:
-            raise _busy()
+        if known.live is not None:
+            if known.live.is_busy:
+                raise _busy()
+            known.live.forget()
+            if self._store is not None:
+                # It is this process's while output waits for its client.
+                await self._store.release(id_)
         if self._store is not None and known.info is not None and not await self._store.delete(id_):
             now = await self._store.find(id_)
             if now is not None:
                 raise _elsewhere(now.owner) if _is_foreign(now) else _busy()
         self._folded.pop(id_, None)
-        if known.live is not None:
-            known.live.forget()
 
     # Inside.
 

@@ -91,6 +91,8 @@ class ConsoleData:
             question,
             key=self._key_names.get(question.connection),
             promised=self.decider.promised(question, scope),
+            # Rules hold for the clients of all keys.
+            may_make_rules=scope.key is None,
             outcome=self._inbox.outcome(question.id),
             is_whole=is_whole,
         )

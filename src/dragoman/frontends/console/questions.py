@@ -32,12 +32,14 @@ def question_json(
     *,
     key: str | None,
     promised: Sequence[ApprovalLevel],
+    may_make_rules: bool,
     outcome: InboxOutcome | None = None,
     is_whole: bool = False,
 ) -> JsonObject:
     """A question. `key` is the name of its client's API key, `is_whole`: nothing of its text is left out."""
     action, ask = question.action, question.ask
     asked = question_about(action, ask)
+    levels = _levels(asked, promised)
     return {
         "id": question.id,
         "title": asked.title,
@@ -63,7 +65,7 @@ def question_json(
             for section in asked.sections(cut=not is_whole)
         ],
         "covers": asked.covers,
-        "levels": list(_levels(asked, promised)),
+        "levels": [*levels, *(["rule"] if may_make_rules and len(levels) > 1 else [])],
         "rules": [_rule_json(rule) for rule in ask.rules],
         "why": ask.because,
         "state": "waiting" if outcome is None else outcome.state,

@@ -3,7 +3,7 @@
 While a person decides at the console, nothing can be sent, and most clients give up after a minute or two. So a response
 that is stored goes on in the background when its question has waited for `decide_seconds`. The client gets what there is
 so far, with `status: "in_progress"`, and fetches the rest by the response's id. A response that is not stored is ended by
-the agent's back end (`Consumer.decide_seconds`), and the next one begins with the rest.
+the agent's back end (`Consumer.hold_seconds`), and the next one begins with the rest.
 """
 
 from __future__ import annotations

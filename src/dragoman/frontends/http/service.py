@@ -211,7 +211,7 @@ class HttpService:
                 features=msgspec.structs.replace(FEATURES, activity=client.takes_activity),
                 program=client.program,
                 # A stream stays open, and `holding` moves a stored response to the background.
-                decide_seconds=None if create.is_streamed or is_stored else self.console.decide_seconds,
+                hold_seconds=None if create.is_streamed or is_stored else self.console.decide_seconds,
                 response_id=response_id if is_stored else None,
             ),
         )

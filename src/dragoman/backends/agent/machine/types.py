@@ -86,14 +86,10 @@ class Granted(_Value, frozen=True):
 
 
 class Refused(_Value, frozen=True):
-    """A permission is refused; the turn goes on. `by_user`: a person refused it; False if no person was asked.
-
-    `is_late`: a person was asked, and did not decide in time.
-    """
+    """A permission is refused; the turn goes on. `timeout`: a person was asked, and did not decide in time."""
 
     reason: str | None = None
-    by_user: bool = True
-    is_late: bool = False
+    by: Literal["person", "no_one", "timeout"] = "person"
 
 
 class TurnCancelled(_Value, frozen=True):

@@ -132,7 +132,7 @@ class ConsoleRequests:
             session=session,
             workspace=self._workspace,
         )
-        expiry = self._later(self._inbox.decide_seconds, partial(self._expire, waiting.call_id))
+        expiry = self._later(self._inbox.question_seconds, partial(self._expire, waiting.call_id))
         self._asked[waiting.call_id] = _AtConsole(waiting, id_, dispatch, decided, expiry)
         # Nothing can be done with the call: it has no nonce, and is never sent.
         call = permission_call(waiting.action, waiting.call_id, "")
@@ -148,19 +148,19 @@ class ConsoleRequests:
         dispatch(Noticed(TextPart(notice(text))))
         self._on_asked()
 
-    async def _take(self, call_id: str, decision: InboxDecision) -> bool:
-        """A person has decided. Returns whether the agent got that."""
+    async def _take(self, call_id: str, decision: InboxDecision) -> None:
+        """A person has decided. `answer` closes the question when the agent has it."""
         asked = self._asked.get(call_id)
         if asked is None:
-            return False
+            return
         asked.decided(decision)
         await self._store()
         if self._asked.get(call_id) is not asked:
-            return False
+            # The turn ended meanwhile, which is recorded, too: the last record counts.
+            return
         asked.dispatch(Noticed(_decided_note(asked.waiting.action, decision)))
         answer = Granted() if decision.is_allowed else Refused(decision.reason)
         asked.dispatch(Decided(asked.waiting.key, answer))
-        return call_id not in self._asked
 
     def _expire(self, call_id: str) -> None:
         """No person has decided in time: the request is refused."""
@@ -168,7 +168,7 @@ class ConsoleRequests:
         if asked is not None:
             asked.decided(None)
             reason = _TOO_LATE.format(address=self._inbox.address)
-            asked.dispatch(Decided(asked.waiting.key, Refused(reason, by_user=False, is_late=True)))
+            asked.dispatch(Decided(asked.waiting.key, Refused(reason, by="timeout")))
 
     def answer(
         self,
@@ -186,11 +186,8 @@ class ConsoleRequests:
         if isinstance(answer, Granted) and text is None:
             state = "allowed"
         elif isinstance(answer, Refused):
-            state = "expired" if answer.is_late else "denied"
+            state = "expired" if answer.by == "timeout" else "denied"
         self._inbox.close(asked.id, state)
-        if isinstance(answer, Refused) and answer.is_late:
-            # The address is ours, and a link.
-            return f"{escape(in_one_line(asked.waiting.action))}. {answer.reason} So it was refused."
         return text
 
     def close(self, call_id: str) -> WaitingRequest | None:

@@ -116,9 +116,11 @@ class FileRequests:
             match given:
                 case Granted():
                     self._run(do(), incoming)
-                case Refused(reason=reason, by_user=False):
+                case Refused(reason=reason, by="no_one"):
                     why = f"{path} was not {done}: the user was not asked. {reason}"
                     incoming.fail(PERMISSION_REFUSED, why)
+                case Refused(reason=reason, by="timeout"):
+                    incoming.fail(PERMISSION_REFUSED, f"{path} was not {done}: {reason}")
                 case Refused(reason=reason):
                     why = f" They say: {reason}" if reason else ""
                     incoming.fail(PERMISSION_REFUSED, f"{path} was not {done}: the user refused it.{why}")

@@ -238,7 +238,7 @@ class PermissionRequests:
             self._decided(asked, "limit", None, allowed=False)
             reason = "Too many requests of this agent wait for a decision already."
             shown = f"{escape(in_one_line(action))}. It was refused, because too many of its requests wait already."
-            return _DecidedUnasked(Refused(reason, by_user=False), TextPart(notice(shown)))
+            return _DecidedUnasked(Refused(reason, by="no_one"), TextPart(notice(shown)))
         return "client" if asks_client else "console"
 
     def _unasked(self, asked: WaitingRequest) -> _DecidedUnasked | None:
@@ -274,7 +274,7 @@ class PermissionRequests:
         answer = verdict(self._permissions.grants, result)
         waiting = self._permissions.grants.waiting(result.call_id)
         if isinstance(waiting, WaitingRequest):
-            is_by_user = isinstance(answer, Granted) or answer.by_user
+            is_by_user = isinstance(answer, Granted) or answer.by == "person"
             by: By = "person" if is_by_user else "timeout" if result.outcome == "timed_out" else "client"
             why = answer.reason if isinstance(answer, Refused) else None
             self._decided(waiting, by, why, allowed=isinstance(answer, Granted))
@@ -297,9 +297,14 @@ class PermissionRequests:
         elif not isinstance(answer, Granted | Refused):
             by: By = "timeout" if isinstance(answer, TimedOut) else "end"
             self._decided(waiting, by, None, allowed=False)
-        if isinstance(answer, Refused) and not answer.by_user:
-            return _unasked_notice(waiting.action, answer.reason)
-        return notice_text
+        match answer:
+            case Refused(reason=reason, by="no_one"):
+                return _unasked_notice(waiting.action, reason)
+            case Refused(reason=reason, by="timeout"):
+                # The reason is ours, and has the console's address in it: a link.
+                return f"{escape(in_one_line(waiting.action))}. {reason} So it was refused."
+            case _:
+                return notice_text
 
     def _hand_over(
         self, pending: Pending, incoming: Incoming, dispatch: Callable[[MachineEvent], None]
@@ -353,7 +358,7 @@ class PermissionRequests:
 def _refused_unasked(action: Action, reason: str, at_console: str = "") -> _DecidedUnasked:
     """`at_console` is ours and holds a link, so it is shown as it is."""
     shown = f"{_unasked_notice(action, reason)} {at_console}".rstrip()
-    refused = Refused(f"{reason} {at_console}".rstrip(), by_user=False)
+    refused = Refused(f"{reason} {at_console}".rstrip(), by="no_one")
     return _DecidedUnasked(refused, TextPart(notice(shown)))
 
 
@@ -374,13 +379,11 @@ def answer_agent(request: PermissionRequest, incoming: Incoming, answer: CallAns
         selected: JsonObject = {"outcome": {"outcome": "selected", "optionId": choice.option}}
         if isinstance(answer, Refused) and answer.reason:
             # ACP has no place for it but this one; an agent that does not look there gets the plain refusal.
-            said = (
-                answer.reason
-                if answer.by_user or answer.is_late
-                else f"The user was not asked. {answer.reason}"
-            )
+            said = f"The user was not asked. {answer.reason}" if answer.by == "no_one" else answer.reason
             # `unasked`: the reason is not a person's words.
-            remark: JsonObject = {"reason": said} if answer.by_user else {"reason": said, "unasked": True}
+            remark: JsonObject = (
+                {"reason": said} if answer.by == "person" else {"reason": said, "unasked": True}
+            )
             selected["_meta"] = {"dragoman": remark}
         incoming.reply(selected)
     return choice.notice
@@ -391,5 +394,5 @@ def verdict(grants: Grants, result: ToolResultPart) -> Granted | Refused:
     if not result.is_error and grants.redeem(result.call_id, result.text):
         return Granted()
     if result.outcome in UNASKED or result.outcome == "timed_out":
-        return Refused(result.text, by_user=False)
+        return Refused(result.text, by="no_one")
     return Refused(result.text.removeprefix(_WITH_REASON) if result.text.startswith(_WITH_REASON) else None)

@@ -36,7 +36,6 @@ let hasEnded = false;
 let pairingCode = '';
 /** null: there was no connection yet. @type {boolean | null} */
 let isConnected = null;
-let streamId = '';
 
 // Views.
 
@@ -158,8 +157,7 @@ function showBanner() {
 }
 
 /** @param {Hello} hello */
-function greet({ stream: id, session, address, models, keys, snapshot }) {
-  streamId = id;
+function greet({ session, address, models, keys, snapshot }) {
   Object.assign(store, { session, address, models, keys, elsewhere: snapshot.elsewhere });
   store.questions = new Map(snapshot.questions.map((question) => [question.id, question]));
   changed('hello', null);
@@ -183,7 +181,7 @@ const takers = {
   conversation: (detail) => changed('conversation', detail),
   sessions: () => changed('sessions', null),
   // If it does not arrive, the next one may.
-  beat: () => void call('POST', 'seen', { stream: streamId }).catch(() => {}),
+  beat: ({ stream: id }) => void call('POST', 'seen', { stream: id }).catch(() => {}),
   signed_out: end,
 };
 

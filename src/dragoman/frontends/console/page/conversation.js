@@ -172,9 +172,9 @@ export function conversationView(id) {
 
 /** @type {Record<string, string[]>} */
 const available = {
-  answering: ['stop', 'park', 'delete'],
-  asking: ['stop', 'park', 'delete'],
-  waiting: ['stop', 'park', 'delete'],
+  answering: ['stop'],
+  asking: ['stop'],
+  waiting: ['stop'],
   idle: ['park', 'delete'],
   stored: ['delete'],
 };

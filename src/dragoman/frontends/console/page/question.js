@@ -184,10 +184,9 @@ export class QuestionCard {
     yield* panels;
   }
 
-  /** The levels beyond `once` that are offered. Where a yes may last, a rule may be made of it, too. */
+  /** The levels beyond `once` that are offered. */
   #levels() {
-    const lasting = LASTING.filter((level) => this.question.levels.includes(level));
-    return lasting.length && !lasting.includes('rule') ? [...lasting, /** @type {const} */ ('rule')] : lasting;
+    return LASTING.filter((level) => this.question.levels.includes(level));
   }
 
   /** @param {Level[]} levels */
