@@ -158,6 +158,10 @@ class Attack:
                 "x-dragoman-console": made_up,
             },
             "with only the token": {"x-dragoman-console": self._known.token},
+            "with the token and a made-up cookie": {
+                "cookie": f"{name}={made_up}",
+                "x-dragoman-console": self._known.token,
+            },
             "with the cookie as its token": {
                 "cookie": self._known.cookie,
                 "x-dragoman-console": self._known.cookie.partition("=")[2],

@@ -60,6 +60,12 @@ export class Served {
 
   folder = mkdtempSync(path.join(tmpdir(), 'dragoman-console-'));
   screen = '';
+  // Also where the runner ends this process before `stop`.
+  #remove = () => rmSync(this.folder, { recursive: true, force: true, maxRetries: 5 });
+
+  constructor() {
+    process.once('exit', this.#remove);
+  }
 
   at(...names) {
     return path.join(this.folder, ...names);
@@ -75,7 +81,8 @@ export class Served {
     writeFileSync(
       this.at('dragoman.toml'),
       `[console]\n${console}\n${this.proxy ? `url = "${this.proxy.url}"\n` : ''}` +
-        `${settings}\n` +
+        // A test that failed leaves requests behind.
+        `[serve]\ndrain_seconds = 1\n${settings}\n` +
         `[models.demo]\nkind = "acp"\nagent = "demo"\ncommand = ${JSON.stringify(demo)}\ncwd = "${this.at('work')}"\n${model}\n` +
         `[models.agent]\nkind = "acp"\ncommand = ${JSON.stringify(agent)}\ncwd = "${this.at('work')}"\n${model}\n`,
     );
@@ -151,7 +158,7 @@ export class Served {
   async stop() {
     await this.terminal?.stop();
     await this.proxy?.stop();
-    rmSync(this.folder, { recursive: true, force: true, maxRetries: 5 });
+    this.#remove();
   }
 }
 
