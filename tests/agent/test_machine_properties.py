@@ -102,6 +102,9 @@ class World(RuleBasedStateMachine):
         self.unsettled_text: list[str] = []
         self.timers: set[Timer] = set()
         self.approved: set[str] = set()
+        # What a person's stop at the console is to tell the consumer, and what it was told.
+        self.stops_due: list[str] = []
+        self.stops_told: list[str] = []
 
     # The one place where events go in and commands are obeyed.
 
@@ -200,6 +203,8 @@ class World(RuleBasedStateMachine):
             self.given[part.call_id] = pending
         elif isinstance(part, TextPart) and part.value.startswith("text"):
             self.received_by_consumer.append(part.value)
+        elif isinstance(part, TextPart) and part.value.startswith("stopped"):
+            self.stops_told.append(part.value)
 
     # The consumer.
 
@@ -363,7 +368,10 @@ class World(RuleBasedStateMachine):
         self.unacknowledged_prompt, self.unacknowledged_results = (
             ([], False) if was_running else (self.unacknowledged_prompt, self.unacknowledged_results)
         )
-        self.event(TurnStopped(TextPart(f"stopped {next(self.numbers)}")))
+        text = f"stopped {next(self.numbers)}"
+        if was_running or reply is not None:
+            self.stops_due.append(text)
+        self.event(TurnStopped(TextPart(text)))
         assert self.cancel_sent or not was_running
         assert self.open_reply is None
         if reply is not None:
@@ -489,6 +497,12 @@ class World(RuleBasedStateMachine):
         if self.state.phase == "Idle":
             # If no request comes, the agent does not wait for ever.
             assert {"idle", "human"} & self.timers
+
+    @invariant()
+    def the_consumer_learns_of_every_stop_once(self) -> None:
+        waiting = [part.value for part in self.state.notices if isinstance(part, TextPart)]
+        assert self.stops_told + [text for text in waiting if text.startswith("stopped")] == self.stops_due
+        assert not (self.state.notices and self.open_reply is not None)
 
     @invariant()
     def nothing_said_is_lost_or_said_twice(self) -> None:

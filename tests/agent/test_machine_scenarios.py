@@ -18,6 +18,7 @@ from dragoman.backends.agent.machine.types import (
     Called,
     CallWithdrawn,
     ClearTimer,
+    Decided,
     Discard,
     Emit,
     EndReply,
@@ -33,6 +34,7 @@ from dragoman.backends.agent.machine.types import (
     Refused,
     Release,
     ReplyCancelled,
+    ReplyDetached,
     Requested,
     SendCancel,
     SendPrompt,
@@ -47,6 +49,7 @@ from dragoman.backends.agent.machine.types import (
     TimedOut,
     TimerPassed,
     TurnCancelled,
+    TurnStopped,
 )
 from dragoman.lm import LanguageModelError, Message, TextPart, ToolCallPart, user
 from dragoman.lm.parts import ToolResult
@@ -1035,3 +1038,79 @@ def test_t6_what_became_of_late_results_is_said_first_and_is_an_answer() -> None
         EndReply(2, "complete"),
         SetTimer("idle"),
     ]
+
+
+AT_CONSOLE = Pending(
+    "p3", "permission", ToolCallPart("dg_p3", "dragoman-agent-action-execute", {}), at_console=True
+)
+BYE = TextPart("bye")
+
+
+def test_w1_a_question_for_the_console_ends_no_reply_and_its_answer_goes_to_the_agent() -> None:
+    machine = streaming()
+    machine(text("so"))
+    assert machine(Called(AT_CONSOLE)) == []
+    assert (machine.phase, machine.state.reply) == ("Streaming", 1)
+    assert machine(Decided("p3", Granted())) == [AnswerPending(AT_CONSOLE, Granted())]
+    assert machine.state.pending == ()
+    # A second decision finds nothing.
+    assert machine(Decided("p3", Granted())) == []
+
+
+def test_w1_a_call_beside_a_question_for_the_console_is_handed_over_alone() -> None:
+    machine = streaming()
+    machine(text("so"))
+    machine(Called(AT_CONSOLE))
+    machine(Called(LOOK))
+    assert machine(TimerPassed("gather"))[-2:] == [SetTimer("human"), EndReply(1, "complete")]
+    assert machine.state.pending == (AT_CONSOLE, given(LOOK))
+    assert AnswerPending(given(LOOK), SEEN) in machine(Requested(2, {LOOK.call_id: SEEN}))
+    assert machine.phase == "Streaming"
+    assert [call.key for call in machine.state.pending] == ["p3"]
+
+
+def test_w1_a_consumer_that_waits_no_longer_leaves_the_turn_and_gets_the_rest_later() -> None:
+    machine = streaming()
+    machine(text("so"))
+    machine(Called(AT_CONSOLE))
+    assert machine(ReplyDetached(1, (BYE,))) == [Emit(BYE), SetTimer("human"), EndReply(1, "complete")]
+    assert machine.phase == "Awaiting"
+    # The time for a person at the console is not this timer's.
+    assert machine(TimerPassed("human")) == [SetTimer("human")]
+    # After the decision the agent has that time to work on.
+    assert machine(Decided("p3", Granted())) == [AnswerPending(AT_CONSOLE, Granted()), SetTimer("human")]
+    machine(text("the rest"))
+    assert machine(Requested(2, prompt=says("on")))[1:3] == [OpenReply(2), Release()]
+
+
+def test_w1_a_consumer_is_not_left_while_the_agent_may_not_have_what_it_was_sent() -> None:
+    machine = idle()
+    machine(Called(AT_CONSOLE))
+    machine(Requested(2, prompt=says("one")))
+    assert machine(ReplyDetached(2, (BYE,))) == []
+    machine(text("so"))
+    assert machine(ReplyDetached(2, (BYE,)))[-1] == EndReply(2, "complete")
+
+
+def test_a_turn_that_nobody_waits_for_is_stopped_and_the_next_reply_says_so() -> None:
+    machine = streaming()
+    machine(text("so"))
+    machine(ReplyDetached(1, ()))
+    assert machine(TimerPassed("human"))[:1] == [SendCancel()]
+    machine(AgentTurnEnded())
+    assert any("was stopped" in str(command) for command in machine(Requested(2, prompt=says("on"))))
+    assert machine.state.notices == ()
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_person_stops_a_turn_and_the_consumer_learns_it_once(is_open: bool) -> None:  # noqa: FBT001
+    machine = streaming()
+    machine(text("so"))
+    machine(Called(AT_CONSOLE))
+    if not is_open:
+        machine(ReplyDetached(1, ()))
+    commands = machine(TurnStopped(BYE))
+    assert (Emit(BYE) in commands) == is_open
+    assert AnswerPending(AT_CONSOLE, TurnCancelled()) in commands
+    machine(AgentTurnEnded())
+    assert (Emit(BYE) in machine(Requested(2, prompt=says("on")))) != is_open

@@ -13,7 +13,7 @@ from bridge.consumer import TOOLS, Bridge, Chat, Going, soon
 from dragoman.backends.agent.model import AgentModel
 from dragoman.backends.agent.profile.settings import Timing
 from dragoman.journal.agent_events import PermissionDecided, PermissionRequested
-from dragoman.lm import TextPart, ThinkingPart, ToolDefinition, ToolResultPart, user
+from dragoman.lm import Features, TextPart, ThinkingPart, ToolDefinition, ToolResultPart, assistant, user
 from dragoman.permissions.action import PERMISSION_TOOLS
 from dragoman.permissions.decide import PermissionSetting
 from dragoman.permissions.inbox import (
@@ -46,6 +46,7 @@ class Console:
     def __post_init__(self) -> None:
         inbox = self.bridge.permissions.inbox
         inbox.address = _ADDRESS
+        inbox.advice = f"Open {_ADDRESS}, and try again."
         inbox.is_reachable = lambda connection: connection == "test"
         inbox.watcher = self
 
@@ -119,7 +120,7 @@ async def test_w2_with_no_one_reachable_it_is_refused_at_once_with_the_address(
     bridge.permissions.inbox.is_reachable = lambda _connection: False
     answer = await _chat(bridge).do(_ASK, ["say", "on"])
     assert "<p: the-reject_once>" in answer.text
-    assert f"No person is at the console. Open {_ADDRESS}, pair the browser, and try again." in answer.text
+    assert f"Open {_ADDRESS}, and try again." in answer.text
     assert "You were not asked, so it was refused." in answer.text
     [remark] = bridge.noted("remark")
     assert "The user was not asked." in str(remark)
@@ -139,7 +140,7 @@ async def test_w2_a_person_who_may_not_see_the_conversation_is_not_reached(
     chat = _chat(bridge)
     chat.connection = "another key"
     answer = await chat.do(_ASK)
-    assert "No person is at the console." in answer.text
+    assert f"Open {_ADDRESS}, and try again." in answer.text
     assert console.asked.empty()
 
 
@@ -379,3 +380,53 @@ async def test_w3_no_client_can_answer_a_question_of_the_console(bridge: Bridge,
     await console.decide(question, _NO)
     assert "<p: the-reject_once>" in (await going.end()).text
     await forged.end()
+
+
+async def test_two_equal_chats_each_get_their_own_rest(bridge: Bridge, console: Console) -> None:
+    """The text that ends an answer has an id in it, so the next request is recognised."""
+    chats = [_chat(bridge), _chat(bridge)]
+    for chat in chats:
+        chat.hold_seconds = 0.2
+        # The evidence of a client that keeps the text and nothing else.
+        chat.features = Features()
+    firsts = [await _begin(chat, _ASK, ["say", " done"]).end() for chat in chats]
+    assert firsts[0].text != firsts[1].text
+    for chat, first in zip(chats, firsts, strict=True):
+        chat.history[-1] = assistant(first.text)
+        await console.decide(await console.question())
+    await bridge.until_noted("outcome", 2)
+    for chat in chats:
+        assert "<p: the-allow_once> done" in (await chat.say("and now?")).text
+
+
+async def test_a_turn_that_goes_on_without_a_consumer_for_too_long_is_stopped_and_the_next_answer_says_so(
+    bridge: Bridge, console: Console
+) -> None:
+    chat = _chat(bridge, human=0.3)
+    chat.hold_seconds = 0.1
+    await _begin(chat, _ASK, ["hang"]).end()
+    await console.decide(await console.question())
+    await bridge.until_noted("session/cancel")
+    await bridge.until_idle()
+    answer = await chat.say("and now?")
+    assert "The agent's turn was stopped: no request came for a long time." in answer.text
+    assert answer.text.endswith('echo: ["and now?"]')
+
+
+async def test_a_turn_that_is_stopped_after_its_client_has_left_says_so_in_the_next_answer(
+    bridge: Bridge, console: Console
+) -> None:
+    chat = _chat(bridge)
+    chat.hold_seconds = 0.1
+    await _begin(chat, _ASK).end()
+    assert bridge.model is not None
+    model = bridge.model._model
+    assert isinstance(model, AgentModel)
+    [conversation] = model.conversations()
+    assert conversation.is_busy
+    conversation.stop_turn()
+    await bridge.until_idle()
+    assert (await console.outcome()).state == "ended"
+    assert [each.is_busy for each in model.conversations()] == [False]
+    answer = await chat.say("and now?")
+    assert answer.text.index("Stopped at the console.") < answer.text.index("echo:")

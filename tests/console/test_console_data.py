@@ -295,6 +295,8 @@ async def test_what_the_console_serves_is_described(site: DataSite) -> None:
     assert described <= served
     assert {path for path, _ in served - described} == {
         "/openapi.json",
+        "/console",
+        "/console/",
         "/console/page/{name}",
         "/console/sw.js",
     }

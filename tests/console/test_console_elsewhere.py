@@ -91,11 +91,11 @@ async def test_they_are_shown_with_the_place_to_answer_them(store: SqliteJournal
     ((terminal, editor),) = seen.changes
     assert (terminal["title"], terminal["where"]) == (
         "Claude wants to run: make ␛[2J",
-        f"terminal, process {holder.pid}",
+        f"terminal in /folder, process {holder.pid}",
     )
     assert (terminal["agent"], terminal["conversation"]) == ("claude", "chatchatchatchat")
     assert (editor["where"], editor["conversation"]) == (
-        f"VS Code, process {holder.pid}",
+        f"VS Code in /folder, process {holder.pid}",
         "editoreditoredit",
     )
     # The ids of calls stay with their clients.

@@ -193,3 +193,14 @@ class _AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = _AnyOrder.TestCase
+
+
+def test_the_codes_of_a_session_end_with_it() -> None:
+    codes = PairingCodes()
+    own, other = (codes.new(Pairing("decide", ConsoleScope(), maker)).text for maker in ("s1", "s2"))
+    of_terminal = codes.new(Pairing("decide", ConsoleScope())).text
+    codes.end_codes_of("s1")
+    with pytest.raises(WrongCode):
+        codes.take(own)
+    assert codes.take(other).maker == "s2"
+    assert codes.take(of_terminal).maker is None

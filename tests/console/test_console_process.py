@@ -7,7 +7,7 @@ import json
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,3 +115,60 @@ async def test_a_person_decides_and_the_server_ends_although_the_page_is_open(tm
         # The stream ended in order.
         async for name, _ in events:
             assert name in ("beat", "conversation")
+
+
+async def _in_two_pieces(
+    site: Served, call: str, body: Json, between: Callable[[], Awaitable[object]]
+) -> bytes:
+    """The first line of the answer to a call whose body is complete only after `between`."""
+    browser = site.browser
+    host = browser.origin.removeprefix("http://")
+    cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+    data = json.dumps(body).encode()
+    lines = (
+        f"POST /console/api/{call} HTTP/1.1",
+        f"host: {host}",
+        f"origin: {browser.origin}",
+        f"x-dragoman-console: {browser.token}",
+        f"cookie: {cookie}",
+        "content-type: application/json",
+        f"content-length: {len(data)}",
+        "expect: 100-continue",
+        *("", ""),
+    )
+    reader, writer = await asyncio.open_connection(*host.split(":"))
+    try:
+        writer.write("\r\n".join(lines).encode())
+        # The server has looked at the headers, and waits for the body.
+        assert (await soon(reader.readline())).startswith(b"HTTP/1.1 100 ")
+        assert await soon(reader.readline()) == b"\r\n"
+        await between()
+        writer.write(data)
+        return await soon(reader.readline())
+    finally:
+        writer.close()
+
+
+async def test_a_session_that_is_revoked_while_its_request_is_sent_makes_no_code(tmp_path: Path) -> None:
+    async with served(tmp_path) as site:
+
+        async def revoke() -> None:
+            assert (await site.browser.call("DELETE", "sessions/self")).status_code == 200
+
+        assert b" 401 " in await _in_two_pieces(site, "pairing", {"role": "decide"}, revoke)
+
+
+async def test_a_session_that_is_revoked_while_its_decision_is_sent_decides_nothing(tmp_path: Path) -> None:
+    async with served(tmp_path) as site, site.events() as events:
+        await _next(events, "hello")
+        body = {"model": "m", "input": json.dumps([RUN, ["say", "after it"]]), "stream": True}
+        answering = asyncio.create_task(site.client.post("/v1/responses", json=body, timeout=30))
+        question = await _next(events, "question")
+
+        async def revoke() -> None:
+            await site.browser.call("DELETE", "sessions/self")
+
+        call = f"questions/{question['id']}/decision"
+        assert b" 401 " in await _in_two_pieces(site, call, {"decision": "allow"}, revoke)
+        answering.cancel()
+        await asyncio.wait({answering})

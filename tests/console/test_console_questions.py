@@ -34,12 +34,7 @@ def test_a_question_has_what_a_person_needs() -> None:
     ]
     assert shown["levels"] == ["once", "session", "workspace", "always", "rule"]
     assert shown["covers"] == "exactly this request of Claude Code: run git push, in /srv/project"
-    assert (shown["state"], shown["outcome"], shown["sensitive"], shown["why"]) == (
-        "waiting",
-        None,
-        None,
-        None,
-    )
+    assert (shown["state"], shown["sensitive"], shown["why"]) == ("waiting", None, None)
 
 
 @pytest.mark.parametrize(("ask", "command"), [(Ask(once=True), "git push"), (Ask(), "cat ~/.ssh/id_rsa")])

@@ -195,7 +195,7 @@ async def test_it_tries_three_times_where_that_may_help(
 
 async def test_a_receiver_that_never_answers_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    async with receiving(None) as receiver, hook(receiver, timeout_seconds=0.05) as made:
+    async with receiving(None) as receiver, hook(receiver, timeout_seconds=0.5) as made:
         made.asked(Asking(Inbox()).ask())
         for _ in range(3):
             await receiver.next()

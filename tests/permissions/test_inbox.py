@@ -75,12 +75,14 @@ async def test_a_question_waits_until_it_is_decided() -> None:
     id_ = owner.ask()
     [question] = inbox
     assert (question.id, question.asked_at, question.expires_at, len(inbox)) == (id_, 100.0, 160.0, 1)
-    assert inbox.find(id_) is question
+    assert (inbox.find(id_), inbox.connection(id_)) == (question, "k")
     assert inbox.outcome(id_) is None
     owner.may_answer.set()
     outcome = await inbox.decide(id_, _YES)
     assert outcome == InboxOutcome("allowed", 100.0, _YES)
-    assert (list(inbox), inbox.find(id_), inbox.outcome(id_)) == ([], question, outcome)
+    # What was asked does not stay in memory.
+    assert (list(inbox), inbox.find(id_), inbox.outcome(id_)) == ([], None, outcome)
+    assert inbox.connection(id_) == "k"
     assert watcher.seen == [("opened", id_), ("allowed", id_)]
 
 
@@ -168,7 +170,7 @@ async def test_unknown_questions_and_closing_twice() -> None:
     with pytest.raises(QuestionClosed) as unknown:
         await inbox.decide("made up", _YES)
     assert unknown.value.outcome is None
-    assert inbox.find("made up") is None
+    assert (inbox.find("made up"), inbox.connection("made up")) == (None, None)
     id_ = _Owner(inbox).ask()
     inbox.close(id_, "expired")
     inbox.close(id_, "allowed")

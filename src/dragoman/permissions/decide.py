@@ -141,13 +141,13 @@ def unasked(
 ) -> Literal["allowed", "refused", "console"]:
     """What the model's setting makes of an action that the client cannot be asked about.
 
-    What it would allow, but needs a person, goes to the console. What it refuses is refused.
+    What needs a person goes to the console, unless the setting refuses everything.
     """
-    if setting == "ask":
+    if setting == "deny":
+        return "refused"
+    if setting == "ask" or needs_person:
         return "console"
-    if setting == "allow" or (setting == "allow-reads" and read):
-        return "console" if needs_person else "allowed"
-    return "refused"
+    return "allowed" if setting == "allow" or read else "refused"
 
 
 # Wording.

@@ -121,8 +121,10 @@ class InboxWatcher(Protocol):
 class Inbox:
     """The questions of one process that wait at its console. Without a console no one is reachable."""
 
-    # The console's address for people; "" where there is no console.
+    # The console's address for people; "" where there is no console that can be used.
     address: str = ""
+    # What to do when no person is reachable.
+    advice: str = "No person can be asked here."
     # How long a question waits.
     question_seconds: float = 3600.0
     # Whether a person can be reached who may decide about the conversations of a connection.
@@ -130,7 +132,8 @@ class Inbox:
     watcher: InboxWatcher | None = None
     now: Callable[[], float] = time.time
     _open: dict[str, _Open] = field(default_factory=dict)
-    _outcomes: OrderedDict[str, tuple[InboxQuestion, InboxOutcome]] = field(default_factory=OrderedDict)
+    # With the connection of each. Not the questions: an action may be large.
+    _outcomes: OrderedDict[str, tuple[str, InboxOutcome]] = field(default_factory=OrderedDict)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -172,9 +175,14 @@ class Inbox:
         return id_
 
     def find(self, id_: str) -> InboxQuestion | None:
-        """A question that waits or has ended not long ago."""
+        """A question that waits."""
+        waiting = self._open.get(id_)
+        return None if waiting is None else waiting.question
+
+    def connection(self, id_: str) -> str | None:
+        """Whose question it is or was, if it waits or has ended not long ago."""
         if (waiting := self._open.get(id_)) is not None:
-            return waiting.question
+            return waiting.question.connection
         ended = self._outcomes.get(id_)
         return None if ended is None else ended[0]
 
@@ -224,7 +232,7 @@ class Inbox:
             return
         is_decided = state in ("allowed", "denied")
         outcome = InboxOutcome(state, self.now(), waiting.decision if is_decided else None)
-        self._outcomes[id_] = (waiting.question, outcome)
+        self._outcomes[id_] = (waiting.question.connection, outcome)
         while len(self._outcomes) > _MOST_OUTCOMES:
             self._outcomes.popitem(last=False)
         if self.watcher is not None:

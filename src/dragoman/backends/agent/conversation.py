@@ -117,7 +117,7 @@ _OLD_WORDS = (
 _TAKEN_OVER = "This answer has ended here: another process continues the conversation, or it was deleted or can no longer be stored."
 _DETACHED = (
     "The agent still waits for a decision at {address}. This answer ends here. When a person has decided, "
-    "send another message: the next answer begins with the rest of this one."
+    "send another message: the next answer begins with the rest of this one. (Conversation `{id}`)"
 )
 _STOPPED = "Stopped at the console."
 _MIXED = "{name} mixed words of earlier turns into this answer."
@@ -580,7 +580,8 @@ class Conversation:
             left = max(since, began) + seconds - clock.now()
             if left <= 0:
                 address = self._shared.permissions.inbox.address
-                text = TextPart(notice(_DETACHED.format(address=address)))
+                # The id tells two conversations apart that are equal so far.
+                text = TextPart(notice(_DETACHED.format(address=address, id=self.id)))
                 self.dispatch(ReplyDetached(reply.number, (text,)))
             # It is ignored while the agent has not acknowledged what it was sent.
             await clock.sleep(max(left, _DETACH_AGAIN_SECONDS))

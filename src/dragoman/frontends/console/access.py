@@ -183,9 +183,13 @@ class ConsoleAccess:
 
 
 def _cookie(name: str, value: str | None, *, is_secure: bool) -> str:
-    seconds = 0 if value is None else COOKIE_SECONDS
+    """A cookie of this machine's own browser has no age: browsers do not write such a cookie to their files.
+
+    An agent of the same user could read those. Other devices, which need TLS, have the cookie for longer.
+    """
+    age = "; Max-Age=0" if value is None else f"; Max-Age={COOKIE_SECONDS}" if is_secure else ""
     secure = "; Secure" if is_secure else ""
-    return f"{name}={value or ''}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+    return f"{name}={value or ''}; Path=/{age}; HttpOnly; SameSite=Strict{secure}"
 
 
 def _place_of(url: str) -> tuple[str, str]:

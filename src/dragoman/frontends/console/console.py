@@ -19,7 +19,6 @@ from dragoman.frontends.console.sessions import (
 )
 from dragoman.loopback import is_loopback
 from dragoman.permissions.inbox import Inbox
-from dragoman.visible import visible_line
 
 __all__ = ["Console", "ConsoleKey"]
 
@@ -28,6 +27,11 @@ _log = logging.getLogger(__name__)
 # Longer names are cut: they stand in a list, and beside each decision.
 _NAME_LENGTH = 60
 _NAMELESS = "a browser"
+_OPEN_IT = "No person is at the console. Open {address}, pair the browser, and try again."
+_NEEDS_TLS = (
+    "No browser can use the console here: this address is not of this machine and has no TLS. Set `url` in "
+    "[console] of the server's configuration."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +57,18 @@ class Console:
     local_address: str
     sessions: ConsoleSessions = field(default_factory=ConsoleSessions)
     codes: PairingCodes = field(default_factory=PairingCodes)
-    # Called with each session that a pairing code was exchanged for.
+    # Called with each session that a pairing code was exchanged for, and with each that has ended.
     on_paired: Callable[[ConsoleSession], None] = lambda _session: None
+    on_ended: Callable[[ConsoleSession], None] = lambda _session: None
     access: ConsoleAccess = field(init=False)
 
     def __post_init__(self) -> None:
         self.access = ConsoleAccess(self.sessions, self.config.url)
-        self.inbox.address = self.address
+        self.inbox.address = self.address if self.is_open else ""
+        self.inbox.advice = _OPEN_IT.format(address=self.address) if self.is_open else _NEEDS_TLS
         self.inbox.question_seconds = self.config.decide_minutes * 60
         self.inbox.is_reachable = self.is_reachable
+        self.sessions.on_end = self._ended
 
     @property
     def address(self) -> str:
@@ -79,7 +86,7 @@ class Console:
 
     def is_reachable(self, connection: str) -> bool:
         """Whether a person can be reached who may decide about this connection's conversations."""
-        return self.config.webhook is not None or self.sessions.is_reachable(connection)
+        return self.is_open and (self.config.webhook is not None or self.sessions.is_reachable(connection))
 
     def scope(self, key: str | None) -> ConsoleScope | None:
         """What a holder of the key with this name sees; without a key, everything. None if there is no such key."""
@@ -90,22 +97,28 @@ class Console:
             return None
         return ConsoleScope() if found.sees_all else ConsoleScope(found.name, found.connection)
 
-    def new_code(self, role: ConsoleRole, scope: ConsoleScope) -> NewCode:
-        return self.codes.new(Pairing(role, scope))
+    def new_code(self, role: ConsoleRole, scope: ConsoleScope, maker: str | None = None) -> NewCode:
+        """Make a code. `maker` is the id of the session that wants it; without one, it is for the server's terminal."""
+        return self.codes.new(Pairing(role, scope, maker))
 
     def pair(self, code: str, name: str) -> NewSession:
         """Exchange a code for a session. Raises `WrongCode` or `TooManyAttempts`."""
         pairing = self.codes.take(code)
-        shown = visible_line(name)[:_NAME_LENGTH].strip() or _NAMELESS
+        # Characters without a mark of their own are left out: a name is shown in many places.
+        shown = "".join(each for each in name if each.isprintable())[:_NAME_LENGTH].strip() or _NAMELESS
         new = self.sessions.new(shown, pairing.role, pairing.scope)
         _log.info("paired: %s (%s)", shown, pairing.role)
         self.on_paired(new.session)
         return new
 
+    def _ended(self, session: ConsoleSession) -> None:
+        self.codes.end_codes_of(session.id)
+        self.on_ended(session)
+
     def revoke_all(self) -> int:
         """End every session and every code. Returns how many sessions there were."""
-        self.codes.clear()
         ended = self.sessions.all()
         for session in ended:
             self.sessions.end(session.id)
+        self.codes.clear()
         return len(ended)

@@ -68,7 +68,7 @@ class ConsoleData:
         inbox.watcher = self
         journals.on_append = self._appends.note
         console.sessions.on_change = partial(self.feed.publish, "sessions", {})
-        console.sessions.on_end = self.feed.end_session
+        console.on_ended = self.feed.end_session
 
     def end_streams(self) -> int:
         """End all streams, so that the server can end: a stream would never end by itself. Returns how many end now."""
@@ -93,7 +93,6 @@ class ConsoleData:
             promised=self.decider.promised(question, scope),
             # Rules hold for the clients of all keys.
             may_make_rules=scope.key is None,
-            outcome=self._inbox.outcome(question.id),
             is_whole=is_whole,
         )
 
@@ -116,7 +115,7 @@ class ConsoleData:
     def _waiting_question(self, id_: str, scope: ConsoleScope) -> JsonObject | None:
         """The question, if it still waits: the log of events holds no actions, which may be large."""
         question = self._inbox.find(id_)
-        return None if question is None or self._inbox.outcome(id_) else self.question(question, scope)
+        return None if question is None else self.question(question, scope)
 
     # What else happens.
 

@@ -1,8 +1,9 @@
 """Decisions of people at the console: what is checked before one, and what lasts after it.
 
-A decision counts when the owner of the question has acknowledged it. Only then is a lasting approval granted. A rule is
-written before, as the terminal does it: a person who makes a rule must not find that the action ran without it. Between the
-check that the question is open and the decision nothing else can happen, so no rule is written for a question that is over.
+A decision counts when the owner of the question has acknowledged it. A lasting approval is granted before, so that the
+decision says how far the yes really reaches, and revoked if the owner does not take the decision. A rule is written before,
+too, as the terminal does it. Between the check that the question is open and the decision nothing else can happen, so no rule
+is written for a question that is over.
 """
 
 from __future__ import annotations
@@ -50,10 +51,18 @@ class Decider:
 
     def question(self, question_id: str, session: ConsoleSession) -> InboxQuestion:
         """A question that the session may see. Raises `ConsoleError`."""
-        question = self._inbox.find(question_id)
-        if question is None or not session.scope.sees(question.connection):
+        connection = self._inbox.connection(question_id)
+        if connection is None or not session.scope.sees(connection):
             raise ConsoleError(404, "not_found", "There is no such question, or it is long over.")
-        return question
+        question = self._inbox.find(question_id)
+        if question is not None:
+            return question
+        try:
+            return self._inbox.check_open(question_id)
+        except DecidedAlready as first:
+            raise _decided(first) from first
+        except QuestionClosed as closed:
+            raise _closed(closed) from closed
 
     def promised(self, question: InboxQuestion, scope: ConsoleScope) -> tuple[ApprovalLevel, ...]:
         """The levels that a session of this scope can give. What outlasts a session would hold for the clients of other keys."""
@@ -117,9 +126,8 @@ class Decider:
             del self._shown[key]
 
     async def _conclude(self, question: InboxQuestion, decision: InboxDecision) -> JsonObject:
-        outcome = await self._inbox.decide(question.id, decision)
-        result = outcome_json(outcome)
-        if decision.is_allowed and decision.level != "once" and outcome.state == "allowed":
+        granted = None
+        if decision.level != "once":
             action = question.action
             granted = self._permissions.approvals.grant(
                 question.session,
@@ -128,9 +136,17 @@ class Decider:
                 decision.level,
                 workspace=_folder(question),
             )
-            # The store may have failed: then it lasts for the session only, and the person sees that.
-            result["level"] = "once" if granted is None else granted.level
-        return result
+        if granted is not None:
+            # If the store fails, it lasts for the session only, and the person sees that.
+            decision = replace(decision, level=granted.level)
+        is_taken = False
+        try:
+            outcome = await self._inbox.decide(question.id, decision)
+            is_taken = True
+        finally:
+            if granted is not None and not is_taken:
+                self._permissions.approvals.revoke(granted.id)
+        return outcome_json(outcome)
 
     async def _with_rule(
         self, question: InboxQuestion, decision: InboxDecision, rule: LocatedRule

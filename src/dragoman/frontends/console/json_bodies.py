@@ -9,17 +9,29 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dragoman.frontends.console.access import session_of
 from dragoman.frontends.console.errors import ConsoleError
+from dragoman.frontends.console.sessions import ConsoleSession
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode
 
-__all__ = ["json_response", "read_json"]
+__all__ = ["json_response", "read_call", "read_json"]
 
 _T = TypeVar("_T")
 
 # A reason that a person types is the longest thing that a page sends.
 _BODY_BYTES = 64 * 1024
 _BODY_SECONDS = 30.0
+
+
+async def read_call(request: Request, type_: type[_T], *, change: bool) -> tuple[ConsoleSession, _T]:
+    """The session of a call and its body. Raises `ConsoleError`.
+
+    The session is looked up again when the body is there: it may have been revoked while that was sent.
+    """
+    session_of(request, change=change)
+    body = await read_json(request, type_)
+    return session_of(request, change=change), body
 
 
 async def read_json(request: Request, type_: type[_T]) -> _T:

@@ -6,6 +6,7 @@ nothing but its own files, and let no other page embed or read them.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,6 +71,8 @@ PAGE_HEADERS: Mapping[str, str] = {
 @dataclass(frozen=True, slots=True)
 class _File:
     content: bytes
+    # The same, compressed.
+    packed: bytes
     media_type: str
     tag: str
 
@@ -106,14 +109,23 @@ class PageFiles:
 
 
 def _read(content: bytes, media_type: str) -> _File:
-    return _File(content, media_type, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    return _File(content, gzip.compress(content, mtime=0), media_type, tag)
 
 
 def _served(request: Request, file: _File | None) -> Response:
     if file is None:
         raise ConsoleError(404, "not_found", "The console has no such file.")
-    headers = {**PAGE_HEADERS, "etag": file.tag}
+    headers = {**PAGE_HEADERS, "etag": file.tag, "vary": "accept-encoding"}
     known = [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]
     if file.tag in known or known == ["*"]:
         return Response(status_code=304, headers=headers)
+    if _takes_gzip(request.headers.get("accept-encoding", "")):
+        headers["content-encoding"] = "gzip"
+        return Response(file.packed, headers=headers, media_type=file.media_type)
     return Response(file.content, headers=headers, media_type=file.media_type)
+
+
+def _takes_gzip(accepted: str) -> bool:
+    """Whether a browser takes a compressed file. All do; a program may not."""
+    return any(each.strip().lower() == "gzip" for each in accepted.split(","))

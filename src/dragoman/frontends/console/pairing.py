@@ -66,6 +66,8 @@ class Pairing:
 
     role: ConsoleRole
     scope: ConsoleScope
+    # The id of the session that made the code; None: it was made in the server's terminal.
+    maker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,10 @@ class PairingCodes:
             if is_match:
                 return self._outstanding.pop(index).pairing
         raise WrongCode
+
+    def end_codes_of(self, maker: str) -> None:
+        """The codes of a session that has ended are not valid any longer."""
+        self._outstanding = [each for each in self._outstanding if each.pairing.maker != maker]
 
     def clear(self) -> None:
         """No code is valid any longer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -15,7 +16,7 @@ from dragoman.frontends.console.data import ConsoleData
 from dragoman.frontends.console.deciding import DecisionLevel, DecisionWord
 from dragoman.frontends.console.errors import API_ROOT, ConsoleError
 from dragoman.frontends.console.feed import Feed, FeedStream
-from dragoman.frontends.console.json_bodies import json_response, read_json
+from dragoman.frontends.console.json_bodies import json_response, read_call
 from dragoman.frontends.console.questions import offer_json
 from dragoman.frontends.event_streams import EventStream, WriteEvent, until_disconnected
 
@@ -66,8 +67,7 @@ class _QuestionCalls:
         return _FeedResponse(self._data.feed, stream, request)
 
     async def seen(self, request: Request) -> Response:
-        session = session_of(request, change=False)
-        body = await read_json(request, SeenBody)
+        session, body = await read_call(request, SeenBody, change=False)
         if not self._data.feed.seen(session, body.stream):
             raise ConsoleError(409, "no_stream", "This session has no open event stream.")
         return json_response({})
@@ -77,7 +77,8 @@ class _QuestionCalls:
         session = session_of(request, change=False)
         decider = self._data.decider
         question = decider.question(request.path_params["id"], session)
-        shown = self._data.question(question, session.scope, is_whole=True)
+        # All of a large action takes seconds, in which the server would do nothing else.
+        shown = await asyncio.to_thread(self._data.question, question, session.scope, is_whole=True)
         is_open = shown["state"] == "waiting"
         offers = decider.show_offers(question, session) if is_open and session.may_decide else ()
         # Where the rules stand is only for those who can make one.
@@ -85,8 +86,7 @@ class _QuestionCalls:
         return json_response({**shown, "offers": [offer_json(each) for each in offers], "rules_file": file})
 
     async def decide(self, request: Request) -> Response:
-        session = session_of(request, change=True)
-        body = await read_json(request, DecisionBody)
+        session, body = await read_call(request, DecisionBody, change=True)
         outcome = await self._data.decider.decide(
             request.path_params["id"],
             session,

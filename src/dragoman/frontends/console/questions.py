@@ -33,7 +33,6 @@ def question_json(
     key: str | None,
     promised: Sequence[ApprovalLevel],
     may_make_rules: bool,
-    outcome: InboxOutcome | None = None,
     is_whole: bool = False,
 ) -> JsonObject:
     """A question. `key` is the name of its client's API key, `is_whole`: nothing of its text is left out."""
@@ -68,8 +67,7 @@ def question_json(
         "levels": [*levels, *(["rule"] if may_make_rules and len(levels) > 1 else [])],
         "rules": [_rule_json(rule) for rule in ask.rules],
         "why": ask.because,
-        "state": "waiting" if outcome is None else outcome.state,
-        "outcome": None if outcome is None else outcome_json(outcome),
+        "state": "waiting",
     }
 
 

@@ -7,13 +7,13 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from dragoman.frontends.console.access import session_of
 from dragoman.frontends.console.console import Console
 from dragoman.frontends.console.errors import API_ROOT, ConsoleError
-from dragoman.frontends.console.json_bodies import json_response, read_json
+from dragoman.frontends.console.json_bodies import json_response, read_call, read_json
 from dragoman.frontends.console.page_files import PageFiles
 from dragoman.frontends.console.pairing import TooManyAttempts, WrongCode
 from dragoman.frontends.console.qr_code import modules
@@ -38,6 +38,8 @@ def console_routes(console: Console, page: PageFiles) -> list[BaseRoute]:
     calls = _SessionCalls(console)
     return [
         Route("/", page.document, methods=["GET"]),
+        Route("/console", _to_page, methods=["GET"]),
+        Route("/console/", _to_page, methods=["GET"]),
         Route("/console/page/{name}", page.file, methods=["GET"]),
         Route("/console/sw.js", page.service_worker, methods=["GET"]),
         Route(f"{API_ROOT}pair", calls.pair, methods=["POST"]),
@@ -45,6 +47,10 @@ def console_routes(console: Console, page: PageFiles) -> list[BaseRoute]:
         Route(f"{API_ROOT}sessions", calls.sessions, methods=["GET"]),
         Route(f"{API_ROOT}sessions/{{id}}", calls.end_session, methods=["DELETE"]),
     ]
+
+
+async def _to_page(_request: Request) -> Response:
+    return RedirectResponse("/")
 
 
 class _SessionCalls:
@@ -76,15 +82,14 @@ class _SessionCalls:
 
     async def new_pairing(self, request: Request) -> Response:
         """A code for another device. It allows no more than the session that asks for it."""
-        own = session_of(request, change=True)
-        body = await read_json(request, _NewPairing)
+        own, body = await read_call(request, _NewPairing, change=True)
         key = body.key if body.key is not None else own.scope.key
         scope = self._console.scope(key)
         if scope is None:
             raise ConsoleError(404, "no_key", "There is no key of this name.")
         if own.scope.key is not None and scope != own.scope:
             raise ConsoleError(403, "other_key", "This device sees the conversations of one key only.")
-        code = self._console.new_code(body.role, scope)
+        code = self._console.new_code(body.role, scope, maker=own.id)
         link = self._console.link(code)
         return json_response(
             {"code": code.text, "url": link, "qr": modules(link), "expires_at": time.time() + code.seconds}

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from dragoman.frontends.console.console import Console
 from dragoman.frontends.console.data import ConsoleData
 from dragoman.frontends.console.data_routes import data_routes
-from dragoman.frontends.console.errors import ConsoleError, on_console_error
+from dragoman.frontends.console.errors import API_ROOT, ConsoleError, on_console_error
 from dragoman.frontends.console.page_files import PageFiles
 from dragoman.frontends.console.routes import console_routes
 from dragoman.frontends.http.answering import ResponseRun
@@ -127,6 +127,8 @@ async def _on_router_error(request: Request, error: Exception) -> Response:
         if status == 405  # noqa: PLR2004 - as HTTP says it
         else f"There is nothing at {path}."
     )
+    if path.startswith(API_ROOT):
+        return await on_console_error(request, ConsoleError(status, "not_found", message))
     response = error_response(ApiError(status, "not_found" if status == 404 else "invalid_request", message))  # noqa: PLR2004
     response.headers.update(getattr(error, "headers", None) or {})
     return response

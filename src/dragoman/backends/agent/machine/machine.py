@@ -124,7 +124,7 @@ from dragoman.backends.agent.machine.types import (
     TurnCancelled,
     TurnStopped,
 )
-from dragoman.lm import LanguageModelError, TextPart
+from dragoman.lm import LanguageModelError, Part, TextPart
 from dragoman.lm.gfm import error_text, notice
 from dragoman.lm.parts import ToolResult
 
@@ -134,6 +134,8 @@ Phase: TypeAlias = Literal["Parked", "Starting", "Idle", "Streaming", "Awaiting"
 PHASES: tuple[Phase, ...] = get_args(Phase)
 # For results that arrive when no call waits for them any more.
 _TOO_LATE = TextPart(notice("The agent ended its turn before these results arrived."))
+# For a turn that went on without a consumer for too long.
+_UNATTENDED = TextPart(notice("The agent's turn was stopped: no request came for a long time."))
 
 
 # State.
@@ -166,6 +168,8 @@ class State:
     steering: Steering | None = None
     # Whether the agent sent output since the last reply ended. It waits in the backlog for the next reply.
     has_backlog: bool = False
+    # How a turn ended that no reply was open for: for the beginning of the next reply.
+    notices: tuple[Part, ...] = ()
 
     # Derived from the rest: computed when a state is made, because every event reads it.
     phase: Phase = field(init=False, compare=False)
@@ -253,11 +257,14 @@ class _Transition(msgspec.Struct):
         if self.state.reply is not None:
             self.emit(EndReply(self.state.reply, end, error), reply=None)
 
-    def open_reply(self, event: Requested) -> None:
+    def open_reply(self, event: Requested) -> bool:
+        """Open a reply with the backlog and the notices. Returns whether there are notices."""
         self.emit(OpenReply(event.reply), reply=event.reply)
         if self.state.has_backlog and self.state.turn != "cancelling":
             self.emit(Release(), has_backlog=False)
-        self.emit(*map(Emit, event.notices))
+        notices = (*self.state.notices, *event.notices)
+        self.emit(*map(Emit, notices), notices=())
+        return bool(notices)
 
     def stop_gathering(self) -> None:
         if self.state.gathering:
@@ -391,15 +398,15 @@ def _ignore(do: _Transition, event: MachineEvent) -> None:
 
 def _start(do: _Transition, event: Requested) -> None:
     """The agent is started. Results for calls of an agent that is gone go into its prompt."""
-    is_answered, orphaned = do.state.has_backlog or bool(event.notices), do.state.orphaned
+    has_backlog, orphaned = do.state.has_backlog, do.state.orphaned
     for call in orphaned:
         # No agent receives it, but the call is settled; and no permission outlives the agent that requested it.
         answer = Refused() if call.kind == "permission" else _fitting(call, event.answers.get(call.call_id))
         do.emit(AnswerPending(call, answer))
-    do.open_reply(event)
+    has_notices = do.open_reply(event)
     lost = (lost_results(orphaned, event.answers),) if event.answers and not event.cancels else ()
     do.emit(orphaned=())
-    do.enqueue(lost + event.prompt, is_answered=is_answered)
+    do.enqueue(lost + event.prompt, is_answered=has_backlog or has_notices)
     if do.state.queue:
         do.emit(StartAgent(), agent="starting")
     else:
@@ -409,8 +416,7 @@ def _start(do: _Transition, event: Requested) -> None:
 def _replace_request(do: _Transition, event: Requested) -> None:
     """A newer request while the agent starts or stops: it wins, and includes the prompts that were not sent yet."""
     do.end_reply("cut")
-    do.open_reply(event)
-    do.enqueue(event.prompt, is_answered=bool(event.notices))
+    do.enqueue(event.prompt, is_answered=do.open_reply(event))
 
 
 def _begin(do: _Transition, event: Requested) -> None:
@@ -419,8 +425,8 @@ def _begin(do: _Transition, event: Requested) -> None:
     given = tuple(call for call in do.state.pending if call.handed_over)
     is_answered = do.state.has_backlog or bool(given)
     do.deliver(event.answers)
-    do.open_reply(event)
-    do.enqueue(event.prompt, is_answered=is_answered or bool(event.notices))
+    has_notices = do.open_reply(event)
+    do.enqueue(event.prompt, is_answered=is_answered or has_notices)
     prompt = do.state.queue
     do.advance()
     if do.state.turn == "running" and not is_answered:
@@ -590,6 +596,9 @@ def _decided(do: _Transition, event: Decided) -> None:
         if call.key == event.key and call.at_console:
             do.emit(AnswerPending(call, event.answer))
             do.emit(pending=tuple(other for other in do.state.pending if other is not call))
+            if do.state.phase == "Awaiting":
+                # The agent works on without a consumer: from now on it has that time.
+                do.emit(SetTimer("human"))
 
 
 def _detach(do: _Transition, event: ReplyDetached) -> None:
@@ -618,9 +627,9 @@ def _stop_streaming(do: _Transition, event: TurnStopped) -> None:
     do.cancel_turn(Interrupted())
 
 
-def _stop_awaiting(do: _Transition, _event: TurnStopped) -> None:
-    """The turn is cancelled. No reply is open."""
-    do.emit(ClearTimer("human"))
+def _stop_awaiting(do: _Transition, event: TurnStopped) -> None:
+    """The turn is cancelled. No reply is open, so the notice waits for the next one."""
+    do.emit(ClearTimer("human"), notices=(event.part,))
     do.cancel_turn(Interrupted())
 
 
@@ -678,9 +687,15 @@ def _timer_streaming(do: _Transition, event: TimerPassed) -> None:
 
 
 def _timer_awaiting(do: _Transition, event: TimerPassed) -> None:
-    """The time for a person to decide is over: the turn is cancelled."""
-    if event.timer == "human":
-        do.cancel_turn(TimedOut())
+    """The time for a person to decide is over: the turn is cancelled. At the console, a person has a time limit of its own."""
+    if event.timer != "human":
+        return
+    if any(call.at_console for call in do.state.pending):
+        do.emit(SetTimer("human"))
+        return
+    if not do.state.pending:
+        do.emit(notices=(_UNATTENDED,))
+    do.cancel_turn(TimedOut())
 
 
 def _timer_cancelling(do: _Transition, event: TimerPassed) -> None:

@@ -35,8 +35,6 @@ __all__ = ["CONSOLE", "ConsoleRequests", "WaitingRequest"]
 CONSOLE = "console"
 
 _AT_CONSOLE = "{what}. A person can decide at {address}{response}. Until then the agent waits."
-_NO_ONE_THERE = "No person is at the console. Open {address}, pair the browser, and try again."
-_NO_CONSOLE = "No person can be asked here."
 _TOO_LATE = "No person decided at {address} in time."
 _LONGEST_NAME = 60
 
@@ -110,7 +108,7 @@ class ConsoleRequests:
 
     @property
     def why_unreachable(self) -> str:
-        return _NO_ONE_THERE.format(address=self._inbox.address) if self._inbox.address else _NO_CONSOLE
+        return self._inbox.advice
 
     def ask(
         self,

@@ -34,6 +34,7 @@ let view = null;
 let route = null;
 let hasEnded = false;
 let pairingCode = '';
+const bannerText = h('p', {}, texts.connection.banner);
 /** null: there was no connection yet. @type {boolean | null} */
 let isConnected = null;
 
@@ -143,7 +144,8 @@ function end() {
 // The stream.
 
 /** @param {boolean} isUp */
-function connection(isUp) {
+function connection(isUp, isCrowded = false) {
+  bannerText.textContent = isCrowded ? texts.connection.crowded : texts.connection.banner;
   if (isConnected !== null && isUp !== isConnected) announce(isUp ? texts.connection.back : texts.connection.lost);
   isConnected = isUp;
   state.textContent = isUp ? texts.connection.connected : texts.connection.lost;
@@ -205,7 +207,7 @@ function showCount() {
 // The start.
 
 state.textContent = texts.connection.connecting;
-banner.append(h('p', {}, texts.connection.banner));
+banner.append(bannerText);
 // The fragment is the view's address, so the link cannot use it.
 byId('skip').addEventListener('click', (event) => {
   event.preventDefault();

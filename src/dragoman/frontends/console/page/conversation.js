@@ -196,6 +196,7 @@ function entryElement(entry) {
     ...prose(entry.text),
     entry.status ? h('p', { class: 'hint' }, foreign(entry.status)) : null,
     entry.outcome ? outcomeLine(entry.outcome) : null,
+    role === 'permission' && !entry.outcome && !entry.question ? h('p', { class: 'hint' }, words.undecided) : null,
   );
 }
 

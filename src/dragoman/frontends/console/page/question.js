@@ -303,6 +303,8 @@ export class QuestionCard {
   }
 
   async #chooseRule() {
+    // The rules in force may have changed since the last look, and with them what is offered.
+    this.#whole = null;
     const question = await this.#load(this.problem);
     if (!question || this.isSettled) return;
     const { offers } = question;

@@ -72,7 +72,7 @@ export class EventStream {
   /**
    * @param {object} listeners
    * @param {(name: string, data: any) => void} listeners.event
-   * @param {(isConnected: boolean) => void} listeners.state
+   * @param {(isConnected: boolean, isCrowded?: boolean) => void} listeners.state
    * @param {() => void} listeners.refused   The server does not know this session.
    */
   constructor(listeners) {
@@ -117,9 +117,11 @@ export class EventStream {
       if (Date.now() - this.#heardAt > SILENCE_MS) connection.abort();
     }, 1000);
     let isRefused = false;
+    let isCrowded = false;
     try {
       const response = await openEvents(this.#lastId, connection.signal);
       isRefused = response.status === 401;
+      isCrowded = response.status === 429;
       if (response.ok && response.body) await this.#read(response.body, connection);
     } catch {
       // A broken connection and an end look the same here: both are followed by another attempt.
@@ -134,7 +136,7 @@ export class EventStream {
       this.listeners.refused();
       return;
     }
-    this.listeners.state(false);
+    this.listeners.state(false, isCrowded);
     this.#timer = setTimeout(() => void this.#connect(), this.#delay * (0.75 + Math.random() / 2));
     this.#delay = Math.min(this.#delay * 2, LONGEST_DELAY_MS);
   }

@@ -42,6 +42,7 @@ export const texts = {
     lost: 'Reconnecting…',
     banner: 'Not connected. This page shows what it last knew, and tries again by itself.',
     back: 'Connected again.',
+    crowded: 'The console is open too often in this browser. Close a tab.',
   },
 
   views: { inbox: 'Inbox', conversations: 'Conversations', devices: 'Devices', pair: 'Pair this device' },
@@ -184,6 +185,7 @@ export const texts = {
     empty: 'Nothing is stored yet.',
     started: 'Started',
     entries: 'Messages',
+    undecided: 'No decision is recorded here.',
     /** @param {string} name @param {number} lines */
     folded: (name, lines) => `${name}, ${counted(lines, 'line')}`,
     /** @type {Record<string, string>} */

@@ -112,6 +112,7 @@
  * @property {string} text
  * @property {string | null} [status]    A step: how far it is.
  * @property {Outcome | null} [outcome]   A permission: how it was decided.
+ * @property {string | null} [question]   A permission: the question that waits here.
  *
  * @typedef {object} EntryPage
  * @property {Conversation} conversation
