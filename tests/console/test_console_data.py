@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,9 +14,11 @@ from starlette.routing import Route
 
 from console.asking import Asking
 from console.data_site import RUN, DataSite, data_site
+from dragoman.config import ConsoleConfig
 from dragoman.frontends.console.console import ConsoleKey
 from http_server.kit import Answered, soon
 
+_JSON = {"content-type": "application/json"}
 KEYS = (ConsoleKey("alice", "http:a"), ConsoleKey("bob", "http:b"))
 
 
@@ -304,3 +307,27 @@ async def test_what_the_console_serves_is_described(site: DataSite) -> None:
         for operation in methods.values():
             named = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "path"}
             assert set(re.findall(r"{(\w+)}", path)) == named
+
+
+async def test_a_conversation_whose_output_waits_for_its_client_can_be_parked_and_deleted(
+    site: DataSite,
+) -> None:
+    site.http.service.console = ConsoleConfig(decide_seconds=0)
+    page = await site.opened()
+    steps = json.dumps([RUN, ["say", "done"]])
+    request = {"model": "m", "messages": [{"role": "user", "content": steps}]}
+    await soon(site.http.post("/v1/chat/completions", request))
+    question = await page.until("question")
+    await page.call("POST", f"questions/{question['id']}/decision", {"decision": "allow"}, **_JSON)
+    [conversation] = site.models.conversations()
+
+    async def until(stage: str) -> None:
+        while conversation.stage != stage:  # noqa: ASYNC110 - a conversation tells no one of its stage
+            await asyncio.sleep(0.01)
+
+    await soon(until("idle"))
+    called = f"conversations/{question['conversation']}"
+    assert (await page.call("POST", f"{called}/park", {}, **_JSON)).status == 200
+    await soon(until("stored"))
+    assert (await page.call("DELETE", called)).status == 200
+    assert (await page.get("conversations"))["conversations"] == []
