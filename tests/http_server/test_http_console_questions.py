@@ -49,6 +49,7 @@ class Person:
 
     def __init__(self, inbox: Inbox) -> None:
         inbox.address, inbox.is_reachable, inbox.watcher = _ADDRESS, lambda _connection: True, self
+        inbox.advice = f"Open {_ADDRESS}."
         self.inbox = inbox
         self._asked: asyncio.Queue[InboxQuestion] = asyncio.Queue()
         self._closed: asyncio.Queue[InboxOutcome] = asyncio.Queue()
@@ -194,14 +195,14 @@ async def test_streams_of_both_apis_are_held_as_long_as_it_takes(
                     if chunk["choices"]
                 )
             )
-            _in_order(text, "First. ", "Until then the agent waits.", _ALLOWED, " Last.")
+            _in_order(text, "First. ", "the agent waits until then.", _ALLOWED, " Last.")
 
 
 async def test_a_websocket_is_held_as_long_as_it_takes(tmp_path: Path) -> None:
     async with _room(tmp_path, _HASTY) as room, _connected(room.site) as socket:
         socket.send({"type": "response.create", "model": "m", "input": _STEPS, "store": False})
         seen: list[Json] = []
-        while "Until then the agent waits." not in str(seen):
+        while "the agent waits until then." not in str(seen):
             seen.append(await socket.message())
         question = await room.person.question()
         await soon(room.person.inbox.decide(question.id, _YES))
@@ -247,7 +248,7 @@ async def test_a_stored_response_goes_on_in_the_background(tmp_path: Path) -> No
         whole = await room.ended(response["id"])
         assert whole == (await room.site.get(path)).response
         assert (whole["status"], whole["background"], whole["metadata"]) == ("completed", True, {"a": "b"})
-        _in_order(_said(whole), "First. ", "Until then the agent waits.", _ALLOWED, " Last.")
+        _in_order(_said(whole), "First. ", "the agent waits until then.", _ALLOWED, " Last.")
         assert _said(whole).startswith(_said(response))
         assert whole["output"][0]["id"] == response["output"][0]["id"]
         after = (await room.site.create(input="on", previous_response_id=whole["id"])).response
@@ -343,7 +344,7 @@ async def test_a_response_that_cannot_be_stored_is_held_to_its_end(
 async def test_the_next_chat_completion_begins_with_the_rest(tmp_path: Path) -> None:
     async with _room(tmp_path, _HASTY) as room:
         first = _chat_text(await soon(room.chat(_user(_STEPS))))
-        _in_order(first, "First. ", "Until then the agent waits.", "This answer ends here.")
+        _in_order(first, "First. ", "the agent waits until then.", "This answer ends here.")
         assert _ADDRESS in first
         assert "response `" not in first
         await room.person.decide()
@@ -410,7 +411,7 @@ async def test_without_a_person_it_is_refused_at_once_and_no_word_blames_the_use
         steps = _STEPS if agent == "fake" else "Please run `touch made`."
         response = (await soon(room.begin(input=steps))).response
         text = _said(response)
-        assert f"No person is at the console. Open {_ADDRESS}" in text
+        assert f"Open {_ADDRESS}." in text
         assert "You were not asked, so it was refused." in text
         assert "You refused" not in text
         assert "denied by user" not in text
@@ -539,7 +540,7 @@ async def test_the_official_client_with_each_way_to_wait(tmp_path: Path) -> None
         stream = await soon(client.chat.completions.create(model="m", messages=messages, stream=True))
         reading = asyncio.create_task(_chunks(stream))
         await room.person.decide()
-        assert "Until then the agent waits." in await soon(reading)
+        assert "the agent waits until then." in await soon(reading)
         assert (tmp_path / "four").exists()
 
 

@@ -167,6 +167,8 @@ class PermissionDecided(JournalEvent, frozen=True):
     why: str | None = None
     # File and line of the rule that a person made of their answer.
     new_rule: str | None = None
+    # How far a yes at the console reaches. (A tool of the terminal has it in `why`.)
+    level: str = "once"
 
 
 class AgentLaunched(JournalEvent, frozen=True):

@@ -218,13 +218,14 @@ class ChatFold:
         state = (
             "allowed" if event.is_allowed else {"timeout": "expired", "end": "ended"}.get(event.by, "denied")
         )
-        by = event.where.removeprefix(_CONSOLE) if event.by == "person" else event.by
+        by = visible_line(event.where.removeprefix(_CONSOLE)) if event.by == "person" else None
         entry.sequence = stored.sequence
         entry.more["outcome"] = {
             "state": state,
-            "by": visible_line(by),
+            # None: no person. `words` says what decided.
+            "by": by,
             "at": stored.at,
-            "level": None,
+            "level": event.level if event.is_allowed else None,
             "reason": None if event.why is None else visible(event.why),
             "rule": event.new_rule,
             "words": visible_line(decision_in_words(event)),

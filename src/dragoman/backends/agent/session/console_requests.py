@@ -34,7 +34,8 @@ __all__ = ["CONSOLE", "ConsoleRequests", "WaitingRequest"]
 # Where a person decided, in the journal.
 CONSOLE = "console"
 
-_AT_CONSOLE = "{what}. A person can decide at {address}{response}. Until then the agent waits."
+_AT_CONSOLE = "{what}. A person can decide at {address} and the agent waits until then.{rest}"
+_REST = " If this takes long, `GET /v1/responses/{id}` has the rest."
 _TOO_LATE = "No person decided at {address} in time."
 _LONGEST_NAME = 60
 
@@ -102,9 +103,14 @@ class ConsoleRequests:
         return min((each.since for each in self.waiting), default=None)
 
     @property
+    def exists(self) -> bool:
+        """Whether there is a console that can be used."""
+        return bool(self._inbox.address)
+
+    @property
     def is_reachable(self) -> bool:
         """Whether there is a console, and a person who may decide about this conversation."""
-        return bool(self._inbox.address) and self._inbox.is_reachable(self._connection)
+        return self.exists and self._inbox.is_reachable(self._connection)
 
     @property
     def why_unreachable(self) -> str:
@@ -140,9 +146,9 @@ class ConsoleRequests:
         self, action: Action, response_id: str | None, dispatch: Callable[[MachineEvent], None]
     ) -> None:
         """Say in the open reply where a person can decide."""
-        response = "" if response_id is None else f" (response `{response_id}`)"
+        rest = "" if response_id is None else _REST.format(id=response_id)
         what = escape(in_one_line(action))
-        text = _AT_CONSOLE.format(what=what, address=self._inbox.address, response=response)
+        text = _AT_CONSOLE.format(what=what, address=self._inbox.address, rest=rest)
         dispatch(Noticed(TextPart(notice(text))))
         self._on_asked()
 

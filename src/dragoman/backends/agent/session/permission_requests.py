@@ -211,6 +211,7 @@ class PermissionRequests:
                 allowed=decision.is_allowed,
                 where=where,
                 new_rule=decision.new_rule,
+                level=decision.level,
             )
 
         client = self.program or self.where
@@ -263,10 +264,10 @@ class PermissionRequests:
         else:
             self._decided(asked, "setting", f"permission = {setting}", allowed=False)
             why = f'The setting permission = "{setting}" of [models.{self._settings.model_id}] refuses it.'
-        at_console = ""
-        if decision == "console":
-            at_console = self._console.why_unreachable
-        why = f"The client offers no tool {action.permission_tool}. {why}".rstrip()
+        at_console = self._console.why_unreachable if decision == "console" else ""
+        if not (at_console and self._console.exists):
+            # Where there is a console, that is the easier way.
+            why = f"The client offers no tool {action.permission_tool}. {why}".rstrip()
         return _refused_unasked(action, why, at_console)
 
     def take_decision(self, result: ToolResultPart) -> Granted | Refused:
@@ -347,18 +348,19 @@ class PermissionRequests:
         allowed: bool,
         where: str | None = None,
         new_rule: str | None = None,
+        level: str = "once",
     ) -> None:
         self._permissions.record.decided(waiting.record_id, allowed=allowed, by=by, why=why)
         took = round(self._clock.now() - waiting.since, 3)
         self._record(
-            PermissionDecided(waiting.call_id, allowed, by, where or self.where, took, why, new_rule)
+            PermissionDecided(waiting.call_id, allowed, by, where or self.where, took, why, new_rule, level)
         )
 
 
 def _refused_unasked(action: Action, reason: str, at_console: str = "") -> _DecidedUnasked:
     """`at_console` is ours and holds a link, so it is shown as it is."""
     shown = f"{_unasked_notice(action, reason)} {at_console}".rstrip()
-    refused = Refused(f"{reason} {at_console}".rstrip(), by="no_one")
+    refused = Refused(f"{reason} {at_console}".strip(), by="no_one")
     return _DecidedUnasked(refused, TextPart(notice(shown)))
 
 

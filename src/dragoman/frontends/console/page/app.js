@@ -56,6 +56,8 @@ async function show(isFirst) {
   view = next;
   main.replaceChildren(view.element);
   if (view === inboxView) inbox.shown();
+  // A view that was away has the words of that time.
+  refreshTimes();
   byId('nav').hidden = !isPaired;
   state.hidden = !isPaired;
   showBanner();

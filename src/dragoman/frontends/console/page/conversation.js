@@ -195,7 +195,7 @@ function entryElement(entry) {
     label,
     ...prose(entry.text),
     entry.status ? h('p', { class: 'hint' }, foreign(entry.status)) : null,
-    entry.outcome ? outcomeLine(entry.outcome) : null,
+    entry.outcome && (entry.outcome.by ? outcomeLine(entry.outcome) : h('p', { class: 'hint' }, foreign(entry.outcome.words ?? ''))),
     role === 'permission' && !entry.outcome && !entry.question ? h('p', { class: 'hint' }, words.undecided) : null,
   );
 }

@@ -145,7 +145,8 @@ function pairAnother() {
     const left = h('p', { class: 'left' });
     const caption = h('h3', {}, words.code);
     result.replaceChildren(
-      h('div', { class: 'qr' }, qrCode(qr)),
+      // A phone that reads an address of this machine looks for the console on itself.
+      url.startsWith('https:') ? h('div', { class: 'qr' }, qrCode(qr)) : h('p', { class: 'hint' }, words.noQr),
       h('div', {}, caption, h('p', { class: 'big-code' }, code), left, h('h3', {}, words.link), link(url)),
     );
     const tick = () => {

@@ -9,10 +9,11 @@ const words = texts.pair;
 /** A name that a person would give this device. */
 function deviceName() {
   const agent = navigator.userAgent;
-  for (const name of ['iPhone', 'iPad', 'Android', 'Windows', 'Macintosh', 'Linux']) {
-    if (agent.includes(name)) return name === 'Android' ? 'Android phone' : name.replace('Macintosh', 'Mac');
-  }
-  return '';
+  const first = (/** @type {string[]} */ ...names) => names.find((name) => agent.includes(name));
+  // Others call themselves Chrome and Safari, too, so those come last.
+  const browser = first('Firefox', 'Edg', 'Chrome', 'Safari')?.replace('Edg', 'Edge');
+  const system = first('iPhone', 'iPad', 'Android', 'Windows', 'Macintosh', 'Linux')?.replace('Macintosh', 'Mac');
+  return browser && system ? `${browser} on ${system}` : (system ?? '');
 }
 
 /**
@@ -74,7 +75,7 @@ export function pairView({ code, hasEnded, paired }) {
     heading,
     hasEnded ? h('p', { class: 'notice' }, words.ended) : null,
     window.isSecureContext ? null : h('p', { class: 'caution' }, words.insecure),
-    h('p', {}, before, h('code', {}, command), between, h('kbd', {}, key), after),
+    code ? null : h('p', {}, before, h('code', {}, command), between, h('kbd', {}, key), after),
     h(
       'form',
       { class: 'card form', submit },

@@ -48,7 +48,7 @@ export const texts = {
   views: { inbox: 'Inbox', conversations: 'Conversations', devices: 'Devices', pair: 'Pair this device' },
 
   pair: {
-    where: ['In the terminal where ', 'dragoman serve', ' runs, press ', 'p', '. It shows a code.'],
+    where: ['In the terminal where ', 'dragoman serve', ' runs, press ', 'p', '. It shows a code. A device that is paired already makes one under Devices.'],
     valid: 'A code is valid for two minutes, and works once.',
     filled: 'The code comes from the link that you opened. Press Pair if you opened it yourself.',
     code: 'Code',
@@ -77,7 +77,7 @@ export const texts = {
     elsewhere: 'Waiting elsewhere',
     elsewhereHint: 'These questions belong to other processes. Answer them there.',
     /** @param {string} where */
-    answerAt: (where) => `Answer it here: ${where}`,
+    answerAt: (where) => `Answer it there: ${where}`,
     decided: 'Decided',
     /** @param {string} title */
     fresh: (title) => `New question: ${title}`,
@@ -123,10 +123,10 @@ export const texts = {
     /** @type {Record<Level, string>} */
     levelHints: {
       once: '',
-      session: 'Until this conversation’s agent ends.',
+      session: 'In this conversation.',
       workspace: 'In this workspace, until you take it back.',
-      always: 'In every workspace, until you take it back.',
-      rule: 'Choose a rule. You see it before it is written.',
+      always: 'Also when the server works elsewhere, until you take it back.',
+      rule: 'You see the rule before it is written.',
     },
     showFirst: 'Press “Show all of it” first. A lasting yes needs the whole text.',
     reason: 'Reason, for the agent',
@@ -174,7 +174,7 @@ export const texts = {
     parkText: 'The agent’s process ends. The conversation stays stored, and goes on with the next message.',
     remove: 'Delete',
     removeTitle: 'Delete this conversation?',
-    removeText: 'Its messages are deleted for good. Files that the agent changed stay as they are.',
+    removeText: 'Its messages and stored responses are deleted for good. Files that the agent changed stay as they are.',
     removed: 'The conversation is deleted.',
     stopped: 'The turn is stopped.',
     parked: 'The agent is parked.',
@@ -228,6 +228,7 @@ export const texts = {
     create: 'Show a code',
     code: 'Code',
     link: 'Link',
+    noQr: 'This link works on this machine only. For a phone, set url under [console] of the configuration.',
     qr: 'QR code of the link',
     expired: 'This code is too old. Ask for a new one.',
   },

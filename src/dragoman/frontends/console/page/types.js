@@ -51,6 +51,7 @@
  * @property {Level | null} level
  * @property {string | null} reason
  * @property {string | null} rule
+ * @property {string} [words]   Of a stored decision: what decided, in words.
  *
  * @typedef {object} Decision
  * @property {"allow" | "deny"} decision
