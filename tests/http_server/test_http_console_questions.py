@@ -158,7 +158,7 @@ async def test_a_json_response_waits_for_the_decision_of_a_person(tmp_path: Path
         response = (await soon(task)).response
         assert (response["status"], response["background"]) == ("completed", False)
         outcome = _ALLOWED if allow else _REFUSED
-        _in_order(_said(response), "First. ", f"(response `{response['id']}`)", outcome, " Last.")
+        _in_order(_said(response), "First. ", f"`GET /v1/responses/{response['id']}`", outcome, " Last.")
         assert _ADDRESS in _said(response)
         assert question.conversation in (await soon(task)).headers["x-dragoman-conversation"]
 
@@ -238,7 +238,7 @@ async def test_a_stored_response_goes_on_in_the_background(tmp_path: Path) -> No
         response = begun.response
         assert (response["status"], response["background"], response["store"]) == ("in_progress", True, True)
         assert response["metadata"] == {"a": "b"}
-        _in_order(_said(response), "First. ", f"A person can decide at {_ADDRESS}", f"`{response['id']}`")
+        _in_order(_said(response), "First. ", f"A person can decide at {_ADDRESS}", f"responses/{response['id']}`")
         assert begun.headers["x-dragoman-conversation"]
         path = f"/v1/responses/{response['id']}"
         assert (await room.site.get(path)).response == response
