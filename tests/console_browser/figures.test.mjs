@@ -1,4 +1,4 @@
-// What the console costs, in numbers that are printed. The limits are wide: they catch what has gone wrong, not what is slow.
+// What the console costs, in numbers that are printed. Only the size has a limit: a busy machine does not change it.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
@@ -13,9 +13,7 @@ withConsole({}, (...started) => {
   [browser, served] = started;
 });
 
-const MOST_BYTES = 250_000;
-const MOST_MILLISECONDS = 500;
-const MOST_TIMES = 2;
+const MOST_BYTES = 100_000;
 const DECISIONS = 5;
 const ROUNDS = 3;
 // Enough for a clock that ticks a hundred times a second.
@@ -72,7 +70,6 @@ test('a decision is with the agent at once', async (context) => {
     });
   }
   context.diagnostic(`from the click to the agent: median ${median(clicked).toFixed(0)} ms; from the POST: ${median(posted).toFixed(0)} ms`);
-  assert.ok(median(clicked) < MOST_MILLISECONDS, String(clicked));
 });
 
 /** CPU time of the server's process so far, in milliseconds. */
@@ -103,7 +100,5 @@ test('an open page costs the server little while an answer streams', async (cont
     await browser.closePages();
   }
   const perPart = (name) => `${((spent[name] / ROUNDS / PARTS) * 1_000).toFixed(0)} µs`;
-  const times = Math.max(spent.inbox, spent.conversation) / spent.none;
   context.diagnostic(`CPU for each streamed part: ${perPart('none')} without a page, ${perPart('inbox')} with the inbox open, ${perPart('conversation')} with a conversation open`);
-  assert.ok(times < MOST_TIMES, `${times.toFixed(2)} times`);
 });
