@@ -42,13 +42,13 @@ class Console:
     bridge: Bridge
     asked: asyncio.Queue[InboxQuestion] = field(default_factory=asyncio.Queue)
     outcomes: asyncio.Queue[InboxOutcome] = field(default_factory=asyncio.Queue)
+    is_there: bool = True
 
     def __post_init__(self) -> None:
-        inbox = self.bridge.permissions.inbox
-        inbox.address = _ADDRESS
-        inbox.advice = f"Open {_ADDRESS}, and try again."
-        inbox.is_reachable = lambda connection: connection == "test"
-        inbox.watcher = self
+        self.bridge.permissions.inbox.connect(self, _ADDRESS, f"Open {_ADDRESS}, and try again.")
+
+    def is_reachable(self, connection: str) -> bool:
+        return self.is_there and connection == "test"
 
     def opened(self, question: InboxQuestion) -> None:
         self.asked.put_nowait(question)
@@ -117,7 +117,7 @@ async def test_w1_a_denial_reaches_the_agent_with_its_reason(bridge: Bridge, con
 async def test_w2_with_no_one_reachable_it_is_refused_at_once_with_the_address(
     bridge: Bridge, console: Console
 ) -> None:
-    bridge.permissions.inbox.is_reachable = lambda _connection: False
+    console.is_there = False
     answer = await _chat(bridge).do(_ASK, ["say", "on"])
     assert "<p: the-reject_once>" in answer.text
     assert f"Open {_ADDRESS}, and try again." in answer.text

@@ -28,6 +28,7 @@ def session_of(
 
 
 def models_in(folder: Path, rules: str = "", *, is_stored: bool = True) -> Models:
+    folder.mkdir(exist_ok=True)
     file = folder / "own.toml"
     file.write_text(rules)
     return Models(load(file), folder / "state" if is_stored else None)
@@ -66,7 +67,7 @@ class Asking:
             conversation=conversation,
             connection=connection,
             client="openai-python/3.49",
-            session="s1",
+            approval_session="s1",
             workspace=(self.workspace,),
         )
         question = self.inbox.find(id_)

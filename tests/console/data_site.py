@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from console.asking import stamped
-from dragoman.config import ConsoleConfig, Serve, load
-from dragoman.frontends.console.console import Console, ConsoleKey
-from dragoman.frontends.console.data import ConsoleData
+from dragoman.config import ClientKey, ConsoleConfig, Serve, load
+from dragoman.frontends.console.console import Console
 from dragoman.frontends.console.sessions import ConsoleRole
 from dragoman.frontends.http.app import build_app
 from dragoman.frontends.http.auth import AccessCheck
@@ -112,7 +111,6 @@ class Page:
 @dataclass
 class DataSite:
     console: Console
-    data: ConsoleData
     models: Models
     http: Site
     folder: Path
@@ -145,7 +143,7 @@ async def data_site(
     folder: Path,
     *,
     config: ConsoleConfig | None = None,
-    keys: Sequence[ConsoleKey] = (),
+    keys: Sequence[ClientKey] = (),
     more: str = "",
 ) -> AsyncIterator[DataSite]:
     work = folder / "work"
@@ -157,15 +155,14 @@ async def data_site(
     models = Models(load(own), folder / "state", database=database)
     with response_store(database, models.journals.content) as responses:
         service = HttpService(models, Serve(), responses, models.journals)
-        console = Console(config or ConsoleConfig(), keys, models.permissions.inbox, f"{_ADDRESS}/")
-        data = ConsoleData(console, models)
-        app = build_app(service, AccessCheck(), console, data)
-        site = DataSite(console, data, models, Site(app, service), folder)
+        console = Console(config or ConsoleConfig(), keys, models, f"{_ADDRESS}/")
+        app = build_app(service, AccessCheck(), console)
+        site = DataSite(console, models, Site(app, service), folder)
         try:
             yield site
         finally:
             for page in site.pages:
                 await page.leave()
-            await data.close()
+            await console.close()
             await models.close()
             database.close()

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import httpx2
 
+from console.asking import models_in
 from dragoman.config import ClientKey, ConsoleConfig, Serve
-from dragoman.frontends.console.console import Console, ConsoleKey
+from dragoman.frontends.console.console import Console
 from dragoman.frontends.console.sessions import ConsoleRole
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.running import bound, serve
+from dragoman.permissions.inbox import Inbox
 from http_server.kit import Held, Json, scripted, site_of, soon
 
 __all__ = ["Browser", "ConsoleSite", "console_site"]
@@ -66,6 +68,7 @@ class Browser:
 @dataclass
 class ConsoleSite:
     console: Console
+    inbox: Inbox
     address: str
     client: httpx2.AsyncClient
 
@@ -87,22 +90,26 @@ async def console_site(
     folder: Path,
     config: ConsoleConfig | None = None,
     *,
-    keys: Sequence[ConsoleKey] = (),
+    keys: Sequence[ClientKey] = (),
     api_keys: tuple[ClientKey, ...] = (),
+    webhook_secret: str | None = None,
     settings: Serve | None = None,
 ) -> AsyncIterator[ConsoleSite]:
     """A server with a console, until the end of the block."""
-    models = Held(m=scripted("Yes."))
+    behind = models_in(folder)
+    models = Held(behind.permissions, m=scripted("Yes."))
     with contextmanager(site_of)(models, store=folder, serve=settings) as site:
         listening = bound("127.0.0.1", 0)
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        console = Console(config or ConsoleConfig(), keys, models.permissions.inbox, address)
+        console = Console(config or ConsoleConfig(), keys, behind, address, webhook_secret)
         gate = AccessCheck(api_keys, site.service.serve.cors_origins)
         serving = asyncio.create_task(serve(site.service, gate, listening, console=console))
         try:
             async with httpx2.AsyncClient(base_url=address, trust_env=False) as client:
                 await soon(client.get("/healthz"))
-                yield ConsoleSite(console, address, client)
+                yield ConsoleSite(console, behind.permissions.inbox, address, client)
         finally:
             signal.raise_signal(signal.SIGTERM)
             await soon(serving)
+            await console.close()
+            await behind.close()

@@ -8,8 +8,8 @@ import pytest
 from starlette.datastructures import Headers
 
 from dragoman.frontends.console.access import COOKIE_SECONDS, ConsoleAccess, is_console_path
-from dragoman.frontends.console.errors import ConsoleError
 from dragoman.frontends.console.sessions import ConsoleRole, ConsoleScope, ConsoleSessions, NewSession
+from dragoman.frontends.console.wire import ConsoleError
 
 URL = "https://console.example.org/"
 LOCAL = "127.0.0.1:8427"

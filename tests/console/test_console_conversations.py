@@ -12,8 +12,8 @@ import pytest
 from console.asking import ADMIN, session_of
 from dragoman.frontends.console.append_notices import AppendNotices
 from dragoman.frontends.console.conversation_list import PAGE_SIZE, ConversationFilter, Conversations
-from dragoman.frontends.console.errors import ConsoleError
 from dragoman.frontends.console.sessions import ConsoleScope
+from dragoman.frontends.console.wire import ConsoleError
 from dragoman.journal.agent_events import TextSaid
 from dragoman.journal.event import JournalStarted
 from dragoman.journal.sqlite.journals import SqliteJournals
@@ -170,15 +170,15 @@ async def test_of_many_appends_a_page_learns_the_first_at_once_and_then_the_last
     published: list[tuple[str, int]] = []
     passed = asyncio.Event()
 
-    def publish(journal: str, sequence: int) -> None:
+    def publish(journal: str, sequence: int, _connection: str) -> None:
         published.append((journal, sequence))
         if sequence == 9:
             passed.set()
 
     notices = AppendNotices(publish, seconds=0.02)
     for sequence in range(10):
-        notices.note("c1", sequence)
-    notices.note("c2", 1)
+        notices.note("c1", sequence, "http:")
+    notices.note("c2", 1, "http:")
     assert published == [("c1", 0), ("c2", 1)]
     await soon(passed.wait())
     assert published == [("c1", 0), ("c2", 1), ("c1", 9)]

@@ -14,12 +14,11 @@ from starlette.routing import Route
 
 from console.asking import Asking
 from console.data_site import RUN, DataSite, data_site
-from dragoman.config import ConsoleConfig
-from dragoman.frontends.console.console import ConsoleKey
+from dragoman.config import ClientKey, ConsoleConfig
 from http_server.kit import Answered, soon
 
 _JSON = {"content-type": "application/json"}
-KEYS = (ConsoleKey("alice", "http:a"), ConsoleKey("bob", "http:b"))
+KEYS = ALICE, _ = (ClientKey("alice", "a"), ClientKey("bob", "b"))
 
 
 @pytest.fixture
@@ -125,7 +124,7 @@ async def test_a_session_of_another_key_sees_and_decides_nothing(site: DataSite)
 async def test_each_page_is_offered_what_its_session_can_give(site: DataSite) -> None:
     admin, alice, bob = [await site.opened(key=key, name=str(key)) for key in (None, "alice", "bob")]
     asking = Asking(site.models.permissions.inbox, str(site.folder))
-    question = asking.ask(connection="http:a")
+    question = asking.ask(connection=ALICE.connection)
     assert (await admin.until("question"))["levels"] == ["once", "session", "workspace", "always", "rule"]
     shown = await alice.until("question")
     assert (shown["levels"], shown["key"]) == (["once", "session"], "alice")
@@ -167,7 +166,7 @@ async def test_a_rule_made_at_the_console_is_in_force_for_the_next_request(site:
     path = f"questions/{question['id']}"
     offers = (await page.get(path))["offers"]
     assert offers
-    body = {"decision": "allow", "level": "rule", "offer": 0}
+    body = {"decision": "allow", "level": "rule"}
     wrong = await page.call("POST", f"{path}/decision", {**body, "toml": "[[policy]]\n"})
     assert error_of(wrong) == (409, "offer_changed")
     decided = await page.call("POST", f"{path}/decision", {**body, "toml": offers[0]["toml"]})
@@ -275,12 +274,12 @@ async def test_a_revoked_session_is_signed_out_at_once(site: DataSite) -> None:
     await page.ended()
     await other.until("sessions")
     assert error_of(await page.call("GET", "conversations")) == (401, "signed_out")
-    assert session.streams == 0
+    assert site.console.feed.streams == 1
 
 
 async def test_when_the_server_ends_the_streams_end(site: DataSite) -> None:
     page = await site.opened()
-    site.data.end_streams()
+    site.console.end_streams()
     await page.ended()
 
 
@@ -312,7 +311,7 @@ async def test_what_the_console_serves_is_described(site: DataSite) -> None:
 async def test_a_conversation_whose_output_waits_for_its_client_can_be_parked_and_deleted(
     site: DataSite,
 ) -> None:
-    site.http.service.console = ConsoleConfig(decide_seconds=0)
+    site.http.service.console_config = ConsoleConfig(decide_seconds=0)
     page = await site.opened()
     steps = json.dumps([RUN, ["say", "done"]])
     request = {"model": "m", "messages": [{"role": "user", "content": steps}]}

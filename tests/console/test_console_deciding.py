@@ -10,7 +10,7 @@ import pytest
 
 from console.asking import ALICE, Asking, models_in, session_of
 from dragoman.frontends.console.deciding import Decider, DecisionLevel
-from dragoman.frontends.console.errors import ConsoleError
+from dragoman.frontends.console.wire import ConsoleError
 from dragoman.frontends.rule_offers import RuleOffers
 from dragoman.models import Models
 from dragoman.permissions.decide import Ask
@@ -111,8 +111,8 @@ async def test_without_a_store_only_a_session_is_promised(tmp_path: Path) -> Non
 @pytest.mark.parametrize("level", ["session", "workspace", "always", "rule"])
 async def test_what_is_asked_about_every_time_can_be_allowed_once(desk: Desk, level: DecisionLevel) -> None:
     question = desk.asking.ask(Ask(once=True))
-    assert desk.decider.show_offers(question, session_of()) == ()
-    error = await desk.refused(question.id, session_of(), "allow", level, offer=0, toml="")
+    assert desk.decider.offers(question, session_of()) == ()
+    error = await desk.refused(question.id, session_of(), "allow", level, toml="")
     assert error.code == ("offer_changed" if level == "rule" else "bad_level")
     assert (await desk.decider.decide(question.id, session_of(), "allow"))["state"] == "allowed"
 
@@ -125,15 +125,8 @@ async def test_a_session_of_one_key_decides_for_that_key_and_not_for_longer(desk
     own = desk.asking.ask(connection="http:a")
     for level in ("workspace", "always"):
         assert (await desk.refused(own.id, alice, "allow", level)).code == "bad_level"
-    assert desk.decider.show_offers(own, alice) == ()
+    assert desk.decider.offers(own, alice) == ()
     assert (await desk.decider.decide(own.id, alice, "allow", "session"))["level"] == "session"
-
-
-async def test_who_watches_decides_nothing(desk: Desk) -> None:
-    question = desk.asking.ask()
-    error = await desk.refused(question.id, session_of(role="watch"), "deny")
-    assert (error.status, error.code) == (403, "watch_only")
-    assert desk.asking.got == []
 
 
 async def test_of_two_decisions_at_once_the_first_counts_and_the_second_learns_it(desk: Desk) -> None:
@@ -157,10 +150,9 @@ async def test_of_two_decisions_at_once_the_first_counts_and_the_second_learns_i
 
 async def test_a_rule_is_written_as_it_was_shown_and_the_request_allowed(desk: Desk) -> None:
     question, session = desk.asking.ask(), session_of()
-    offers = desk.decider.show_offers(question, session)
-    assert offers
-    outcome = await desk.decider.decide(question.id, session, "allow", "rule", offer=0)
-    assert desk.rules == offers[0].toml
+    offer = desk.decider.offers(question, session)[-1]
+    outcome = await desk.decider.decide(question.id, session, "allow", "rule", toml=offer.toml)
+    assert desk.rules == offer.toml
     place = f"{desk.folder / 'own.toml'}:1"
     assert (outcome["state"], outcome["level"], outcome["rule"]) == ("allowed", "rule", place)
     assert desk.asking.got[0].new_rule == place
@@ -170,17 +162,15 @@ async def test_a_rule_is_written_as_it_was_shown_and_the_request_allowed(desk: D
     assert type(decided).__name__ == "Allowed"
 
 
-async def test_a_rule_that_was_not_shown_like_this_is_not_written(desk: Desk) -> None:
+async def test_a_rule_that_is_not_offered_like_this_is_not_written(desk: Desk) -> None:
     question, session = desk.asking.ask(), session_of()
-    # Never shown at all.
-    assert (await desk.refused(question.id, session, "allow", "rule", offer=0)).code == "offer_changed"
-    offers = desk.decider.show_offers(question, session)
-    for offer, toml in ((0, f"{offers[0].toml}x"), (len(offers), None), (1, offers[0].toml)):
-        error = await desk.refused(question.id, session, "allow", "rule", offer=offer, toml=toml)
+    offers = desk.decider.offers(question, session)
+    for toml in (f"{offers[0].toml}x", "", offers[0].toml.rstrip()):
+        error = await desk.refused(question.id, session, "allow", "rule", toml=toml)
         assert (error.status, error.code) == (409, "offer_changed")
-    # Shown to another session only.
-    other = session_of(name="other")
-    assert (await desk.refused(question.id, other, "allow", "rule", offer=0)).code == "offer_changed"
+    alice = session_of(ALICE)
+    error = await desk.refused(question.id, alice, "allow", "rule", toml=offers[0].toml)
+    assert error.code == "offer_changed"
     assert (await desk.refused(question.id, session, "allow", "rule")).code == "bad_offer"
     assert desk.rules == ""
     assert desk.asking.got == []
@@ -188,9 +178,9 @@ async def test_a_rule_that_was_not_shown_like_this_is_not_written(desk: Desk) ->
 
 async def test_no_rule_is_written_for_a_question_that_is_over(desk: Desk) -> None:
     question, session = desk.asking.ask(), session_of()
-    desk.decider.show_offers(question, session)
+    offer = desk.decider.offers(question, session)[0]
     desk.inbox.close(question.id, "expired")
-    error = await desk.refused(question.id, session, "allow", "rule", offer=0)
+    error = await desk.refused(question.id, session, "allow", "rule", toml=offer.toml)
     assert (error.status, error.code) == (410, "closed")
     assert desk.rules == ""
 
@@ -199,9 +189,11 @@ async def test_a_rule_stays_although_the_request_ends_meanwhile_and_the_person_l
     desk: Desk,
 ) -> None:
     question, session = desk.asking.ask(), session_of()
-    desk.decider.show_offers(question, session)
+    offer = desk.decider.offers(question, session)[0]
     desk.asking.stored.clear()
-    deciding = asyncio.create_task(desk.decider.decide(question.id, session, "allow", "rule", offer=0))
+    deciding = asyncio.create_task(
+        desk.decider.decide(question.id, session, "allow", "rule", toml=offer.toml)
+    )
     await asyncio.sleep(0)
     desk.inbox.close(question.id, "ended")
     desk.asking.stored.set()
@@ -214,9 +206,9 @@ async def test_a_rule_stays_although_the_request_ends_meanwhile_and_the_person_l
 
 async def test_a_file_that_cannot_be_written_leaves_the_question_open(desk: Desk) -> None:
     question, session = desk.asking.ask(), session_of()
-    desk.decider.show_offers(question, session)
+    offer = desk.decider.offers(question, session)[0]
     (desk.folder / "own.toml").write_text("not toml [")
-    error = await desk.refused(question.id, session, "allow", "rule", offer=0)
+    error = await desk.refused(question.id, session, "allow", "rule", toml=offer.toml)
     assert (error.status, error.code) == (409, "rule_not_written")
     assert desk.inbox.check_open(question.id) is question
 

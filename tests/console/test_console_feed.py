@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from console.asking import ADMIN, ALICE, session_of, stamped
-from dragoman.frontends.console.errors import ConsoleError
-from dragoman.frontends.console.feed import MOST_STREAMS, Feed, FeedStream
-from dragoman.frontends.console.sessions import REACHABLE_SECONDS, ConsoleScope
+from dragoman.frontends.console.feed import MOST_STREAMS, REACHABLE_SECONDS, Feed, FeedStream
+from dragoman.frontends.console.sessions import ConsoleScope
+from dragoman.frontends.console.wire import ConsoleError
 from dragoman.lm import JsonObject
 from http_server.kit import soon
 from searching import examples
@@ -54,7 +54,7 @@ async def test_a_session_of_one_key_gets_nothing_of_others() -> None:
     frames = feed.open(session_of(ALICE)).frames()
     await taken(frames, 1)
     feed.publish("question", {"of": "bob"}, connection="http:b")
-    feed.publish("elsewhere", {}, is_for_admins=True)
+    feed.publish("elsewhere", {}, needs_sees_all=True)
     feed.publish("question", {"of": "alice"}, connection="http:a")
     feed.publish("sessions", {})
     assert [stamped(each)[1] for each in await taken(frames, 2)] == ["question", "sessions"]
@@ -127,17 +127,38 @@ async def test_when_the_server_ends_streams_end_and_none_begins() -> None:
     assert refused.value.status == 503
 
 
-async def test_an_open_stream_makes_a_session_reachable_until_it_closes() -> None:
+async def test_a_person_is_reachable_while_a_deciding_page_is_open_and_answers_beats() -> None:
+    Clock.now = 5.0
+    feed = feed_of()
+    feed.open(session_of(role="watch"))
+    assert not feed.is_reachable("http:a")
+    alice = session_of(ALICE)
+    stream = feed.open(alice)
+    assert feed.is_reachable("http:a")
+    assert not feed.is_reachable("http:b")
+    Clock.now += REACHABLE_SECONDS
+    assert feed.is_reachable("http:a")
+    Clock.now += 0.1
+    assert not feed.is_reachable("http:a")
+    # A page that names another stream has an open one, but nothing was heard of that.
+    assert feed.seen(alice, "another")
+    assert not feed.is_reachable("http:a")
+    assert feed.seen(alice, stream.id)
+    assert feed.is_reachable("http:a")
+    feed.end_session(alice)
+    assert not feed.is_reachable("http:a")
+
+
+async def test_a_stream_is_counted_until_it_closes() -> None:
     counts: list[int] = []
-    feed = Feed(lambda _session: {}, on_streams=counts.append, now=lambda: 5.0)
+    feed = Feed(lambda _session: {}, on_streams=counts.append)
     session = session_of()
     stream = feed.open(session)
-    assert (session.streams, session.seen_at) == (1, 5.0)
     feed.close_stream(stream)
     feed.close_stream(stream)
-    assert session.streams == 0
     assert counts == [1, 0]
     assert not feed.seen(session, stream.id)
+    assert not feed.is_reachable("http:a")
 
 
 async def test_a_dead_stream_makes_room_and_a_live_one_does_not() -> None:
@@ -153,7 +174,8 @@ async def test_a_dead_stream_makes_room_and_a_live_one_does_not() -> None:
     for stream in streams[1:]:
         assert feed.seen(session, stream.id)
     feed.open(session)
-    assert session.streams == MOST_STREAMS
+    # And that of the other session.
+    assert feed.streams == MOST_STREAMS + 1
     frames = streams[0].frames()
     await taken(frames, 1)
     with pytest.raises(StopAsyncIteration):
@@ -221,8 +243,8 @@ def test_a_reader_gets_each_event_it_may_see_once_and_in_order(
                     feed.close_stream(stream)
                     frames = None
             else:
-                feed.publish("event", {"number": number}, connection=first, is_for_admins=second)
-                if (scope.key is None or not second) and (first is None or scope.sees(first)):
+                feed.publish("event", {"number": number}, connection=first, needs_sees_all=second)
+                if (scope.sees_all or not second) and (first is None or scope.sees(first)):
                     expected.append(number)
         # The beat comes when there is nothing more.
         rest = feed.open(session_of(scope), last).frames()

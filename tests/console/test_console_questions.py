@@ -17,7 +17,7 @@ from lm.rendering import hostile_text
 
 def test_a_question_has_what_a_person_needs() -> None:
     question = question_of(kind="execute", input={"command": "git push"})
-    shown = question_json(question, key="alice", promised=LEVELS, may_make_rules=True)
+    shown = question_json(question, key="alice", available_levels=LEVELS, may_make_rules=True)
     assert {name: shown[name] for name in ("title", "agent", "agent_name", "client", "key", "class")} == {
         "title": "Claude Code wants to run a command",
         "agent": "claude",
@@ -40,14 +40,14 @@ def test_a_question_has_what_a_person_needs() -> None:
 @pytest.mark.parametrize(("ask", "command"), [(Ask(once=True), "git push"), (Ask(), "cat ~/.ssh/id_rsa")])
 def test_what_can_be_allowed_only_once_has_one_level(ask: Ask, command: str) -> None:
     question = question_of(ask, kind="execute", input={"command": command})
-    shown = question_json(question, key=None, promised=LEVELS, may_make_rules=True)
+    shown = question_json(question, key=None, available_levels=LEVELS, may_make_rules=True)
     assert (shown["covers"], shown["levels"]) == (None, ["once"])
 
 
 def test_rules_that_ask_are_named_with_their_reasons() -> None:
     rule = MatchedRule("ask", "/etc/own.toml", 3, "look\u202eout")
     ask = Ask("The rule asks.", needs_person=True, once=True, rules=(rule,))
-    shown = question_json(question_of(ask), key=None, promised=LEVELS, may_make_rules=True)
+    shown = question_json(question_of(ask), key=None, available_levels=LEVELS, may_make_rules=True)
     assert shown["why"] == "The rule asks."
     assert shown["rules"] == [
         {"decision": "ask", "file": "/etc/own.toml", "line": 3, "reason": "look<U+202E>out"}
@@ -56,8 +56,8 @@ def test_rules_that_ask_are_named_with_their_reasons() -> None:
 
 def test_a_long_text_is_cut_unless_it_is_wanted_whole() -> None:
     question = question_of(kind="execute", input={"command": "x" * 9_000})
-    cut = question_json(question, key=None, promised=LEVELS, may_make_rules=True)
-    whole = question_json(question, key=None, promised=LEVELS, may_make_rules=True, is_whole=True)
+    cut = question_json(question, key=None, available_levels=LEVELS, may_make_rules=True)
+    whole = question_json(question, key=None, available_levels=LEVELS, may_make_rules=True, is_whole=True)
     assert (cut["is_cut"], whole["is_cut"]) == (True, False)
     assert isinstance(whole["sections"], list)
     assert whole["sections"][0]["text"] == "x" * 9_000
@@ -80,14 +80,14 @@ def test_nothing_in_a_question_hides(command: str, title: str) -> None:
             case _:
                 pass
 
-    check(question_json(question, key=None, promised=LEVELS, may_make_rules=True))
+    check(question_json(question, key=None, available_levels=LEVELS, may_make_rules=True))
 
 
 def test_outcomes_name_who_decided_and_what() -> None:
-    rule = InboxDecision(True, "pho\x1bne", "fine", new_rule="/own.toml:3")  # noqa: FBT003 - as it is made
+    rule = InboxDecision(True, "phone", "fine", new_rule="/own.toml:3")  # noqa: FBT003 - as it is made
     assert outcome_json(InboxOutcome("allowed", 5.0, rule)) == {
         "state": "allowed",
-        "by": "pho␛ne",
+        "by": "phone",
         "at": 5.0,
         "level": "rule",
         "reason": "fine",

@@ -14,15 +14,14 @@ import pytest
 from console.kit import ConsoleSite, console_site
 from dragoman.config import ClientKey, ConsoleConfig, Serve
 from dragoman.frontends.console.access import ConsoleAccess
-from dragoman.frontends.console.console import ConsoleKey
 from dragoman.frontends.console.page_files import PAGE_HEADERS, PageFiles
 from dragoman.frontends.console.sessions import ConsoleScope, ConsoleSessions
 from http_server.kit import Json, soon
 
 KEYS = (
-    ConsoleKey("alice", "http:a"),
-    ConsoleKey("bob", "http:b"),
-    ConsoleKey("root", "http:r", sees_all=True),
+    ClientKey("alice", "a"),
+    ClientKey("bob", "b"),
+    ClientKey("root", "r", role="admin"),
 )
 URL = "https://console.example.org"
 
@@ -176,7 +175,7 @@ async def test_a_name_that_would_act_on_a_terminal_is_shown_instead(site: Consol
 
 async def test_behind_a_proxy_with_tls_the_cookie_is_secure(tmp_path: Path) -> None:
     async with console_site(tmp_path, ConsoleConfig(url=f"{URL}/")) as site:
-        assert site.console.inbox.address == f"{URL}/"
+        assert site.inbox.address == f"{URL}/"
         for host in ("console.example.org", urlsplit(site.address).netloc):
             browser = site.browser()
             browser.origin = URL
@@ -223,16 +222,18 @@ async def test_pages_that_may_use_the_api_may_not_use_the_console(tmp_path: Path
 
 async def test_a_question_finds_a_person_only_where_one_is_or_a_webhook_is_set(tmp_path: Path) -> None:
     async with console_site(tmp_path, ConsoleConfig(decide_minutes=2)) as site:
-        inbox = site.console.inbox
+        inbox = site.inbox
         assert inbox.question_seconds == 120
         assert inbox.address == site.address
         await site.paired()
         assert not inbox.is_reachable("http:")
         (session,) = site.console.sessions.all()
-        session.streams, session.seen_at = 1, site.console.sessions.now()
+        stream = site.console.feed.open(session)
         assert inbox.is_reachable("http:")
-    async with console_site(tmp_path / "other", ConsoleConfig(webhook="https://example.org/")) as site:
-        assert site.console.inbox.is_reachable("http:")
+        site.console.feed.close_stream(stream)
+    config = ConsoleConfig(webhook="https://example.org/")
+    async with console_site(tmp_path / "other", config, webhook_secret="x") as site:
+        assert site.inbox.is_reachable("http:")
 
 
 # The page.

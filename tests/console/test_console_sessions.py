@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dragoman.frontends.console.sessions import (
-    REACHABLE_SECONDS,
-    ConsoleRole,
     ConsoleScope,
     ConsoleSession,
     ConsoleSessions,
@@ -56,29 +54,6 @@ def test_beyond_the_limit_the_session_that_was_unused_for_longest_ends() -> None
         sessions.new(str(number), "watch", ConsoleScope())
     assert ended == [second.session]
     assert len(sessions.all()) == 64
-
-
-def test_a_person_is_reachable_while_a_deciding_page_is_open_and_answers_beats() -> None:
-    clock = Clock()
-    sessions = ConsoleSessions(clock)
-
-    def opened(role: ConsoleRole, scope: ConsoleScope) -> ConsoleSession:
-        session = sessions.new("x", role, scope).session
-        session.streams, session.seen_at = 1, clock.at
-        return session
-
-    opened("watch", ConsoleScope())
-    assert not sessions.is_reachable("http:a")
-    alice = opened("decide", ALICE)
-    assert sessions.is_reachable("http:a")
-    assert not sessions.is_reachable("http:b")
-    clock.at += REACHABLE_SECONDS
-    assert sessions.is_reachable("http:a")
-    clock.at += 0.1
-    assert not sessions.is_reachable("http:a")
-    alice.seen_at = clock.at
-    alice.streams = 0
-    assert not sessions.is_reachable("http:a")
 
 
 def test_an_end_is_reported_once() -> None:

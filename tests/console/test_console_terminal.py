@@ -18,14 +18,14 @@ from pathlib import Path
 
 import pytest
 
+from console.asking import models_in
 from dragoman.cli.console_codes import local_address
-from dragoman.config import ConsoleConfig
-from dragoman.frontends.console.codes_terminal import CodesTerminal
-from dragoman.frontends.console.console import Console, ConsoleKey
-from dragoman.frontends.console.key_presses import KeyPresses
-from dragoman.frontends.console.qr_code import half_blocks, modules
+from dragoman.cli.console_dialogue import CodeDialogue
+from dragoman.cli.key_presses import KeyPresses
+from dragoman.config import ClientKey, ConsoleConfig
+from dragoman.frontends.console.console import Console
+from dragoman.frontends.console.qr_code import half_blocks, qr_rows
 from dragoman.frontends.console.sessions import ConsoleScope
-from dragoman.permissions.inbox import Inbox
 from terminal_screen import DEADLINE, Folder, Terminal
 
 CODE = re.compile(r"[2-9A-HJ-NP-Z]{4}-[2-9A-HJ-NP-Z]{4}")
@@ -306,22 +306,24 @@ def test_without_a_console_there_is_nothing_to_pair(folder: Folder) -> None:
         ("192.168.1.5", "http://192.168.1.5:1/"),
     ],
 )
-def test_the_address_is_the_one_of_this_machine_and_open_only_on_loopback(host: str, address: str) -> None:
+def test_the_address_is_the_one_of_this_machine_and_usable_only_on_loopback(
+    host: str, address: str, tmp_path: Path
+) -> None:
     assert local_address(host, 1) == address
-    console = Console(ConsoleConfig(), (), Inbox(), address)
-    assert console.is_open == (host != "192.168.1.5")
-    assert Console(ConsoleConfig(url="https://x.example"), (), Inbox(), address).is_open
+    models = models_in(tmp_path)
+    assert Console(ConsoleConfig(), (), models, address).has_usable_address == (host != "192.168.1.5")
+    assert Console(ConsoleConfig(url="https://x.example"), (), models, address).has_usable_address
 
 
 # The dialogue, without a process.
 
 
 class Dialogue:
-    def __init__(self, url: str | None = None, keys: int = 0) -> None:
-        names = [ConsoleKey(f"key{number}", f"http:{number}") for number in range(1, keys + 1)]
-        self.console = Console(ConsoleConfig(url=url), names, Inbox(), "http://127.0.0.1:8427/")
+    def __init__(self, folder: Path, url: str | None = None, keys: int = 0) -> None:
+        named = [ClientKey(f"key{number}", f"secret{number}") for number in range(1, keys + 1)]
+        self.console = Console(ConsoleConfig(url=url), named, models_in(folder), "http://127.0.0.1:8427/")
         self.shown: list[str] = []
-        self.terminal = CodesTerminal(self.console, self.shown.append)
+        self.terminal = CodeDialogue(self.console, self.shown.append)
         self.terminal.begin()
         self.shown.clear()
 
@@ -331,16 +333,16 @@ class Dialogue:
         return "\n".join(self.shown)
 
 
-def test_with_keys_a_person_chooses_for_whom_a_code_is() -> None:
-    dialogue = Dialogue(keys=12)
+def test_with_keys_a_person_chooses_for_whom_a_code_is(tmp_path: Path) -> None:
+    dialogue = Dialogue(tmp_path, keys=12)
     asked = dialogue.press("p")
     assert "0  administrator (all conversations)" in asked
     assert "1  key1\n" in asked
     assert "c  key12" in asked
     for key, scope in (
         ("0", ConsoleScope()),
-        ("1", ConsoleScope("key1", "http:1")),
-        ("C", ConsoleScope("key12", "http:12")),
+        ("1", dialogue.console.scope("key1")),
+        ("C", dialogue.console.scope("key12")),
     ):
         dialogue.shown.clear()
         text = dialogue.press(key if dialogue.terminal._state == "choosing" else f"p{key}")
@@ -349,20 +351,20 @@ def test_with_keys_a_person_chooses_for_whom_a_code_is() -> None:
         assert dialogue.console.codes.take(found[0]).scope == scope
 
 
-def test_any_other_key_makes_no_code() -> None:
-    dialogue = Dialogue(keys=2)
+def test_any_other_key_makes_no_code(tmp_path: Path) -> None:
+    dialogue = Dialogue(tmp_path, keys=2)
     for key in ("3", "z", "\x1b", "p", "\r"):
         dialogue.shown.clear()
         assert not CODE.search(dialogue.press(f"p{key}"))
         assert "nothing was done." in dialogue.shown
 
 
-def test_with_an_address_for_other_devices_there_is_a_qr_code_for_it() -> None:
-    dialogue = Dialogue("https://console.example.org")
+def test_with_an_address_for_other_devices_there_is_a_qr_code_for_it(tmp_path: Path) -> None:
+    dialogue = Dialogue(tmp_path, "https://console.example.org")
     picture, words = dialogue.press("p").rsplit("\x1b[0m\n", 1)
     found = CODE.search(words)
     assert found is not None
-    rows = modules(f"https://console.example.org/#pair={found[0]}")
+    rows = qr_rows(f"https://console.example.org/#pair={found[0]}")
     assert picture + "\x1b[0m" == "\n".join(half_blocks(rows))
 
 

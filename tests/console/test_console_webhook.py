@@ -144,14 +144,6 @@ async def test_with_content_it_says_what_is_asked_in_short_and_visibly() -> None
     assert message["folder"] == "/srv/project"
 
 
-async def test_without_a_secret_nothing_is_signed() -> None:
-    async with receiving() as receiver:
-        made = Webhook(receiver.url, None, ADDRESS)
-        made.asked(Asking(Inbox()).ask())
-        assert "x-dragoman-signature" not in (await receiver.next()).headers
-        await soon(made.close())
-
-
 async def _logged(caplog: pytest.LogCaptureFixture, part: str) -> None:
     async def look() -> None:
         while part not in caplog.text:  # noqa: ASYNC110 - a log tells nobody that it grows

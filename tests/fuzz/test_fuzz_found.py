@@ -131,7 +131,7 @@ def test_a_trace_that_is_nested_too_deeply_is_no_trace() -> None:
 @pytest.mark.parametrize("origin", ["http://[", "http://[::1", "//]"])
 def test_an_origin_that_is_no_address_is_a_foreign_one(origin: str) -> None:
     with pytest.raises(ApiError) as refused:
-        AccessCheck().check_place({"host": "localhost", "origin": origin})
+        AccessCheck().check_host_and_origin({"host": "localhost", "origin": origin})
     assert refused.value.code == "forbidden_origin"
 
 

@@ -14,7 +14,7 @@ import pytest
 from bridge.consumer import Bridge
 from dragoman.backends.agent.profile.traits import traits_of
 from dragoman.config import ConsoleConfig
-from dragoman.frontends.http import wire
+from dragoman.frontends.event_streams import EventStream
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.running import bound, serve
 from dragoman.journal.agent_events import PermissionDecided, PermissionRequested
@@ -48,11 +48,14 @@ class Person:
     """Someone at the console, who sees every question."""
 
     def __init__(self, inbox: Inbox) -> None:
-        inbox.address, inbox.is_reachable, inbox.watcher = _ADDRESS, lambda _connection: True, self
-        inbox.advice = f"Open {_ADDRESS}."
+        inbox.connect(self, _ADDRESS, f"No person is at the console. Open {_ADDRESS}.")
+        self.is_there = True
         self.inbox = inbox
         self._asked: asyncio.Queue[InboxQuestion] = asyncio.Queue()
         self._closed: asyncio.Queue[InboxOutcome] = asyncio.Queue()
+
+    def is_reachable(self, _connection: str) -> bool:
+        return self.is_there
 
     def opened(self, question: InboxQuestion) -> None:
         self._asked.put_nowait(question)
@@ -167,7 +170,7 @@ async def test_streams_of_both_apis_are_held_as_long_as_it_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where `decide_seconds` is short. Comments keep the connection open."""
-    monkeypatch.setattr(wire.EventStream, "beat_seconds", 0.02)
+    monkeypatch.setattr(EventStream, "beat_seconds", 0.02)
     async with _room(tmp_path, _HASTY) as room:
         for path, field in (("/v1/responses", "input"), (_CHAT, "messages")):
             given = _STEPS if field == "input" else [_user(_STEPS)]
@@ -238,7 +241,9 @@ async def test_a_stored_response_goes_on_in_the_background(tmp_path: Path) -> No
         response = begun.response
         assert (response["status"], response["background"], response["store"]) == ("in_progress", True, True)
         assert response["metadata"] == {"a": "b"}
-        _in_order(_said(response), "First. ", f"A person can decide at {_ADDRESS}", f"responses/{response['id']}`")
+        _in_order(
+            _said(response), "First. ", f"A person can decide at {_ADDRESS}", f"responses/{response['id']}`"
+        )
         assert begun.headers["x-dragoman-conversation"]
         path = f"/v1/responses/{response['id']}"
         assert (await room.site.get(path)).response == response
@@ -407,7 +412,7 @@ async def test_without_a_person_it_is_refused_at_once_and_no_word_blames_the_use
 ) -> None:
     command = (*DEMO, "--sessions", str(tmp_path / "sessions")) if agent == "demo" else None
     async with _room(tmp_path, command=command) as room:
-        room.person.inbox.is_reachable = lambda _connection: False
+        room.person.is_there = False
         steps = _STEPS if agent == "fake" else "Please run `touch made`."
         response = (await soon(room.begin(input=steps))).response
         text = _said(response)

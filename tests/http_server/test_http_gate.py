@@ -127,7 +127,7 @@ async def test_without_keys_only_this_machine_is_served_and_no_page_of_another_s
 def test_a_request_with_several_hosts_or_origins_is_refused(raw: list[tuple[str, str]]) -> None:
     headers = Headers(raw=[(name.encode(), value.encode()) for name, value in raw])
     with pytest.raises(ApiError, match=r"this machine|this origin"):
-        AccessCheck().check_place(headers)
+        AccessCheck().check_host_and_origin(headers)
 
 
 async def test_a_page_may_ask_where_that_is_configured(site: _Make) -> None:

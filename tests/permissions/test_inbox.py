@@ -41,7 +41,7 @@ class _Owner:
             conversation=conversation,
             connection="k",
             client="curl",
-            session="s",
+            approval_session="s",
             workspace=("/w",),
         )
         return self.id
@@ -57,6 +57,9 @@ class _Owner:
 class _Watcher:
     seen: list[tuple[str, str]] = field(default_factory=list)
 
+    def is_reachable(self, connection: str) -> bool:
+        return connection == "k"
+
     def opened(self, question: InboxQuestion) -> None:
         self.seen.append(("opened", question.id))
 
@@ -66,7 +69,9 @@ class _Watcher:
 
 def _inbox() -> tuple[Inbox, _Watcher]:
     watcher = _Watcher()
-    return Inbox(question_seconds=60, watcher=watcher, now=lambda: 100.0), watcher
+    inbox = Inbox(now=lambda: 100.0, monotonic=lambda: 7.0)
+    inbox.connect(watcher, "http://127.0.0.1/", "Open it.", question_seconds=60)
+    return inbox, watcher
 
 
 async def test_a_question_waits_until_it_is_decided() -> None:
@@ -87,8 +92,8 @@ async def test_a_question_waits_until_it_is_decided() -> None:
 
 
 def test_since_when_a_conversation_waits() -> None:
-    moments = iter([100.0, 101.0, 102.0])
-    inbox = Inbox(now=lambda: next(moments))
+    moments = iter([100.0, 101.0])
+    inbox = Inbox(monotonic=lambda: next(moments))
     assert inbox.waiting_since("c") is None
     first = _Owner(inbox).ask()
     _Owner(inbox).ask()
@@ -157,7 +162,7 @@ async def test_an_owner_that_fails_leaves_the_question_open() -> None:
         conversation="c",
         connection="k",
         client="",
-        session="s",
+        approval_session="s",
         workspace=("/w",),
     )
     with pytest.raises(OSError, match="full"):
@@ -188,5 +193,18 @@ def test_the_outcomes_that_stay_in_memory_are_bounded() -> None:
 
 
 def test_without_a_console_no_one_is_reachable() -> None:
-    assert not Inbox().is_reachable("http:")
-    assert Inbox().address == ""
+    inbox, watcher = _inbox()
+    assert inbox.is_reachable("k")
+    assert not inbox.is_reachable("other")
+    assert (inbox.address, inbox.advice, inbox.question_seconds) == ("http://127.0.0.1/", "Open it.", 60)
+    id_ = _Owner(inbox).ask()
+    inbox.disconnect()
+    assert not inbox.is_reachable("k")
+    inbox.close(id_, "ended")
+    assert watcher.seen == [("opened", id_)]
+    for each in (inbox, Inbox()):
+        assert (each.address, each.advice, each.question_seconds) == (
+            "",
+            "No person can be asked here.",
+            3600,
+        )

@@ -11,13 +11,13 @@ import webbrowser
 from types import TracebackType
 from typing import Self
 
+from dragoman.cli.console_dialogue import CodeDialogue, code_text
+from dragoman.cli.key_presses import KeyPresses
 from dragoman.cli.layout import say
-from dragoman.frontends.console.codes_terminal import CodesTerminal, code_text
 from dragoman.frontends.console.console import Console
-from dragoman.frontends.console.key_presses import KeyPresses
 from dragoman.frontends.console.sessions import ConsoleScope
 
-__all__ = ["ShownCodes", "local_address", "open_browser"]
+__all__ = ["TerminalCodes", "local_address", "open_browser"]
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def local_address(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-class ShownCodes:
+class TerminalCodes:
     """Shows a pairing code, and within the block makes new ones on key presses.
 
     Only for a person: both standard input and standard output must be a terminal. `always` shows one code elsewhere.
@@ -49,18 +49,18 @@ class ShownCodes:
         console = self._console
         if console is None:
             return self
-        if not console.is_open:
+        if not console.has_usable_address:
             _log.warning(
                 "the console cannot be used at %s: without TLS it is for this machine only. "
                 "Put a proxy with TLS before it, and set `url` in [console].",
                 console.address,
             )
         elif sys.stdin.isatty() and sys.stdout.isatty():
-            terminal = CodesTerminal(console, _show, has_blocks=_has_blocks())
-            self._keys = KeyPresses(sys.stdin.fileno(), terminal.press)
+            dialogue = CodeDialogue(console, _show, can_show_qr=_can_show_qr())
+            self._keys = KeyPresses(sys.stdin.fileno(), dialogue.press)
             # Before the first code: a person who sees it may press a key at once.
-            terminal.has_keys = self._keys.start()
-            terminal.begin()
+            dialogue.has_keys = self._keys.start()
+            dialogue.begin()
         elif self._always:
             _show(f"the console is at {console.address}")
             _show(code_text(console, console.new_code("decide", ConsoleScope())))
@@ -103,7 +103,7 @@ def _show(text: str) -> None:
         say(f"dragoman: {text}")
 
 
-def _has_blocks() -> bool:
+def _can_show_qr() -> bool:
     try:
         "▀▄█".encode(sys.stdout.encoding or "ascii")
     except (LookupError, UnicodeEncodeError):

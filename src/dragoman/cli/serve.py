@@ -12,13 +12,12 @@ from socket import socket
 import msgspec
 
 from dragoman.cli.config_watch import follow
-from dragoman.cli.console_codes import ShownCodes, local_address, open_browser
+from dragoman.cli.console_codes import TerminalCodes, local_address, open_browser
 from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
 from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
 from dragoman.config import Serve, client_keys, webhook_secret
-from dragoman.frontends.console.console import Console, ConsoleKey
-from dragoman.frontends.console.data import ConsoleData
+from dragoman.frontends.console.console import Console
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.histories import response_store
 from dragoman.frontends.http.running import PortTaken, bound, serve
@@ -43,9 +42,6 @@ def run(arguments: Namespace, context: CommandContext) -> int:
         )
     config = context.offered(config)
     gate = AccessCheck(keys, settings.cors_origins)
-    console_keys = [
-        ConsoleKey(key.name, key.connection, sees_all=key.role == "admin", models=key.models) for key in keys
-    ]
     if not config.console.enabled and (arguments.open or arguments.pairing_code):
         raise UsageError("there is no console: [console] of the configuration has `enabled = false`.")
 
@@ -68,28 +64,25 @@ def run(arguments: Namespace, context: CommandContext) -> int:
                 port = listening.getsockname()[1]
                 # On standard error: a program that starts it with port 0 reads the port here.
                 say(f"dragoman: serving at http://{host}:{port}/v1", sys.stderr)
-                console = data = None
+                console = None
                 if config.console.enabled:
                     address = local_address(settings.host, port)
-                    console = Console(config.console, console_keys, models.permissions.inbox, address)
-                    data = ConsoleData(console, models, webhook_secret(config))
+                    console = Console(config.console, keys, models, address, webhook_secret(config))
                 following = asyncio.create_task(follow(context, models.adopt))
                 try:
                     if console is not None and arguments.open:
                         open_browser(console.address)
-                    codes = ShownCodes(console, always=arguments.pairing_code)
+                    codes = TerminalCodes(console, always=arguments.pairing_code)
 
                     def drain() -> None:
                         codes.stop()
                         _announce_drain(settings)
 
-                    return await serve(
-                        service, gate, listening, drain, console=console, data=data, beside=codes
-                    )
+                    return await serve(service, gate, listening, drain, console=console, terminal_codes=codes)
                 finally:
                     following.cancel()
-                    if data is not None:
-                        await data.close()
+                    if console is not None:
+                        await console.close()
         finally:
             await models.close()
             if database is not None:

@@ -50,8 +50,8 @@ class Journals:
         self.cleaning = Cleaning(Redaction()) if cleaning is None else cleaning
         self._keep = keep
         self._next_look = 0.0
-        # Called after each append of this process, with the journal's id and its last sequence number.
-        self.on_append: Callable[[str, int], None] | None = None
+        # Called after each append to a client's conversation: the journal's id, its last sequence number, its connection.
+        self.on_append: Callable[[str, int, str], None] | None = None
 
     async def forget_unused(self) -> None:
         """Delete what was not used for long. It looks once a day, however often it is called."""
@@ -74,14 +74,19 @@ class JournalWriter:
         journal: str,
         sequence: int = 0,
         *,
+        connection: str | None = None,
         on_lost: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`on_lost` is called when another process has continued the journal, or a person has deleted it."""
+        """`connection`: whose conversation it is, if it is one of a client.
+
+        `on_lost` is called when another process has continued the journal, or a person has deleted it.
+        """
         self._journals = journals
         self._store = journals.store
         self._content = journals.content
         self._cleaning = journals.cleaning
+        self._connection = connection
         self._on_lost = on_lost
         self._now = now
         self.journal = journal
@@ -184,8 +189,8 @@ class JournalWriter:
         del self._waiting[:count]
         self._held = holds
         self.note_renewed()
-        if self._journals.on_append is not None:
-            self._journals.on_append(self.journal, self.sequence)
+        if self._journals.on_append is not None and self._connection is not None:
+            self._journals.on_append(self.journal, self.sequence, self._connection)
         return True
 
     async def _is_there(self, store: JournalStore) -> bool:

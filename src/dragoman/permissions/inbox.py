@@ -34,6 +34,8 @@ __all__ = [
 _ID_BYTES = 16
 # Outcomes that stay in memory, so that a person who comes second learns what the first one decided.
 _MOST_OUTCOMES = 200
+_NO_CONSOLE = "No person can be asked here."
+_QUESTION_SECONDS = 3600.0
 
 # allowed, denied: a person decided, and the agent has the answer. expired: no person decided in time. ended: the turn or the
 # agent ended before, or the agent withdrew its request.
@@ -53,10 +55,12 @@ class InboxQuestion:
     connection: str
     client: str
     # What approvals for this session and for this workspace are bound to.
-    session: str
+    approval_session: str
     workspace: tuple[str, ...]
+    # For people. `since` is the same moment by the clock that only goes forward.
     asked_at: float
     expires_at: float
+    since: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,11 @@ class _Open:
 
 
 class InboxWatcher(Protocol):
-    """Learns what happens in the inbox. The console is one."""
+    """Learns what happens in the inbox, and knows whether a person can be asked. The console is one."""
+
+    def is_reachable(self, connection: str) -> bool:
+        """Whether a person can be reached who may decide about the conversations of a connection."""
+        ...
 
     def opened(self, question: InboxQuestion) -> None: ...
 
@@ -121,19 +129,39 @@ class InboxWatcher(Protocol):
 class Inbox:
     """The questions of one process that wait at its console. Without a console no one is reachable."""
 
-    # The console's address for people; "" where there is no console that can be used.
-    address: str = ""
-    # What to do when no person is reachable.
-    advice: str = "No person can be asked here."
-    # How long a question waits.
-    question_seconds: float = 3600.0
-    # Whether a person can be reached who may decide about the conversations of a connection.
-    is_reachable: Callable[[str], bool] = lambda _connection: False
-    watcher: InboxWatcher | None = None
     now: Callable[[], float] = time.time
+    # A clock that only goes forward.
+    monotonic: Callable[[], float] = time.monotonic
+    # The console's address for people; "" where there is no console that can be used.
+    address: str = field(default="", init=False)
+    # What to do when no person is reachable.
+    advice: str = field(default=_NO_CONSOLE, init=False)
+    # How long a question waits.
+    question_seconds: float = field(default=_QUESTION_SECONDS, init=False)
+    _watcher: InboxWatcher | None = field(default=None, init=False)
     _open: dict[str, _Open] = field(default_factory=dict)
     # With the connection of each. Not the questions: an action may be large.
     _outcomes: OrderedDict[str, tuple[str, InboxOutcome]] = field(default_factory=OrderedDict)
+
+    def connect(
+        self,
+        watcher: InboxWatcher,
+        address: str,
+        advice: str = _NO_CONSOLE,
+        question_seconds: float = _QUESTION_SECONDS,
+    ) -> None:
+        """Questions are shown to `watcher` from now on. See the fields for the rest."""
+        self._watcher = watcher
+        self.address, self.advice, self.question_seconds = address, advice, question_seconds
+
+    def disconnect(self) -> None:
+        """There is no console any more."""
+        self._watcher = None
+        self.address, self.advice, self.question_seconds = "", _NO_CONSOLE, _QUESTION_SECONDS
+
+    def is_reachable(self, connection: str) -> bool:
+        """Whether a person can be reached who may decide about the conversations of a connection."""
+        return self._watcher is not None and self._watcher.is_reachable(connection)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -151,7 +179,7 @@ class Inbox:
         conversation: str,
         connection: str,
         client: str,
-        session: str,
+        approval_session: str,
         workspace: tuple[str, ...],
     ) -> str:
         """A question waits from now on. Returns its id. The caller closes it."""
@@ -164,14 +192,15 @@ class Inbox:
             conversation,
             connection,
             client,
-            session,
+            approval_session,
             workspace,
             now,
             now + self.question_seconds,
+            self.monotonic(),
         )
         self._open[id_] = _Open(question, apply)
-        if self.watcher is not None:
-            self.watcher.opened(question)
+        if self._watcher is not None:
+            self._watcher.opened(question)
         return id_
 
     def find(self, id_: str) -> InboxQuestion | None:
@@ -187,8 +216,8 @@ class Inbox:
         return None if ended is None else ended[0]
 
     def waiting_since(self, conversation: str) -> float | None:
-        """Since when a question of this conversation waits, by `now`: the oldest one. None if none does."""
-        asked = (each.asked_at for each in self if each.conversation == conversation)
+        """Since when a question of this conversation waits, by `monotonic`: the oldest one. None if none does."""
+        asked = (each.since for each in self if each.conversation == conversation)
         return min(asked, default=None)
 
     def outcome(self, id_: str) -> InboxOutcome | None:
@@ -226,7 +255,7 @@ class Inbox:
         return outcome
 
     def close(self, id_: str, state: OutcomeState) -> None:
-        """The question has ended. A decision that is on its way counts only if the state says so."""
+        """The question has ended. If a decision is on its way, the agent has got it only if the state is `allowed` or `denied`."""
         waiting = self._open.pop(id_, None)
         if waiting is None:
             return
@@ -235,5 +264,5 @@ class Inbox:
         self._outcomes[id_] = (waiting.question.connection, outcome)
         while len(self._outcomes) > _MOST_OUTCOMES:
             self._outcomes.popitem(last=False)
-        if self.watcher is not None:
-            self.watcher.closed(waiting.question, outcome)
+        if self._watcher is not None:
+            self._watcher.closed(waiting.question, outcome)

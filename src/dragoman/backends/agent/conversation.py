@@ -169,7 +169,13 @@ class Conversation:
         self.workspace = workspace = scope.workspace
         self._shared = shared
         self._settings = shared.settings
-        writer = JournalWriter(shared.journals, id_, sequence, on_lost=lambda: shared.on_lost(id_))
+        writer = JournalWriter(
+            shared.journals,
+            id_,
+            sequence,
+            connection=scope.connection,
+            on_lost=lambda: shared.on_lost(id_),
+        )
         writer.note_claimed()
         self.journal = ConversationJournal(id_, scope, shared.records, writer, state)
         session = state.session if state is not None else None

@@ -17,18 +17,16 @@ There is no I/O here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from starlette.requests import Request
-
-from dragoman.frontends.console.errors import ConsoleError
 from dragoman.frontends.console.sessions import ConsoleSession, ConsoleSessions
+from dragoman.frontends.console.wire import ConsoleError
+from dragoman.frontends.request_values import HostHeader, header_values, host_header
 from dragoman.loopback import is_loopback
 
-__all__ = ["COOKIE_SECONDS", "TOKEN_HEADER", "ConsoleAccess", "is_console_path", "session_of"]
+__all__ = ["COOKIE_SECONDS", "TOKEN_HEADER", "ConsoleAccess", "is_console_path"]
 
 TOKEN_HEADER = "x-dragoman-console"  # noqa: S105 - a header's name
 COOKIE_SECONDS = 30 * 24 * 3600
@@ -38,25 +36,12 @@ _SECURE_COOKIE = "__Host-dragoman"
 # other's pages out.
 _PLAIN_COOKIE = "dragoman-console"
 
-# A host, and perhaps a port. URL parsers accept much more: a user, a path, anything behind a bracket.
-_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z.-]+)(?::(?P<port>[0-9]{1,5}))?")
-_LAST_PORT = 65_535
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 
 
 def is_console_path(path: str) -> bool:
     """Whether the console answers at this path, with its own checks instead of those of the API."""
     return path in ("/", "/console") or path.startswith("/console/")
-
-
-def session_of(request: Request, *, change: bool) -> ConsoleSession:
-    """The session of a call of the API. Raises `ConsoleError` if the request may not do that.
-
-    `change`: the call changes something, so the session must have the role *decide*. Requests that are not GET need the
-    console's own `Origin` in any case.
-    """
-    access: ConsoleAccess = request.app.state.console_access
-    return access.session(request.method, request.headers, change=change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +55,7 @@ class ConsoleAccess:
     _own_origin: str | None = field(init=False)
 
     def __post_init__(self) -> None:
-        host, origin = _place_of(self.url) if self.url is not None else (None, None)
+        host, origin = _host_and_origin(self.url) if self.url is not None else (None, None)
         object.__setattr__(self, "_own_host", host)
         object.__setattr__(self, "_own_origin", origin)
 
@@ -92,16 +77,16 @@ class ConsoleAccess:
     def check_call(self, method: str, headers: Mapping[str, str]) -> str:
         """Check a call of the API, apart from its session. Returns the token that it has."""
         host = self._host(headers)
-        origins = _values(headers, "origin")
+        origins = header_values(headers, "origin")
         if len(origins) > 1 or any(not self._is_own_origin(each, host) for each in origins):
             raise _other_site()
         if not origins and method not in _SAFE_METHODS:
             raise ConsoleError(
                 403, "forbidden_origin", "A change needs the header Origin, as a browser sends it."
             )
-        if _values(headers, "sec-fetch-site") not in ([], ["same-origin"]):
+        if header_values(headers, "sec-fetch-site") not in ([], ["same-origin"]):
             raise _other_site()
-        tokens = _values(headers, TOKEN_HEADER)
+        tokens = header_values(headers, TOKEN_HEADER)
         if len(tokens) != 1 or not tokens[0]:
             raise ConsoleError(
                 403, "no_header", f"A call of the console needs the header {TOKEN_HEADER}, once."
@@ -109,10 +94,14 @@ class ConsoleAccess:
         return tokens[0]
 
     def session(self, method: str, headers: Mapping[str, str], *, change: bool) -> ConsoleSession:
-        """The session of a call. See `session_of`."""
+        """The session of a call of the API. Raises `ConsoleError` if the request may not do that.
+
+        `change`: the call changes something, so the session must have the role *decide*. Requests that are not GET need the
+        console's own `Origin` in any case.
+        """
         token = self.check_call(method, headers)
         cookies = self._cookies(headers)
-        # Of several, some other program may have set one: none is believed.
+        # If there are several, another program may have set one of them. Then none counts.
         found = self.sessions.find(cookies[0], token) if len(cookies) == 1 else None
         if found is None:
             raise ConsoleError(401, "signed_out", "This browser is not paired, or no longer. Pair it again.")
@@ -148,33 +137,27 @@ class ConsoleAccess:
             return [_cookie(plain, None, is_secure=False), _cookie(_SECURE_COOKIE, value, is_secure=True)]
         return [_cookie(plain, value, is_secure=False)]
 
-    def _host(self, headers: Mapping[str, str]) -> str:
-        """The `Host` of the request, in lower case. Raises if it is not one of the console's."""
-        hosts = _values(headers, "host")
-        found = _HOST.fullmatch(hosts[0].lower()) if len(hosts) == 1 else None
-        if found is None or not 0 < int(found["port"] or 1) <= _LAST_PORT:
+    def _host(self, headers: Mapping[str, str]) -> HostHeader:
+        """The `Host` of the request. Raises if it is not one of the console's."""
+        host = host_header(headers)
+        if host is None or not (is_loopback(host.name) or host.name == self._own_host):
             raise _other_host()
-        if not is_loopback(found["name"]) and found["name"] != self._own_host:
-            raise _other_host()
-        return found.string
+        return host
 
-    def _is_own_origin(self, origin: str, host: str) -> bool:
+    def _is_own_origin(self, origin: str, host: HostHeader) -> bool:
         if origin == self._own_origin:
             # Also with a loopback host: a proxy may put that in the place of the name it was called by.
             return True
-        found = _HOST.fullmatch(host)
-        return found is not None and is_loopback(found["name"]) and origin == f"http://{host}"
+        return is_loopback(host.name) and origin == f"http://{host.text.lower()}"
 
     def _plain_name(self, headers: Mapping[str, str]) -> str:
-        found = _HOST.fullmatch(self._host(headers))
-        port = None if found is None else found["port"]
-        return f"{_PLAIN_COOKIE}-{int(port or 80)}"
+        return f"{_PLAIN_COOKIE}-{self._host(headers).port or 80}"
 
     def _cookies(self, headers: Mapping[str, str]) -> list[str]:
         """Every value that is sent as the console's cookie, under either name."""
         names = (_SECURE_COOKIE, self._plain_name(headers))
         found: list[str] = []
-        for header in _values(headers, "cookie"):
+        for header in header_values(headers, "cookie"):
             for pair in header.split(";"):
                 name, is_pair, value = pair.strip(" \t").partition("=")
                 if is_pair and name in names:
@@ -192,7 +175,7 @@ def _cookie(name: str, value: str | None, *, is_secure: bool) -> str:
     return f"{name}={value or ''}; Path=/{age}; HttpOnly; SameSite=Strict{secure}"
 
 
-def _place_of(url: str) -> tuple[str, str]:
+def _host_and_origin(url: str) -> tuple[str, str]:
     """Name and origin of an address, as browsers write them."""
     parts = urlsplit(url)
     name = (parts.hostname or "").lower()
@@ -206,14 +189,9 @@ def _place_of(url: str) -> tuple[str, str]:
     return name, f"{parts.scheme}://{name}" if is_default else f"{parts.scheme}://{name}:{parts.port}"
 
 
-def _values(headers: Mapping[str, str], name: str) -> list[str]:
-    """Every value of a header. A request may repeat it, and `get` returns one of them."""
-    return [value for each, value in headers.items() if each == name]
-
-
 def _one(headers: Mapping[str, str], name: str) -> str | None:
-    values = _values(headers, name)
-    return None if not values else values[0] if len(values) == 1 else ", ".join(values)
+    values = header_values(headers, name)
+    return ", ".join(values) if values else None
 
 
 def _other_host() -> ConsoleError:

@@ -11,36 +11,29 @@ _SECONDS = 0.25
 
 
 class AppendNotices:
-    """Passes on the first append at once, and of those that follow soon after it only the last."""
+    """Publishes the first append at once. Those that follow soon become one notice, about the last of them."""
 
-    def __init__(self, publish: Callable[[str, int], None], seconds: float = _SECONDS) -> None:
-        """`publish` gets the id of a journal and the number of its last event, at most once in so many seconds."""
+    def __init__(self, publish: Callable[[str, int, str], None], seconds: float = _SECONDS) -> None:
+        """`publish` gets the id of a journal, the number of its last event, and its connection."""
         self._publish = publish
         self._seconds = seconds
-        # The journals that were published just now, each with the number that came since.
-        self._held: dict[str, int | None] = {}
+        # One for each journal about which a notice was published just now, and what was appended since.
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._latest: dict[str, tuple[int, str]] = {}
 
-    def note(self, journal: str, sequence: int) -> None:
+    def note(self, journal: str, sequence: int, connection: str) -> None:
         """Something was appended to a journal."""
-        if journal in self._held:
-            self._held[journal] = sequence
+        if journal in self._timers:
+            self._latest[journal] = sequence, connection
             return
-        self._pass_on(journal, sequence)
+        self._timers[journal] = asyncio.get_running_loop().call_later(self._seconds, self._passed, journal)
+        self._publish(journal, sequence, connection)
 
     def close(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
-        self._timers.clear()
-        self._held.clear()
-
-    def _pass_on(self, journal: str, sequence: int) -> None:
-        self._held[journal] = None
-        self._timers[journal] = asyncio.get_running_loop().call_later(self._seconds, self._passed, journal)
-        self._publish(journal, sequence)
 
     def _passed(self, journal: str) -> None:
         del self._timers[journal]
-        sequence = self._held.pop(journal)
-        if sequence is not None:
-            self._pass_on(journal, sequence)
+        if (latest := self._latest.pop(journal, None)) is not None:
+            self.note(journal, *latest)

@@ -1,26 +1,40 @@
-"""The console of one server: its sessions, its pairing codes, its address, and the inbox it is for."""
+"""The console of one server. It connects the inbox and the journals with the sessions, the event stream and the webhook."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Protocol
 from urllib.parse import urlsplit
 
-from dragoman.config import ConsoleConfig
+from dragoman.config import ClientKey, ConsoleConfig
 from dragoman.frontends.console.access import ConsoleAccess
+from dragoman.frontends.console.append_notices import AppendNotices
+from dragoman.frontends.console.conversation_list import Conversations
+from dragoman.frontends.console.deciding import Decider
+from dragoman.frontends.console.feed import Feed
+from dragoman.frontends.console.other_processes import OtherProcessQuestions
 from dragoman.frontends.console.pairing import NewCode, Pairing, PairingCodes
+from dragoman.frontends.console.questions import outcome_json, question_json
 from dragoman.frontends.console.sessions import (
     ConsoleRole,
     ConsoleScope,
     ConsoleSession,
     ConsoleSessions,
     NewSession,
+    session_json,
 )
+from dragoman.frontends.console.webhook import Webhook
+from dragoman.frontends.rule_offers import RuleOffers, RuleStore
+from dragoman.journal.writer import Journals
+from dragoman.lm import JsonObject, ModelInfo
 from dragoman.loopback import is_loopback
-from dragoman.permissions.inbox import Inbox
+from dragoman.models import LiveConversation
+from dragoman.permissions.inbox import InboxOutcome, InboxQuestion
+from dragoman.permissions.pipeline import PermissionServices
 
-__all__ = ["Console", "ConsoleKey"]
+__all__ = ["Console", "ConsoleModels"]
 
 _log = logging.getLogger(__name__)
 
@@ -34,59 +48,89 @@ _NEEDS_TLS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleKey:
-    """An API key by its name, and the connection under which its conversations are stored."""
+class ConsoleModels(RuleStore, Protocol):
+    """The part of `Models` that the console uses."""
 
-    name: str
-    connection: str
-    # Of an administrator: its sessions see the conversations of all keys.
-    sees_all: bool = False
-    # None: all models.
-    models: frozenset[str] | None = None
+    @property
+    def permissions(self) -> PermissionServices: ...
+
+    @property
+    def journals(self) -> Journals: ...
+
+    def infos(self) -> tuple[ModelInfo, ...]: ...
+
+    def conversations(self) -> Iterable[LiveConversation]: ...
 
 
-@dataclass(slots=True)
 class Console:
-    """All that the console's routes share. Making one connects it to the inbox."""
+    """All that the console's routes share. Making one connects it to the inbox and the journals, until `close`."""
 
-    config: ConsoleConfig
-    keys: Sequence[ConsoleKey]
-    inbox: Inbox
-    # The server's address as seen from this machine: `http://127.0.0.1:8427/`.
-    local_address: str
-    sessions: ConsoleSessions = field(default_factory=ConsoleSessions)
-    codes: PairingCodes = field(default_factory=PairingCodes)
-    # Called with each session that a pairing code was exchanged for, and with each that has ended.
-    on_paired: Callable[[ConsoleSession], None] = lambda _session: None
-    on_ended: Callable[[ConsoleSession], None] = lambda _session: None
-    access: ConsoleAccess = field(init=False)
+    def __init__(
+        self,
+        config: ConsoleConfig,
+        keys: Sequence[ClientKey],
+        models: ConsoleModels,
+        local_address: str,
+        webhook_secret: str | None = None,
+    ) -> None:
+        """`local_address` is the server's as seen from this machine: `http://127.0.0.1:8427/`.
 
-    def __post_init__(self) -> None:
-        self.access = ConsoleAccess(self.sessions, self.config.url)
-        self.inbox.address = self.address if self.is_open else ""
-        self.inbox.advice = _OPEN_IT.format(address=self.address) if self.is_open else _NEEDS_TLS
-        self.inbox.question_seconds = self.config.decide_minutes * 60
-        self.inbox.is_reachable = self.is_reachable
-        self.sessions.on_end = self._ended
+        `webhook_secret` is the value of `[console] webhook_secret`, which may be in a variable.
+        """
+        self.config = config
+        self.keys = keys
+        # For people, with a slash at its end.
+        self.address = local_address if config.url is None else config.url.rstrip("/") + "/"
+        # Whether a browser can use the console there: the address is of this machine, or has TLS.
+        self.has_usable_address = config.url is not None or is_loopback(
+            urlsplit(local_address).hostname or ""
+        )
+        # Called with each session that a pairing code was exchanged for.
+        self.on_paired: Callable[[ConsoleSession], None] = lambda _session: None
+        self._models = models
+        self._inbox = models.permissions.inbox
+        self._key_names = {key.connection: key.name for key in keys}
+        store = models.journals.store
+        self.codes = PairingCodes()
+        self.decider = Decider(models.permissions, RuleOffers(models))
+        self.conversations = Conversations(store, models.conversations, self._inbox, self._key_names)
+        self._other_processes = OtherProcessQuestions(store, self._elsewhere_changed)
+        self.feed = Feed(self._hello, on_streams=self._other_processes.watch)
+        self.sessions = ConsoleSessions(
+            on_change=partial(self.feed.publish, "sessions", {}), on_end=self._session_ended
+        )
+        self.access = ConsoleAccess(self.sessions, config.url)
+        self._appends = AppendNotices(self._appended)
+        self._webhook = (
+            None
+            if config.webhook is None or webhook_secret is None
+            else Webhook(config.webhook, webhook_secret, self.address, has_content=config.webhook_content)
+        )
+        advice = _OPEN_IT.format(address=self.address) if self.has_usable_address else _NEEDS_TLS
+        address = self.address if self.has_usable_address else ""
+        self._inbox.connect(self, address, advice, question_seconds=config.decide_minutes * 60)
+        models.journals.on_append = self._appends.note
 
-    @property
-    def address(self) -> str:
-        """The address for people, with a slash at its end."""
-        return self.local_address if self.config.url is None else self.config.url.rstrip("/") + "/"
+    def end_streams(self) -> int:
+        """End all streams, so that the server can end: a stream would never end by itself. Returns how many end now."""
+        self.feed.close()
+        return self.feed.streams
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a browser can use the console at its address: one of this machine, or one with TLS."""
-        return self.config.url is not None or is_loopback(urlsplit(self.local_address).hostname or "")
+    async def close(self) -> None:
+        """End the streams and the tasks, and leave the inbox and the journals."""
+        self.end_streams()
+        self._inbox.disconnect()
+        self._models.journals.on_append = None
+        self._appends.close()
+        await self._other_processes.close()
+        if self._webhook is not None:
+            await self._webhook.close()
+
+    # Pairing.
 
     def link(self, code: NewCode) -> str:
         """An address that fills the code in. What follows `#` is sent to no server and is in no log of a proxy."""
         return f"{self.address}#pair={code.text}"
-
-    def is_reachable(self, connection: str) -> bool:
-        """Whether a person can be reached who may decide about this connection's conversations."""
-        return self.is_open and (self.config.webhook is not None or self.sessions.is_reachable(connection))
 
     def scope(self, key: str | None) -> ConsoleScope | None:
         """What a holder of the key with this name sees; without a key, everything. None if there is no such key."""
@@ -95,7 +139,7 @@ class Console:
         found = next((each for each in self.keys if each.name == key), None)
         if found is None:
             return None
-        return ConsoleScope() if found.sees_all else ConsoleScope(found.name, found.connection)
+        return ConsoleScope() if found.role == "admin" else ConsoleScope(found.name, found.connection)
 
     def new_code(self, role: ConsoleRole, scope: ConsoleScope, maker: str | None = None) -> NewCode:
         """Make a code. `maker` is the id of the session that wants it; without one, it is for the server's terminal."""
@@ -111,10 +155,6 @@ class Console:
         self.on_paired(new.session)
         return new
 
-    def _ended(self, session: ConsoleSession) -> None:
-        self.codes.end_codes_of(session.id)
-        self.on_ended(session)
-
     def revoke_all(self) -> int:
         """End every session and every code. Returns how many sessions there were."""
         ended = self.sessions.all()
@@ -122,3 +162,68 @@ class Console:
             self.sessions.end(session.id)
         self.codes.clear()
         return len(ended)
+
+    def _session_ended(self, session: ConsoleSession) -> None:
+        self.codes.end_codes_of(session.id)
+        self.feed.end_session(session)
+
+    # What the inbox needs of it.
+
+    def is_reachable(self, connection: str) -> bool:
+        """Whether a person can be reached who may decide about this connection's conversations."""
+        return self.has_usable_address and (self._webhook is not None or self.feed.is_reachable(connection))
+
+    def opened(self, question: InboxQuestion) -> None:
+        def waiting(scope: ConsoleScope) -> JsonObject | None:
+            # Only if it still waits: the log of events holds no actions, which may be large.
+            found = self._inbox.find(id_)
+            return None if found is None else self.question(found, scope)
+
+        id_ = question.id
+        self.feed.publish("question", waiting, connection=question.connection)
+        if self._webhook is not None:
+            self._webhook.asked(question)
+
+    def closed(self, question: InboxQuestion, outcome: InboxOutcome) -> None:
+        data: JsonObject = {"id": question.id, "outcome": outcome_json(outcome)}
+        self.feed.publish("closed", data, connection=question.connection)
+        if self._webhook is not None:
+            self._webhook.closed(question, outcome)
+
+    # What pages are sent.
+
+    def question(self, question: InboxQuestion, scope: ConsoleScope, *, is_whole: bool = False) -> JsonObject:
+        """A question as a session of this scope sees it."""
+        return question_json(
+            question,
+            key=self._key_names.get(question.connection),
+            available_levels=self.decider.available_levels(question, scope),
+            # Rules hold for the clients of all keys.
+            may_make_rules=scope.sees_all,
+            is_whole=is_whole,
+        )
+
+    def _hello(self, session: ConsoleSession) -> JsonObject:
+        scope = session.scope
+        keys = [key for key in self.keys if scope.sees_all or key.name == scope.key]
+        waiting = (each for each in self._inbox if scope.sees(each.connection))
+        return {
+            "session": session_json(session, session),
+            "address": self.address,
+            "models": [
+                info.id
+                for info in self._models.infos()
+                if scope.sees_all or any(key.allows(info.id) for key in keys)
+            ],
+            "keys": [key.name for key in keys],
+            "snapshot": {
+                "questions": [self.question(each, scope) for each in waiting],
+                "elsewhere": self._other_processes.questions if scope.sees_all else [],
+            },
+        }
+
+    def _elsewhere_changed(self, questions: list[JsonObject]) -> None:
+        self.feed.publish("elsewhere", {"questions": questions}, needs_sees_all=True)
+
+    def _appended(self, journal: str, sequence: int, connection: str) -> None:
+        self.feed.publish("conversation", {"id": journal, "sequence": sequence}, connection=connection)

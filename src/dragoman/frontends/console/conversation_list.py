@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from dragoman.frontends.console.conversation_chat import ChatEntry, ChatFold
-from dragoman.frontends.console.errors import ConsoleError
 from dragoman.frontends.console.sessions import ConsoleScope, ConsoleSession
+from dragoman.frontends.console.wire import ConsoleError
 from dragoman.journal.clients import front_end_of
 from dragoman.journal.events import UnreadableJournal
 from dragoman.journal.permission_event import permission_requested
@@ -158,7 +158,7 @@ class Conversations:
         stored = [] if self._store is None else await self._store.journals("agent", "chat")
         ids = {info.id for info in stored}
         known = [
-            # Of those under way here that are not stored no time is known: they are in use now.
+            # Those that are under way here and not stored are listed as used now: their times are not known.
             *(_Known(each.id, each.connection, None, each) for each in live.values() if each.id not in ids),
             *(
                 _Known(info.id, info.connection, info, live.get(info.id))

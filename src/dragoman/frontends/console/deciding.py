@@ -8,20 +8,20 @@ is written for a question that is over.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from dragoman.frontends.console.errors import ConsoleError
 from dragoman.frontends.console.questions import levels_of, outcome_json
 from dragoman.frontends.console.sessions import ConsoleScope, ConsoleSession
+from dragoman.frontends.console.wire import ConsoleError
 from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer, RuleOffers
 from dragoman.lm import JsonObject
 from dragoman.lm.surrogates import mended
 from dragoman.permissions.approvals import ApprovalLevel
 from dragoman.permissions.inbox import DecidedAlready, InboxDecision, InboxQuestion, QuestionClosed
 from dragoman.permissions.keys import approval_key
-from dragoman.permissions.layout import in_short
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.policy.rule import LocatedRule
 from dragoman.visible import visible
@@ -33,10 +33,7 @@ DecisionWord: TypeAlias = Literal["allow", "deny"]
 DecisionLevel: TypeAlias = ApprovalLevel | Literal["rule"]
 
 _LONGEST_REASON = 2_000
-_LONGEST_NAME = 200
 _OWN_LEVELS: tuple[ApprovalLevel, ...] = ("once", "session")
-# Questions whose offers were shown to a session. More than a person looks at in an hour.
-_MOST_SHOWN = 500
 
 
 class Decider:
@@ -46,8 +43,6 @@ class Decider:
         self._permissions = permissions
         self._inbox = permissions.inbox
         self._offers = offers
-        # The texts of the rules that were shown, by session and question: each list that it has seen.
-        self._shown: OrderedDict[tuple[str, str], set[tuple[str, ...]]] = OrderedDict()
 
     def question(self, question_id: str, session: ConsoleSession) -> InboxQuestion:
         """A question that the session may see. Raises `ConsoleError`."""
@@ -57,28 +52,21 @@ class Decider:
         question = self._inbox.find(question_id)
         if question is not None:
             return question
-        try:
+        with _mapped_errors():
             return self._inbox.check_open(question_id)
-        except DecidedAlready as first:
-            raise _decided(first) from first
-        except QuestionClosed as closed:
-            raise _closed(closed) from closed
 
-    def promised(self, question: InboxQuestion, scope: ConsoleScope) -> tuple[ApprovalLevel, ...]:
+    def available_levels(self, question: InboxQuestion, scope: ConsoleScope) -> tuple[ApprovalLevel, ...]:
         """The levels that a session of this scope can give. What outlasts a session would hold for the clients of other keys."""
-        if scope.key is not None:
-            return _OWN_LEVELS
-        return self._permissions.approvals.levels_in(_folder(question))
+        return self._permissions.approvals.levels_in(_folder(question)) if scope.sees_all else _OWN_LEVELS
 
-    def show_offers(self, question: InboxQuestion, session: ConsoleSession) -> tuple[RuleOffer, ...]:
-        """The rules that can be made of a yes. The session has seen them from now on, and can choose one."""
-        offers = self._offered(question, session)
-        shown = self._shown.setdefault((session.id, question.id), set())
-        shown.add(tuple(offer.toml for offer in offers))
-        self._shown.move_to_end((session.id, question.id))
-        while len(self._shown) > _MOST_SHOWN:
-            self._shown.popitem(last=False)
-        return offers
+    def offers(self, question: InboxQuestion, session: ConsoleSession) -> tuple[RuleOffer, ...]:
+        """The rules that can be made of a yes. A request that can be allowed only once has none."""
+        # Rules hold for the clients of all keys.
+        if not (question.workspace and session.scope.sees_all):
+            return ()
+        if levels_of(question, self.available_levels(question, session.scope)) == ("once",):
+            return ()
+        return self._offers.of(question.action, self._permissions.places(question.workspace))
 
     @property
     def rules_file(self) -> str:
@@ -91,85 +79,68 @@ class Decider:
         decision: DecisionWord,
         level: DecisionLevel = "once",
         *,
-        offer: int | None = None,
         toml: str | None = None,
         reason: str | None = None,
     ) -> JsonObject:
         """Decide a question. Returns its outcome when the owner has acknowledged it. Raises `ConsoleError`.
 
-        With the level `rule`, `offer` is the number of an offered rule, from 0, and `toml` its text as the person saw it.
+        With the level `rule`, `toml` is the text of an offered rule, as the person saw it.
         """
-        if not session.may_decide:
-            raise ConsoleError(403, "watch_only", "This device may only watch.")
         question = self.question(question_id, session)
         why = _cleaned(reason)
-        try:
+        with _mapped_errors():
             self._inbox.check_open(question.id)
             if decision == "deny":
                 if level != "once":
                     raise ConsoleError(400, "bad_level", "A refusal is for this one request.")
                 return await self._conclude(question, _answer(session, why, is_allowed=False))
             if level == "rule":
-                rule = self._write_rule(question, session, offer, toml)
+                rule = self._write_rule(question, session, toml)
                 return await self._with_rule(question, _answer(session, why), rule)
-            if level not in levels_of(question, self.promised(question, session.scope)):
+            if level not in levels_of(question, self.available_levels(question, session.scope)):
                 raise ConsoleError(400, "bad_level", "A yes to this question cannot reach so far.")
             return await self._conclude(question, _answer(session, why, level=level))
-        except DecidedAlready as first:
-            raise _decided(first) from first
-        except QuestionClosed as closed:
-            raise _closed(closed) from closed
-
-    def forget(self, question: InboxQuestion) -> None:
-        """The question is over: what was offered for it is of no use any more."""
-        for key in [key for key in self._shown if key[1] == question.id]:
-            del self._shown[key]
 
     async def _conclude(self, question: InboxQuestion, decision: InboxDecision) -> JsonObject:
-        granted = None
-        if decision.level != "once":
-            action = question.action
-            granted = self._permissions.approvals.grant(
-                question.session,
-                action.permission_tool,
-                approval_key(action),
-                decision.level,
-                workspace=_folder(question),
-            )
+        action = question.action
+        # None: it is for once.
+        granted = self._permissions.approvals.grant(
+            question.approval_session,
+            action.permission_tool,
+            approval_key(action),
+            decision.level,
+            workspace=_folder(question),
+        )
         if granted is not None:
             # If the store fails, it lasts for the session only, and the person sees that.
             decision = replace(decision, level=granted.level)
-        is_taken = False
         try:
-            outcome = await self._inbox.decide(question.id, decision)
-            is_taken = True
-        finally:
-            if granted is not None and not is_taken:
+            return outcome_json(await self._inbox.decide(question.id, decision))
+        except BaseException:
+            if granted is not None:
                 self._permissions.approvals.revoke(granted.id)
-        return outcome_json(outcome)
+            raise
 
     async def _with_rule(
         self, question: InboxQuestion, decision: InboxDecision, rule: LocatedRule
     ) -> JsonObject:
-        place = f"{rule.file}:{rule.line}"
+        rule_location = f"{rule.file}:{rule.line}"
         try:
-            outcome = await self._inbox.decide(question.id, replace(decision, new_rule=place))
+            return outcome_json(
+                await self._inbox.decide(question.id, replace(decision, new_rule=rule_location))
+            )
         except QuestionClosed as closed:
-            message = f"The request ended before the agent got the answer. The rule at {place} is in force."
+            message = (
+                f"The request ended before the agent got the answer. The rule at {rule_location} is in force."
+            )
             raise _closed(closed, message) from closed
-        return outcome_json(outcome)
 
-    def _write_rule(
-        self, question: InboxQuestion, session: ConsoleSession, offer: int | None, toml: str | None
-    ) -> LocatedRule:
+    def _write_rule(self, question: InboxQuestion, session: ConsoleSession, toml: str | None) -> LocatedRule:
         """Write exactly the rule that the person saw. Raises `ConsoleError`."""
-        if offer is None or offer < 0:
+        if toml is None:
             raise ConsoleError(400, "bad_offer", "Choose one of the offered rules.")
-        offers = self._offered(question, session)
-        chosen = offers[offer] if offer < len(offers) else None
-        lists = self._shown.get((session.id, question.id), set())
-        shown = {toml} if toml is not None else {each[offer] for each in lists if offer < len(each)}
-        if chosen is None or shown != {chosen.toml}:
+        chosen = next((each for each in self.offers(question, session) if each.toml == toml), None)
+        if chosen is None:
             raise ConsoleError(
                 409, "offer_changed", "The rules that can be made of this have changed. Look at them again."
             )
@@ -179,13 +150,6 @@ class Decider:
             raise ConsoleError(
                 409, "rule_not_written", f"The rule was not written. {problem} The question is still open."
             ) from problem
-
-    def _offered(self, question: InboxQuestion, session: ConsoleSession) -> tuple[RuleOffer, ...]:
-        # What can be allowed only once, no rule of this kind allows. Rules hold for the clients of all keys.
-        is_lasting = levels_of(question, self.promised(question, session.scope)) != ("once",)
-        if not (question.workspace and is_lasting and session.scope.key is None):
-            return ()
-        return self._offers.of(question.action, self._permissions.places(question.workspace))
 
 
 def _answer(
@@ -211,9 +175,19 @@ def _cleaned(reason: str | None) -> str | None:
     return visible(mended(reason)).strip() or None
 
 
+@contextmanager
+def _mapped_errors() -> Iterator[None]:
+    try:
+        yield
+    except DecidedAlready as first:
+        raise _decided(first) from first
+    except QuestionClosed as closed:
+        raise _closed(closed) from closed
+
+
 def _decided(first: DecidedAlready) -> ConsoleError:
     """Another person was first. There is no outcome while their decision is on its way: the request may still end before."""
-    by = in_short(first.decision.by, _LONGEST_NAME)
+    by = first.decision.by
     word = "allowed" if first.decision.is_allowed else "denied"
     outcome = None if first.outcome is None else outcome_json(first.outcome)
     message = f"{by} has {word} this already." if outcome else f"{by} has just {word} this."

@@ -1,7 +1,7 @@
 """The event stream of the console: one log of events, which every open stream reads at its own pace.
 
-The log has the last 500 events. A stream is a place in it, so a slow reader costs no memory: when its place has left the
-log, the stream ends and the page opens another. Ids are `EPOCH-N`, with an epoch for each process. A page that gives the
+The log has the last 500 events. A stream is a position in it, so a slow reader costs no memory: when its position has left
+the log, the stream ends and the page opens another. Ids are `EPOCH-N`, with an epoch for each process. A page that gives the
 last id it has seen goes on behind it, if that is still in the log; otherwise it gets a new snapshot.
 
 What a session may see depends on its scope. The filter is applied when an event is read, so it holds for resumed streams
@@ -18,18 +18,21 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from dragoman.frontends.console.errors import ConsoleError
-from dragoman.frontends.console.sessions import REACHABLE_SECONDS, ConsoleScope, ConsoleSession
+from dragoman.frontends.console.sessions import ConsoleScope, ConsoleSession
+from dragoman.frontends.console.wire import ConsoleError
+from dragoman.frontends.request_values import whole_number
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode
 
-__all__ = ["MOST_EVENTS", "MOST_STREAMS", "Feed", "FeedData", "FeedStream"]
+__all__ = ["MOST_EVENTS", "MOST_STREAMS", "REACHABLE_SECONDS", "Feed", "FeedData", "FeedStream"]
 
 # What an event says; or a function that makes it when a stream reads it. None: it has nothing to say to this scope any more.
 FeedData: TypeAlias = JsonObject | Callable[[ConsoleScope], JsonObject | None]
 
 MOST_EVENTS = 500
 MOST_STREAMS = 4
+# A page that has not acknowledged a beat for so long is gone, though its connection may look open.
+REACHABLE_SECONDS = 30.0
 _BEAT_SECONDS = 10.0
 _ID_BYTES = 9
 
@@ -41,12 +44,12 @@ class _Event:
     data: FeedData
     # Whose conversation it is about; None: it is for all.
     connection: str | None
-    is_for_admins: bool
+    needs_sees_all: bool
 
     def is_for(self, scope: ConsoleScope) -> bool:
-        if self.is_for_admins and scope.key is not None:
-            return False
-        return self.connection is None or scope.sees(self.connection)
+        return scope.sees_all or (
+            not self.needs_sees_all and (self.connection is None or scope.sees(self.connection))
+        )
 
 
 class Feed:
@@ -57,7 +60,8 @@ class Feed:
         hello: Callable[[ConsoleSession], JsonObject],
         *,
         on_streams: Callable[[int], None] = lambda _count: None,
-        now: Callable[[], float] = time.time,
+        # A clock that only goes forward: setting the time of day must not make a page reachable for longer.
+        now: Callable[[], float] = time.monotonic,
         beat_seconds: float = _BEAT_SECONDS,
         most_events: int = MOST_EVENTS,
     ) -> None:
@@ -68,7 +72,7 @@ class Feed:
         self._now = now
         self.beat_seconds = beat_seconds
         self._events: deque[_Event] = deque(maxlen=most_events)
-        self._last = 0
+        self.last = 0
         self._streams: dict[str, FeedStream] = {}
         self._is_closed = False
 
@@ -78,11 +82,11 @@ class Feed:
         return len(self._streams)
 
     def publish(
-        self, name: str, data: FeedData, *, connection: str | None = None, is_for_admins: bool = False
+        self, name: str, data: FeedData, *, connection: str | None = None, needs_sees_all: bool = False
     ) -> None:
         """Add an event. `connection`: it is about a conversation of this one, and only for sessions that see it."""
-        self._last += 1
-        self._events.append(_Event(self._last, name, data, connection, is_for_admins))
+        self.last += 1
+        self._events.append(_Event(self.last, name, data, connection, needs_sees_all))
         for stream in self._streams.values():
             stream.news.set()
 
@@ -91,33 +95,38 @@ class Feed:
         if self._is_closed:
             raise ConsoleError(503, "ending", "The server is shutting down.")
         self._make_room(session)
-        resumes_at = self._place_of(last_event_id)
+        resumes_at = self._position_of(last_event_id)
         stream = FeedStream(self, session, secrets.token_urlsafe(_ID_BYTES), resumes_at, self._now())
         self._streams[stream.id] = stream
-        session.streams += 1
-        session.seen_at = self._now()
         self._on_streams(len(self._streams))
         return stream
 
     def close_stream(self, stream: FeedStream) -> None:
         """The stream has ended. Calling it again does nothing."""
-        if self._streams.pop(stream.id, None) is None:
-            return
-        stream.session.streams -= 1
-        self._on_streams(len(self._streams))
+        if self._streams.pop(stream.id, None) is not None:
+            self._on_streams(len(self._streams))
 
     def seen(self, session: ConsoleSession, stream_id: str) -> bool:
         """The page of a session has acknowledged a beat. False if the session has no open stream.
 
-        A stream that was resumed has another id than the one before. A page that does not know it yet is there all the same.
+        A stream that was resumed has another id than the one before. A page may not know it yet, and names the one before.
         """
-        if session.streams == 0:
-            return False
-        session.seen_at = self._now()
-        stream = self._streams.get(stream_id)
-        if stream is not None and stream.session is session:
-            stream.seen_at = self._now()
-        return True
+        own = self._of(session)
+        for stream in own:
+            if stream.id == stream_id:
+                stream.seen_at = self._now()
+        return bool(own)
+
+    def is_reachable(self, connection: str) -> bool:
+        """Whether a person who may decide about this connection's conversations has the page open now."""
+        earliest = self._now() - REACHABLE_SECONDS
+        return any(
+            each.session.may_decide
+            and each.session.scope.sees(connection)
+            and each.seen_at >= earliest
+            and not each.has_ended
+            for each in self._streams.values()
+        )
 
     def end_session(self, session: ConsoleSession) -> None:
         """The session has ended: its streams say so, and end."""
@@ -146,36 +155,29 @@ class Feed:
         oldest.end()
         self.close_stream(oldest)
 
-    def _place_of(self, last_event_id: str | None) -> int | None:
+    def _position_of(self, last_event_id: str | None) -> int | None:
         """The number of the last event that a page has seen; None if it cannot resume there."""
         epoch, _, number = (last_event_id or "").partition("-")
-        if epoch != self.epoch or not (number.isascii() and number.isdecimal() and len(number) <= 18):  # noqa: PLR2004 - digits
+        position = whole_number(number) if epoch == self.epoch else None
+        if position is None or position > self.last or self.is_lost(position):
             return None
-        place = int(number)
-        return place if place <= self._last and not self.is_lost(place) else None
+        return position
 
-    def is_lost(self, place: int) -> bool:
-        """Whether events behind this place have left the log."""
-        return place < self._last and self._events[0].number > place + 1
+    def is_lost(self, position: int) -> bool:
+        """Whether events behind this position have left the log."""
+        return position < self.last and self._events[0].number > position + 1
 
-    @property
-    def last(self) -> int:
-        return self._last
-
-    def after(self, place: int, scope: ConsoleScope) -> Iterator[tuple[int, bytes]]:
-        """The events behind a place that this scope may see, each with its number."""
-        count = self._last - place
-        if count <= 0:
-            return
-        for event in list(self._events)[-count:]:
+    def after(self, position: int, scope: ConsoleScope) -> Iterator[bytes]:
+        """The events behind a position that this scope may see."""
+        for event in [each for each in self._events if each.number > position]:
             if event.is_for(scope):
                 data = event.data(scope) if callable(event.data) else event.data
                 if data is not None:
-                    yield event.number, self.framed(event.name, data, event.number)
+                    yield self.framed(event.name, data, event.number)
 
     def hello(self, stream: FeedStream) -> bytes:
         data = {"stream": stream.id, **self._hello(stream.session)}
-        return self.framed("hello", data, self._last)
+        return self.framed("hello", data, self.last)
 
     def framed(self, name: str, data: JsonObject, number: int | None = None) -> bytes:
         """A server-sent event. Encoded JSON contains no line breaks."""
@@ -195,11 +197,11 @@ class FeedStream:
     # When the page acknowledged a beat of this stream.
     seen_at: float
     news: asyncio.Event = field(default_factory=asyncio.Event)
-    _has_ended: bool = False
+    has_ended: bool = False
     _is_signed_out: bool = False
 
     def end(self, *, signed_out: bool = False) -> None:
-        self._has_ended = True
+        self.has_ended = True
         self._is_signed_out |= signed_out
         self.news.set()
 
@@ -208,24 +210,24 @@ class FeedStream:
         feed, scope = self.feed, self.session.scope
         loop = asyncio.get_running_loop()
         if self.resumes_at is None:
-            place = feed.last
+            position = feed.last
             yield feed.hello(self)
             next_beat = loop.time() + feed.beat_seconds
         else:
             # The first beat has the id of the new stream.
-            place, next_beat = self.resumes_at, loop.time()
-        while not self._has_ended:
+            position, next_beat = self.resumes_at, loop.time()
+        while not self.has_ended:
             self.news.clear()
-            if feed.is_lost(place):
+            if feed.is_lost(position):
                 return
             last = feed.last
-            for _, frame in feed.after(place, scope):
+            for frame in feed.after(position, scope):
                 yield frame
-            place = last
+            position = last
             if loop.time() >= next_beat:
                 next_beat = loop.time() + feed.beat_seconds
                 yield feed.framed("beat", {"stream": self.id})
-            if feed.last > place:
+            if feed.last > position:
                 continue
             try:
                 async with asyncio.timeout_at(next_beat):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dragoman.frontends.console.access import TOKEN_HEADER
-from dragoman.frontends.console.errors import API_ROOT
-from dragoman.frontends.console.question_routes import DecisionBody, SeenBody
+from dragoman.frontends.console.routes import DecisionBody, PairBody, PairingBody, SeenBody
+from dragoman.frontends.console.wire import API_ROOT
 from dragoman.lm import JsonObject
 
 __all__ = ["CONSOLE_BODIES", "CONSOLE_SCHEMAS", "CONSOLE_SECURITY", "console_paths"]
@@ -14,7 +14,7 @@ __all__ = ["CONSOLE_BODIES", "CONSOLE_SCHEMAS", "CONSOLE_SECURITY", "console_pat
 _JSON = "application/json"
 
 # In the order in which `console_paths` gets their descriptions.
-CONSOLE_BODIES = (SeenBody, DecisionBody)
+CONSOLE_BODIES = (PairBody, PairingBody, SeenBody, DecisionBody)
 
 CONSOLE_SCHEMAS: JsonObject = {
     "ConsoleError": {
@@ -38,9 +38,7 @@ CONSOLE_SECURITY: JsonObject = {
 
 def console_paths(bodies: Sequence[JsonObject]) -> JsonObject:
     """The paths of the console's API. A call needs a session: its token and its cookie."""
-    seen, decision = bodies
-    pair = _body(["code"], code={"type": "string"}, name={"type": "string"})
-    pairing = _body([], role={"enum": ["decide", "watch"]}, key={"type": ["string", "null"]})
+    pair, pairing, seen, decision = bodies
     by_id: JsonObject = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
     list_query = [_query(name) for name in ("model", "client", "state")]
     paths: dict[str, JsonObject] = {
@@ -68,11 +66,6 @@ def console_paths(bodies: Sequence[JsonObject]) -> JsonObject:
 
 
 _LAST_EVENT: JsonObject = {"name": "last-event-id", "in": "header", "schema": {"type": "string"}}
-
-
-def _body(required: list[str], **properties: JsonObject) -> JsonObject:
-    schema = {"type": "object", "required": required, "properties": properties}
-    return {"content": {_JSON: {"schema": schema}}, "required": True}
 
 
 def _query(name: str, type_: str = "string") -> JsonObject:

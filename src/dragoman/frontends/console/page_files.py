@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.frontends.console.access import ConsoleAccess
-from dragoman.frontends.console.errors import ConsoleError
+from dragoman.frontends.console.wire import COMMON_HEADERS, ConsoleError
 
 __all__ = ["PAGE_FOLDER", "PAGE_HEADERS", "PageFiles"]
 
@@ -56,12 +56,11 @@ _UNUSED = (
     "xr-spatial-tracking",
 )
 PAGE_HEADERS: Mapping[str, str] = {
+    **COMMON_HEADERS,
     "content-security-policy": _POLICY,
     "x-frame-options": "DENY",
-    "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
     "permissions-policy": ", ".join(f"{each}=()" for each in _UNUSED),
     # The browser asks each time, and the tag spares the content: after an update no old file is mixed with new ones.
     "cache-control": "no-cache",
@@ -78,21 +77,18 @@ class _File:
 
 
 class PageFiles:
-    """Serves the page. `otherwise` is the document if the folder has none."""
+    """Serves the page."""
 
-    def __init__(self, access: ConsoleAccess, folder: Path = PAGE_FOLDER, otherwise: str = "") -> None:
+    def __init__(self, access: ConsoleAccess, folder: Path = PAGE_FOLDER) -> None:
         self._access = access
-        files = {
+        self._files = {
             path.name: _read(path.read_bytes(), _TYPES[path.suffix])
-            for path in (sorted(folder.iterdir()) if folder.is_dir() else ())
+            for path in folder.iterdir()
             if path.suffix in _TYPES and path.is_file()
         }
-        self._document = (
-            files.pop(_DOCUMENT) if _DOCUMENT in files else _read(otherwise.encode(), _TYPES[".html"])
-        )
+        self._document = self._files.pop(_DOCUMENT)
         # It has a path of its own, which is its scope.
-        self._service_worker = files.pop(_SERVICE_WORKER) if _SERVICE_WORKER in files else None
-        self._files = files
+        self._service_worker = self._files.pop(_SERVICE_WORKER)
 
     async def document(self, request: Request) -> Response:
         self._access.check_page(request.headers, is_document=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["half_blocks", "modules"]
+__all__ = ["half_blocks", "qr_rows"]
 
 # The light border that readers need. The standard asks for four; two do in a terminal, whose lines are dear.
 _BORDER = 2
@@ -13,7 +13,7 @@ _COLOURS = "\x1b[30;107m"
 _PLAIN = "\x1b[0m"
 
 
-def modules(text: str) -> list[str]:
+def qr_rows(text: str) -> list[str]:
     """The rows of a QR code without its border: `1` is dark."""
     import segno  # noqa: PLC0415 - only when a code is shown
 

@@ -22,23 +22,25 @@ _LONGEST_NAME = 200
 _LONGEST_PLACE = 1_000
 
 
-def levels_of(question: InboxQuestion, promised: Sequence[ApprovalLevel]) -> tuple[ApprovalLevel, ...]:
-    """How far a yes to this question may reach, of the levels that can be promised."""
-    return _levels(question_about(question.action, question.ask), promised)
+def levels_of(
+    question: InboxQuestion, available_levels: Sequence[ApprovalLevel]
+) -> tuple[ApprovalLevel, ...]:
+    """How far a yes to this question may reach, of the levels that can be given."""
+    return _levels(question_about(question.action, question.ask), available_levels)
 
 
 def question_json(
     question: InboxQuestion,
     *,
     key: str | None,
-    promised: Sequence[ApprovalLevel],
+    available_levels: Sequence[ApprovalLevel],
     may_make_rules: bool,
     is_whole: bool = False,
 ) -> JsonObject:
     """A question. `key` is the name of its client's API key, `is_whole`: nothing of its text is left out."""
     action, ask = question.action, question.ask
     asked = question_about(action, ask)
-    levels = _levels(asked, promised)
+    levels = _levels(asked, available_levels)
     return {
         "id": question.id,
         "title": asked.title,
@@ -77,7 +79,7 @@ def outcome_json(outcome: InboxOutcome) -> JsonObject:
     level = None if decision is None else "rule" if decision.new_rule else decision.level
     return {
         "state": outcome.state,
-        "by": None if decision is None else in_short(decision.by, _LONGEST_NAME),
+        "by": None if decision is None else decision.by,
         "at": outcome.at,
         "level": level,
         "reason": None if decision is None else decision.reason,
@@ -90,8 +92,8 @@ def offer_json(offer: RuleOffer) -> JsonObject:
     return {"words": offer.words, "toml": offer.toml}
 
 
-def _levels(asked: ActionQuestion, promised: Sequence[ApprovalLevel]) -> tuple[ApprovalLevel, ...]:
-    return ("once",) if asked.covers is None else tuple(promised)
+def _levels(asked: ActionQuestion, available_levels: Sequence[ApprovalLevel]) -> tuple[ApprovalLevel, ...]:
+    return ("once",) if asked.covers is None else tuple(available_levels)
 
 
 def _rule_json(rule: MatchedRule) -> JsonObject:

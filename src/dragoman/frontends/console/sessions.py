@@ -17,7 +17,6 @@ from typing import Literal, TypeAlias
 from dragoman.lm import JsonObject
 
 __all__ = [
-    "REACHABLE_SECONDS",
     "ConsoleRole",
     "ConsoleScope",
     "ConsoleSession",
@@ -29,8 +28,6 @@ __all__ = [
 # decide: may answer questions, stop, park, delete, and pair other devices. watch: may look.
 ConsoleRole: TypeAlias = Literal["decide", "watch"]
 
-# A browser that has not acknowledged a beat for so long is gone, though its connection may look open.
-REACHABLE_SECONDS = 30.0
 # A session that was not used for so long ends.
 _UNUSED_SECONDS = 30 * 24 * 3600.0
 _MOST_SESSIONS = 64
@@ -47,8 +44,12 @@ class ConsoleScope:
     # The connection under which the key's conversations are stored.
     connection: str | None = None
 
+    @property
+    def sees_all(self) -> bool:
+        return self.key is None
+
     def sees(self, connection: str) -> bool:
-        return self.key is None or connection == self.connection
+        return self.sees_all or connection == self.connection
 
 
 @dataclass(slots=True)
@@ -60,9 +61,6 @@ class ConsoleSession:
     scope: ConsoleScope
     since: float
     used_at: float
-    # When the page acknowledged a beat of its event stream for the last time, and how many streams are open.
-    seen_at: float = 0.0
-    streams: int = 0
 
     @property
     def may_decide(self) -> bool:
@@ -136,17 +134,6 @@ class ConsoleSessions:
         self.on_change()
         return True
 
-    def is_reachable(self, connection: str) -> bool:
-        """Whether a person who may decide about this connection's conversations has the page open now."""
-        earliest = self.now() - REACHABLE_SECONDS
-        return any(
-            session.may_decide
-            and session.scope.sees(connection)
-            and session.streams > 0
-            and session.seen_at >= earliest
-            for session in self.all()
-        )
-
 
 def session_json(session: ConsoleSession, own: ConsoleSession) -> JsonObject:
     """A session as the page shows it to the session `own`."""
@@ -156,7 +143,7 @@ def session_json(session: ConsoleSession, own: ConsoleSession) -> JsonObject:
         "role": session.role,
         "key": session.scope.key,
         "paired_at": session.since,
-        "seen_at": max(session.used_at, session.seen_at),
+        "seen_at": session.used_at,
         "is_self": session is own,
     }
 

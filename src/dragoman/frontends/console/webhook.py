@@ -59,7 +59,7 @@ class Webhook:
     def __init__(
         self,
         url: str,
-        secret: str | None,
+        secret: str,
         address: str,
         *,
         has_content: bool = False,
@@ -156,9 +156,8 @@ class Webhook:
             "content-type": "application/json",
             "user-agent": f"dragoman/{__version__}",
             "x-dragoman-delivery": delivery,
+            "x-dragoman-signature": signature(self._secret, body, int(self._now())),
         }
-        if self._secret is not None:
-            headers["x-dragoman-signature"] = signature(self._secret, body, int(self._now()))
         request = httpx2.Request("POST", self._url, headers=headers, content=body)
         try:
             async with asyncio.timeout(self._timeout_seconds):

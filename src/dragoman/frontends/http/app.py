@@ -16,11 +16,9 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
 
 from dragoman.frontends.console.console import Console
-from dragoman.frontends.console.data import ConsoleData
-from dragoman.frontends.console.data_routes import data_routes
-from dragoman.frontends.console.errors import API_ROOT, ConsoleError, on_console_error
-from dragoman.frontends.console.page_files import PageFiles
 from dragoman.frontends.console.routes import console_routes
+from dragoman.frontends.console.wire import API_ROOT, ConsoleError, on_console_error
+from dragoman.frontends.event_streams import EventStream, WriteEvent, until_disconnected, while_connected
 from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.chat import ChatStream, read_chat
@@ -35,17 +33,8 @@ from dragoman.frontends.http.openapi import description
 from dragoman.frontends.http.over_websocket import Socket
 from dragoman.frontends.http.resource import new_id
 from dragoman.frontends.http.service import HttpService, Prepared
-from dragoman.frontends.http.wire import (
-    DONE,
-    EventStream,
-    JsonResponse,
-    WriteEvent,
-    error_response,
-    framed,
-    read_body,
-    until_disconnected,
-    while_connected,
-)
+from dragoman.frontends.http.wire import DONE, JsonResponse, error_response, framed, read_body
+from dragoman.frontends.request_values import whole_number
 from dragoman.lm import JsonObject, ModelInfo
 from dragoman.lm.json import encode
 
@@ -54,20 +43,13 @@ __all__ = ["build_app"]
 # The status that some proxies log for a client that disconnects before the response.
 _GONE = 499
 _HEADER_LENGTH = 2_000
-# Of the number of an event: no response has more.
-_NUMBER_LENGTH = 12
 
 
-def build_app(
-    service: HttpService,
-    gate: AccessCheck,
-    console: Console | None = None,
-    data: ConsoleData | None = None,
-) -> ASGIApp:
-    """Build the ASGI application. The caller closes the models of `service`, and `data`."""
-    routes = _Routes(service)
+def build_app(service: HttpService, gate: AccessCheck, console: Console | None = None) -> ASGIApp:
+    """Build the ASGI application. The caller closes the models of `service`, and the console."""
+    routes = _Routes(service, has_console=console is not None)
     access = None if console is None else console.access
-    middleware = [Middleware(RequestMiddleware, gate=gate, metrics=service.metrics, console=access)]
+    middleware = [Middleware(RequestMiddleware, gate=gate, metrics=service.metrics, console_access=access)]
     if origins := service.serve.cors_origins:
         cors = Middleware(
             ApiCorsMiddleware,
@@ -79,10 +61,8 @@ def build_app(
         middleware.insert(0, cors)
     at_root: list[BaseRoute] = [Route("/", routes.front_page, methods=["GET"])]
     if console is not None:
-        at_root = console_routes(console, PageFiles(console.access, otherwise=FRONT_PAGE))
-    if data is not None:
-        at_root += data_routes(data)
-    app = Starlette(
+        at_root = console_routes(console)
+    return Starlette(
         routes=[
             *at_root,
             Route("/v1/responses", routes.create, methods=["POST"]),
@@ -107,8 +87,6 @@ def build_app(
             HTTPException: _on_router_error,
         },
     )
-    app.state.console_access = access
-    return app
 
 
 async def _on_api_error(request: Request, error: Exception) -> Response:
@@ -135,8 +113,9 @@ async def _on_router_error(request: Request, error: Exception) -> Response:
 
 
 class _Routes:
-    def __init__(self, service: HttpService) -> None:
+    def __init__(self, service: HttpService, *, has_console: bool) -> None:
         self._service = service
+        self._has_console = has_console
         self._limit = service.serve.max_body_bytes
 
     # Responses.
@@ -247,8 +226,8 @@ class _Routes:
             self._service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8"
         )
 
-    async def openapi(self, request: Request) -> Response:
-        return JsonResponse(description(has_console=request.app.state.console_access is not None))
+    async def openapi(self, _request: Request) -> Response:
+        return JsonResponse(description(has_console=self._has_console))
 
     async def _body(self, request: Request) -> JsonObject:
         return object_of(await read_body(request, self._limit))
@@ -349,11 +328,10 @@ def _is_streamed(given: str) -> bool:
 
 
 def _starting_after(given: str | None) -> int | None:
-    if given is None:
-        return None
-    if not (given.isascii() and given.isdecimal() and len(given) <= _NUMBER_LENGTH):
+    number = None if given is None else whole_number(given)
+    if given is not None and number is None:
         raise bad_request("`starting_after` is the `sequence_number` of an event.", param="starting_after")
-    return int(given)
+    return number
 
 
 def _data(value: JsonObject) -> bytes:

@@ -10,22 +10,18 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dragoman.config import ClientKey
 from dragoman.frontends.http.errors import ApiError
+from dragoman.frontends.request_values import header_values, host_header
 from dragoman.loopback import is_loopback
 
 __all__ = ["WITHOUT_KEY", "AccessCheck"]
 
 # The connection of every client of a server that has no keys.
 WITHOUT_KEY = "http:"
-
-# A host, and perhaps a port. URL parsers accept much more: a user, a path, anything behind a bracket.
-_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z.-]+)(?::(?P<port>[0-9]{1,5}))?")
-_LAST_PORT = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +34,20 @@ class AccessCheck:
         if not all(key.secret.strip() for key in self.keys):
             raise ValueError("an API key is blank")
 
-    def check_place(self, headers: Mapping[str, str]) -> None:
+    def check_host_and_origin(self, headers: Mapping[str, str]) -> None:
         """Check that the request was addressed to this server. A key proves that as well."""
         if self.keys:
             return
-        hosts = _values(headers, "host")
-        if len(hosts) != 1 or not _is_this_machine(hosts[0]):
+        host = host_header(headers)
+        if host is None or not is_loopback(host.name):
             raise ApiError(
                 403,
                 "invalid_request",
                 "Without API keys only names of this machine are served: localhost, 127.0.0.1 or [::1].",
                 code="forbidden_host",
             )
-        own = (f"http://{hosts[0]}", f"https://{hosts[0]}")
-        origins = _values(headers, "origin")
+        own = (f"http://{host.text}", f"https://{host.text}")
+        origins = header_values(headers, "origin")
         if len(origins) > 1 or any(each not in self.origins and each not in own for each in origins):
             raise ApiError(
                 403,
@@ -81,16 +77,3 @@ class AccessCheck:
                 code="invalid_api_key",
             )
         return matches[0]
-
-
-def _values(headers: Mapping[str, str], name: str) -> list[str]:
-    """Every value of a header. A request may repeat it, and `get` returns one of them."""
-    return [value for each, value in headers.items() if each == name]
-
-
-def _is_this_machine(host: str) -> bool:
-    """Whether a `Host` header is exactly a loopback name or address, with or without a port."""
-    found = _HOST.fullmatch(host)
-    if found is None or not 0 < int(found["port"] or 1) <= _LAST_PORT:
-        return False
-    return is_loopback(found["name"])

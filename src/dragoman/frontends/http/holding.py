@@ -17,10 +17,10 @@ from dataclasses import replace
 import msgspec
 from starlette.types import Receive
 
+from dragoman.frontends.event_streams import while_connected
 from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.errors import ApiError
 from dragoman.frontends.http.service import HttpService, Prepared
-from dragoman.frontends.http.wire import while_connected
 from dragoman.lm import JsonObject
 from dragoman.permissions.inbox import Inbox
 
@@ -40,7 +40,7 @@ async def held_response(
         answer = await stack.enter_async_context(service.answering(prepared.model, prepared.request))
         limit: Callable[[], float | None] = _never
         if service.is_stored(prepared.create):
-            limit = _limit(answer, service.models.permissions.inbox, service.console.decide_seconds)
+            limit = _limit(answer, service.models.permissions.inbox, service.console_config.decide_seconds)
         async with while_connected(receive, answer.cancel):
             has_ended = await answer.held(limit)
         if not has_ended and not answer.is_cancelled:
@@ -63,7 +63,7 @@ async def _in_background(
     """Let the response go on without its client, and return it as it is now. None if it cannot be stored."""
     without_client = replace(prepared, create=replace(prepared.create, is_background=True))
     try:
-        run = await service.go_on(without_client, answer, stack)
+        run = await service.continue_in_background(without_client, answer, stack)
     except ApiError as error:
         _log.warning("response %s does not go on in the background: %s", prepared.response_id, error.message)
         return None
@@ -77,7 +77,7 @@ def _never() -> None:
 def _limit(answer: ResponseRun, inbox: Inbox, seconds: float) -> Callable[[], float | None]:
     """The time until which the client waits, by the event loop's clock. None while no person has to decide."""
     loop = asyncio.get_running_loop()
-    began = inbox.now()
+    began = inbox.monotonic()
 
     def limit() -> float | None:
         conversation = answer.place.conversation if answer.place is not None else None
@@ -85,6 +85,6 @@ def _limit(answer: ResponseRun, inbox: Inbox, seconds: float) -> Callable[[], fl
         if since is None:
             return None
         # A question that waited before this request does not count against it.
-        return loop.time() + max(since, began) + seconds - inbox.now()
+        return loop.time() + max(since, began) + seconds - inbox.monotonic()
 
     return limit

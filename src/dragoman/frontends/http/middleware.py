@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.config import ClientKey
 from dragoman.frontends.console.access import ConsoleAccess, is_console_path
-from dragoman.frontends.console.errors import ConsoleError, error_response as console_error_response
+from dragoman.frontends.console.wire import ConsoleError, error_response as console_error_response
 from dragoman.frontends.http.auth import WITHOUT_KEY, AccessCheck
 from dragoman.frontends.http.errors import ApiError, unexpected
 from dragoman.frontends.http.metrics import Metrics
@@ -54,12 +54,12 @@ class RequestMiddleware:
     """
 
     def __init__(
-        self, app: ASGIApp, gate: AccessCheck, metrics: Metrics, console: ConsoleAccess | None = None
+        self, app: ASGIApp, gate: AccessCheck, metrics: Metrics, console_access: ConsoleAccess | None = None
     ) -> None:
         self._app = app
         self._gate = gate
         self._metrics = metrics
-        self._console = console
+        self._console_access = console_access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -69,10 +69,10 @@ class RequestMiddleware:
         try:
             _refuse_long_headers(scope)
             headers = Headers(scope=scope)
-            if self._console is not None and is_console_path(scope["path"]):
-                self._console.check_host(headers)
+            if self._console_access is not None and is_console_path(scope["path"]):
+                self._console_access.check_host(headers)
             else:
-                self._gate.check_place(headers)
+                self._gate.check_host_and_origin(headers)
                 if scope["path"] not in _OPEN_TO_ALL:
                     scope[_KEY] = self._gate.key(headers)
             await self._app(scope, receive, tracked)

@@ -20,7 +20,6 @@ import uvicorn
 
 from dragoman.config import Serve
 from dragoman.frontends.console.console import Console
-from dragoman.frontends.console.data import ConsoleData
 from dragoman.frontends.http.app import build_app
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.background import BackgroundResponses
@@ -56,18 +55,17 @@ async def serve(
     on_drain: Callable[[], object] = lambda: None,
     heads: HeadLimits | None = None,
     console: Console | None = None,
-    data: ConsoleData | None = None,
-    beside: AbstractContextManager[object] | None = None,
+    terminal_codes: AbstractContextManager[object] | None = None,
 ) -> bool:
     """Serve until a signal. Return whether it was SIGINT. `on_drain` is called if responses run and may finish.
 
-    `beside` is entered when signals are handled, and left before they no longer are: no signal ends the process within it.
+    `terminal_codes` is entered when signals are handled, and left before they no longer are: no signal ends the process within it.
     """
     protocol = partial(LimitedHttp, limits=heads or HeadLimits())
     settings: Serve = service.serve
     server = _Server(
         uvicorn.Config(
-            build_app(service, gate, console, data),
+            build_app(service, gate, console),
             # Our own logging: it logs nothing of a request but its path.
             log_config=None,
             access_log=False,
@@ -84,13 +82,13 @@ async def serve(
         ),
         on_drain,
         service.background,
-        data,
+        console,
     )
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, server.on_signal, each)
     try:
-        with beside or contextlib.nullcontext():
+        with terminal_codes or contextlib.nullcontext():
             await server.serve(sockets=[listening])
             await server.finish_background(settings.drain_seconds)
     finally:
@@ -108,10 +106,10 @@ class _Server(uvicorn.Server):
         config: uvicorn.Config,
         on_drain: Callable[[], object],
         background: BackgroundResponses,
-        data: ConsoleData | None,
+        console: Console | None,
     ) -> None:
         super().__init__(config)
-        self._data = data
+        self._console = console
         self._on_drain = on_drain
         self._background = background
         self._hurry = asyncio.Event()
@@ -125,9 +123,9 @@ class _Server(uvicorn.Server):
     def on_signal(self, number: signal.Signals) -> None:
         self.was_interrupted |= number == signal.SIGINT
         streams = 0
-        if self._data is not None:
+        if self._console is not None:
             # The server waits for requests under way, and an event stream never ends by itself.
-            streams = self._data.end_streams()
+            streams = self._console.end_streams()
         if self.should_exit:
             self.force_exit = True
             self._hurry.set()

@@ -106,11 +106,11 @@ class HttpService:
         serve: Serve,
         store: ResponseStore | None = None,
         journals: Journals | None = None,
-        console: ConsoleConfig | None = None,
+        console_config: ConsoleConfig | None = None,
     ) -> None:
         """Without journals, background responses are only in memory, and there are no conversations."""
         journals = journals or Journals()
-        self.console = console or ConsoleConfig()
+        self.console_config = console_config or ConsoleConfig()
         self.models = models
         self.serve = serve
         self.histories = Histories(store if serve.store else None)
@@ -211,7 +211,7 @@ class HttpService:
                 features=msgspec.structs.replace(FEATURES, activity=client.takes_activity),
                 program=client.program,
                 # A stream stays open, and `holding` moves a stored response to the background.
-                hold_seconds=None if create.is_streamed or is_stored else self.console.decide_seconds,
+                hold_seconds=None if create.is_streamed or is_stored else self.console_config.decide_seconds,
                 response_id=response_id if is_stored else None,
             ),
         )
@@ -266,9 +266,11 @@ class HttpService:
             )
         async with AsyncExitStack() as stack:
             answer = await stack.enter_async_context(self.answering(prepared.model, prepared.request))
-            return await self.go_on(prepared, answer, stack)
+            return await self.continue_in_background(prepared, answer, stack)
 
-    async def go_on(self, prepared: Prepared, answer: ResponseRun, stack: AsyncExitStack) -> BackgroundRun:
+    async def continue_in_background(
+        self, prepared: Prepared, answer: ResponseRun, stack: AsyncExitStack
+    ) -> BackgroundRun:
         """Let a response go on as a background response, with the parts that are there already.
 
         It takes over what `stack` has to close. Raise `ApiError`, having changed nothing, if it cannot be stored.

@@ -8,22 +8,11 @@ import logging
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.frontends.event_streams import EventStream, WriteEvent, until_disconnected, while_connected
 from dragoman.frontends.http.errors import ApiError
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode
 
-__all__ = [
-    "DONE",
-    "EventStream",
-    "JsonResponse",
-    "WriteEvent",
-    "error_response",
-    "framed",
-    "read_body",
-    "until_disconnected",
-    "while_connected",
-]
+__all__ = ["DONE", "JsonResponse", "error_response", "framed", "read_body"]
 
 
 _log = logging.getLogger(__name__)

@@ -110,7 +110,7 @@ class ConsoleRequests:
     @property
     def is_reachable(self) -> bool:
         """Whether there is a console, and a person who may decide about this conversation."""
-        return self.exists and self._inbox.is_reachable(self._connection)
+        return self._inbox.is_reachable(self._connection)
 
     @property
     def why_unreachable(self) -> str:
@@ -123,7 +123,7 @@ class ConsoleRequests:
         decided: Callable[[InboxDecision | None], None],
         *,
         client: str,
-        session: str,
+        approval_session: str,
     ) -> Pending:
         """Ask a person. `dispatch` sends the conversation an event. The consumer gets no call."""
         id_ = self._inbox.open(
@@ -133,7 +133,7 @@ class ConsoleRequests:
             conversation=self._conversation,
             connection=self._connection,
             client=client,
-            session=session,
+            approval_session=approval_session,
             workspace=self._workspace,
         )
         expiry = self._later(self._inbox.question_seconds, partial(self._expire, waiting.call_id))

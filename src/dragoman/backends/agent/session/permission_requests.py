@@ -215,7 +215,7 @@ class PermissionRequests:
             )
 
         client = self.program or self.where
-        return self._console.ask(waiting, dispatch, decided, client=client, session=self.session)
+        return self._console.ask(waiting, dispatch, decided, client=client, approval_session=self.session)
 
     def _before_asking(
         self, asked: WaitingRequest, decision: StepDecision

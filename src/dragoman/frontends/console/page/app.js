@@ -168,7 +168,7 @@ function greet({ session, address, models, keys, snapshot }) {
 }
 
 /** @type {Record<string, (data: any) => void>} */
-const takers = {
+const handlers = {
   hello: greet,
   question: (question) => {
     store.questions.set(question.id, question);
@@ -191,7 +191,7 @@ const takers = {
 
 const stream = new EventStream({
   event: (name, data) => {
-    takers[name]?.(data);
+    handlers[name]?.(data);
     showCount();
   },
   state: connection,

@@ -308,14 +308,14 @@ export class QuestionCard {
     const question = await this.#load(this.problem);
     if (!question || this.isSettled) return;
     const { offers } = question;
-    let chosen = 0;
+    let chosen = offers[0]?.toml ?? '';
     const choices = offers.map((offer, index) => {
       const radio = h('input', {
         type: 'radio',
         name: 'offer',
         id: `offer-${index}`,
         checked: index === 0,
-        change: () => (chosen = index),
+        change: () => (chosen = offer.toml),
       });
       const label = h('label', { for: radio.id }, radio, foreign(offer.words));
       return h('div', { class: 'offer' }, label, ...scrollable(offer.toml, offer.words, 'toml'));
@@ -329,7 +329,7 @@ export class QuestionCard {
       confirm: offers.length ? words.ruleConfirm : null,
       signal: this.#end.signal,
       act: async () => {
-        const failure = await this.#send({ decision: 'allow', level: 'rule', offer: chosen, toml: offers[chosen]?.toml ?? '' });
+        const failure = await this.#send({ decision: 'allow', level: 'rule', toml: chosen });
         if (failure) throw new Error(failure);
       },
     });

@@ -56,7 +56,6 @@
  * @typedef {object} Decision
  * @property {"allow" | "deny"} decision
  * @property {Level} [level]
- * @property {number} [offer]
  * @property {string} [toml]   The text of the offered rule, as it was shown.
  * @property {string} [reason]
  *

@@ -20,11 +20,11 @@ from dragoman.journal.store import JournalInfo, JournalStore, JournalStoreError
 from dragoman.lm import JsonObject
 from dragoman.visible import visible_line
 
-__all__ = ["Elsewhere"]
+__all__ = ["OtherProcessQuestions"]
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 2.0
+_POLL_SECONDS = 2.0
 # What a rule or an approval decides is stored together with its request, or a moment after it.
 _YOUNG_SECONDS = 1.0
 _LONGEST_TITLE = 400
@@ -32,7 +32,7 @@ _ID_BYTES = 9
 _PLACES = {"vscode": "VS Code", "http": "dragoman serve"}
 
 
-class Elsewhere:
+class OtherProcessQuestions:
     """Knows the questions of other processes. `on_change` is called with them when they have changed."""
 
     def __init__(
@@ -40,45 +40,45 @@ class Elsewhere:
         store: JournalStore | None,
         on_change: Callable[[list[JsonObject]], None],
         *,
-        look_seconds: float = _LOOK_SECONDS,
+        poll_seconds: float = _POLL_SECONDS,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._on_change = on_change
-        self._look_seconds = look_seconds
+        self._poll_seconds = poll_seconds
         self._now = now
         self.questions: list[JsonObject] = []
         self._seen: int | None = None
         # Whether something waits that must be looked at again although no process has written: it grows old, its owner dies.
         self._has_open = False
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
 
     def watch(self, streams: int) -> None:
-        """Look while streams are open, and not otherwise."""
-        if streams and self._looking is None and self._store is not None:
-            self._looking = asyncio.get_running_loop().create_task(self._look_on(self._store))
-        elif not streams and self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+        """Poll while streams are open, and not otherwise."""
+        if streams and self._polling is None and self._store is not None:
+            self._polling = asyncio.get_running_loop().create_task(self._poll_on(self._store))
+        elif not streams and self._polling is not None:
+            self._polling.cancel()
+            self._polling = None
 
     async def close(self) -> None:
-        looking, self._looking = self._looking, None
-        if looking is not None:
-            looking.cancel()
-            await asyncio.wait({looking})
+        polling, self._polling = self._polling, None
+        if polling is not None:
+            polling.cancel()
+            await asyncio.wait({polling})
 
-    async def _look_on(self, store: JournalStore) -> None:
+    async def _poll_on(self, store: JournalStore) -> None:
         while True:
             try:
-                await self.look(store)
+                await self.poll(store)
             except JournalStoreError as error:
                 _log.warning("questions of other processes cannot be read: %s", error)
             except Exception:
                 _log.exception("questions of other processes cannot be shown")
-            await asyncio.sleep(self._look_seconds)
+            await asyncio.sleep(self._poll_seconds)
 
-    async def look(self, store: JournalStore) -> None:
-        """Look once."""
+    async def poll(self, store: JournalStore) -> None:
+        """Look into the journals once."""
         version = await store.version_seen()
         if version == self._seen and not self._has_open:
             return

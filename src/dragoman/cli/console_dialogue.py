@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from dragoman.frontends.console.console import Console, ConsoleKey
+from dragoman.config import ClientKey
+from dragoman.frontends.console.console import Console
 from dragoman.frontends.console.pairing import NewCode
-from dragoman.frontends.console.qr_code import half_blocks, modules
+from dragoman.frontends.console.qr_code import half_blocks, qr_rows
 from dragoman.frontends.console.sessions import ConsoleScope, ConsoleSession
 
-__all__ = ["CodesTerminal", "code_text"]
+__all__ = ["CodeDialogue", "code_text"]
 
 _State: TypeAlias = Literal["idle", "choosing", "confirming"]
 
@@ -28,19 +29,19 @@ _HELP = "Press p for a new code, r to sign all browsers out."
 def code_text(console: Console, code: NewCode) -> str:
     """A code with what a person needs to know about it."""
     until = time.strftime("%H:%M:%S", time.localtime(time.time() + code.seconds))
-    key = code.pairing.scope.key
-    whose = "" if key is None else f" for the conversations of {key}"
+    scope = code.pairing.scope
+    whose = "" if scope.sees_all else f" for the conversations of {scope.key}"
     return f"pairing code{whose}: {code.text} (valid once, until {until})\nor open {console.link(code)}"
 
 
 @dataclass(slots=True)
-class CodesTerminal:
+class CodeDialogue:
     """What is printed, and what a key press does. `show` prints a text and a line's end."""
 
     console: Console
     show: Callable[[str], None]
     # Whether the terminal can show a QR code.
-    has_blocks: bool = True
+    can_show_qr: bool = True
     # Whether keys can be read.
     has_keys: bool = True
     _state: _State = field(default="idle", init=False)
@@ -79,7 +80,7 @@ class CodesTerminal:
             return
         listed = ["0  administrator (all conversations)"]
         for choice, key in zip(_CHOICES, self.console.keys, strict=False):
-            listed.append(f"{choice}  {key.name}{' (all conversations)' if key.sees_all else ''}")
+            listed.append(f"{choice}  {key.name}{' (all conversations)' if key.role == 'admin' else ''}")
         if len(self.console.keys) > len(_CHOICES):
             listed.append("For the other keys, pair a browser as administrator and make their codes there.")
         self.show("for whom is the code?\n" + "\n".join(f"  {each}" for each in listed))
@@ -96,16 +97,16 @@ class CodesTerminal:
     def _new_code(self, scope: ConsoleScope) -> None:
         code = self.console.new_code("decide", scope)
         # Without `url` the address is one of this machine, and a phone that reads it looks for the console on itself.
-        if self.has_blocks and self.console.config.url is not None:
-            self.show("\n".join(half_blocks(modules(self.console.link(code)))))
+        if self.can_show_qr and self.console.config.url is not None:
+            self.show("\n".join(half_blocks(qr_rows(self.console.link(code)))))
         self.show(code_text(self.console, code))
 
     def _paired(self, session: ConsoleSession) -> None:
         """Say so where the person looks: a session that they do not know of should not go unnoticed."""
-        whose = "all conversations" if session.scope.key is None else f"conversations of {session.scope.key}"
+        whose = "all conversations" if session.scope.sees_all else f"conversations of {session.scope.key}"
         self.show(f"paired: {session.name} ({session.role}, {whose})")
 
 
-def _chosen(keys: Sequence[ConsoleKey], pressed: str) -> ConsoleKey | None:
+def _chosen(keys: Sequence[ClientKey], pressed: str) -> ClientKey | None:
     index = _CHOICES.find(pressed.lower()) if pressed else -1
     return keys[index] if 0 <= index < len(keys) else None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.frontends.console.elsewhere import Elsewhere
+from dragoman.frontends.console.other_processes import OtherProcessQuestions
 from dragoman.journal.event import JournalStarted
 from dragoman.journal.permission_event import permission_requested
 from dragoman.journal.sqlite.journals import SqliteJournals
@@ -70,24 +70,24 @@ class Seen:
         self.changes: list[list[JsonObject]] = []
         self.later = 0.0
 
-    def elsewhere(self, store: SqliteJournals, look_seconds: float = 0.01) -> Elsewhere:
-        return Elsewhere(
+    def questions(self, store: SqliteJournals, poll_seconds: float = 0.01) -> OtherProcessQuestions:
+        return OtherProcessQuestions(
             store,
             self.changes.append,
-            look_seconds=look_seconds,
+            poll_seconds=poll_seconds,
             now=lambda: time.time() + self.later,
         )
 
 
 async def test_they_are_shown_with_the_place_to_answer_them(store: SqliteJournals, holder: Holder) -> None:
     seen = Seen()
-    looking = seen.elsewhere(store)
+    polling = seen.questions(store)
     # What was asked this moment may be decided by a rule before a person could see it.
     seen.later = -10.0
-    await looking.look(store)
+    await polling.poll(store)
     assert seen.changes == []
     seen.later = 10.0
-    await looking.look(store)
+    await polling.poll(store)
     ((terminal, editor),) = seen.changes
     assert (terminal["title"], terminal["where"]) == (
         "Claude wants to run: make ␛[2J",
@@ -105,32 +105,32 @@ async def test_they_are_shown_with_the_place_to_answer_them(store: SqliteJournal
 async def test_a_decision_there_removes_one(store: SqliteJournals, holder: Holder) -> None:
     seen = Seen()
     seen.later = 10.0
-    looking = seen.elsewhere(store)
-    await looking.look(store)
+    polling = seen.questions(store)
+    await polling.poll(store)
     await holder.decide("dg_3")
-    await looking.look(store)
+    await polling.poll(store)
     assert [len(each) for each in seen.changes] == [2, 1]
-    await looking.look(store)
+    await polling.poll(store)
     assert len(seen.changes) == 2
 
 
 async def test_with_the_process_its_questions_are_gone(store: SqliteJournals, holder: Holder) -> None:
     seen = Seen()
     seen.later = 10.0
-    looking = seen.elsewhere(store)
-    await looking.look(store)
+    polling = seen.questions(store)
+    await polling.poll(store)
     # A process that is killed writes nothing.
     await holder.kill()
-    await looking.look(store)
-    assert seen.changes[-1] == looking.questions == []
+    await polling.poll(store)
+    assert seen.changes[-1] == polling.questions == []
 
 
 async def test_it_looks_while_streams_are_open(store: SqliteJournals, holder: Holder) -> None:
     seen = Seen()
     seen.later = 10.0
-    looking = seen.elsewhere(store)
-    looking.watch(1)
-    looking.watch(2)
+    polling = seen.questions(store)
+    polling.watch(1)
+    polling.watch(2)
 
     async def changed(times: int) -> None:
         while len(seen.changes) < times:  # noqa: ASYNC110 - it looks by the clock
@@ -139,13 +139,13 @@ async def test_it_looks_while_streams_are_open(store: SqliteJournals, holder: Ho
     await soon(changed(1))
     await holder.decide("dg_1")
     await soon(changed(2))
-    looking.watch(0)
+    polling.watch(0)
     await holder.decide("dg_3")
     await asyncio.sleep(0.05)
     assert len(seen.changes) == 2
-    looking.watch(1)
+    polling.watch(1)
     await soon(changed(3))
-    await looking.close()
+    await polling.close()
 
 
 async def test_its_own_questions_are_not_elsewhere(store: SqliteJournals) -> None:
@@ -156,5 +156,5 @@ async def test_its_own_questions_are_not_elsewhere(store: SqliteJournals) -> Non
     await store.append("ownownownownowno", 0, [(time.time(), each) for each in events])
     seen = Seen()
     seen.later = 10.0
-    await seen.elsewhere(store).look(store)
+    await seen.questions(store).poll(store)
     assert seen.changes == []
