@@ -64,6 +64,7 @@ class Asking:
             self.action(**fields),
             ask or Ask(),
             apply,
+            lambda _reason: self.inbox.close(id_, "expired"),
             conversation=conversation,
             connection=connection,
             client="openai-python/3.49",

@@ -81,7 +81,7 @@ async def test_without_an_open_page_the_agent_is_refused(site: DataSite) -> None
     page = await site.opened()
     await page.leave()
     answered = await soon(site.respond(RUN))
-    assert "No person is at the console." in said(answered)
+    assert "No person has the console open." in said(answered)
 
 
 async def test_a_page_that_lost_its_connection_gets_what_it_missed(site: DataSite) -> None:

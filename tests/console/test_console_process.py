@@ -172,3 +172,18 @@ async def test_a_session_that_is_revoked_while_its_decision_is_sent_decides_noth
         assert b" 401 " in await _in_two_pieces(site, call, {"decision": "allow"}, revoke)
         answering.cancel()
         await asyncio.wait({answering})
+
+
+async def test_a_question_that_waits_when_the_server_ends_is_refused_and_the_answer_says_so(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as site, site.events() as events:
+        await _next(events, "hello")
+        body = {"model": "m", "input": json.dumps([RUN, ["say", "after it"]]), "stream": True}
+        answering = asyncio.create_task(site.client.post("/v1/responses", json=body, timeout=30))
+        await _next(events, "question")
+        site.process.send_signal(signal.SIGTERM)
+        answer = (await soon(answering)).text
+        assert "The server ended, and its console with it, before a person decided." in answer
+        assert "after it" in answer
+        assert answer.endswith("data: [DONE]\n\n")

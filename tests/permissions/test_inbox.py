@@ -32,12 +32,14 @@ class _Owner:
     has_ended: bool = False
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     got: list[InboxDecision] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
 
     def ask(self, conversation: str = "c") -> str:
         self.id = self.inbox.open(
             _ACTION,
             Ask(),
             self.apply,
+            self.give_up,
             conversation=conversation,
             connection="k",
             client="curl",
@@ -45,6 +47,10 @@ class _Owner:
             workspace=("/w",),
         )
         return self.id
+
+    def give_up(self, reason: str) -> None:
+        self.reasons.append(reason)
+        self.inbox.close(self.id, "expired")
 
     async def apply(self, decision: InboxDecision) -> None:
         await self.may_answer.wait()
@@ -159,6 +165,7 @@ async def test_an_owner_that_fails_leaves_the_question_open() -> None:
         _ACTION,
         Ask(),
         fail,
+        print,
         conversation="c",
         connection="k",
         client="",
@@ -192,19 +199,26 @@ def test_the_outcomes_that_stay_in_memory_are_bounded() -> None:
     assert len(set(ids)) == 201
 
 
+async def test_when_the_console_ends_what_waits_is_refused_and_what_is_decided_counts() -> None:
+    inbox, watcher = _inbox()
+    waiting, decided = _Owner(inbox), _Owner(inbox)
+    waiting.ask()
+    id_ = decided.ask()
+    deciding = asyncio.create_task(inbox.decide(id_, _YES))
+    await asyncio.sleep(0)
+    inbox.disconnect()
+    assert ("expired", waiting.id) in watcher.seen
+    assert (len(waiting.reasons), decided.reasons, inbox.address) == (1, [], "")
+    decided.may_answer.set()
+    assert (await deciding).state == "allowed"
+
+
 def test_without_a_console_no_one_is_reachable() -> None:
     inbox, watcher = _inbox()
     assert inbox.is_reachable("k")
     assert not inbox.is_reachable("other")
     assert (inbox.address, inbox.advice, inbox.question_seconds) == ("http://127.0.0.1/", "Open it.", 60)
-    id_ = _Owner(inbox).ask()
     inbox.disconnect()
     assert not inbox.is_reachable("k")
-    inbox.close(id_, "ended")
-    assert watcher.seen == [("opened", id_)]
-    for each in (inbox, Inbox()):
-        assert (each.address, each.advice, each.question_seconds) == (
-            "",
-            "No person can be asked here.",
-            3600,
-        )
+    assert watcher.seen == []
+    assert (inbox.address, inbox.question_seconds) == ("", 3600.0)

@@ -64,6 +64,13 @@ class TerminalCodes:
         elif self._always:
             _show(f"the console is at {console.address}")
             _show(code_text(console, console.new_code("decide", ConsoleScope())))
+        else:
+            # On standard error, as the address of the server.
+            say(
+                f"dragoman: the console is at {console.address}. To pair a browser, start the server in a terminal, "
+                "or with --pairing-code.",
+                sys.stderr,
+            )
         return self
 
     def __exit__(

@@ -30,7 +30,9 @@ def code_text(console: Console, code: NewCode) -> str:
     """A code with what a person needs to know about it."""
     until = time.strftime("%H:%M:%S", time.localtime(time.time() + code.seconds))
     scope = code.pairing.scope
-    whose = "" if scope.sees_all else f" for the conversations of {scope.key}"
+    whose = f" for the conversations of {scope.key}" if not scope.sees_all else ""
+    if scope.sees_all and console.keys:
+        whose = " for all conversations"
     return f"pairing code{whose}: {code.text} (valid once, until {until})\nor open {console.link(code)}"
 
 

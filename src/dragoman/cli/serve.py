@@ -31,6 +31,8 @@ __all__ = ["run"]
 
 _log = logging.getLogger(__name__)
 
+_SWITCHED_OFF = "No person can be asked here: [console] of the server's configuration has `enabled = false`."
+
 
 def run(arguments: Namespace, context: CommandContext) -> int:
     config = context.config()
@@ -65,7 +67,9 @@ def run(arguments: Namespace, context: CommandContext) -> int:
                 # On standard error: a program that starts it with port 0 reads the port here.
                 say(f"dragoman: serving at http://{host}:{port}/v1", sys.stderr)
                 console = None
-                if config.console.enabled:
+                if not config.console.enabled:
+                    models.permissions.inbox.advice = _SWITCHED_OFF
+                else:
                     address = local_address(settings.host, port)
                     console = Console(config.console, keys, models, address, webhook_secret(config))
                 following = asyncio.create_task(follow(context, models.adopt))

@@ -34,6 +34,7 @@ __all__ = [
 _ID_BYTES = 16
 # Outcomes that stay in memory, so that a person who comes second learns what the first one decided.
 _MOST_OUTCOMES = 200
+_CONSOLE_ENDED = "The server ended, and its console with it, before a person decided."
 _NO_CONSOLE = "No person can be asked here."
 _QUESTION_SECONDS = 3600.0
 
@@ -109,6 +110,8 @@ Apply: TypeAlias = Callable[[InboxDecision], Awaitable[None]]
 class _Open:
     question: InboxQuestion
     apply: Apply
+    # Refuses the request, for this reason.
+    give_up: Callable[[str], None]
     # The decision that is on its way to the conversation.
     decision: InboxDecision | None = None
 
@@ -155,9 +158,13 @@ class Inbox:
         self.address, self.advice, self.question_seconds = address, advice, question_seconds
 
     def disconnect(self) -> None:
-        """There is no console any more."""
-        self._watcher = None
+        """There is no console any more. Questions that wait are refused: no one can answer them."""
         self.address, self.advice, self.question_seconds = "", _NO_CONSOLE, _QUESTION_SECONDS
+        for waiting in tuple(self._open.values()):
+            # A decision that is on its way still counts.
+            if waiting.decision is None:
+                waiting.give_up(_CONSOLE_ENDED)
+        self._watcher = None
 
     def is_reachable(self, connection: str) -> bool:
         """Whether a person can be reached who may decide about the conversations of a connection."""
@@ -175,6 +182,7 @@ class Inbox:
         action: Action,
         ask: Ask,
         apply: Apply,
+        give_up: Callable[[str], None],
         *,
         conversation: str,
         connection: str,
@@ -182,7 +190,10 @@ class Inbox:
         approval_session: str,
         workspace: tuple[str, ...],
     ) -> str:
-        """A question waits from now on. Returns its id. The caller closes it."""
+        """A question waits from now on. Returns its id. The caller closes it.
+
+        `apply` gives a decision to the conversation; `give_up` refuses the request there, for a reason.
+        """
         id_ = secrets.token_urlsafe(_ID_BYTES)
         now = self.now()
         question = InboxQuestion(
@@ -198,7 +209,7 @@ class Inbox:
             now + self.question_seconds,
             self.monotonic(),
         )
-        self._open[id_] = _Open(question, apply)
+        self._open[id_] = _Open(question, apply, give_up)
         if self._watcher is not None:
             self._watcher.opened(question)
         return id_

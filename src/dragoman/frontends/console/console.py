@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 # Longer names are cut: they stand in a list, and beside each decision.
 _NAME_LENGTH = 60
 _NAMELESS = "a browser"
-_OPEN_IT = "No person is at the console. Open {address}, pair the browser, and try again."
+_OPEN_IT = "No person has the console open. Open {address} in a paired browser, and try again."
 _NEEDS_TLS = (
     "No browser can use the console here: this address is not of this machine and has no TLS. Set `url` in "
     "[console] of the server's configuration."
@@ -114,12 +114,13 @@ class Console:
     def end_streams(self) -> int:
         """End all streams, so that the server can end: a stream would never end by itself. Returns how many end now."""
         self.feed.close()
+        # No one can open the page any more.
+        self._inbox.disconnect()
         return self.feed.streams
 
     async def close(self) -> None:
         """End the streams and the tasks, and leave the inbox and the journals."""
         self.end_streams()
-        self._inbox.disconnect()
         self._models.journals.on_append = None
         self._appends.close()
         await self._other_processes.close()

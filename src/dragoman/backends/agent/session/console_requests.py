@@ -130,13 +130,15 @@ class ConsoleRequests:
             waiting.action,
             waiting.ask,
             partial(self._take, waiting.call_id),
+            partial(self._give_up, waiting.call_id),
             conversation=self._conversation,
             connection=self._connection,
             client=client,
             approval_session=approval_session,
             workspace=self._workspace,
         )
-        expiry = self._later(self._inbox.question_seconds, partial(self._expire, waiting.call_id))
+        late = partial(self._give_up, waiting.call_id, _TOO_LATE.format(address=self._inbox.address))
+        expiry = self._later(self._inbox.question_seconds, late)
         self._asked[waiting.call_id] = _AtConsole(waiting, id_, dispatch, decided, expiry)
         # Nothing can be done with the call: it has no nonce, and is never sent.
         call = permission_call(waiting.action, waiting.call_id, "")
@@ -166,12 +168,11 @@ class ConsoleRequests:
         answer = Granted() if decision.is_allowed else Refused(decision.reason)
         asked.dispatch(Decided(asked.waiting.key, answer))
 
-    def _expire(self, call_id: str) -> None:
-        """No person has decided in time: the request is refused."""
+    def _give_up(self, call_id: str, reason: str) -> None:
+        """No person has decided in time, or the console has ended: the request is refused."""
         asked = self._asked.get(call_id)
         if asked is not None:
             asked.decided(None)
-            reason = _TOO_LATE.format(address=self._inbox.address)
             asked.dispatch(Decided(asked.waiting.key, Refused(reason, by="timeout")))
 
     def answer(
