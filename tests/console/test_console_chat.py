@@ -58,11 +58,11 @@ def test_an_agents_conversation(stored: dict[str, list[JournalEntry]]) -> None:
     assert permission["outcome"] == {
         "state": "allowed",
         "by": "terminal",
+        "words": "allowed by a person",
         "at": stored[EDITOR][11].at,
         "level": "once",
         "reason": None,
         "rule": None,
-        "words": "allowed by a person",
     }
     assert permission["sequence"] == 12
 
@@ -107,7 +107,7 @@ def test_text_goes_on_in_its_entry_until_something_else_comes() -> None:
         ("agent", "e"),
     ]
     (changed_step, text, last) = fold.changed(4)
-    assert (changed_step.more["status"], changed_step.more["output"]) == ("completed", "out")
+    assert changed_step.more == {"status": "completed"}
     assert [each.sequence for each in (changed_step, text, last)] == [5, 6, 8]
 
 

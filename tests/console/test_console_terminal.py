@@ -24,7 +24,7 @@ from dragoman.cli.console_dialogue import CodeDialogue
 from dragoman.cli.key_presses import KeyPresses
 from dragoman.config import ClientKey, ConsoleConfig
 from dragoman.frontends.console.console import Console
-from dragoman.frontends.console.qr_code import half_blocks, qr_rows
+from dragoman.frontends.console.qr_code import qr_rows, terminal_qr
 from dragoman.frontends.console.sessions import ConsoleScope
 from terminal_screen import DEADLINE, Folder, Terminal
 
@@ -364,11 +364,17 @@ def test_with_an_address_for_other_devices_there_is_a_qr_code_for_it(tmp_path: P
     picture, words = dialogue.press("p").rsplit("\x1b[0m\n", 1)
     found = CODE.search(words)
     assert found is not None
-    rows = qr_rows(f"https://console.example.org/#pair={found[0]}")
-    assert picture + "\x1b[0m" == "\n".join(half_blocks(rows))
+    assert picture + "\x1b[0m" == terminal_qr(f"https://console.example.org/#pair={found[0]}")
 
 
-def test_half_blocks_are_the_rows_in_a_light_frame() -> None:
-    lines = half_blocks(["101", "110", "001"])
-    bare = [re.sub(r"\x1b\[[0-9;]+m", "", line) for line in lines]
-    assert bare == ["       ", "  █▄▀  ", "    ▀  ", "       "]
+def test_a_qr_code_in_a_terminal_is_its_rows_in_a_light_frame() -> None:
+    text = "https://console.example.org/#pair=K7QF-3MPT"
+    light = {" ": (0, 0), "▀": (1, 0), "▄": (0, 1), "█": (1, 1)}
+    rows: list[str] = []
+    for line in terminal_qr(text).split("\n"):
+        blocks = [light[each] for each in re.sub(r"^\x1b\[97;40m|\x1b\[0m$", "", line)]
+        rows += ["".join("01"[not each[half]] for each in blocks) for half in (0, 1)]
+    bare = qr_rows(text)
+    width = len(bare) + 4
+    framed = ["0" * width] * 2 + [f"00{row}00" for row in bare] + ["0" * width] * 2
+    assert rows[:width] == framed

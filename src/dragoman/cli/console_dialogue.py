@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from dragoman.config import ClientKey
 from dragoman.frontends.console.console import Console
 from dragoman.frontends.console.pairing import NewCode
-from dragoman.frontends.console.qr_code import half_blocks, qr_rows
+from dragoman.frontends.console.qr_code import terminal_qr
 from dragoman.frontends.console.sessions import ConsoleScope, ConsoleSession
 
 __all__ = ["CodeDialogue", "code_text"]
@@ -100,7 +100,7 @@ class CodeDialogue:
         code = self.console.new_code("decide", scope)
         # Without `url` the address is one of this machine, and a phone that reads it looks for the console on itself.
         if self.can_show_qr and self.console.config.url is not None:
-            self.show("\n".join(half_blocks(qr_rows(self.console.link(code)))))
+            self.show(terminal_qr(self.console.link(code)))
         self.show(code_text(self.console, code))
 
     def _paired(self, session: ConsoleSession) -> None:

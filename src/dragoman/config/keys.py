@@ -41,7 +41,7 @@ class ClientKey:
         return self.models is None or model_id in self.models
 
     def folders(self, configured: Path) -> tuple[str, ...]:
-        """The folder in which an agent works for this key, if the model is configured with this one. Empty: that one."""
+        """The folder in which an agent works for this key, if the model is configured with this one. Empty if it is the configured one."""
         if not self.workspaces:
             return ()
         place = configured.resolve()
@@ -124,7 +124,7 @@ def _webhook_problems(config: Config, environ: Mapping[str, str]) -> tuple[Probl
     if secret is None or value_of(secret, environ).strip():
         return ()
     where = config.at(("console", "webhook_secret"))
-    return (Problem(where, '"webhook_secret" in [console] is blank, so everybody could sign with it.'),)
+    return (Problem(where, '"webhook_secret" in [console] is blank, so anyone could sign with it.'),)
 
 
 def _unusable_key(key: str) -> str | None:

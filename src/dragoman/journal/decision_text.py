@@ -6,7 +6,9 @@ from dragoman.journal.agent_events import PermissionDecided, PermissionRequested
 from dragoman.permissions.question import in_one_line, what_in_one_line
 from dragoman.permissions.record import By
 
-__all__ = ["decision_in_words", "permission_in_words"]
+__all__ = ["at_console", "decision_in_words", "permission_in_words", "who_decided"]
+
+_CONSOLE = "console: "
 
 _BY: dict[By, str] = {
     "person": "by a person",
@@ -29,6 +31,16 @@ def permission_in_words(event: PermissionRequested, *, names_agent: bool = True)
     if event.action.kind == "tool":
         return f"{event.tool}: {event.action.title}"
     return in_one_line(event.action) if names_agent else what_in_one_line(event.action)
+
+
+def at_console(device: str) -> str:
+    """`PermissionDecided.where` of a person's decision at the console, on the device of this name."""
+    return f"{_CONSOLE}{device}"
+
+
+def who_decided(event: PermissionDecided) -> str:
+    """The device at the console, or the front end where a person decided; or what decided instead of a person."""
+    return event.where.removeprefix(_CONSOLE) if event.by == "person" else event.by
 
 
 def decision_in_words(event: PermissionDecided) -> str:

@@ -196,7 +196,7 @@ class Conversation:
         # The function that sends the prompt, while the prompt waits until the agent has listed the tools.
         self._held: Callable[[], None] | None = None
         self.tasks = Tasks(id_, shared.clock)
-        self._console = ConsoleRequests(
+        self._console_requests = ConsoleRequests(
             shared.permissions.inbox,
             id_,
             scope.connection,
@@ -213,7 +213,7 @@ class Conversation:
             self.new_call_id,
             self._permission_event,
             shared.clock,
-            self._console,
+            self._console_requests,
         )
         # How long the consumer of the latest request waits while a person decides at the console.
         self._hold_seconds: float | None = None
@@ -574,7 +574,7 @@ class Conversation:
 
     def _limit_hold(self) -> None:
         """If a person is asked at the console, end the open reply when its consumer would wait too long for that."""
-        is_asked = self._console.since is not None
+        is_asked = self._console_requests.since is not None
         if is_asked and self._hold_seconds is not None and self._reply is not None:
             self.tasks.wait(self._detach_when_late(self._reply, self._hold_seconds))
 
@@ -582,7 +582,7 @@ class Conversation:
         clock = self._shared.clock
         # A question that waited before this reply began does not count against it.
         began = clock.now()
-        while reply is self._reply and (since := self._console.since) is not None:
+        while reply is self._reply and (since := self._console_requests.since) is not None:
             left = max(since, began) + seconds - clock.now()
             if left <= 0:
                 address = self._shared.permissions.inbox.address

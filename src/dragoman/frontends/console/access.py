@@ -18,7 +18,6 @@ There is no I/O here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from dragoman.frontends.console.sessions import ConsoleSession, ConsoleSessions
@@ -44,31 +43,30 @@ def is_console_path(path: str) -> bool:
     return path in ("/", "/console") or path.startswith("/console/")
 
 
-@dataclass(frozen=True, slots=True)
 class ConsoleAccess:
     """Checks the headers of requests. Header names are in lower case, and `items` gives repeated ones."""
 
-    sessions: ConsoleSessions
-    # `[console] url`.
-    url: str | None = None
-    _own_host: str | None = field(init=False)
-    _own_origin: str | None = field(init=False)
+    def __init__(self, sessions: ConsoleSessions, url: str | None = None) -> None:
+        """`url` is that of `[console]`."""
+        self.sessions = sessions
+        self._own_host: str | None = None
+        self._own_origin: str | None = None
+        if url is not None:
+            self._own_host, self._own_origin = _host_and_origin(url)
 
-    def __post_init__(self) -> None:
-        host, origin = _host_and_origin(self.url) if self.url is not None else (None, None)
-        object.__setattr__(self, "_own_host", host)
-        object.__setattr__(self, "_own_origin", origin)
-
-    def check_host(self, headers: Mapping[str, str]) -> None:
-        """Check that the request was addressed to the console."""
-        self._host(headers)
+    def check_host(self, headers: Mapping[str, str]) -> HostHeader:
+        """The `Host` of the request. Raises if it is not one of the console's."""
+        host = host_header(headers)
+        if host is None or not (is_loopback(host.name) or host.name == self._own_host):
+            raise _other_host()
+        return host
 
     def check_page(self, headers: Mapping[str, str], *, is_document: bool) -> None:
         """Check a request for the page or one of its files. The files say nothing that is not public.
 
         A link may lead to the document from any site: the person sees that they are elsewhere, and the page cannot be framed.
         """
-        self._host(headers)
+        self.check_host(headers)
         site = _one(headers, "sec-fetch-site")
         is_visit = is_document and _one(headers, "sec-fetch-mode") in (None, "navigate")
         if site not in (None, "same-origin", "none") and not is_visit:
@@ -76,7 +74,7 @@ class ConsoleAccess:
 
     def check_call(self, method: str, headers: Mapping[str, str]) -> str:
         """Check a call of the API, apart from its session. Returns the token that it has."""
-        host = self._host(headers)
+        host = self.check_host(headers)
         origins = header_values(headers, "origin")
         if len(origins) > 1 or any(not self._is_own_origin(each, host) for each in origins):
             raise _other_site()
@@ -131,18 +129,9 @@ class ConsoleAccess:
         plain = self._plain_name(headers)
         origin = _one(headers, "origin")
         is_secure = origin is not None and origin.startswith("https://")
-        if value is None:
-            return [_cookie(plain, None, is_secure=False), _cookie(_SECURE_COOKIE, None, is_secure=True)]
-        if is_secure:
+        if value is None or is_secure:
             return [_cookie(plain, None, is_secure=False), _cookie(_SECURE_COOKIE, value, is_secure=True)]
         return [_cookie(plain, value, is_secure=False)]
-
-    def _host(self, headers: Mapping[str, str]) -> HostHeader:
-        """The `Host` of the request. Raises if it is not one of the console's."""
-        host = host_header(headers)
-        if host is None or not (is_loopback(host.name) or host.name == self._own_host):
-            raise _other_host()
-        return host
 
     def _is_own_origin(self, origin: str, host: HostHeader) -> bool:
         if origin == self._own_origin:
@@ -151,7 +140,7 @@ class ConsoleAccess:
         return is_loopback(host.name) and origin == f"http://{host.text.lower()}"
 
     def _plain_name(self, headers: Mapping[str, str]) -> str:
-        return f"{_PLAIN_COOKIE}-{self._host(headers).port or 80}"
+        return f"{_PLAIN_COOKIE}-{self.check_host(headers).port or 80}"
 
     def _cookies(self, headers: Mapping[str, str]) -> list[str]:
         """Every value that is sent as the console's cookie, under either name."""

@@ -26,7 +26,7 @@ from dragoman.journal.agent_events import (
     ThinkingSaid,
 )
 from dragoman.journal.chat_events import MessagesAdded, ModelChosen, RunEnded
-from dragoman.journal.decision_text import decision_in_words, permission_in_words
+from dragoman.journal.decision_text import decision_in_words, permission_in_words, who_decided
 from dragoman.journal.event import ContentDeleted
 from dragoman.journal.events import JournalEntry
 from dragoman.journal.proofs import without_proofs
@@ -42,17 +42,15 @@ from dragoman.lm import (
     ToolCallPart,
     ToolResultPart,
 )
-from dragoman.lm.json import encode_text
 from dragoman.permissions.action import is_permission_tool
 from dragoman.permissions.layout import from_both_ends
 from dragoman.visible import visible, visible_line
 
 __all__ = ["ChatEntry", "ChatFold"]
 
-# Of an output, a change, an input or a result. The rest is in `dragoman conversations show`.
+# Of the result of a tool. The rest is in `dragoman conversations show`.
 _LONGEST = 20_000
 _NOT_STORED = "(not stored)"
-_CONSOLE = "console: "
 
 
 @dataclass(slots=True)
@@ -109,9 +107,7 @@ class ChatFold:
                     self._note(stored, "This conversation branches off from another one.")
                 self._items(stored, event.items)
                 for result in event.results:
-                    self._result(
-                        stored, self._calls.get(result.call_id), result.text, is_error=result.is_error
-                    )
+                    self._result(stored, self._calls.get(result.call_id), result.text)
             case ConversationImported():
                 self._items(stored, event.items)
             case StepTaken(part=part):
@@ -162,53 +158,32 @@ class ChatFold:
                 case NormalAnswer():
                     if item.text:
                         self._add(stored, "agent", item.text)
-                    self._call_all(stored, item.calls)
+                    for call_id, name, _ in item.calls:
+                        self._call(stored, call_id, name)
                 case _:
                     pass
 
-    def _call_all(self, stored: JournalEntry, calls: Iterable[tuple[str, str, str]]) -> None:
-        for call_id, name, arguments in calls:
-            self._calls[call_id] = name
-            # A permission has an entry of its own.
-            if not is_permission_tool(name):
-                self._call(stored, name, arguments)
+    def _call(self, stored: JournalEntry, call_id: str, name: str) -> None:
+        """A call of one of the client's tools. A permission has an entry of its own."""
+        self._calls[call_id] = name
+        if not is_permission_tool(name):
+            self._add(stored, "step", visible_line(name))
 
-    def _call(self, stored: JournalEntry, name: str, arguments: str) -> None:
-        self._add(stored, "step", visible_line(name), {"kind": "call", "input": _shortened(arguments)})
-
-    def _result(self, stored: JournalEntry, name: str | None, text: str, *, is_error: bool) -> None:
+    def _result(self, stored: JournalEntry, name: str | None, text: str) -> None:
         if name is None or not is_permission_tool(name):
-            more: JsonObject = {"name": None if name is None else visible_line(name), "is_error": is_error}
-            self._add(stored, "result", _shortened(text) or _NOT_STORED, more)
+            self._add(stored, "result", _shortened(text) or _NOT_STORED)
 
     def _step(self, stored: JournalEntry, part: ActivityPart) -> None:
-        more: JsonObject = {
-            "kind": part.kind,
-            "status": part.status,
-            "places": [
-                visible_line(each.path if each.line is None else f"{each.path}:{each.line}")
-                for each in part.locations
-            ],
-            "diff": None if part.diff is None else _shortened(part.diff),
-            "output": None if part.output is None else _shortened(part.output),
-            "exit_status": part.exit_status,
-        }
-        self._put(
-            stored, f"step {self._turn}.{part.id}", "step", visible_line(part.title) or _NOT_STORED, more
-        )
+        title = visible_line(part.title) or _NOT_STORED
+        self._put(stored, f"step {self._turn}.{part.id}", "step", title, {"status": part.status})
 
     def _plan(self, stored: JournalEntry, plan: PlanPart, key: str) -> None:
-        entries = [
-            {"text": visible_line(entry.text), "status": entry.status, "priority": entry.priority}
-            for entry in plan.entries
-        ]
         text = "\n".join(f"{_MARKS[entry.status]} {visible_line(entry.text)}" for entry in plan.entries)
-        self._put(stored, key, "plan", text or _NOT_STORED, {"entries": entries})
+        self._put(stored, key, "plan", text or _NOT_STORED)
 
     def _permission(self, stored: JournalEntry, event: PermissionRequested) -> None:
-        more: JsonObject = {"class": event.risk, "is_sensitive": event.is_sensitive, "outcome": None}
         words = permission_in_words(event, names_agent=False)
-        entry = self._put(stored, f"permission {event.id}", "permission", words, more)
+        entry = self._put(stored, f"permission {event.id}", "permission", words, {"outcome": None})
         entry.digest = event.digest
 
     def _decided(self, stored: JournalEntry, event: PermissionDecided) -> None:
@@ -218,24 +193,24 @@ class ChatFold:
         state = (
             "allowed" if event.is_allowed else {"timeout": "expired", "end": "ended"}.get(event.by, "denied")
         )
-        by = visible_line(event.where.removeprefix(_CONSOLE)) if event.by == "person" else None
         entry.sequence = stored.sequence
         entry.more["outcome"] = {
             "state": state,
             # None: no person. `words` says what decided.
-            "by": by,
+            "by": visible_line(who_decided(event)) if event.by == "person" else None,
+            "words": visible_line(decision_in_words(event)),
             "at": stored.at,
             "level": event.level if event.is_allowed else None,
             "reason": None if event.why is None else visible(event.why),
             "rule": event.new_rule,
-            "words": visible_line(decision_in_words(event)),
         }
 
     def _reply_ended(self, stored: JournalEntry, event: ReplyEnded) -> None:
         self._speaking = None
-        self._call_all(stored, event.calls)
+        for call_id, name, _ in event.calls:
+            self._call(stored, call_id, name)
         if event.error is not None:
-            self._note(stored, f"The answer failed: {event.sentence or event.error}", is_error=True)
+            self._note(stored, f"The answer failed: {event.sentence or event.error}")
         elif event.status != "complete":
             self._note(stored, f"The answer was {event.status}.")
 
@@ -257,10 +232,9 @@ class ChatFold:
     def _part(self, stored: JournalEntry, part: Part) -> None:
         match part:
             case ToolCallPart():
-                self._call_all(stored, [(part.call_id, part.name, part.unparsed or encode_text(part.input))])
+                self._call(stored, part.call_id, part.name)
             case ToolResultPart():
-                name = part.name or self._calls.get(part.call_id)
-                self._result(stored, name, part.text, is_error=part.is_error)
+                self._result(stored, part.name or self._calls.get(part.call_id), part.text)
             case ActivityPart():
                 self._step(stored, part)
             case PlanPart():
@@ -270,17 +244,17 @@ class ChatFold:
             case _:
                 pass
 
-    def _note(self, stored: JournalEntry, text: str, *, is_error: bool = False) -> None:
-        self._add(stored, "note", " ".join(text.split()), {"is_error": True} if is_error else None)
+    def _note(self, stored: JournalEntry, text: str) -> None:
+        self._add(stored, "note", " ".join(text.split()))
 
     # Entries.
 
-    def _add(self, stored: JournalEntry, role: str, text: str, more: JsonObject | None = None) -> ChatEntry:
+    def _add(self, stored: JournalEntry, role: str, text: str) -> ChatEntry:
         """A new entry. An event may add several."""
         number = 0
         while f"{self._prefix}{stored.sequence}.{number}" in self.entries:
             number += 1
-        return self._put(stored, f"{stored.sequence}.{number}", role, text, more)
+        return self._put(stored, f"{stored.sequence}.{number}", role, text)
 
     def _put(
         self, stored: JournalEntry, key: str, role: str, text: str, more: JsonObject | None = None

@@ -191,13 +191,11 @@ class Conversations:
         now = self._now()
         return {
             "id": known.id,
-            "model": info.model if info is not None else live.model if live is not None else "",
+            "model": info.model if info is not None else live.model if live else "",
             "title": "" if info is None else visible_line(info.title)[:_LONGEST_TITLE],
             "client": program or visible_line(front_end) or None,
             "key": self._key_names.get(known.connection),
-            "folder": visible_line(
-                info.workspace if info is not None else live.folder if live is not None else ""
-            )
+            "folder": visible_line(info.workspace if info is not None else live.folder if live else "")
             or None,
             "started_at": now if info is None else info.started_at,
             "used_at": now if info is None else info.used_at,

@@ -103,14 +103,14 @@ def _shown(found: Iterable[RecordedDecision]) -> Iterator[JsonObject]:
                     "title": visible_line(permission_in_words(asked))[:_LONGEST_TITLE],
                     "agent": asked.agent,
                     "conversation": info.parent or info.id,
-                    "where": _place(front_end, info),
+                    "where": _where(front_end, info),
                     "asked_at": each.at,
                 }
             case _:
                 pass
 
 
-def _place(front_end: str, info: JournalInfo) -> str:
+def _where(front_end: str, info: JournalInfo) -> str:
     """Where the question can be answered, as far as a journal says it."""
     folder = visible_line(info.workspace)[:_LONGEST_TITLE]
     where = f" in {folder}" if folder else ""

@@ -37,7 +37,7 @@ _POLICY = (
     "require-trusted-types-for 'script'; trusted-types dragoman"
 )
 # What browsers offer to pages and this one does not use.
-_UNUSED = (
+_UNUSED = [
     "accelerometer",
     "autoplay",
     "camera",
@@ -54,7 +54,7 @@ _UNUSED = (
     "screen-wake-lock",
     "usb",
     "xr-spatial-tracking",
-)
+]
 PAGE_HEADERS: Mapping[str, str] = {
     **COMMON_HEADERS,
     "content-security-policy": _POLICY,

@@ -17,9 +17,9 @@ from dragoman.permissions.verdict import MatchedRule
 
 __all__ = ["levels_of", "offer_json", "outcome_json", "question_json"]
 
-# Of names and places, which are short unless someone means mischief.
+# Of names and paths, which are short unless someone means mischief.
 _LONGEST_NAME = 200
-_LONGEST_PLACE = 1_000
+_LONGEST_PATH = 1_000
 
 
 def levels_of(
@@ -51,7 +51,7 @@ def question_json(
         "conversation": question.conversation,
         "folder": on_one_line(action.folder),
         "class": action.risk,
-        "sensitive": None if action.sensitive is None else in_short(action.sensitive, _LONGEST_PLACE),
+        "sensitive": None if action.sensitive is None else in_short(action.sensitive, _LONGEST_PATH),
         "asked_at": question.asked_at,
         "expires_at": question.expires_at,
         "is_cut": asked.is_cut and not is_whole,
@@ -100,7 +100,7 @@ def _rule_json(rule: MatchedRule) -> JsonObject:
     file, _, line = rule.where.rpartition(":")
     return {
         "decision": rule.decision,
-        "file": in_short(file, _LONGEST_PLACE),
+        "file": in_short(file, _LONGEST_PATH),
         "line": int(line),
-        "reason": None if rule.reason is None else in_short(rule.reason, _LONGEST_PLACE),
+        "reason": None if rule.reason is None else in_short(rule.reason, _LONGEST_PATH),
     }

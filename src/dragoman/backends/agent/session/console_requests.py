@@ -26,18 +26,13 @@ from dragoman.lm.gfm import escape, notice
 from dragoman.permissions.action import Action
 from dragoman.permissions.grants import PendingPermission
 from dragoman.permissions.inbox import Inbox, InboxDecision, OutcomeState
-from dragoman.permissions.layout import in_short
 from dragoman.permissions.question import in_one_line
 
-__all__ = ["CONSOLE", "ConsoleRequests", "WaitingRequest"]
-
-# Where a person decided, in the journal.
-CONSOLE = "console"
+__all__ = ["ConsoleRequests", "WaitingRequest"]
 
 _AT_CONSOLE = "{what}. A person can decide at {address} and the agent waits until then.{rest}"
 _REST = " If this takes long, `GET /v1/responses/{id}` has the rest."
 _TOO_LATE = "No person decided at {address} in time."
-_LONGEST_NAME = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +203,5 @@ class ConsoleRequests:
 def _decided_note(action: Action, decision: InboxDecision) -> ActivityNote:
     """A line for the user of the client, who sees nothing of the console."""
     mark, word = ("✓", "allowed") if decision.is_allowed else ("✗", "denied")
-    by = in_short(decision.by, _LONGEST_NAME)
-    line = f"{in_one_line(action)} · {word} at the console by {by}"
+    line = f"{in_one_line(action)} · {word} at the console by {decision.by}"
     return ActivityNote(new_activity_id(), line, "other", "completed", text=f"\n\n{mark} {escape(line)}\n")

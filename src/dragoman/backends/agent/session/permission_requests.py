@@ -31,10 +31,11 @@ from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.reply.narrator import new_activity_id
 from dragoman.backends.agent.session.actions import action_of, choose, permission_call
 from dragoman.backends.agent.session.approved_edits import ApprovedEdits
-from dragoman.backends.agent.session.console_requests import CONSOLE, ConsoleRequests, WaitingRequest
+from dragoman.backends.agent.session.console_requests import ConsoleRequests, WaitingRequest
 from dragoman.clock import Clock
 from dragoman.conversations.vscode_results import UNASKED
 from dragoman.journal.agent_events import AgentEvent, PermissionDecided
+from dragoman.journal.decision_text import at_console
 from dragoman.journal.permission_event import permission_requested
 from dragoman.jsonrpc import Incoming
 from dragoman.lm import ActivityNote, JsonObject, Part, TextPart, ToolDefinition, ToolResultPart
@@ -56,7 +57,7 @@ _MAX_OPEN_BYTES = 16 * 1024 * 1024
 # How a consumer's result reads when the person gave a reason.
 _WITH_REASON = "Tool use rejected with user message: "
 _NEEDS_PERSON = "This needs a person, whatever the settings say."
-_NOBODY = "No person could be asked."
+_NO_PERSON = "No person could be asked."
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +84,12 @@ class PermissionRequests:
         new_call_id: Callable[[], str],
         record: Callable[[AgentEvent], None],
         clock: Clock,
-        console: ConsoleRequests,
+        console_requests: ConsoleRequests,
     ) -> None:
-        """`record` puts an event into the conversation's journal. `console` has the requests that wait there."""
+        """`record` puts an event into the conversation's journal. `console_requests` has those that wait at the console."""
         self._record = record
         self._clock = clock
-        self._console = console
+        self._console_requests = console_requests
         # The front end that the latest request came from, the program behind it, and the id of the response to it.
         self.where = ""
         self.program = ""
@@ -170,7 +171,7 @@ class PermissionRequests:
                 self._hand_over(self._pending(waiting), incoming, dispatch)
             else:
                 self._hand_over(self._ask_at_console(waiting, dispatch), incoming, dispatch)
-                self._console.announce(action, self.response_id, dispatch)
+                self._console_requests.announce(action, self.response_id, dispatch)
             return
         notice_text = answer(asked.answer)
         dispatch(Spoke(asked.shown))
@@ -195,27 +196,28 @@ class PermissionRequests:
     def _waiting(self) -> tuple[WaitingRequest, ...]:
         every = self._permissions.grants.of_conversation(self._conversation)
         by_client = tuple(each for each in every if isinstance(each, WaitingRequest))
-        return (*by_client, *self._console.waiting)
+        return (*by_client, *self._console_requests.waiting)
 
     def _ask_at_console(self, waiting: WaitingRequest, dispatch: Callable[[MachineEvent], None]) -> Pending:
         def decided(decision: InboxDecision | None) -> None:
             """Record a person's decision; None: there was none in time."""
             if decision is None:
-                self._decided(waiting, "timeout", None, allowed=False, where=CONSOLE)
+                self._decided(waiting, "timeout", None, allowed=False, where="console")
                 return
-            where = f"{CONSOLE}: {decision.by}"
             self._decided(
                 waiting,
                 "person",
                 decision.reason,
                 allowed=decision.is_allowed,
-                where=where,
+                where=at_console(decision.by),
                 new_rule=decision.new_rule,
                 level=decision.level,
             )
 
         client = self.program or self.where
-        return self._console.ask(waiting, dispatch, decided, client=client, approval_session=self.session)
+        return self._console_requests.ask(
+            waiting, dispatch, decided, client=client, approval_session=self.session
+        )
 
     def _before_asking(
         self, asked: WaitingRequest, decision: StepDecision
@@ -250,25 +252,25 @@ class PermissionRequests:
             self._decided(asked, "setting", f"permission = {setting}", allowed=True)
             words = f'This client cannot ask you, so the setting `permission = "{setting}"` allowed it.'
             return _DecidedUnasked(Granted(), TextPart(notice(f"{escape(in_one_line(action))}. {words}")))
-        if decision == "console" and self._console.is_reachable:
+        if decision == "console" and self._console_requests.is_reachable:
             return None
         why = ""
         if ask.because is not None:
-            self._decided(asked, "unasked", f"{ask.because} {_NOBODY}", allowed=False)
+            self._decided(asked, "unasked", f"{ask.because} {_NO_PERSON}", allowed=False)
             why = f"{ask.because} {_NEEDS_PERSON}"
         elif ask.needs_person:
             self._decided(asked, "unasked", "it needs a person", allowed=False)
             why = _NEEDS_PERSON
         elif decision == "console":
-            self._decided(asked, "unasked", _NOBODY, allowed=False)
+            self._decided(asked, "unasked", _NO_PERSON, allowed=False)
         else:
             self._decided(asked, "setting", f"permission = {setting}", allowed=False)
             why = f'The setting permission = "{setting}" of [models.{self._settings.model_id}] refuses it.'
-        at_console = self._console.why_unreachable if decision == "console" else ""
-        if not (at_console and self._console.exists):
+        unreachable = self._console_requests.why_unreachable if decision == "console" else ""
+        if not (unreachable and self._console_requests.exists):
             # Where there is a console, that is the easier way.
             why = f"The client offers no tool {action.permission_tool}. {why}".rstrip()
-        return _refused_unasked(action, why, at_console)
+        return _refused_unasked(action, why, unreachable)
 
     def take_decision(self, result: ToolResultPart) -> Granted | Refused:
         """What a client's result decides about the request that it answers. It is recorded before the agent gets it."""
@@ -284,7 +286,7 @@ class PermissionRequests:
     def answer(self, pending: Pending, answer: CallAnswer) -> str | None:
         """Respond to the agent. Returns a notice for the user, if there is one."""
         if pending.at_console:
-            return self._console.answer(pending, answer, self._respond)
+            return self._console_requests.answer(pending, answer, self._respond)
         waiting = self._permissions.grants.close(pending.call_id)
         if not isinstance(waiting, WaitingRequest):
             return None
@@ -321,7 +323,7 @@ class PermissionRequests:
 
     def _withdraw(self, call_id: str) -> None:
         """The agent does not wait any more. It gets an answer all the same, if it had none yet."""
-        waiting = self._console.close(call_id) or self._permissions.grants.close(call_id)
+        waiting = self._console_requests.close(call_id) or self._permissions.grants.close(call_id)
         if isinstance(waiting, WaitingRequest):
             self._decided(waiting, "end", "the agent withdrew it", allowed=False)
             waiting.answer(TurnCancelled())
@@ -335,7 +337,7 @@ class PermissionRequests:
         """Close all requests, because the agent is gone: none can be answered, and none may be granted."""
         self.end_turn()
         for waiting in self._waiting:
-            if self._console.close(waiting.call_id) is None:
+            if self._console_requests.close(waiting.call_id) is None:
                 self._permissions.grants.close(waiting.call_id)
             self._decided(waiting, "end", "the agent ended", allowed=False)
 
@@ -357,10 +359,10 @@ class PermissionRequests:
         )
 
 
-def _refused_unasked(action: Action, reason: str, at_console: str = "") -> _DecidedUnasked:
-    """`at_console` is ours and holds a link, so it is shown as it is."""
-    shown = f"{_unasked_notice(action, reason)} {at_console}".rstrip()
-    refused = Refused(f"{reason} {at_console}".strip(), by="no_one")
+def _refused_unasked(action: Action, reason: str, unreachable: str = "") -> _DecidedUnasked:
+    """`unreachable` is ours and holds a link, so it is shown as it is."""
+    shown = f"{_unasked_notice(action, reason)} {unreachable}".rstrip()
+    refused = Refused(f"{reason} {unreachable}".strip(), by="no_one")
     return _DecidedUnasked(refused, TextPart(notice(shown)))
 
 
