@@ -1,6 +1,7 @@
 """A response that is sent as one JSON object, and how long its client waits for it.
 
-While a person decides at the console, nothing can be sent, and most clients give up after a minute or two. So a response
+While a person decides at the console, nothing can be sent, and most clients give up after a minute or two. The agent's
+back end reports a notice when a question begins to wait, and that part makes this module look at the inbox. So a response
 that is stored goes on in the background when its question has waited for `decide_seconds`. The client gets what there is
 so far, with `status: "in_progress"`, and fetches the rest by the response's id. A response that is not stored is ended by
 the agent's back end (`Consumer.hold_seconds`), and the next one begins with the rest.
