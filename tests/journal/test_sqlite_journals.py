@@ -16,6 +16,7 @@ import pytest
 
 from dragoman.conversations.history import NormalAnswer, NormalPrompt, item_key
 from dragoman.journal.agent_events import (
+    AgentStopped,
     PermissionDecided,
     PermissionRequested,
     ReplyEnded,
@@ -516,3 +517,17 @@ async def test_a_store_that_is_closed_raises_its_own_error(database: Database, s
     database.close()
     with pytest.raises(StoreError):
         await store.append("one", 0, _at(_started()))
+
+
+async def test_the_end_of_an_agent_and_a_release_are_no_use(store: SqliteJournals) -> None:
+    """At the end of a server all its agents end, and the order of the list stays."""
+    await store.append("a", 0, _at(_started(), *_turn(1), at=1_000.0))
+    await store.append("b", 0, _at(_started(), *_turn(1), at=2_000.0))
+    head = (await store.journals("agent"))[-1]
+    assert head.id == "a"
+    sequence = await store.append("a", head.sequence, _at(AgentStopped(), at=3_000.0))
+    await store.append("a", sequence, [], holds=False)
+    assert [(info.id, info.used_at) for info in await store.journals("agent")] == [
+        ("b", 2_000.0),
+        ("a", 1_000.0),
+    ]

@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from dragoman.journal.agent_events import AgentStopped, SessionChanged
 from dragoman.journal.content import is_decision, without_content
 from dragoman.journal.event import ContentDeleted, JournalKind, JournalStarted
 from dragoman.journal.events import (
@@ -76,6 +77,7 @@ _INFO = (
     "SELECT j.id, j.kind, j.model, j.workspace, j.connection, j.title, j.parent, j.started_at, h.used_at, h.sequence, "
     "h.owner FROM journals j JOIN journal_heads h USING (number) WHERE NOT j.deleted"
 )
+_NO_USE = (AgentStopped, SessionChanged)
 _LATEST_FIRST = "ORDER BY h.used_at DESC, j.number DESC"
 
 
@@ -95,7 +97,9 @@ class SqliteJournals:
     ) -> int:
         content = encode_events(events) if events else b""
         decisions = [place for place, (_, event) in enumerate(events, expected + 1) if is_decision(event)]
-        used_at = events[-1][0] if events else time.time()
+        written_at = events[-1][0] if events else 0.0
+        # That an agent ends, or a journal is released, is no use of a conversation: the order of a list stays.
+        used_at = max((at for at, event in events if not isinstance(event, _NO_USE)), default=0.0)
         until = time.monotonic() + LEASE_SECONDS if holds else 0.0
 
         def write(database: Database) -> int:
@@ -110,7 +114,7 @@ class SqliteJournals:
                 number = head.number
             last = expected + len(events)
             if events:
-                insert_events(database, number, last, content, decisions, used_at)
+                insert_events(database, number, last, content, decisions, written_at)
             database.execute(
                 # A clock that was set back makes nothing older.
                 "UPDATE journal_heads SET sequence = ?, owner = ?, leased_until = ?, used_at = max(used_at, ?) WHERE number = ?",
