@@ -96,7 +96,7 @@ export const texts = {
     sensitive: 'Sensitive',
     asked: 'asked',
     covers: 'A lasting yes covers',
-    coversShort: 'Covers',
+    coversShort: 'For longer',
     why: 'Why',
     rules: 'Rules',
     /** @param {string} label @param {number} lines */
