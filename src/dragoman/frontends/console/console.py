@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from dragoman.config import ClientKey, ConsoleConfig
@@ -26,15 +25,13 @@ from dragoman.frontends.console.sessions import (
     session_json,
 )
 from dragoman.frontends.console.webhook import Webhook
-from dragoman.frontends.rule_offers import RuleOffers, RuleStore
-from dragoman.journal.writer import Journals
-from dragoman.lm import JsonObject, ModelInfo
+from dragoman.frontends.rule_offers import RuleOffers
+from dragoman.lm import JsonObject
 from dragoman.loopback import is_loopback
-from dragoman.models import LiveConversation
+from dragoman.models import Models
 from dragoman.permissions.inbox import InboxOutcome, InboxQuestion
-from dragoman.permissions.pipeline import PermissionServices
 
-__all__ = ["Console", "ConsoleModels"]
+__all__ = ["Console"]
 
 _log = logging.getLogger(__name__)
 
@@ -48,20 +45,6 @@ _NEEDS_TLS = (
 )
 
 
-class ConsoleModels(RuleStore, Protocol):
-    """The part of `Models` that the console uses."""
-
-    @property
-    def permissions(self) -> PermissionServices: ...
-
-    @property
-    def journals(self) -> Journals: ...
-
-    def infos(self) -> tuple[ModelInfo, ...]: ...
-
-    def conversations(self) -> Iterable[LiveConversation]: ...
-
-
 class Console:
     """All that the console's routes share. Making one connects it to the inbox and the journals, until `close`."""
 
@@ -69,7 +52,7 @@ class Console:
         self,
         config: ConsoleConfig,
         keys: Sequence[ClientKey],
-        models: ConsoleModels,
+        models: Models,
         local_address: str,
         webhook_secret: str | None = None,
     ) -> None:

@@ -120,15 +120,13 @@ class Conversations:
 
     async def stop(self, session: ConsoleSession, id_: str) -> None:
         """Cancel the turn under way. Does nothing if there is none."""
-        known = await self._find(session, id_)
-        self._check_here(known)
+        known = await self._find_here(session, id_)
         if known.live is not None:
             known.live.stop_turn()
 
     async def park(self, session: ConsoleSession, id_: str) -> None:
         """Stop an idle agent."""
-        known = await self._find(session, id_)
-        self._check_here(known)
+        known = await self._find_here(session, id_)
         if known.live is not None:
             if known.live.is_busy:
                 raise _busy()
@@ -136,8 +134,7 @@ class Conversations:
 
     async def delete(self, session: ConsoleSession, id_: str) -> None:
         """Delete what is stored of a conversation, with its stored responses. Decisions stay, without content."""
-        known = await self._find(session, id_)
-        self._check_here(known)
+        known = await self._find_here(session, id_)
         if known.live is not None:
             if known.live.is_busy:
                 raise _busy()
@@ -180,9 +177,12 @@ class Conversations:
             raise ConsoleError(404, "not_found", "There is no such conversation, or it was deleted.")
         return _Known(id_, connection, info, live)
 
-    def _check_here(self, known: _Known) -> None:
+    async def _find_here(self, session: ConsoleSession, id_: str) -> _Known:
+        """A conversation that this process may change."""
+        known = await self._find(session, id_)
         if known.info is not None and _is_foreign(known.info):
             raise _elsewhere(known.info.owner)
+        return known
 
     def _json(self, known: _Known, questions: int) -> JsonObject:
         info, live = known.info, known.live

@@ -37,31 +37,18 @@ _POLICY = (
     "require-trusted-types-for 'script'; trusted-types dragoman"
 )
 # What browsers offer to pages and this one does not use.
-_UNUSED = [
-    "accelerometer",
-    "autoplay",
-    "camera",
-    "display-capture",
-    "encrypted-media",
-    "fullscreen",
-    "geolocation",
-    "gyroscope",
-    "magnetometer",
-    "microphone",
-    "midi",
-    "payment",
-    "publickey-credentials-get",
-    "screen-wake-lock",
-    "usb",
-    "xr-spatial-tracking",
-]
+_UNUSED = (
+    "accelerometer=(), autoplay=(), camera=(), display-capture=(), encrypted-media=(), fullscreen=(), geolocation=(), "
+    "gyroscope=(), magnetometer=(), microphone=(), midi=(), payment=(), publickey-credentials-get=(), "
+    "screen-wake-lock=(), usb=(), xr-spatial-tracking=()"
+)
 PAGE_HEADERS: Mapping[str, str] = {
     **COMMON_HEADERS,
     "content-security-policy": _POLICY,
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
-    "permissions-policy": ", ".join(f"{each}=()" for each in _UNUSED),
+    "permissions-policy": _UNUSED,
     # The browser asks each time, and the tag spares the content: after an update no old file is mixed with new ones.
     "cache-control": "no-cache",
 }
