@@ -301,7 +301,7 @@ async def test_r7_many_at_once_are_told_apart_and_too_many_are_turned_away(site:
 async def test_r7_a_stream_that_is_silent_for_long_says_that_it_is_still_there(
     site: _Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.frontends.http.wire.EventStream.beat_seconds", 0.01)
+    monkeypatch.setattr("dragoman.frontends.event_streams.EventStream.beat_seconds", 0.01)
     gate = asyncio.Event()
     made = site(reply(say("Wait. "), act(gate.wait), say("Done.")))
 
