@@ -129,7 +129,9 @@ class _Calls:
             new = self._console.pair(body.code, body.name)
         except WrongCode:
             raise ConsoleError(
-                403, "wrong_code", "This code is not valid. Codes are valid once and for two minutes."
+                403,
+                "wrong_code",
+                "This code is not valid. A code works once, within two minutes: get a new one.",
             ) from None
         except TooManyAttempts as error:
             seconds = max(1, round(error.seconds))

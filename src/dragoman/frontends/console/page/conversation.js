@@ -218,11 +218,18 @@ function* prose(text) {
   yield* paragraph(text.slice(end));
 }
 
-/** @param {string} text */
+/**
+ * A paragraph in italics is a remark, as the server writes its own. It is shown without the marks of Markdown.
+ *
+ * @param {string} text
+ */
 function* paragraph(text) {
-  const trimmed = text.replace(/^\n+|\n+$/g, '');
-  if (!trimmed) return;
-  const element = h('div', { class: 'prose', dir: 'auto' });
-  element.textContent = trimmed;
-  yield element;
+  for (const piece of text.split(/\n{2,}(?=\*[^*\n]+\*(?:\n|$))|(?<=^\*[^*\n]+\*)\n{2,}/m)) {
+    const trimmed = piece.replace(/^\n+|\n+$/g, '');
+    if (!trimmed) continue;
+    const remark = /^\*([^*\n]+)\*$/.exec(trimmed)?.[1];
+    const element = h('div', { class: remark ? 'prose note' : 'prose', dir: 'auto' });
+    element.textContent = remark ? remark.replace(/\\([!-/:-@[-`{-~])/g, '$1') : trimmed;
+    yield element;
+  }
 }
