@@ -168,9 +168,8 @@ async def test_r7_an_answer_under_way_may_finish_when_the_server_is_told_to_end(
     served = Running(tmp_path)
     wire = await running_slowly(served)
     served.process.send_signal(number)
-    assert served.process.stderr is not None
-    told = await asyncio.to_thread(served.process.stderr.readline)
-    assert "ending as soon as what is under way is done, after 20 seconds at most. Ctrl-C again" in told
+    told = await asyncio.to_thread(served.wait_for, "ending as soon as")
+    assert "what is under way is done, after 20 seconds at most. Ctrl-C again" in told
     rest = b"".join([chunk async for chunk in wire.chunks()])
     assert b"Last." in rest
     assert rest.endswith(b"data: [DONE]\n\n")
