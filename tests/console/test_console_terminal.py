@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -245,11 +246,13 @@ def test_without_a_terminal_there_is_one_code_on_demand(folder: Folder) -> None:
         command, cwd=folder.path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(3)]
-        found = CODE.search(lines[1])
-        assert found is not None
-        assert paired(lines[0], found[0]) == 200
-        process.send_signal(signal.SIGTERM)
+        try:
+            lines = [process.stdout.readline() for _ in range(3)]
+            found = CODE.search(lines[1])
+            assert found is not None
+            assert paired(lines[0], found[0]) == 200
+        finally:
+            process.send_signal(signal.SIGTERM)
         assert process.stdout.read() == ""
 
 
@@ -266,18 +269,21 @@ def test_open_opens_the_page_without_a_code(folder: Folder) -> None:
     with subprocess.Popen(
         [sys.executable, *serve(folder, "--open", "--pairing-code")],
         cwd=folder.path,
-        env={**os.environ, "BROWSER": f"{sys.executable} {browser} %s"},
+        env={**os.environ, "BROWSER": f"{shlex.quote(sys.executable)} {shlex.quote(str(browser))} %s"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
         assert process.stdout is not None
-        address = process.stdout.readline().split()[-1]
-        deadline = time.monotonic() + DEADLINE
-        while not opened.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        process.send_signal(signal.SIGTERM)
+        try:
+            address = process.stdout.readline().split()[-1]
+            deadline = time.monotonic() + DEADLINE
+            while not opened.exists():
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        finally:
+            # The end of the block waits for it.
+            process.send_signal(signal.SIGTERM)
     assert opened.read_text() == address
 
 
