@@ -17,6 +17,7 @@ from dragoman.lm.messages import Message, Role, assistant, system, user
 from dragoman.lm.model import (
     Capabilities,
     Closing,
+    Delivery,
     LanguageModel,
     ModelInfo,
     Sink,
@@ -43,7 +44,15 @@ from dragoman.lm.parts import (
     UsagePart,
 )
 from dragoman.lm.presentation import Presentation, Style
-from dragoman.lm.request import Consumer, Features, Request, RequestOptions, ToolDefinition, ToolMode
+from dragoman.lm.request import (
+    AnswerForm,
+    Consumer,
+    Features,
+    Request,
+    RequestOptions,
+    ToolDefinition,
+    ToolMode,
+)
 from dragoman.lm.response import Response
 from dragoman.lm.rules import RULES, Rule, StreamWatch, Violation
 from dragoman.lm.stops import Stopped, StopReason
@@ -53,6 +62,7 @@ __all__ = [
     "ActivityLocation",
     "ActivityNote",
     "ActivityPart",
+    "AnswerForm",
     "Audience",
     "CancellationError",
     "CancellationScope",
@@ -63,6 +73,7 @@ __all__ = [
     "Consumer",
     "ContentPart",
     "DataPart",
+    "Delivery",
     "ErrorKind",
     "Features",
     "GuardedModel",

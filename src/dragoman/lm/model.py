@@ -28,6 +28,7 @@ from dragoman.lm.request import Request
 __all__ = [
     "Capabilities",
     "Closing",
+    "Delivery",
     "LanguageModel",
     "ModelInfo",
     "Presenting",
@@ -53,6 +54,8 @@ class ModelInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     capabilities: Capabilities = Capabilities()
     # Whether it can be made to call a tool (the mode "required"). An agent decides for itself.
     required_calls: bool = False
+    # Whether it follows `RequestOptions.answer_form`.
+    takes_forms: bool = False
     # Whether `model_options` have an effect: an agent has its own settings.
     takes_options: bool = False
     tooltip: str | None = None
@@ -103,6 +106,15 @@ class Presenting(Protocol):
 
     @property
     def presents(self) -> bool: ...
+
+
+@runtime_checkable
+class Delivery(Protocol):
+    """A model that tells a retry from a wish for another answer by what has reached the consumer."""
+
+    def delivered(self, conversation: str, *, whole: bool) -> None:
+        """The last reply of this conversation has reached the consumer whole, or will not reach it whole."""
+        ...
 
 
 @runtime_checkable

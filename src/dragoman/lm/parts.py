@@ -14,9 +14,11 @@ from dragoman.lm.json import JsonObject, encode
 
 __all__ = [
     "ACTIVITY",
+    "ANNOTATION",
     "CACHE_CONTROL",
     "CONVERSATION",
     "INTERNAL_MIME_TYPES",
+    "ITEM",
     "STATEFUL_MARKER",
     "STOPPED",
     "UNKNOWN_PART",
@@ -55,11 +57,14 @@ CONVERSATION = "application/vnd.dragoman.conversation+json"
 UNKNOWN_PART = "application/vnd.dragoman.unknown-part+json"
 # The JSON of an activity, a plan or a usage, where an editor has only data parts for it: the VS Code extension makes them.
 ACTIVITY = "application/vnd.dragoman.activity+json"
+# An item of Open Responses that no part has a form for, and an annotation of the text before it. Both are unchanged.
+ITEM = "application/vnd.dragoman.item+json"
+ANNOTATION = "application/vnd.dragoman.annotation+json"
 
 # Data parts that two programs exchange about a conversation. They are not content: a person does not see them, and
 # comparisons of histories ignore them.
 INTERNAL_MIME_TYPES = frozenset(
-    {STATEFUL_MARKER, CACHE_CONTROL, USAGE, STOPPED, CONVERSATION, UNKNOWN_PART, ACTIVITY}
+    {STATEFUL_MARKER, CACHE_CONTROL, USAGE, STOPPED, CONVERSATION, UNKNOWN_PART, ACTIVITY, ITEM, ANNOTATION}
 )
 
 # MIME types that are text, besides `text/…` and the `+json` and `+xml` types.

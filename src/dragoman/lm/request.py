@@ -12,6 +12,7 @@ from dragoman.lm.messages import Message
 __all__ = [
     "SIDE_REQUEST_OPTION",
     "STORE_OPTION",
+    "AnswerForm",
     "Consumer",
     "Features",
     "Request",
@@ -36,12 +37,23 @@ class ToolDefinition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     input_schema: JsonObject | None = None
 
 
+class AnswerForm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The form that an answer must have: one JSON value."""
+
+    # A JSON Schema. None: any JSON object.
+    schema: JsonObject | None = None
+    name: str = ""
+    description: str = ""
+
+
 class RequestOptions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     tools: tuple[ToolDefinition, ...] = ()
     tool_mode: ToolMode = "auto"
     model_options: JsonObject = {}
     model_configuration: JsonObject = {}
     request_initiator: str | None = None
+    # Only for a model that follows it (`ModelInfo.takes_forms`).
+    answer_form: AnswerForm | None = None
 
     @property
     def forwarded_options(self) -> JsonObject:
@@ -64,6 +76,10 @@ class Features(msgspec.Struct, frozen=True):
     reports: bool = False
     # A consumer that draws activities, plans and usage itself. Any other gets them as text (`activity_text`).
     activity: bool = False
+    # A consumer that renders Markdown. For any other, text that we write is not escaped.
+    markdown: bool = True
+    # A consumer that takes the items of Open Responses for which there are no parts (`parts.ITEM`, `parts.ANNOTATION`).
+    items: bool = False
 
 
 class Consumer(msgspec.Struct, frozen=True):
