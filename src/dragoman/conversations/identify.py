@@ -359,9 +359,13 @@ class _Identification:
             and known.now - last.ended_at <= known.retry_seconds
             and last.ends > last.starts
         )
+        asked, options = last.request_key, self._request.options
+        if asked is not None and asked.options.demands != options.demands:
+            # The same words, but the answer must have another form.
+            return False
         return is_there and (
             join.evidence in ("marker", "call_id", "consumer_id")
-            or last.request_key == RequestKey.by(self._request, self._history)
+            or asked == RequestKey.by(self._request, self._history)
         )
 
     def _new_messages(self, matched: int) -> tuple[Message, ...]:

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
 
-import msgspec
-
 from dragoman.acp.launch import RunningAgent
 from dragoman.backends.agent.conversation_journal import ConversationJournal, title_of
 from dragoman.backends.agent.machine import machine
@@ -68,7 +66,7 @@ from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.prompt.demands import Demand
 from dragoman.backends.agent.prompt.session_context import SessionContext
 from dragoman.backends.agent.reply.backlog import Backlog
-from dragoman.backends.agent.reply.judging import judged
+from dragoman.backends.agent.reply.judging import judged, without_stop
 from dragoman.backends.agent.reply.reply import Reply
 from dragoman.backends.agent.reply.undelivered import UndeliveredResults
 from dragoman.backends.agent.session.console_requests import ConsoleRequests
@@ -894,7 +892,10 @@ class Conversation:
             raise AssertionError("no reply is to be judged")
         try:
             verdict = await judged(reply.demand, reply.number, reply.held_text, event.last_words)
-            event = msgspec.structs.replace(event, verdict=verdict)
+            words = event.last_words
+            if verdict.unmet is not None:
+                words = tuple(map(without_stop, words))
+            event = AgentTurnEnded(words, verdict=verdict)
         except Exception as fault:
             self._fail(fault)
         waiting, self._after_judging = self._after_judging or [], None

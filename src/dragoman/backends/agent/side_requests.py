@@ -22,7 +22,7 @@ from dragoman.backends.agent.prompt.demands import Demand
 from dragoman.backends.agent.prompt.prompting import compose, last_words, split_prompt
 from dragoman.backends.agent.reply.backpressure import Backpressure
 from dragoman.backends.agent.reply.held_text import HeldText, only_thinking, style_of_form
-from dragoman.backends.agent.reply.judging import judged
+from dragoman.backends.agent.reply.judging import judged, without_stop
 from dragoman.backends.agent.reply.narrator import Narrator
 from dragoman.backends.agent.session.opening import configure, logged_in, started
 from dragoman.backends.agent.session.permission_requests import answer_agent
@@ -83,9 +83,11 @@ class SideRequest:
         try:
             await configure(link, session, created, self._settings)
             before, words = split_prompt(self._request.messages)
-            unmet = await self._turn(agent, session, self._composed(agent, words, before))
+            unmet = await self._turn(
+                agent, session, self._composed(agent, words, before, context_of(self._request.messages))
+            )
             if unmet is not None:
-                unmet = await self._turn(agent, session, self._composed(agent, unmet.prompt, ()))
+                unmet = await self._turn(agent, session, self._composed(agent, unmet.prompt))
             if unmet is not None:
                 raise unmet.error
         finally:
@@ -115,9 +117,10 @@ class SideRequest:
         if isinstance(end, LanguageModelError):
             raise end
         words = (*self._narrator.end_turn(), *last_words(end), *self._narrator.usage(end.usage))
+        unmet = await self._judge(words)
         for part in words:
-            self._take(part, own=True)
-        return await self._judge(words)
+            self._take(part if unmet is None else without_stop(part), own=True)
+        return unmet
 
     async def _judge(self, last_words: Iterable[Part]) -> Unmet | None:
         if self._demand is None:
@@ -143,11 +146,15 @@ class SideRequest:
             self._sink.report(each)
 
     def _composed(
-        self, agent: RunningAgent, words: Sequence[Message], history: Sequence[Message]
+        self,
+        agent: RunningAgent,
+        words: Sequence[Message],
+        history: Sequence[Message] = (),
+        context: str = "",
     ) -> tuple[ContentBlock, ...]:
         return compose(
             words,
-            context=context_of(self._request.messages),
+            context=context,
             history=history,
             images=agent.link.info.agent_capabilities.prompt_capabilities.image,
             budget=self._settings.replay_tokens,

@@ -545,11 +545,14 @@ def _start_over(do: _Transition, event: AgentUnfit) -> None:
     """A new run of the agent gets the prompt, and the reply stays open; ignored once the agent has sent output."""
     if do.state.silent:
         do.lose_turn()
-        queue = do.state.unacknowledged_results + event.prompt + do.state.queue
+        # What asks for an answer once more belongs to this reply alone, so it is not queued: it is sent anew.
+        prompt = () if do.state.asked_again else event.prompt
+        queue = do.state.unacknowledged_results + prompt + do.state.queue
         do.emit(
             StopAgent(),
             StartAgent(),
             agent="starting",
+            asked_again=False,
             pending=(),
             queue=queue,
             unacknowledged_prompt=(),
@@ -651,8 +654,8 @@ def _detach(do: _Transition, event: ReplyDetached) -> None:
     has_acknowledged = not (do.state.silent or do.state.unacknowledged_results)
     if event.reply == do.state.reply and has_acknowledged:
         do.stop_gathering()
-        do.end_answer(*event.parts)
         do.emit(SetTimer("human"))
+        do.end_answer(*event.parts)
 
 
 def _stop_unsent(do: _Transition, event: TurnStopped) -> None:
@@ -677,12 +680,12 @@ def _turn_ended(do: _Transition, event: AgentTurnEnded) -> None:
     """The reply ends with the turn, unless another prompt was queued, or the agent is asked for what the reply lacks."""
     do.stop_steering()
     do.drop_pending(Interrupted())
+    do.judge(event.verdict)
     do.emit(*map(_own, event.last_words))
     do.end_turn(event.error)
     if event.error is not None:
         do.end_reply("failed", event.error)
         do.emit(SetTimer("idle"))
-    do.judge(event.verdict)
     do.advance()
 
 
