@@ -37,8 +37,9 @@ async def judged(demand: Demand, reply: int, text: str, last_words: Iterable[Par
 
 def without_stop(part: Part) -> Part:
     """A stop as a notice: the reply goes on, or fails, so it has not stopped."""
-    is_stop = isinstance(part, DataPart) and part.mime_type == STOPPED
-    return TextPart(notice(Stopped.of(part).words)) if is_stop else part
+    if isinstance(part, DataPart) and part.mime_type == STOPPED:
+        return TextPart(notice(Stopped.of(part).words))
+    return part
 
 
 async def _answer(form: AnswerForm, text: str) -> tuple[tuple[Part, ...], tuple[str, ...]]:
