@@ -107,6 +107,22 @@ async def test_r7_a_turn_goes_on_from_one_that_was_not_stored(site: _Make) -> No
         assert (_text(second), second["store"]) == ("You had said ember.", False)
 
 
+async def test_r10_an_item_that_is_named_may_be_one_that_only_the_socket_remembers(site: _Make) -> None:
+    made = site("One.", "You had said ${prompt}.")
+    async with _connected(made) as socket:
+        first = await socket.create(input="cobalt", store=False)
+        named = {"type": "item_reference", "id": first["output"][0]["id"]}
+        given = [{"role": "user", "content": "cobalt"}, named, {"role": "user", "content": "ember"}]
+        assert _text(await socket.create(input=given, store=False)) == "You had said ember."
+    async with _connected(made) as socket:
+        gone = await socket.create(input=given, store=False)
+        assert (gone["status"], gone["error"]["code"], gone["error"]["param"]) == (
+            404,
+            "item_not_found",
+            "input[1]",
+        )
+
+
 async def test_r7_what_was_not_stored_is_gone_with_its_socket(site: _Make) -> None:
     made = site("OK")
     async with _connected(made) as socket:

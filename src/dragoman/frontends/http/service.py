@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -27,6 +28,7 @@ from dragoman.frontends.http.histories import Histories, HistoryEntry, ResponseC
 from dragoman.frontends.http.item_lists import ItemLists
 from dragoman.frontends.http.items import messages_from_items
 from dragoman.frontends.http.metrics import Metrics
+from dragoman.frontends.http.references import ItemReferences
 from dragoman.frontends.http.resource import Resource, new_id
 from dragoman.frontends.http.stream import ResponseStream
 from dragoman.frontends.http.stream_rebuild import new_stream, server_ended
@@ -115,7 +117,10 @@ class HttpService:
         self.serve = serve
         self.histories = Histories(store if serve.store else None)
         self.background = BackgroundResponses(journals, self.histories)
-        self.conversations = ItemLists(journals, max_bytes=serve.max_body_bytes, is_on=serve.store)
+        self.conversations = ItemLists(
+            journals, self.histories, max_bytes=serve.max_body_bytes, is_on=serve.store
+        )
+        self.references = ItemReferences(self.histories, self.conversations)
         # The tasks of background responses: the event loop holds no strong reference to them.
         self._tasks: set[asyncio.Task[None]] = set()
         self.metrics = Metrics(model.id for model in models.infos())
@@ -180,7 +185,11 @@ class HttpService:
                 param="previous_response_id",
                 code="conflicting_ids",
             )
-        given = messages_from_items([*chain.items, *create.items], create.model, self._budget())
+        items = await self.references.resolved(
+            create.items, client.connection, known=chain.items, local=local
+        )
+        create = replace(create, items=items)
+        given = messages_from_items([*chain.items, *items], create.model, self._budget())
         messages = (*create.messages, *given.messages)
         messages = with_proofs(messages, given.decisions, self.models.permissions.grants)
         if create.instructions:
@@ -237,15 +246,20 @@ class HttpService:
             stream.resource.usage = response_usage(answer.usage)
             events = list(stream.fail(error))
             await self._add_to_conversation(prepared, stream.resource)
+            self._save(prepared, stream.resource, _conversation_of(answer))
             for event in events:
                 yield event
             return
-        if not answer.is_cancelled:
-            stream.resource.usage = response_usage(answer.usage)
-            conversation = answer.place.conversation if answer.place is not None else None
-            for event in await self._completed(prepared, stream, local, conversation):
-                yield event
-            answer.outcome = stream.resource.status
+        stream.resource.usage = response_usage(answer.usage)
+        if answer.is_cancelled:
+            # The client has the beginning of the answer, and may refer to its items.
+            deque(stream.cancel(), maxlen=0)
+            if stream.resource.output:
+                self._save(prepared, stream.resource, _conversation_of(answer))
+            return
+        for event in await self._completed(prepared, stream, local, _conversation_of(answer)):
+            yield event
+        answer.outcome = stream.resource.status
 
     async def without_answer(self, prepared: Prepared, local: SocketHistory) -> AsyncIterator[JsonObject]:
         """Yield the events of a response with `generate: false`, which only stores its input."""
@@ -410,15 +424,18 @@ class HttpService:
         """Store a response, and only then return its last events."""
         events = list(stream.complete(int(time.time())))
         resource = stream.resource
-        entry = self._entry(prepared, resource)
         await self._add_to_conversation(prepared, resource)
-        if resource.is_stored:
-            self.histories.save(
-                resource.id, entry, prepared.client.connection, prepared.chain.ids, conversation
-            )
-        elif local is not None:
-            local.add(resource.id, entry)
+        self._save(prepared, resource, conversation)
+        if local is not None and not resource.is_stored:
+            local.add(resource.id, self._entry(prepared, resource))
         return events
+
+    def _save(self, prepared: Prepared, resource: Resource, conversation: str | None) -> None:
+        """Store a response that has ended, however it has. `conversation` is its agent's."""
+        if resource.is_stored:
+            entry = self._entry(prepared, resource)
+            connection = prepared.client.connection
+            self.histories.save(resource.id, entry, connection, prepared.chain.ids, conversation)
 
     def _budget(self) -> Budget:
         """Return the budget for the packed content of a request: the limit of an unpacked body."""
@@ -427,10 +444,11 @@ class HttpService:
     async def compact(self, body: CompactBody, client: HttpClient) -> JsonObject:
         self.model(body.model, client)
         chain = await self._chain(body.previous_response_id, client)
+        given = await self.references.resolved(items_of(body.input), client.connection, known=chain.items)
         budget = self._budget()
         items = [
             inner
-            for item in (*chain.items, *items_of(body.input))
+            for item in (*chain.items, *given)
             for inner in (
                 expanded(str(item.get("encrypted_content")), "input", budget)
                 if item.get("type") == "compaction"
@@ -452,6 +470,10 @@ class HttpService:
             # The field is required, although no model runs.
             "usage": response_usage(UsagePart(0, 0)),
         }
+
+
+def _conversation_of(answer: ResponseRun) -> str | None:
+    return answer.place.conversation if answer.place is not None else None
 
 
 def _named(ignored: tuple[str, ...]) -> JsonObject:
