@@ -26,7 +26,7 @@ from dragoman.frontends.http.create_request import IGNORED, CompactBody, CreateR
 from dragoman.frontends.http.errors import ApiError, bad_request, of_model, unexpected, unknown_model
 from dragoman.frontends.http.histories import Histories, HistoryEntry, ResponseChain, SocketHistory
 from dragoman.frontends.http.item_lists import ItemLists
-from dragoman.frontends.http.items import messages_from_items
+from dragoman.frontends.http.items import RequestInput, messages_from_items
 from dragoman.frontends.http.metrics import Metrics
 from dragoman.frontends.http.references import ItemReferences
 from dragoman.frontends.http.resource import Resource, new_id
@@ -42,11 +42,13 @@ from dragoman.lm import (
     JsonObject,
     LanguageModel,
     LanguageModelError,
+    Message,
     Request,
     RequestOptions,
     UsagePart,
     system,
 )
+from dragoman.lm.json import encode_text
 from dragoman.lm.request import SIDE_REQUEST_OPTION, STORE_OPTION
 from dragoman.models import ModelSource
 from dragoman.store import ResponseStore
@@ -173,9 +175,7 @@ class HttpService:
         self, create: CreateRequest, client: HttpClient, local: SocketHistory | None = None
     ) -> Prepared:
         model = self.model(create.model, client)
-        chain = await self._chain(create.previous, client, local)
-        if create.conversation is not None:
-            chain = await self._conversation(create, create.conversation, client)
+        create, chain, given = await self._read(create, client, local)
         if create.consumer_id is not None and chain.consumer_id not in (
             None,
             create.consumer_id,
@@ -185,15 +185,7 @@ class HttpService:
                 param="previous_response_id",
                 code="conflicting_ids",
             )
-        items = await self.references.resolved(
-            create.items, client.connection, known=chain.items, local=local
-        )
-        create = replace(create, items=items)
-        given = messages_from_items([*chain.items, *items], create.model, self._budget())
-        messages = (*create.messages, *given.messages)
-        messages = with_proofs(messages, given.decisions, self.models.permissions.grants)
-        if create.instructions:
-            messages = (system(create.instructions), *messages)
+        messages = with_proofs(_messages(create, given), given.decisions, self.models.permissions.grants)
         takes_options = model.info.takes_options
         options: JsonObject = dict(create.options) if takes_options else {}
         if consumer_id := create.consumer_id or chain.consumer_id:
@@ -230,6 +222,26 @@ class HttpService:
             *(() if takes_options else create.options),
         )
         return Prepared(model, request, create, client, chain, int(time.time()), response_id, ignored)
+
+    async def count_tokens(self, create: CreateRequest, client: HttpClient) -> int:
+        """Return how many tokens of input a request has, by the model's own count. Nothing is run or decided."""
+        model = self.model(create.model, client)
+        create, _, given = await self._read(create, client)
+        said = sum(model.count_tokens(message) for message in _messages(create, given))
+        return said + sum(model.count_tokens(encode_text(tool)) for tool in create.offer.tools)
+
+    async def _read(
+        self, create: CreateRequest, client: HttpClient, local: SocketHistory | None = None
+    ) -> tuple[CreateRequest, ResponseChain, RequestInput]:
+        """Return the request with its references resolved, the history it continues, and both as messages."""
+        chain = await self._chain(create.previous, client, local)
+        if create.conversation is not None:
+            chain = await self._conversation(create, create.conversation, client)
+        items = await self.references.resolved(
+            create.items, client.connection, known=chain.items, local=local
+        )
+        given = messages_from_items([*chain.items, *items], create.model, self._budget())
+        return replace(create, items=items), chain, given
 
     async def events(
         self, prepared: Prepared, answer: ResponseRun, local: SocketHistory | None = None
@@ -354,7 +366,9 @@ class HttpService:
         if chain.conversation is None:
             return chain
         if not await self.conversations.has(chain.conversation, client.connection):
-            raise bad_request(
+            raise ApiError(
+                404,
+                "not_found",
                 f"This response is in the conversation {chain.conversation!r}, which was deleted. Send the whole history "
                 "instead.",
                 param="previous_response_id",
@@ -470,6 +484,11 @@ class HttpService:
             # The field is required, although no model runs.
             "usage": response_usage(UsagePart(0, 0)),
         }
+
+
+def _messages(create: CreateRequest, given: RequestInput) -> tuple[Message, ...]:
+    messages = (*create.messages, *given.messages)
+    return (system(create.instructions), *messages) if create.instructions else messages
 
 
 def _conversation_of(answer: ResponseRun) -> str | None:
