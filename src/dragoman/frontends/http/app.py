@@ -24,7 +24,7 @@ from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.chat import ChatStream, read_chat
 from dragoman.frontends.http.conversation_routes import conversation_routes
 from dragoman.frontends.http.create_request import object_of, read_compact, read_create
-from dragoman.frontends.http.errors import ApiError, bad_request
+from dragoman.frontends.http.errors import ApiError, ErrorType, bad_request
 from dragoman.frontends.http.front_page import FRONT_PAGE
 from dragoman.frontends.http.holding import held_response
 from dragoman.frontends.http.input_items import listed
@@ -68,6 +68,7 @@ def build_app(service: HttpService, gate: AccessCheck, console: Console | None =
             Route("/v1/responses", routes.create, methods=["POST"]),
             WebSocketRoute("/v1/responses", Socket(service)),
             Route("/v1/responses/compact", routes.compact, methods=["POST"]),
+            Route("/v1/responses/input_tokens", routes.input_tokens, methods=["POST"]),
             Route("/v1/responses/{id}", routes.retrieve, methods=["GET"]),
             Route("/v1/responses/{id}", routes.delete, methods=["DELETE"]),
             Route("/v1/responses/{id}/input_items", routes.input_items, methods=["GET"]),
@@ -93,7 +94,7 @@ async def _on_api_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, ApiError) or request.scope["type"] != "http":
         # `RequestMiddleware` refuses a WebSocket.
         raise error
-    return error_response(error)
+    return error_response(error, request.scope["path"])
 
 
 async def _on_router_error(request: Request, error: Exception) -> Response:
@@ -107,7 +108,8 @@ async def _on_router_error(request: Request, error: Exception) -> Response:
     )
     if path.startswith(API_ROOT):
         return await on_console_error(request, ConsoleError(status, "not_found", message))
-    response = error_response(ApiError(status, "not_found" if status == 404 else "invalid_request", message))  # noqa: PLR2004
+    kind: ErrorType = "not_found" if status == 404 else "invalid_request"  # noqa: PLR2004 - as HTTP says it
+    response = error_response(ApiError(status, kind, message), path)
     response.headers.update(getattr(error, "headers", None) or {})
     return response
 
@@ -151,6 +153,11 @@ class _Routes:
     async def compact(self, request: Request) -> Response:
         body = read_compact(await self._body(request))
         return JsonResponse(await self._service.compact(body, client_of(request)))
+
+    async def input_tokens(self, request: Request) -> Response:
+        create = read_create(await self._body(request), request.headers)
+        count = await self._service.count_tokens(create, client_of(request))
+        return JsonResponse({"object": "response.input_tokens", "input_tokens": count})
 
     async def retrieve(self, request: Request) -> Response:
         id_, query = request.path_params["id"], request.query_params
@@ -292,7 +299,7 @@ async def _chunks(
             for chunk in stream.take(part):
                 yield _data(chunk)
     except ApiError as error:
-        yield _data(error.body)
+        yield _data(error.openai_body)
         return
     if answer.is_cancelled:
         return

@@ -210,7 +210,7 @@ class ChatStream:
 
     def failed(self, error: ApiError) -> JsonObject:
         """Return the error with the partial message beside it. The API has no form for an incomplete answer."""
-        return {**error.body, "dragoman": {"partial": self._message()}}
+        return {**error.openai_body, "dragoman": {"partial": self._message()}}
 
     def whole(self, usage: UsagePart | None) -> JsonObject:
         choice = {"index": 0, "message": self._message(), "finish_reason": self._finish, "logprobs": None}

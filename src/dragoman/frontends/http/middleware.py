@@ -134,12 +134,12 @@ def _refuse_long_headers(scope: Scope) -> None:
 
 async def _refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "http":
-        await error_response(error)(scope, receive, send)
+        await error_response(error, scope["path"])(scope, receive, send)
         return
     await receive()
     if "websocket.http.response" in scope.get("extensions", {}):
         headers = [(b"content-type", b"application/json")]
         await send({"type": "websocket.http.response.start", "status": error.status, "headers": headers})
-        await send({"type": "websocket.http.response.body", "body": encode(error.body)})
+        await send({"type": "websocket.http.response.body", "body": encode(error.body_at(scope["path"]))})
     else:
         await send({"type": "websocket.close", "code": 1008, "reason": error.message[:120]})

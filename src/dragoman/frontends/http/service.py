@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -25,8 +26,9 @@ from dragoman.frontends.http.create_request import IGNORED, CompactBody, CreateR
 from dragoman.frontends.http.errors import ApiError, bad_request, of_model, unexpected, unknown_model
 from dragoman.frontends.http.histories import Histories, HistoryEntry, ResponseChain, SocketHistory
 from dragoman.frontends.http.item_lists import ItemLists
-from dragoman.frontends.http.items import messages_from_items
+from dragoman.frontends.http.items import RequestInput, messages_from_items
 from dragoman.frontends.http.metrics import Metrics
+from dragoman.frontends.http.references import ItemReferences
 from dragoman.frontends.http.resource import Resource, new_id
 from dragoman.frontends.http.stream import ResponseStream
 from dragoman.frontends.http.stream_rebuild import new_stream, server_ended
@@ -40,11 +42,13 @@ from dragoman.lm import (
     JsonObject,
     LanguageModel,
     LanguageModelError,
+    Message,
     Request,
     RequestOptions,
     UsagePart,
     system,
 )
+from dragoman.lm.json import encode_text
 from dragoman.lm.request import SIDE_REQUEST_OPTION, STORE_OPTION
 from dragoman.models import ModelSource
 from dragoman.store import ResponseStore
@@ -115,7 +119,10 @@ class HttpService:
         self.serve = serve
         self.histories = Histories(store if serve.store else None)
         self.background = BackgroundResponses(journals, self.histories)
-        self.conversations = ItemLists(journals, max_bytes=serve.max_body_bytes, is_on=serve.store)
+        self.conversations = ItemLists(
+            journals, self.histories, max_bytes=serve.max_body_bytes, is_on=serve.store
+        )
+        self.references = ItemReferences(self.histories, self.conversations)
         # The tasks of background responses: the event loop holds no strong reference to them.
         self._tasks: set[asyncio.Task[None]] = set()
         self.metrics = Metrics(model.id for model in models.infos())
@@ -168,9 +175,7 @@ class HttpService:
         self, create: CreateRequest, client: HttpClient, local: SocketHistory | None = None
     ) -> Prepared:
         model = self.model(create.model, client)
-        chain = await self._chain(create.previous, client, local)
-        if create.conversation is not None:
-            chain = await self._conversation(create, create.conversation, client)
+        create, chain, given = await self._read(create, client, local)
         if create.consumer_id is not None and chain.consumer_id not in (
             None,
             create.consumer_id,
@@ -180,11 +185,7 @@ class HttpService:
                 param="previous_response_id",
                 code="conflicting_ids",
             )
-        given = messages_from_items([*chain.items, *create.items], create.model, self._budget())
-        messages = (*create.messages, *given.messages)
-        messages = with_proofs(messages, given.decisions, self.models.permissions.grants)
-        if create.instructions:
-            messages = (system(create.instructions), *messages)
+        messages = with_proofs(_messages(create, given), given.decisions, self.models.permissions.grants)
         takes_options = model.info.takes_options
         options: JsonObject = dict(create.options) if takes_options else {}
         if consumer_id := create.consumer_id or chain.consumer_id:
@@ -222,6 +223,26 @@ class HttpService:
         )
         return Prepared(model, request, create, client, chain, int(time.time()), response_id, ignored)
 
+    async def count_tokens(self, create: CreateRequest, client: HttpClient) -> int:
+        """Return how many tokens of input a request has, by the model's own count. Nothing is run or decided."""
+        model = self.model(create.model, client)
+        create, _, given = await self._read(create, client)
+        said = sum(model.count_tokens(message) for message in _messages(create, given))
+        return said + sum(model.count_tokens(encode_text(tool)) for tool in create.offer.tools)
+
+    async def _read(
+        self, create: CreateRequest, client: HttpClient, local: SocketHistory | None = None
+    ) -> tuple[CreateRequest, ResponseChain, RequestInput]:
+        """Return the request with its references resolved, the history it continues, and both as messages."""
+        chain = await self._chain(create.previous, client, local)
+        if create.conversation is not None:
+            chain = await self._conversation(create, create.conversation, client)
+        items = await self.references.resolved(
+            create.items, client.connection, known=chain.items, local=local
+        )
+        given = messages_from_items([*chain.items, *items], create.model, self._budget())
+        return replace(create, items=items), chain, given
+
     async def events(
         self, prepared: Prepared, answer: ResponseRun, local: SocketHistory | None = None
     ) -> AsyncIterator[JsonObject]:
@@ -237,15 +258,20 @@ class HttpService:
             stream.resource.usage = response_usage(answer.usage)
             events = list(stream.fail(error))
             await self._add_to_conversation(prepared, stream.resource)
+            self._save(prepared, stream.resource, _conversation_of(answer))
             for event in events:
                 yield event
             return
-        if not answer.is_cancelled:
-            stream.resource.usage = response_usage(answer.usage)
-            conversation = answer.place.conversation if answer.place is not None else None
-            for event in await self._completed(prepared, stream, local, conversation):
-                yield event
-            answer.outcome = stream.resource.status
+        stream.resource.usage = response_usage(answer.usage)
+        if answer.is_cancelled:
+            # The client has the beginning of the answer, and may refer to its items.
+            deque(stream.cancel(), maxlen=0)
+            if stream.resource.output:
+                self._save(prepared, stream.resource, _conversation_of(answer))
+            return
+        for event in await self._completed(prepared, stream, local, _conversation_of(answer)):
+            yield event
+        answer.outcome = stream.resource.status
 
     async def without_answer(self, prepared: Prepared, local: SocketHistory) -> AsyncIterator[JsonObject]:
         """Yield the events of a response with `generate: false`, which only stores its input."""
@@ -340,7 +366,9 @@ class HttpService:
         if chain.conversation is None:
             return chain
         if not await self.conversations.has(chain.conversation, client.connection):
-            raise bad_request(
+            raise ApiError(
+                404,
+                "not_found",
                 f"This response is in the conversation {chain.conversation!r}, which was deleted. Send the whole history "
                 "instead.",
                 param="previous_response_id",
@@ -410,15 +438,18 @@ class HttpService:
         """Store a response, and only then return its last events."""
         events = list(stream.complete(int(time.time())))
         resource = stream.resource
-        entry = self._entry(prepared, resource)
         await self._add_to_conversation(prepared, resource)
-        if resource.is_stored:
-            self.histories.save(
-                resource.id, entry, prepared.client.connection, prepared.chain.ids, conversation
-            )
-        elif local is not None:
-            local.add(resource.id, entry)
+        self._save(prepared, resource, conversation)
+        if local is not None and not resource.is_stored:
+            local.add(resource.id, self._entry(prepared, resource))
         return events
+
+    def _save(self, prepared: Prepared, resource: Resource, conversation: str | None) -> None:
+        """Store a response that has ended, however it has. `conversation` is its agent's."""
+        if resource.is_stored:
+            entry = self._entry(prepared, resource)
+            connection = prepared.client.connection
+            self.histories.save(resource.id, entry, connection, prepared.chain.ids, conversation)
 
     def _budget(self) -> Budget:
         """Return the budget for the packed content of a request: the limit of an unpacked body."""
@@ -427,10 +458,11 @@ class HttpService:
     async def compact(self, body: CompactBody, client: HttpClient) -> JsonObject:
         self.model(body.model, client)
         chain = await self._chain(body.previous_response_id, client)
+        given = await self.references.resolved(items_of(body.input), client.connection, known=chain.items)
         budget = self._budget()
         items = [
             inner
-            for item in (*chain.items, *items_of(body.input))
+            for item in (*chain.items, *given)
             for inner in (
                 expanded(str(item.get("encrypted_content")), "input", budget)
                 if item.get("type") == "compaction"
@@ -452,6 +484,15 @@ class HttpService:
             # The field is required, although no model runs.
             "usage": response_usage(UsagePart(0, 0)),
         }
+
+
+def _messages(create: CreateRequest, given: RequestInput) -> tuple[Message, ...]:
+    messages = (*create.messages, *given.messages)
+    return (system(create.instructions), *messages) if create.instructions else messages
+
+
+def _conversation_of(answer: ResponseRun) -> str | None:
+    return answer.place.conversation if answer.place is not None else None
 
 
 def _named(ignored: tuple[str, ...]) -> JsonObject:
