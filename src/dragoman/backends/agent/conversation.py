@@ -124,6 +124,8 @@ _MIXED = "{name} mixed words of earlier turns into this answer."
 _DETACH_AGAIN_SECONDS = 1.0
 # How often what an agent says is stored while it speaks.
 _PROGRESS_SECONDS = 1.0
+# How long a reply stays in memory, without its agent, that its consumer may prove to be its own.
+_PROVABLE_SECONDS = 600.0
 # A call that the agent withdraws earlier than this did not hit a time limit.
 _SHORTEST_LIMIT_SECONDS = 10.0
 
@@ -299,8 +301,18 @@ class Conversation:
         """Whether the record is all that is left of it: no agent, nothing under way, and no reply to repeat."""
         last = self.journal.record.last
         ended_at = last.ended_at if last is not None else None
-        is_old = ended_at is None or self._shared.clock.now() - ended_at > self._settings.timing.retry
+        is_old = ended_at is None or self._shared.clock.now() - ended_at > self._repeat_seconds
         return not self.is_held and not self.has_agent and is_old and not self.journal.writer.has_news
+
+    @property
+    def _repeat_seconds(self) -> float:
+        """How long the last reply stays in memory for a retry: longer if the retry can be proved."""
+        last, seconds = self.journal.record.last, self._settings.timing.retry
+        has_key = (
+            last is not None and last.request_key is not None and last.request_key.idempotency_key is not None
+        )
+        is_lost = last is not None and last.is_delivered is False
+        return max(seconds, _PROVABLE_SECONDS) if has_key or is_lost else seconds
 
     @property
     def lendable(self) -> RunningAgent | None:

@@ -19,6 +19,7 @@ from dragoman.frontends.http.errors import of_model, unexpected
 from dragoman.lm import (
     CancellationSource,
     DataPart,
+    Delivery,
     LanguageModel,
     LanguageModelError,
     Part,
@@ -90,6 +91,12 @@ class ResponseRun:
         """Cancel the model's work, because the client has disconnected."""
         self.was_cancelled = self._task is None or not self._task.done() or bool(self._parts)
         self._source.cancel()
+
+    def delivered(self, *, whole: bool) -> None:
+        """Tell the model whether the whole response has reached the client."""
+        conversation = self.place.conversation if self.place is not None else None
+        if conversation is not None and isinstance(self._model, Delivery):
+            self._model.delivered(conversation, whole=whole)
 
     # As a sink.
 

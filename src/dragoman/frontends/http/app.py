@@ -24,6 +24,7 @@ from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.chat import ChatStream, read_chat
 from dragoman.frontends.http.conversation_routes import conversation_routes
 from dragoman.frontends.http.create_request import object_of, read_compact, read_create
+from dragoman.frontends.http.delivery import ConfirmedResponse
 from dragoman.frontends.http.errors import ApiError, ErrorType, bad_request
 from dragoman.frontends.http.front_page import FRONT_PAGE
 from dragoman.frontends.http.holding import held_response
@@ -133,8 +134,9 @@ class _Routes:
             return await _streamed(self._answering(prepared, request), prepared, self._events)
         answer, response = await held_response(self._service, prepared, request.receive)
         if response is None:
+            answer.delivered(whole=False)
             return Response(status_code=_GONE)
-        return JsonResponse(response, headers=_headers(answer, prepared.ignored))
+        return ConfirmedResponse(JsonResponse(response, headers=_headers(answer, prepared.ignored)), answer)
 
     async def _in_background(self, prepared: Prepared, request: Request) -> Response:
         started = await self._service.start(prepared)
@@ -205,11 +207,13 @@ class _Routes:
             except ApiError as error:
                 # The agent may have acted already, so a client must not repeat the request automatically.
                 headers = {**error.headers, **_headers(answer, prepared.ignored), "x-should-retry": "false"}
-                return JsonResponse(stream.failed(error), error.status, headers)
+                return ConfirmedResponse(JsonResponse(stream.failed(error), error.status, headers), answer)
             if answer.is_cancelled:
+                answer.delivered(whole=False)
                 return Response(status_code=_GONE)
             answer.outcome = "completed"
-            return JsonResponse(stream.whole(answer.usage), headers=_headers(answer, prepared.ignored))
+            headers = _headers(answer, prepared.ignored)
+            return ConfirmedResponse(JsonResponse(stream.whole(answer.usage), headers=headers), answer)
 
     # Everything else.
 
@@ -268,7 +272,7 @@ async def _streamed(
             async for frame in frames(prepared, answer):
                 await put(frame, more=answer.has_many)
 
-    return EventStream(write, _headers(answer, prepared.ignored))
+    return ConfirmedResponse(EventStream(write, _headers(answer, prepared.ignored)), answer)
 
 
 def _followed(events: AsyncIterator[JsonObject], request: Request, headers: dict[str, str]) -> Response:

@@ -15,6 +15,7 @@ import msgspec
 
 from dragoman.frontends.http.budget import check_values
 from dragoman.frontends.http.errors import ApiError, bad_request, too_deep
+from dragoman.frontends.http.request_headers import conversation_hint
 from dragoman.frontends.http.tools import OfferedTools, chosen, functions_of
 from dragoman.lm import JsonObject, Message
 from dragoman.lm.json import decode
@@ -122,6 +123,8 @@ class CreateRequest:
     offer: OfferedTools
     previous: str | None = None
     consumer_id: str | None = None
+    # An id that its program gives the conversation, and that was not meant for us. Where others name it, they count.
+    consumer_hint: str | None = None
     instructions: str | None = None
     is_streamed: bool = False
     is_stored: bool = True
@@ -190,6 +193,7 @@ def read_create(
         offer=chosen(body.tool_choice, tools),
         previous=body.previous_response_id,
         consumer_id=_consumer_id(body, named, headers),
+        consumer_hint=conversation_hint(headers),
         instructions=body.instructions,
         is_streamed=bool(body.stream) or over_websocket,
         is_stored=body.store is not False,

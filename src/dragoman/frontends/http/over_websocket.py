@@ -34,6 +34,8 @@ _LIMIT_SECONDS = 60 * 60.0
 # Queued turns behind the running one. They run one by one; reading stops while the queue is full.
 _AHEAD = 8
 _GOING_AWAY = 1001
+# The events with which a response ends.
+_LAST = frozenset({"response.completed", "response.incomplete", "response.failed"})
 # Open sockets for each running response: most sockets are idle between two turns.
 _SOCKETS_A_RESPONSE = 8
 # The share of all sockets that one key may open, so that others find room.
@@ -168,10 +170,12 @@ class _Session:
             try:
                 await answer.begun()
                 async for event in self._service.events(prepared, answer, self._local):
+                    kind = None
                     await self._send(event)
                     kind = event["type"]
             finally:
                 self._answer = None
+                answer.delivered(whole=kind in _LAST and not answer.was_cancelled)
         return kind == "response.failed"
 
     async def _follow(self, prepared: Prepared) -> bool:

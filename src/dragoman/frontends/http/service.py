@@ -49,7 +49,7 @@ from dragoman.lm import (
     system,
 )
 from dragoman.lm.json import encode_text
-from dragoman.lm.request import SIDE_REQUEST_OPTION, STORE_OPTION
+from dragoman.lm.request import IDEMPOTENCY_OPTION, RETRY_OPTION, SIDE_REQUEST_OPTION, STORE_OPTION
 from dragoman.models import ModelSource
 from dragoman.store import ResponseStore
 
@@ -75,6 +75,9 @@ class HttpClient:
     takes_activity: bool = False
     # Marks its requests as side requests.
     is_aside: bool = False
+    # Its own name for this request, and whether it says that it sends it again.
+    idempotency_key: str | None = None
+    is_repeated: bool = False
     # The name that its program gives itself, for people to read.
     program: str = ""
 
@@ -188,8 +191,12 @@ class HttpService:
         messages = with_proofs(_messages(create, given), given.decisions, self.models.permissions.grants)
         takes_options = model.info.takes_options
         options: JsonObject = dict(create.options) if takes_options else {}
-        if consumer_id := create.consumer_id or chain.consumer_id:
+        if consumer_id := create.consumer_id or chain.consumer_id or create.consumer_hint:
             options["_conversationId"] = consumer_id
+        if client.idempotency_key is not None:
+            options[IDEMPOTENCY_OPTION] = client.idempotency_key
+        if client.is_repeated:
+            options[RETRY_OPTION] = True
         if client.is_aside or is_side_request(messages, create.offer.tools):
             options[SIDE_REQUEST_OPTION] = True
         if create.refuses_storing or not self.serve.store:
@@ -323,6 +330,8 @@ class HttpService:
     ) -> None:
         async with stack:
             error = await self._take_parts(run, answer)
+            # The client can fetch it.
+            answer.delivered(whole=True)
             if run.stopped == "server" or run.is_lost:
                 error = server_ended()
             closed = ResponseClosed(
