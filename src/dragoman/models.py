@@ -539,6 +539,8 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedService
         max_input_tokens=model.max_input_tokens,
         max_output_tokens=model.max_output_tokens,
         capabilities=Capabilities(tool_calling=True, image_input=True),
+        required_calls=True,
+        takes_forms=True,
         detail="An agent, through Dragoman.",
         tags=("agent", "permissions", "thinking"),
         is_byok=True,

@@ -446,6 +446,10 @@ class _Identification:
         is_named = join.evidence in ("marker", "call_id", "consumer_id")
         if not is_named and not self._key.asks_the_same_as(last.request_key):
             return False
+        asked = last.request_key
+        if asked is not None and asked.options.demands != self._request.options.demands:
+            # The same words, but the answer must have another form.
+            return False
         is_streaming = last.status == "streaming"
         if not is_streaming and (last.ended_at is None or last.ends == last.starts):
             # It is no longer in memory, or it is empty and the request is tried again.

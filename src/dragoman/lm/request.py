@@ -62,6 +62,16 @@ class RequestOptions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     answer_form: AnswerForm | None = None
 
     @property
+    def demands(self) -> tuple[AnswerForm | None, ToolMode]:
+        """What an answer must be, for two requests to want the same one."""
+        return self.answer_form, self.tool_mode
+
+    @property
+    def has_demands(self) -> bool:
+        """Whether any answer that the model can give is not enough: it must have a form, or call a tool."""
+        return self.answer_form is not None or self.tool_mode == "required"
+
+    @property
     def forwarded_options(self) -> JsonObject:
         """The model options that may leave this program: keys that begin with `_` are between us and the consumer."""
         return {key: value for key, value in self.model_options.items() if not key.startswith("_")}

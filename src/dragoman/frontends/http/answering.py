@@ -134,6 +134,14 @@ class ResponseRun:
         if not self._begun:
             self._raise()
 
+    def check_met(self) -> None:
+        """Raise `ApiError` if the model has failed, and the request demands a form or a call.
+
+        Without it, the rest of the answer is of no use to the client.
+        """
+        if self._request.options.has_demands and self._task is not None and self._task.done():
+            self._raise()
+
     async def held(self, limit: Callable[[], float | None]) -> bool:
         """Buffer all parts until the model has ended. Return false if the time of `limit` comes first.
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from dragoman.config import ClientKey, ConsoleConfig, Serve
+from dragoman.frontends.http.answer_forms import form_of, ignored_options
 from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.approvals import APPROVAL_TOOLS, spelled_out, with_proofs
 from dragoman.frontends.http.background import BackgroundResponses
@@ -211,6 +212,7 @@ class HttpService:
                 tools=(*create.offer.tools, *approvals),
                 tool_mode=create.offer.mode,
                 model_options=options,
+                answer_form=await form_of(create, model.info),
             ),
             Consumer(
                 "http",
@@ -226,7 +228,7 @@ class HttpService:
         ignored = (
             *create.ignored,
             *given.ignored,
-            *(() if takes_options else create.options),
+            *ignored_options(create, model.info),
         )
         return Prepared(model, request, create, client, chain, int(time.time()), response_id, ignored)
 
