@@ -18,6 +18,7 @@ from dragoman.frontends.http.metrics import Metrics
 from dragoman.frontends.http.request_headers import is_switched_on, program_of
 from dragoman.frontends.http.service import HttpClient
 from dragoman.frontends.http.wire import error_response
+from dragoman.frontends.http.workspace_choice import named_folder
 from dragoman.lm.json import encode
 
 __all__ = ["HEADER_BYTES", "ApiCorsMiddleware", "RequestMiddleware", "client_of"]
@@ -43,6 +44,7 @@ def client_of(incoming: HTTPConnection) -> HttpClient:
         takes_activity=is_switched_on(headers, "x-dragoman-activity"),
         is_aside=is_switched_on(headers, "x-dragoman-aside"),
         program=program_of(headers),
+        workspace=named_folder(headers),
     )
 
 
