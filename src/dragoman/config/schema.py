@@ -206,6 +206,8 @@ class Serve(_Table, frozen=True):
     api_keys: tuple[_Text, ...] = ()
     # Keep responses for clients that come back to them by their id.
     store: bool = True
+    # Folders in which clients may choose the one that an agent works in. None: no client may choose.
+    workspaces: tuple[Path, ...] = ()
     # Pages of these origins may ask from a browser. None: no page may.
     cors_origins: tuple[_Text, ...] = ()
     # Thinking as a summary, which most clients know; or as content, by the specification's names or by OpenAI's.

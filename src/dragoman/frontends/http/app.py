@@ -35,6 +35,7 @@ from dragoman.frontends.http.over_websocket import Socket
 from dragoman.frontends.http.resource import new_id
 from dragoman.frontends.http.service import HttpService, Prepared
 from dragoman.frontends.http.wire import DONE, JsonResponse, error_response, framed, read_body
+from dragoman.frontends.http.workspace_choice import WORKSPACE_HEADER, header_text
 from dragoman.frontends.request_values import whole_number
 from dragoman.lm import JsonObject, ModelInfo
 from dragoman.lm.json import encode
@@ -57,7 +58,7 @@ def build_app(service: HttpService, gate: AccessCheck, console: Console | None =
             allow_origins=origins,
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
-            expose_headers=["x-dragoman-conversation", "x-dragoman-ignored"],
+            expose_headers=["x-dragoman-conversation", "x-dragoman-ignored", WORKSPACE_HEADER],
         )
         middleware.insert(0, cors)
     at_root: list[BaseRoute] = [Route("/", routes.front_page, methods=["GET"])]
@@ -136,11 +137,11 @@ class _Routes:
         if response is None:
             answer.delivered(whole=False)
             return Response(status_code=_GONE)
-        return ConfirmedResponse(JsonResponse(response, headers=_headers(answer, prepared.ignored)), answer)
+        return ConfirmedResponse(JsonResponse(response, headers=_headers(answer, prepared)), answer)
 
     async def _in_background(self, prepared: Prepared, request: Request) -> Response:
         started = await self._service.start(prepared)
-        headers = {"x-dragoman-ignored": _printable(prepared.ignored)} if prepared.ignored else {}
+        headers = _headers(None, prepared)
         if not prepared.create.is_streamed:
             return JsonResponse(started.so_far(), headers=headers)
         events = await self._service.background.events(started.id, started.entry, -1)
@@ -206,13 +207,13 @@ class _Routes:
                         pass
             except ApiError as error:
                 # The agent may have acted already, so a client must not repeat the request automatically.
-                headers = {**error.headers, **_headers(answer, prepared.ignored), "x-should-retry": "false"}
+                headers = {**error.headers, **_headers(answer, prepared), "x-should-retry": "false"}
                 return ConfirmedResponse(JsonResponse(stream.failed(error), error.status, headers), answer)
             if answer.is_cancelled:
                 answer.delivered(whole=False)
                 return Response(status_code=_GONE)
             answer.outcome = "completed"
-            headers = _headers(answer, prepared.ignored)
+            headers = _headers(answer, prepared)
             return ConfirmedResponse(JsonResponse(stream.whole(answer.usage), headers=headers), answer)
 
     # Everything else.
@@ -272,7 +273,7 @@ async def _streamed(
             async for frame in frames(prepared, answer):
                 await put(frame, more=answer.has_many)
 
-    return ConfirmedResponse(EventStream(write, _headers(answer, prepared.ignored)), answer)
+    return ConfirmedResponse(EventStream(write, _headers(answer, prepared)), answer)
 
 
 def _followed(events: AsyncIterator[JsonObject], request: Request, headers: dict[str, str]) -> Response:
@@ -313,12 +314,14 @@ async def _chunks(
     yield DONE
 
 
-def _headers(answer: ResponseRun, ignored: tuple[str, ...]) -> dict[str, str]:
+def _headers(answer: ResponseRun | None, prepared: Prepared) -> dict[str, str]:
     headers: dict[str, str] = {}
-    if answer.place is not None:
+    if answer is not None and answer.place is not None:
         headers["x-dragoman-conversation"] = answer.place.header
-    if ignored:
-        headers["x-dragoman-ignored"] = _printable(ignored)
+    if prepared.ignored:
+        headers["x-dragoman-ignored"] = _printable(prepared.ignored)
+    if prepared.workspace is not None:
+        headers[WORKSPACE_HEADER] = header_text(prepared.workspace)
     return headers
 
 

@@ -18,6 +18,7 @@ from dragoman.frontends.http.metrics import Metrics
 from dragoman.frontends.http.request_headers import idempotency_key, is_repeated, is_switched_on, program_of
 from dragoman.frontends.http.service import HttpClient
 from dragoman.frontends.http.wire import error_response
+from dragoman.frontends.http.workspace_choice import named_folder
 from dragoman.lm.json import encode
 
 __all__ = ["HEADER_BYTES", "ApiCorsMiddleware", "RequestMiddleware", "client_of"]
@@ -47,6 +48,7 @@ def client_of(incoming: HTTPConnection) -> HttpClient:
         idempotency_key=idempotency_key(headers) if is_one_request else None,
         is_repeated=is_one_request and is_repeated(headers),
         program=program_of(headers),
+        workspace=named_folder(headers),
     )
 
 

@@ -9,9 +9,10 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import msgspec
 
@@ -34,6 +35,7 @@ from dragoman.frontends.http.resource import Resource, new_id
 from dragoman.frontends.http.stream import ResponseStream
 from dragoman.frontends.http.stream_rebuild import new_stream, server_ended
 from dragoman.frontends.http.usage import response_usage
+from dragoman.frontends.http.workspace_choice import WORKSPACE_HEADER, FolderRoots, codex_folder
 from dragoman.frontends.side_requests import is_side_request
 from dragoman.journal.response_events import ResponseClosed, ResponseOpened
 from dragoman.journal.writer import Journals
@@ -61,6 +63,8 @@ _log = logging.getLogger(__name__)
 # What both APIs can carry. They have no form for pictures, which become a line of text.
 FEATURES = Features(thinking=True, keeps_parts_of_failures=True, unparsed_calls=True, reports=True)
 _METADATA_LENGTH = 512
+# The key of a response's metadata that names the folder, if the request named one.
+_WORKSPACE = "dragoman.workspace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,8 @@ class HttpClient:
     is_repeated: bool = False
     # The name that its program gives itself, for people to read.
     program: str = ""
+    # The folder in which an agent is to work.
+    workspace: str | None = None
 
     @property
     def key_name(self) -> str:
@@ -88,6 +94,11 @@ class HttpClient:
 
     def allows(self, model_id: str) -> bool:
         return self.key is None or self.key.allows(model_id)
+
+    @property
+    def sees_paths(self) -> bool:
+        """Whether it may learn where the operator's files are. Without keys, the client is on this machine."""
+        return self.key is None or self.key.role == "admin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +114,9 @@ class Prepared:
     # The id of the response. A chat completion has an id of its own form.
     response_id: str
     ignored: tuple[str, ...] = ()
+    # The folder in which the agent works, and whether the request named one. None: the model is no agent.
+    workspace: str | None = None
+    names_workspace: bool = False
 
 
 class HttpService:
@@ -115,12 +129,18 @@ class HttpService:
         store: ResponseStore | None = None,
         journals: Journals | None = None,
         console_config: ConsoleConfig | None = None,
+        config_file: Path | None = None,
     ) -> None:
-        """Without journals, background responses are only in memory, and there are no conversations."""
+        """Without journals, background responses are only in memory, and there are no conversations.
+
+        `config_file` is the file that a client's operator changes.
+        """
         journals = journals or Journals()
         self.console_config = console_config or ConsoleConfig()
         self.models = models
         self.serve = serve
+        self._roots = tuple(folder.resolve() for folder in serve.workspaces)
+        self._config_file = config_file
         self.histories = Histories(store if serve.store else None)
         self.background = BackgroundResponses(journals, self.histories)
         self.conversations = ItemLists(
@@ -206,6 +226,13 @@ class HttpService:
         is_stored = self.is_stored(create)
         # Only agents send permission requests. A model would call these tools like any other.
         approvals = APPROVAL_TOOLS if client.approves_items and not takes_options else ()
+        configured = self.models.folder(create.model)
+        chosen, names_workspace = (None, False) if configured is None else self._chosen(client, messages)
+        folders: tuple[str, ...] = ()
+        if chosen is not None:
+            folders = (str(chosen),)
+        elif client.key is not None and configured is not None:
+            folders = client.key.folders(configured)
         request = Request(
             messages,
             RequestOptions(
@@ -217,7 +244,7 @@ class HttpService:
             Consumer(
                 "http",
                 client.connection,
-                () if client.key is None else client.key.folders(self.models.folder(create.model)),
+                folders,
                 features=msgspec.structs.replace(FEATURES, activity=client.takes_activity),
                 program=client.program,
                 # A stream stays open, and `holding` moves a stored response to the background.
@@ -229,8 +256,35 @@ class HttpService:
             *create.ignored,
             *given.ignored,
             *ignored_options(create, model.info),
+            *((WORKSPACE_HEADER,) if client.workspace is not None and configured is None else ()),
         )
-        return Prepared(model, request, create, client, chain, int(time.time()), response_id, ignored)
+        workspace = None if configured is None else (*folders, str(configured))[0]
+        return Prepared(
+            model,
+            request,
+            create,
+            client,
+            chain,
+            int(time.time()),
+            response_id,
+            ignored,
+            workspace,
+            names_workspace,
+        )
+
+    def _chosen(self, client: HttpClient, messages: Sequence[Message]) -> tuple[Path | None, bool]:
+        """The folder that a request chooses, and whether it names one. Raise `ApiError` if the header may not."""
+        roots = FolderRoots(self._roots, (client.key and client.key.workspaces) or (), self._file_for(client))
+        if client.workspace is not None:
+            return roots.require(client.workspace), True
+        wish = codex_folder(messages)
+        return (None, False) if wish is None else (roots.find(wish), True)
+
+    def _file_for(self, client: HttpClient) -> str:
+        """The configuration file in words. Where it is, only a client learns that is on this machine, or an administrator."""
+        if self._config_file is None:
+            return "the server's configuration"
+        return str(self._config_file) if client.sees_paths else self._config_file.name
 
     async def count_tokens(self, create: CreateRequest, client: HttpClient) -> int:
         """Return how many tokens of input a request has, by the model's own count. Nothing is run or decided."""
@@ -422,7 +476,7 @@ class HttpService:
             model=create.model,
             created_at=prepared.created_at,
             echoed=create.echoed,
-            metadata={**create.metadata, **_named(prepared.ignored)},
+            metadata={**create.metadata, **_named(prepared)},
             previous=create.previous,
             is_stored=self.is_stored(create),
             is_background=create.is_background,
@@ -506,5 +560,10 @@ def _conversation_of(answer: ResponseRun) -> str | None:
     return answer.place.conversation if answer.place is not None else None
 
 
-def _named(ignored: tuple[str, ...]) -> JsonObject:
-    return {IGNORED: ", ".join(ignored)[:_METADATA_LENGTH]} if ignored else {}
+def _named(prepared: Prepared) -> JsonObject:
+    named: JsonObject = {}
+    if prepared.ignored:
+        named[IGNORED] = ", ".join(prepared.ignored)[:_METADATA_LENGTH]
+    if prepared.names_workspace and prepared.workspace is not None:
+        named[_WORKSPACE] = prepared.workspace[:_METADATA_LENGTH]
+    return named
