@@ -27,6 +27,7 @@ from dragoman.frontends.http.create_request import object_of, read_compact, read
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.front_page import FRONT_PAGE
 from dragoman.frontends.http.holding import held_response
+from dragoman.frontends.http.ignored import printable
 from dragoman.frontends.http.input_items import listed
 from dragoman.frontends.http.middleware import ApiCorsMiddleware, RequestMiddleware, client_of
 from dragoman.frontends.http.openapi import description
@@ -42,7 +43,6 @@ __all__ = ["build_app"]
 
 # The status that some proxies log for a client that disconnects before the response.
 _GONE = 499
-_HEADER_LENGTH = 2_000
 
 
 def build_app(service: HttpService, gate: AccessCheck, console: Console | None = None) -> ASGIApp:
@@ -136,7 +136,7 @@ class _Routes:
 
     async def _in_background(self, prepared: Prepared, request: Request) -> Response:
         started = await self._service.start(prepared)
-        headers = {"x-dragoman-ignored": _printable(prepared.ignored)} if prepared.ignored else {}
+        headers = {"x-dragoman-ignored": printable(prepared.ignored)} if prepared.ignored else {}
         if not prepared.create.is_streamed:
             return JsonResponse(started.so_far(), headers=headers)
         events = await self._service.background.events(started.id, started.entry, -1)
@@ -306,15 +306,9 @@ def _headers(answer: ResponseRun, ignored: tuple[str, ...]) -> dict[str, str]:
     headers: dict[str, str] = {}
     if answer.place is not None:
         headers["x-dragoman-conversation"] = answer.place.header
-    if ignored:
-        headers["x-dragoman-ignored"] = _printable(ignored)
+    if ignored or answer.ignored:
+        headers["x-dragoman-ignored"] = printable((*ignored, *answer.ignored))
     return headers
-
-
-def _printable(ignored: tuple[str, ...]) -> str:
-    """The names of what was ignored. The client chose them: a character that is not printable ASCII becomes a question mark."""
-    named = ", ".join(ignored)[:_HEADER_LENGTH]
-    return "".join(char if " " <= char <= "~" else "?" for char in named)
 
 
 def _is_streamed(given: str) -> bool:

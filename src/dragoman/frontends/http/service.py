@@ -21,9 +21,10 @@ from dragoman.frontends.http.background import BackgroundResponses
 from dragoman.frontends.http.background_run import BackgroundRun
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import compacted, expanded
-from dragoman.frontends.http.create_request import IGNORED, CompactBody, CreateRequest, items_of
+from dragoman.frontends.http.create_request import CompactBody, CreateRequest, items_of
 from dragoman.frontends.http.errors import ApiError, bad_request, of_model, unexpected, unknown_model
 from dragoman.frontends.http.histories import Histories, HistoryEntry, ResponseChain, SocketHistory
+from dragoman.frontends.http.ignored import IGNORED_KEY, with_ignored
 from dragoman.frontends.http.item_lists import ItemLists
 from dragoman.frontends.http.items import messages_from_items
 from dragoman.frontends.http.metrics import Metrics
@@ -53,9 +54,10 @@ __all__ = ["FEATURES", "HttpClient", "HttpService", "Prepared"]
 
 _log = logging.getLogger(__name__)
 
-# What both APIs can carry. They have no form for pictures, which become a line of text.
-FEATURES = Features(thinking=True, keeps_parts_of_failures=True, unparsed_calls=True, reports=True)
-_METADATA_LENGTH = 512
+# What both APIs can carry.
+FEATURES = Features(
+    thinking=True, keeps_parts_of_failures=True, unparsed_calls=True, reports=True, items=True
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,9 @@ class HttpService:
         self._under_way += 1
         self.metrics.under_way = self._under_way
         began = time.monotonic()
-        answer = ResponseRun(model, request, lambda part: spelled_out(part, self.models.permissions.grants))
+        answer = ResponseRun(
+            model, request, lambda part: (spelled_out(part, self.models.permissions.grants),)
+        )
         try:
             async with answer:
                 yield answer
@@ -180,12 +184,20 @@ class HttpService:
                 param="previous_response_id",
                 code="conflicting_ids",
             )
-        given = messages_from_items([*chain.items, *create.items], create.model, self._budget())
+        takes_options = model.info.takes_options
+        given = messages_from_items(
+            [*chain.items, *create.items], create.model, self._budget(), for_endpoint=takes_options
+        )
         messages = (*create.messages, *given.messages)
         messages = with_proofs(messages, given.decisions, self.models.permissions.grants)
         if create.instructions:
             messages = (system(create.instructions), *messages)
-        takes_options = model.info.takes_options
+        offer = create.offer
+        if offer.other_choice is not None and not takes_options:
+            raise bad_request(
+                "An agent has only your functions: choose one of them, or leave `tool_choice` out.",
+                param="tool_choice",
+            )
         options: JsonObject = dict(create.options) if takes_options else {}
         if consumer_id := create.consumer_id or chain.consumer_id:
             options["_conversationId"] = consumer_id
@@ -200,15 +212,19 @@ class HttpService:
         request = Request(
             messages,
             RequestOptions(
-                tools=(*create.offer.tools, *approvals),
-                tool_mode=create.offer.mode,
+                tools=(*offer.tools, *approvals),
+                tool_mode=offer.mode,
                 model_options=options,
+                other_tools=tuple(tool for _, tool in offer.others) if takes_options else (),
+                other_choice=offer.other_choice,
             ),
             Consumer(
                 "http",
                 client.connection,
                 () if client.key is None else client.key.folders(self.models.folder(create.model)),
-                features=msgspec.structs.replace(FEATURES, activity=client.takes_activity),
+                features=msgspec.structs.replace(
+                    FEATURES, activity=client.takes_activity, approvals=client.approves_items
+                ),
                 program=client.program,
                 # A stream stays open, and `holding` moves a stored response to the background.
                 hold_seconds=None if create.is_streamed or is_stored else self.console_config.decide_seconds,
@@ -218,7 +234,7 @@ class HttpService:
         ignored = (
             *create.ignored,
             *given.ignored,
-            *(() if takes_options else create.options),
+            *(() if takes_options else (*create.options, *offer.ignored)),
         )
         return Prepared(model, request, create, client, chain, int(time.time()), response_id, ignored)
 
@@ -280,7 +296,7 @@ class HttpService:
         entry = self._entry(prepared, resource)
         if not self.histories.save(resource.id, entry, connection, prepared.chain.ids):
             raise ApiError(503, "server_error", "The response cannot be stored now.", retry_after=1)
-        opened = ResponseOpened(self.serve.reasoning_events, prepared.client.approves_items)
+        opened = self._opened(prepared, resource)
         run = self.background.new(entry, opened)
         stack.callback(self.background.ended, run)
         await run.open(prepared.create.model, connection, answer.cancel)
@@ -373,8 +389,12 @@ class HttpService:
             await self.conversations.add_turn(create.conversation, prepared.client.connection, items)
 
     def _stream(self, prepared: Prepared) -> ResponseStream:
-        opened = ResponseOpened(self.serve.reasoning_events, prepared.client.approves_items)
-        return new_stream(self._resource(prepared), opened)
+        resource = self._resource(prepared)
+        return new_stream(resource, self._opened(prepared, resource))
+
+    def _opened(self, prepared: Prepared, resource: Resource) -> ResponseOpened:
+        ignored = str(resource.metadata.get(IGNORED_KEY, ""))
+        return ResponseOpened(self.serve.reasoning_events, prepared.client.approves_items, ignored)
 
     def _resource(self, prepared: Prepared) -> Resource:
         create = prepared.create
@@ -383,7 +403,7 @@ class HttpService:
             model=create.model,
             created_at=prepared.created_at,
             echoed=create.echoed,
-            metadata={**create.metadata, **_named(prepared.ignored)},
+            metadata=with_ignored(create.metadata, prepared.ignored),
             previous=create.previous,
             is_stored=self.is_stored(create),
             is_background=create.is_background,
@@ -452,7 +472,3 @@ class HttpService:
             # The field is required, although no model runs.
             "usage": response_usage(UsagePart(0, 0)),
         }
-
-
-def _named(ignored: tuple[str, ...]) -> JsonObject:
-    return {IGNORED: ", ".join(ignored)[:_METADATA_LENGTH]} if ignored else {}
