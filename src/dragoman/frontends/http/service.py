@@ -185,7 +185,8 @@ class HttpService:
                 param="previous_response_id",
                 code="conflicting_ids",
             )
-        messages = with_proofs(_messages(create, given), given.decisions, self.models.permissions.grants)
+        decisions = {**create.decisions, **given.decisions}
+        messages = with_proofs(_messages(create, given), decisions, self.models.permissions.grants)
         takes_options = model.info.takes_options
         options: JsonObject = dict(create.options) if takes_options else {}
         if consumer_id := create.consumer_id or chain.consumer_id:
