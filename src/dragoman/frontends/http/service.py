@@ -122,7 +122,7 @@ class HttpService:
         self.conversations = ItemLists(
             journals, self.histories, max_bytes=serve.max_body_bytes, is_on=serve.store
         )
-        self.references = ItemReferences(self.histories, self.conversations)
+        self.references = ItemReferences(self.histories, self.conversations, max_bytes=serve.max_body_bytes)
         # The tasks of background responses: the event loop holds no strong reference to them.
         self._tasks: set[asyncio.Task[None]] = set()
         self.metrics = Metrics(model.id for model in models.infos())
