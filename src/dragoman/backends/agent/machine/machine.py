@@ -48,7 +48,7 @@ An agent may also turn out to be *unfit* for the prompt under way: it does not s
 it still replays the history of an earlier turn. Then it is stopped, and a new run of it gets the prompt.
 
 A request may *demand* something of its reply: an answer of a form, or a call. A reply with calls meets either. The caller
-holds the text of such a reply back, and judges it when the agent has ended its turn (`Verdict`). If the demand is *unmet*,
+holds the text of such a reply back, and judges it when the agent has ended its turn (`ReplyVerdict`). If the demand is *unmet*,
 the agent is asked for it once more, in the same reply. If it is unmet again, or if the reply ends in another way, the reply
 fails. A queued prompt goes first: only the reply's last turn is judged.
 
@@ -130,7 +130,7 @@ from dragoman.backends.agent.machine.types import (
     TurnCancelled,
     TurnStopped,
     Unmet,
-    Verdict,
+    ReplyVerdict,
 )
 from dragoman.lm import LanguageModelError, Part, TextPart
 from dragoman.lm.gfm import error_text, notice
@@ -279,7 +279,7 @@ class _Transition(msgspec.Struct):
         else:
             self.end_reply("failed", _explained(unmet.error, why))
 
-    def judge(self, verdict: Verdict | None) -> None:
+    def judge(self, verdict: ReplyVerdict | None) -> None:
         """Note whether the open reply meets its demand. A queued prompt has its answer still to come."""
         if verdict is None or verdict.reply != self.state.reply or self.state.queue:
             return
