@@ -12,7 +12,7 @@ from operator import itemgetter
 
 from dragoman.lm import JsonObject
 
-__all__ = ["SMALL_WORDS", "Facts", "tokens"]
+__all__ = ["SMALL_WORDS", "PromptFacts", "tokens"]
 
 
 def _words(text: str) -> list[str]:
@@ -79,7 +79,7 @@ def tokens(text: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Facts:
+class PromptFacts:
     """The facts of `words`. `known` has values that a tool has returned, by their names."""
 
     words: str

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from dragoman.demo.agent.facts import Facts, tokens
+from dragoman.demo.agent.facts import PromptFacts, tokens
 from dragoman.demo.agent.schemas import (
     FORMATS,
     MAX_RECURSIONS,
@@ -61,7 +61,7 @@ _DIRECTIONS = {"origin": "from", "departure": "from", "from": "from", "to": "to"
 _PATHS = frozenset({"path", "file", "filepath", "file_path", "filename", "file_name", "uri"})
 
 
-def fill(schema: JsonObject, facts: Facts, *, generous: bool = False, name: str = "") -> object:
+def fill(schema: JsonObject, facts: PromptFacts, *, generous: bool = False, name: str = "") -> object:
     """A value that fits `schema`."""
     try:
         return Filler(schema, facts, generous=generous).value(name, schema)
@@ -83,7 +83,7 @@ class Filler:
     A generous filler also fills in what nothing requires, where that shows more: of an answer, but not of a call.
     """
 
-    def __init__(self, root: JsonObject, facts: Facts, *, generous: bool = False) -> None:
+    def __init__(self, root: JsonObject, facts: PromptFacts, *, generous: bool = False) -> None:
         self._schemas = SchemaReader(root)
         self._facts = facts
         self._generous = generous

@@ -15,8 +15,8 @@ import msgspec
 from dragoman.backends.scripted import ScriptStep, call, say
 from dragoman.demo.agent.acts import literal
 from dragoman.demo.agent.casting import bare_name, consumers
-from dragoman.demo.agent.demands import Demands, json_texts
-from dragoman.demo.agent.facts import SMALL_WORDS, Facts, tokens
+from dragoman.demo.agent.demands import PromptDemands, json_texts
+from dragoman.demo.agent.facts import SMALL_WORDS, PromptFacts, tokens
 from dragoman.demo.agent.filling import Filler
 from dragoman.lm import JsonObject, Message, ToolCallPart, ToolDefinition, ToolResultPart
 from dragoman.lm.gfm import fence
@@ -73,7 +73,7 @@ class _Match:
     is_certain: bool
 
 
-def by_name(demands: Demands, offered: Sequence[ToolDefinition]) -> list[FunctionWish]:
+def by_name(demands: PromptDemands, offered: Sequence[ToolDefinition]) -> list[FunctionWish]:
     """The functions that the prompt names: "call NAME with {…}", "use NAME"."""
     spoken = demands.spoken
     found: list[tuple[int, FunctionWish]] = []
@@ -87,7 +87,7 @@ def by_name(demands: Demands, offered: Sequence[ToolDefinition]) -> list[Functio
             if given is not None and is_next and isinstance(given.value, dict):
                 arguments: JsonObject = given.value
             else:
-                arguments = _arguments(tool, Facts(demands.words))
+                arguments = _arguments(tool, PromptFacts(demands.words))
             found.append((match.start(), FunctionWish(tool, arguments)))
     return [wish for _, wish in sorted(found, key=lambda each: each[0])][:_MAX_CALLS]
 
@@ -100,17 +100,17 @@ def asked_for(words: str, offered: Sequence[ToolDefinition]) -> list[FunctionWis
     parts = [*_parts(words, tools)]
     if len(parts) == 1:
         [(match, _)] = parts
-        return [FunctionWish(match.tool, _arguments(match.tool, Facts(words)), match.is_certain)]
+        return [FunctionWish(match.tool, _arguments(match.tool, PromptFacts(words)), match.is_certain)]
     wishes: list[FunctionWish] = []
     for match, clause in parts[:_MAX_CALLS]:
-        arguments = _arguments(match.tool, Facts(clause), Facts(words))
+        arguments = _arguments(match.tool, PromptFacts(clause), PromptFacts(words))
         if all((match.tool, arguments) != (each.tool, each.arguments) for each in wishes):
             wishes.append(FunctionWish(match.tool, arguments, match.is_certain))
     return wishes
 
 
 def required(
-    demands: Demands, messages: Sequence[Message], offered: Sequence[ToolDefinition]
+    demands: PromptDemands, messages: Sequence[Message], offered: Sequence[ToolDefinition]
 ) -> list[FunctionWish]:
     """The functions to call where one must be called: those that are asked for, else the one that fits best."""
     tools = consumers(offered)
@@ -124,14 +124,16 @@ def required(
         return []
     if asked := asked_for(demands.words, pool):
         return asked
-    facts = Facts(demands.words, known_from(messages[demands.at :]))
+    facts = PromptFacts(demands.words, known_from(messages[demands.at :]))
     is_final = bool(called) and len(candidates) > len(fresh)
     ordered = sorted(pool, key=lambda tool: not _FINAL.search(bare_name(tool))) if is_final else pool
     best = max(ordered, key=lambda tool: _match(tool, demands.words).score)
     return [FunctionWish(best, _arguments(best, facts))]
 
 
-def awaits_final(demands: Demands, messages: Sequence[Message], offered: Sequence[ToolDefinition]) -> bool:
+def awaits_final(
+    demands: PromptDemands, messages: Sequence[Message], offered: Sequence[ToolDefinition]
+) -> bool:
     """Whether the client takes the final answer by a function that has not been called yet."""
     called = {made.name for message in messages[demands.at :] for made in message.calls}
     return demands.must_call and any(
@@ -173,7 +175,7 @@ def _match(tool: ToolDefinition, words: str, *, asks: bool = True) -> _Match:
     in_name, in_description = len(name & said), len(described & said)
     schema = tool.input_schema or {}
     properties = schema.get("properties")
-    filler = Filler(schema, Facts(words))
+    filler = Filler(schema, PromptFacts(words))
     plain = (
         sum(filler.plain(each, inner) for each, inner in properties.items())
         if isinstance(properties, dict)
@@ -184,7 +186,7 @@ def _match(tool: ToolDefinition, words: str, *, asks: bool = True) -> _Match:
     wishes = (bool(all_of_name) and tokens(words)[:1] == all_of_name[:1]) or (
         asks and not schema.get("required")
     )
-    calculates = Facts(words).expression is not None and bool(_CALCULATES & (name | described))
+    calculates = PromptFacts(words).expression is not None and bool(_CALCULATES & (name | described))
     is_enough = (
         (is_named and (wishes or plain > 0 or (asks and _QUESTION.search(words) is not None)))
         or (in_description > 1 and plain > 0 and asks)
@@ -201,7 +203,7 @@ def _stem(word: str) -> str:
     return word
 
 
-def _arguments(tool: ToolDefinition, facts: Facts, whole: Facts | None = None) -> JsonObject:
+def _arguments(tool: ToolDefinition, facts: PromptFacts, whole: PromptFacts | None = None) -> JsonObject:
     """Arguments for a call, from the words about it and, where those are silent, from the whole prompt."""
     schema = tool.input_schema or {}
     arguments = Filler(schema, whole or facts).object_of(schema)
