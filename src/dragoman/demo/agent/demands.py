@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from dragoman.demo.agent.prompt import TRANSCRIPT
 from dragoman.lm import JsonObject, Message, Request
 
-__all__ = ["PromptDemands", "JsonText", "json_texts", "read_demands"]
+__all__ = ["JsonText", "PromptDemands", "json_texts", "read_demands"]
 
 # What a client says about itself, and what was said before: neither is about this answer alone.
 _STANDING = re.compile(r"<(client-context[\w-]*)>(.*?)</\1>", re.DOTALL)

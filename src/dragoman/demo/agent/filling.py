@@ -216,7 +216,19 @@ class Filler:
         if kind == "object" or "const" in schema:
             return _MISSING
         candidates = self._lists(name, schema) if kind == "array" else self._scalars(name, schema, siblings)
-        return next((value for value in candidates if fits(value, schema)), _MISSING)
+        return next((value for value in candidates if self._accepts(schema, value)), _MISSING)
+
+    def _accepts(self, schema: JsonObject, value: object) -> bool:
+        """Whether a value that was found fits: a scalar, or a list of them."""
+        if alternatives := branches(schema):
+            rest = without_branches(schema)
+            return any(self._accepts(merged(rest, self._schemas.whole(each)), value) for each in alternatives)
+        if not isinstance(value, list):
+            return fits(value, schema)
+        items = self._schemas.whole(schema.get("items", {}))
+        return fits(value, schema) and all(
+            not isinstance(each, list) and self._accepts(items, each) for each in value
+        )
 
     def _scalars(self, name: str, schema: JsonObject, siblings: frozenset[str]) -> Iterator[object]:
         facts = self._facts
