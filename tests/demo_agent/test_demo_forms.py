@@ -54,6 +54,11 @@ def _object(**properties: _Schema) -> _Schema:
             'Read "Ulysses" at http://localhost/u',
             {"title": "Ulysses", "url": "http://localhost/u"},
         ),
+        (
+            _object(city=_TEXT, country=_TEXT),
+            "It rains in Bogotá, Colombia.",
+            {"city": "Bogotá", "country": "Colombia"},
+        ),
         (_object(colour=_TEXT), "The colour is green.", {"colour": "green"}),
         (_object(mood={"enum": ["bad", "very good"]}), "It was very good!", {"mood": "very good"}),
         (

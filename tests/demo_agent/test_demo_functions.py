@@ -43,6 +43,7 @@ _FUNCTIONS = (
         days={"type": "integer"},
         unit={"type": "string", "enum": ["celsius", "fahrenheit"]},
     ),
+    _function("get_horoscope", "Get today's horoscope for an astrological sign", sign=_TEXT),
     _function("read_file", "Reads a file", path=_TEXT),
 )
 _OFFERED = tuple(
@@ -64,6 +65,11 @@ _OFFERED = tuple(
             "What is the weather in Paris and in Oslo?",
             [("get_weather", {"location": "Paris"}), ("get_weather", {"location": "Oslo"})],
         ),
+        (
+            "What's the weather in Bogotá, Colombia and in Oslo?",
+            [("get_weather", {"location": "Bogotá, Colombia"}), ("get_weather", {"location": "Oslo"})],
+        ),
+        ("What is my horoscope? I am an Aquarius.", [("get_horoscope", {"sign": "Aquarius"})]),
         (
             "Compare the weather in New York, NY, Ürümqi and Rome.",
             [("get_weather", {"location": place}) for place in ("New York, NY", "Ürümqi", "Rome")],

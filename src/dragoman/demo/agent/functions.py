@@ -44,6 +44,7 @@ _CALCULATES = frozenset({"calculat", "comput", "evaluat", "math"})
 _SENTENCES = re.compile(r"(?<=[.?!])\s+|\n+")
 _CLAUSES = re.compile(r"\s*(?:;|&|\band\b|\bplus\b|\bas well as\b)\s*", re.IGNORECASE)
 _PART_OF_LIST = re.compile(r"^\W*(?:also |or )?(?:(?:in|at|for|of|to|near) )?[^\W\d_a-zß-ÿ][\w' ’-]*\W*$")
+_REPEATS = re.compile(r"^\W*(?:in|at|for|of|to|near) ", re.IGNORECASE)
 # What plainly asks for a function is short. A long text is one to work on.
 _MAX_WORDS = 1_500
 _MAX_CALLS = 8
@@ -146,8 +147,8 @@ def _parts(words: str, tools: Sequence[ToolDefinition]) -> Iterator[tuple[_Match
     last: _Match | None = None
     for sentence in _SENTENCES.split(words):
         clauses = _CLAUSES.split(sentence)
-        if len(clauses) > 1:
-            # "Paris, Oslo and Rome" is a list; "San Francisco, CA" is one place.
+        if len(clauses) > 1 and not _REPEATS.match(clauses[-1]):
+            # "in Paris, Oslo and Rome" is a list; in "in Bogotá, Colombia and in Rome" the comma is within a place.
             clauses = [part for clause in clauses for part in re.split(r",\s+(?![A-Z]{2}\b)", clause)]
         for clause in clauses:
             match = _best(clause, tools, asks=bool(_ASKS.search(sentence)))
