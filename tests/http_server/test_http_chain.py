@@ -111,7 +111,7 @@ async def test_r10_an_agents_conversation_goes_on_by_the_ids_of_its_messages(age
 async def test_r10_what_the_inner_server_ignores_is_named_with_what_the_outer_one_ignores(
     agent: Chain,
 ) -> None:
-    asked = {"temperature": 0.5, "unheard_of": 1, "tools": [{"type": "web_search"}]}
+    asked: Json = {"temperature": 0.5, "unheard_of": 1, "tools": [{"type": "web_search"}]}
     direct = await agent.create(at=agent.inner, input=prompt(["say", "x"]), **asked)
     through = await agent.create(input=prompt(["say", "x"]), **asked)
     names = set(direct.headers["x-dragoman-ignored"].split(", "))

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from dragoman.frontends.http.errors import ApiError
+from dragoman.frontends.http.file_links import is_file_id
 from dragoman.journal.content import JournalContent
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode
@@ -186,7 +187,7 @@ class Histories:
             await self._store.scrub()
 
     def _find(self, id_: str, connection: str) -> tuple[HistoryEntry | None, int]:
-        if self._store is None:
+        if self._store is None or is_file_id(id_):
             return None, 0
         try:
             stored = self._store.find(id_, connection)

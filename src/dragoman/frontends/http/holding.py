@@ -38,7 +38,9 @@ async def held_response(
     Raise `ApiError` if the model fails before it has said anything. After that, the response contains the error.
     """
     async with AsyncExitStack() as stack:
-        answer = await stack.enter_async_context(service.answering(prepared.model, prepared.request))
+        answer = await stack.enter_async_context(
+            service.answering(prepared.model, prepared.request, prepared.files)
+        )
         limit: Callable[[], float | None] = _never
         if service.is_stored(prepared.create):
             limit = _limit(answer, service.models.permissions.inbox, service.console_config.decide_seconds)

@@ -14,10 +14,12 @@ from dragoman.frontends.console.access import ConsoleAccess, is_console_path
 from dragoman.frontends.console.wire import ConsoleError, error_response as console_error_response
 from dragoman.frontends.http.auth import WITHOUT_KEY, AccessCheck
 from dragoman.frontends.http.errors import ApiError, unexpected
+from dragoman.frontends.http.file_links import FILES_PATH
 from dragoman.frontends.http.metrics import Metrics
 from dragoman.frontends.http.request_headers import is_switched_on, program_of
 from dragoman.frontends.http.service import HttpClient
 from dragoman.frontends.http.wire import error_response
+from dragoman.frontends.request_values import host_header
 from dragoman.lm.json import encode
 
 __all__ = ["HEADER_BYTES", "ApiCorsMiddleware", "RequestMiddleware", "client_of"]
@@ -32,6 +34,11 @@ HEADER_BYTES = 64 * 1024
 _OPEN_TO_ALL = frozenset({"/", "/healthz", "/openapi.json"})
 
 
+def _is_open(path: str, headers: Headers) -> bool:
+    """Whether a request needs no key. In the address of a file, the id is the credential."""
+    return path in _OPEN_TO_ALL or (path.startswith(FILES_PATH) and "authorization" not in headers)
+
+
 def client_of(incoming: HTTPConnection) -> HttpClient:
     """Return the client of a request, with what its headers ask for."""
     headers = incoming.headers
@@ -43,7 +50,16 @@ def client_of(incoming: HTTPConnection) -> HttpClient:
         takes_activity=is_switched_on(headers, "x-dragoman-activity"),
         is_aside=is_switched_on(headers, "x-dragoman-aside"),
         program=program_of(headers),
+        links_files=is_switched_on(headers, "x-dragoman-files"),
+        origin=_origin_of(incoming),
     )
+
+
+def _origin_of(incoming: HTTPConnection) -> str:
+    """The address by which the client reached the server."""
+    host = host_header(incoming.headers)
+    scheme = "https" if incoming.scope.get("scheme") in ("https", "wss") else "http"
+    return f"{scheme}://{host.text}" if host is not None else ""
 
 
 class RequestMiddleware:
@@ -73,7 +89,7 @@ class RequestMiddleware:
                 self._console_access.check_host(headers)
             else:
                 self._gate.check_host_and_origin(headers)
-                if scope["path"] not in _OPEN_TO_ALL:
+                if not _is_open(scope["path"], headers):
                     scope[_KEY] = self._gate.key(headers)
             await self._app(scope, receive, tracked)
         except ApiError as error:

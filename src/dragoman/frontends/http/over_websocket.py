@@ -155,7 +155,7 @@ class _Session:
                 await self._send(event)
             return False
         kind: object = None
-        async with self._service.answering(prepared.model, prepared.request) as answer:
+        async with self._service.answering(prepared.model, prepared.request, prepared.files) as answer:
             self._answer = answer
             try:
                 await answer.begun()

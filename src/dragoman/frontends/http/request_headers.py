@@ -11,13 +11,16 @@ from dragoman.visible import visible_line
 
 __all__ = ["SwitchHeader", "is_switched_on", "program_of"]
 
-SwitchHeader: TypeAlias = Literal["x-dragoman-activity", "x-dragoman-approvals", "x-dragoman-aside"]
+SwitchHeader: TypeAlias = Literal[
+    "x-dragoman-activity", "x-dragoman-approvals", "x-dragoman-aside", "x-dragoman-files"
+]
 
 # The values of each header, and whether a value switches it on.
 _VALUES: dict[SwitchHeader, dict[str, bool]] = {
     "x-dragoman-activity": {"items": True},
     "x-dragoman-approvals": {"items": True},
     "x-dragoman-aside": {"true": True, "1": True, "false": False, "0": False},
+    "x-dragoman-files": {"links": True, "items": False},
 }
 
 # Of a `User-Agent`: comments in parentheses, and as much as names the program.

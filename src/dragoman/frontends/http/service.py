@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -23,6 +23,7 @@ from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import compacted, expanded
 from dragoman.frontends.http.create_request import CompactBody, CreateRequest, items_of
 from dragoman.frontends.http.errors import ApiError, bad_request, of_model, unexpected, unknown_model
+from dragoman.frontends.http.files import Files, FilesOfResponse
 from dragoman.frontends.http.histories import Histories, HistoryEntry, ResponseChain, SocketHistory
 from dragoman.frontends.http.ignored import IGNORED_KEY, with_ignored
 from dragoman.frontends.http.item_lists import ItemLists
@@ -37,10 +38,12 @@ from dragoman.journal.response_events import ResponseClosed, ResponseOpened
 from dragoman.journal.writer import Journals
 from dragoman.lm import (
     Consumer,
+    DataPart,
     Features,
     JsonObject,
     LanguageModel,
     LanguageModelError,
+    Part,
     Request,
     RequestOptions,
     UsagePart,
@@ -75,6 +78,12 @@ class HttpClient:
     is_aside: bool = False
     # The name that its program gives itself, for people to read.
     program: str = ""
+    # Takes pictures as links in Markdown, not as items.
+    links_files: bool = False
+    # Takes items at all: chat completions have none.
+    has_items: bool = True
+    # The address by which it reached the server, without a path.
+    origin: str = ""
 
     @property
     def key_name(self) -> str:
@@ -97,6 +106,7 @@ class Prepared:
     # The id of the response. A chat completion has an id of its own form.
     response_id: str
     ignored: tuple[str, ...] = ()
+    files: FilesOfResponse | None = None
 
 
 class HttpService:
@@ -116,6 +126,7 @@ class HttpService:
         self.models = models
         self.serve = serve
         self.histories = Histories(store if serve.store else None)
+        self.files = Files(store if serve.store else None)
         self.background = BackgroundResponses(journals, self.histories)
         self.conversations = ItemLists(journals, max_bytes=serve.max_body_bytes, is_on=serve.store)
         # The tasks of background responses: the event loop holds no strong reference to them.
@@ -142,7 +153,9 @@ class HttpService:
         return create.is_stored and self.histories.stores
 
     @asynccontextmanager
-    async def answering(self, model: LanguageModel, request: Request) -> AsyncIterator[ResponseRun]:
+    async def answering(
+        self, model: LanguageModel, request: Request, files: FilesOfResponse | None = None
+    ) -> AsyncIterator[ResponseRun]:
         """Run a response within the block, and count it at its end. Raise `ApiError` if too many run already."""
         if self._under_way >= self.serve.max_responses:
             raise ApiError(
@@ -154,9 +167,13 @@ class HttpService:
         self._under_way += 1
         self.metrics.under_way = self._under_way
         began = time.monotonic()
-        answer = ResponseRun(
-            model, request, lambda part: (spelled_out(part, self.models.permissions.grants),)
-        )
+
+        def spell_out(part: Part) -> Iterable[Part]:
+            if files is not None and isinstance(part, DataPart):
+                return files.shown(part, answer.place.conversation if answer.place is not None else None)
+            return (spelled_out(part, self.models.permissions.grants),)
+
+        answer = ResponseRun(model, request, spell_out)
         try:
             async with answer:
                 yield answer
@@ -190,6 +207,10 @@ class HttpService:
         )
         messages = (*create.messages, *given.messages)
         messages = with_proofs(messages, given.decisions, self.models.permissions.grants)
+        messages = tuple(
+            self.files.without_links(message, client.connection, for_endpoint=takes_options)
+            for message in messages
+        )
         if create.instructions:
             messages = (system(create.instructions), *messages)
         offer = create.offer
@@ -236,7 +257,16 @@ class HttpService:
             *given.ignored,
             *(() if takes_options else (*create.options, *offer.ignored)),
         )
-        return Prepared(model, request, create, client, chain, int(time.time()), response_id, ignored)
+        files = FilesOfResponse(
+            self.files,
+            response_id,
+            client.connection,
+            self.console_config.url or client.origin,
+            may_store=not create.refuses_storing,
+            links_pictures=client.links_files or not client.has_items,
+            has_items=client.has_items,
+        )
+        return Prepared(model, request, create, client, chain, int(time.time()), response_id, ignored, files)
 
     async def events(
         self, prepared: Prepared, answer: ResponseRun, local: SocketHistory | None = None
@@ -281,7 +311,9 @@ class HttpService:
                 code="unsupported",
             )
         async with AsyncExitStack() as stack:
-            answer = await stack.enter_async_context(self.answering(prepared.model, prepared.request))
+            answer = await stack.enter_async_context(
+                self.answering(prepared.model, prepared.request, prepared.files)
+            )
             return await self.continue_in_background(prepared, answer, stack)
 
     async def continue_in_background(
