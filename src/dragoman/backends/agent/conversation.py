@@ -93,6 +93,7 @@ from dragoman.lm import (
     until_cancelled,
 )
 from dragoman.lm.activity_text import Activities
+from dragoman.lm.foreign_items import ignored_files
 from dragoman.lm.gfm import escape, notice
 from dragoman.lm.parts import ToolResult
 from dragoman.lm.request import STORE_OPTION
@@ -624,6 +625,7 @@ class Conversation:
             return
         self._prompt = prompt
         composed = self._session_context.prompt(prompt, images=session.takes_images)
+        self._name_ignored(composed.left_out)
         for text in (*session.take_notices(), *composed.notices):
             # A prompt for another agent is composed again, and the user has seen its notices.
             if self._reply is None or TextPart(notice(text)) not in self._reply.parts:
@@ -642,6 +644,11 @@ class Conversation:
             self._held = send
             self.tasks.wait(self._send_when_listed(session, send))
 
+    def _name_ignored(self, mime_types: tuple[str, ...]) -> None:
+        """Report the files that the agent does not get, for programs. People see a notice."""
+        if mime_types:
+            self.dispatch(Noticed(ignored_files(mime_types)))
+
     def _notice(self, text: str) -> None:
         self.dispatch(Noticed(TextPart(notice(text))))
 
@@ -651,6 +658,7 @@ class Conversation:
             # The agent is gone, and an `AgentExited` event is about to follow.
             return
         composed = self._session_context.steer(steering.prompt, images=session.takes_images)
+        self._name_ignored(composed.left_out)
         for text in composed.notices:
             self._notice(text)
         session.steer(composed.blocks, steering.reply)

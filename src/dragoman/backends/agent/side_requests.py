@@ -24,6 +24,7 @@ from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.conversations.context import context_of
 from dragoman.jsonrpc import Incoming
 from dragoman.lm import LanguageModelError, Part, Presentation, Request, Sink, UsagePart
+from dragoman.lm.foreign_items import ignored_files
 
 __all__ = ["SideRequest"]
 
@@ -103,13 +104,17 @@ class SideRequest:
 
     def _composed(self, agent: RunningAgent) -> tuple[ContentBlock, ...]:
         before, words = split_prompt(self._request.messages)
-        return compose(
+        composed = compose(
             words,
             context=context_of(self._request.messages),
             history=before,
             images=agent.link.info.agent_capabilities.prompt_capabilities.image,
             budget=self._settings.replay_tokens,
-        ).blocks
+        )
+        if composed.left_out and not self.has_spoken:
+            for shown in self._presentation.present(ignored_files(composed.left_out)):
+                self._sink.report(shown)
+        return composed.blocks
 
     async def start(self, workspace: tuple[str, ...]) -> None:
         """Answer it in a process that is started for it."""

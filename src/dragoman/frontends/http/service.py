@@ -273,6 +273,7 @@ class HttpService:
     ) -> AsyncIterator[JsonObject]:
         """Yield the events of a response. The last one has the whole response; a cancelled response has no last event."""
         stream = self._stream(prepared)
+        stream.resource.metadata = with_ignored(stream.resource.metadata, answer.ignored)
         for event in stream.begin():
             yield event
         try:
