@@ -17,6 +17,7 @@ from dragoman.backends.agent.machine.types import (
     OpenReply,
     ReplyCancelled,
     ReplyDetached,
+    ReplyVerdict,
     Requested,
     SendCancel,
     SendPrompt,
@@ -29,7 +30,6 @@ from dragoman.backends.agent.machine.types import (
     TimerPassed,
     TurnStopped,
     Unmet,
-    ReplyVerdict,
 )
 from dragoman.lm import LanguageModelError, TextPart
 from dragoman.lm.parts import ToolResult

@@ -40,6 +40,7 @@ from dragoman.backends.agent.machine.types import (
     Release,
     ReplyCancelled,
     ReplyDetached,
+    ReplyVerdict,
     Requested,
     SendCancel,
     SendPrompt,
@@ -57,7 +58,6 @@ from dragoman.backends.agent.machine.types import (
     TurnCancelled,
     TurnStopped,
     Unmet,
-    ReplyVerdict,
 )
 from dragoman.lm import LanguageModelError, Message, Part, TextPart, ToolCallPart, user
 from dragoman.lm.parts import ToolResult

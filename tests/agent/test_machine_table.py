@@ -27,6 +27,7 @@ from dragoman.backends.agent.machine.types import (
     Refused,
     ReplyCancelled,
     ReplyDetached,
+    ReplyVerdict,
     Requested,
     Spoke,
     Steered,
@@ -35,7 +36,6 @@ from dragoman.backends.agent.machine.types import (
     TimerPassed,
     TurnStopped,
     Unmet,
-    ReplyVerdict,
 )
 from dragoman.lm import LanguageModelError, TextPart, ToolCallPart, user
 from dragoman.lm.parts import ToolResult

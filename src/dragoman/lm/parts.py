@@ -150,6 +150,8 @@ class DataPart(_Part, frozen=True, tag="data"):
     mime_type: str
     data: bytes
     audience: tuple[Audience, ...] = ()
+    # The name of a file, where its sender gives it one.
+    name: str = ""
 
     @classmethod
     def image(cls, data: bytes, mime_type: str) -> DataPart:

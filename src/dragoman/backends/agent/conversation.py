@@ -98,6 +98,7 @@ from dragoman.lm import (
     until_cancelled,
 )
 from dragoman.lm.activity_text import Activities
+from dragoman.lm.foreign_items import ignored_files
 from dragoman.lm.gfm import escape, notice
 from dragoman.lm.parts import ToolResult
 from dragoman.lm.request import STORE_OPTION
@@ -658,6 +659,7 @@ class Conversation:
             # What was said so far is not the answer to this prompt.
             self._reply.show_held()
         composed = self._session_context.prompt(prompt, images=session.takes_images, demand=self._demanded)
+        self._name_ignored(composed.left_out)
         for text in (*session.take_notices(), *composed.notices):
             # A prompt for another agent is composed again, and the user has seen its notices.
             if self._reply is None or TextPart(notice(text)) not in self._reply.parts:
@@ -682,6 +684,11 @@ class Conversation:
         demand = self._reply.demand if self._reply is not None else None
         return demand.words if demand is not None else ""
 
+    def _name_ignored(self, mime_types: tuple[str, ...]) -> None:
+        """Report the files that the agent does not get, for programs. People see a notice."""
+        if mime_types:
+            self.dispatch(Noticed(ignored_files(mime_types)))
+
     def _notice(self, text: str) -> None:
         self.dispatch(Noticed(TextPart(notice(text))))
 
@@ -693,6 +700,7 @@ class Conversation:
         composed = self._session_context.steer(
             steering.prompt, images=session.takes_images, demand=self._demanded
         )
+        self._name_ignored(composed.left_out)
         for text in composed.notices:
             self._notice(text)
         session.steer(composed.blocks, steering.reply)

@@ -18,13 +18,16 @@ __all__ = [
     "program_of",
 ]
 
-SwitchHeader: TypeAlias = Literal["x-dragoman-activity", "x-dragoman-approvals", "x-dragoman-aside"]
+SwitchHeader: TypeAlias = Literal[
+    "x-dragoman-activity", "x-dragoman-approvals", "x-dragoman-aside", "x-dragoman-files"
+]
 
 # The values of each header, and whether a value switches it on.
 _VALUES: dict[SwitchHeader, dict[str, bool]] = {
     "x-dragoman-activity": {"items": True},
     "x-dragoman-approvals": {"items": True},
     "x-dragoman-aside": {"true": True, "1": True, "false": False, "0": False},
+    "x-dragoman-files": {"links": True, "items": False},
 }
 
 # The headers in which known clients name their conversation, with every request of it: Open WebUI; Codex, now and before;

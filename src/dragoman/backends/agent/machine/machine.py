@@ -113,6 +113,7 @@ from dragoman.backends.agent.machine.types import (
     ReplyCancelled,
     ReplyDetached,
     ReplyEnd,
+    ReplyVerdict,
     Requested,
     SendCancel,
     SendPrompt,
@@ -130,7 +131,6 @@ from dragoman.backends.agent.machine.types import (
     TurnCancelled,
     TurnStopped,
     Unmet,
-    ReplyVerdict,
 )
 from dragoman.lm import LanguageModelError, Part, TextPart
 from dragoman.lm.gfm import error_text, notice

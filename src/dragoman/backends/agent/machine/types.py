@@ -40,6 +40,7 @@ __all__ = [
     "ReplyCancelled",
     "ReplyDetached",
     "ReplyEnd",
+    "ReplyVerdict",
     "Requested",
     "SendCancel",
     "SendPrompt",
@@ -58,7 +59,6 @@ __all__ = [
     "TurnCancelled",
     "TurnStopped",
     "Unmet",
-    "ReplyVerdict",
 ]
 
 Prompt: TypeAlias = tuple[Message, ...]

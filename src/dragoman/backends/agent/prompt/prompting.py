@@ -38,6 +38,8 @@ class Composed:
     blocks: tuple[ContentBlock, ...]
     # For the user: what the agent does not get.
     notices: tuple[str, ...] = ()
+    # The MIME types of the files among it, for programs.
+    left_out: tuple[str, ...] = ()
 
 
 def split_prompt(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
@@ -74,7 +76,8 @@ def compose(
     ]
     leading = (context_block(context),) if context else ()
     demanded = (TextBlock(demand),) if demand else ()
-    return Composed((*leading, *replay.blocks, *demanded, *blocks), tuple(notices))
+    left_out = tuple(dict.fromkeys((*refused, *replay.left_out)))
+    return Composed((*leading, *replay.blocks, *demanded, *blocks), tuple(notices), left_out)
 
 
 def last_words(response: PromptResponse, *, silenced: bool = False) -> tuple[Part, ...]:
