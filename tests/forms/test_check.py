@@ -71,6 +71,11 @@ def test_a_check_that_takes_too_much_work_is_given_up() -> None:
         assert check_answer(form, text).problems == ("the answer takes too long to check",)
 
 
+def test_a_schema_that_was_never_checked_does_no_harm() -> None:
+    (problem,) = check_answer(_form(type="objet"), "{}").problems
+    assert "its schema is broken" in problem
+
+
 @pytest.mark.parametrize(
     ("schema", "fault"),
     [
