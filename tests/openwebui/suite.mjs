@@ -1,0 +1,44 @@
+// One server, one Open WebUI and one browser, for the tests of all files. What failed leaves pictures, and both logs.
+import { after, afterEach, before } from 'node:test';
+import { Browser } from '../console_browser/browser.mjs';
+import { output } from '../console_browser/children.mjs';
+import { Served } from '../console_browser/served.mjs';
+import { ChatPage } from './chat.mjs';
+import { WebUi } from './webui.mjs';
+
+export let browser;
+export let served;
+export let webui;
+
+before(async () => {
+  [browser, served] = await Promise.all([Browser.start(), Served.start({ options: { lists: 'all' } })]);
+  webui = await WebUi.start(served);
+});
+
+after(async () => {
+  await browser?.close();
+  await webui?.stop();
+  await served?.stop();
+});
+
+afterEach(async (context) => {
+  if (!context.passed) {
+    await browser?.pictures(`openwebui-${context.name}`);
+    console.log(`pictures: ${process.env.DRAGOMAN_IMAGES}\nthe server's terminal:\n${served?.screen.slice(-4_000)}`);
+    console.log(`Open WebUI:\n${webui?.log.slice(-4_000)}\n${browser?.pages.flatMap((page) => page.problems).join('\n')}`);
+  }
+  await browser?.closePages();
+});
+
+export const opened = (model) => ChatPage.open(browser, webui, model);
+
+/** The conversations in the state folder, as `dragoman conversations` lists them. */
+export async function conversations() {
+  const args = ['conversations', 'list', '--json', '--state-dir', served.at('state')];
+  const lines = await output(process.env.DRAGOMAN, args, { env: { PATH: process.env.PATH, HOME: served.at('home') } });
+  return lines.split('\n').filter(Boolean).map((line) => JSON.parse(line));
+}
+
+/** The prompts that the fake agent was sent, each with its session and its last text. */
+export const prompts = () =>
+  served.journal('session/prompt').map(({ params }) => ({ session: params.sessionId, text: params.prompt.at(-1).text }));
