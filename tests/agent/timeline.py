@@ -103,6 +103,7 @@ class Timeline:
             snapshot.pending,
             snapshot.consumer_id,
             cut,
+            is_plain=True,
         )
         assert folded == expected, f"{folded}\n{expected}"
         live = self.record.at_rest()

@@ -60,7 +60,8 @@ def run(arguments: Namespace, context: CommandContext) -> int:
             journals = models.journals
             await journals.forget_unused()
             with response_store(database, journals.content) as store:
-                service = HttpService(models, settings, store, journals, config.console)
+                file = models.rules_file.absolute()
+                service = HttpService(models, settings, store, journals, config.console, file)
                 listening = _bound(settings)
                 host = f"[{settings.host}]" if ":" in settings.host else settings.host
                 port = listening.getsockname()[1]

@@ -206,10 +206,12 @@ class Serve(_Table, frozen=True):
     api_keys: tuple[_Text, ...] = ()
     # Keep responses for clients that come back to them by their id.
     store: bool = True
+    # Folders in which clients may choose the one that an agent works in. None: no client may choose.
+    workspaces: tuple[Path, ...] = ()
     # Pages of these origins may ask from a browser. None: no page may.
     cors_origins: tuple[_Text, ...] = ()
-    # The specification's names for the events of thinking, or those that OpenAI's servers send.
-    reasoning_events: Literal["spec", "openai"] = "spec"
+    # Thinking as a summary, which most clients know; or as content, by the specification's names or by OpenAI's.
+    reasoning_events: Literal["summary", "spec", "openai"] = "summary"
     # A request may bring this much; it may have images in it.
     max_body_megabytes: Annotated[float, msgspec.Meta(gt=0, le=1_024)] = 64
     # Answers under way at once. Each may have an agent of its own.

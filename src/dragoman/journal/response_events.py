@@ -30,7 +30,7 @@ class ResponseOpened(JournalEvent, frozen=True):
     """A background response has begun. Its request is with the stored responses."""
 
     # How its parts become events, so that they become the same events again.
-    reasoning: Literal["spec", "openai"]
+    reasoning: Literal["summary", "spec", "openai"]
     approves_items: bool = False
 
 

@@ -22,7 +22,7 @@ from dragoman.lm import gfm
 from dragoman.lm.cancellation import CancellationError, CancellationToken
 from dragoman.lm.errors import LanguageModelError
 from dragoman.lm.messages import Message
-from dragoman.lm.model import Closing, LanguageModel, ModelInfo, Presenting, Sink
+from dragoman.lm.model import Closing, Delivery, LanguageModel, ModelInfo, Presenting, Sink
 from dragoman.lm.parts import STOPPED, DataPart, Part, TextPart, ToolCallPart, UsagePart
 from dragoman.lm.presentation import Presentation, Style
 from dragoman.lm.request import Request
@@ -64,6 +64,10 @@ class GuardedModel:
     async def close(self) -> None:
         if isinstance(self._model, Closing):
             await self._model.close()
+
+    def delivered(self, conversation: str, *, whole: bool) -> None:
+        if isinstance(self._model, Delivery):
+            self._model.delivered(conversation, whole=whole)
 
     def _presentation(self, request: Request) -> Presentation | None:
         if isinstance(self._model, Presenting) and self._model.presents:

@@ -10,6 +10,8 @@ from dragoman.lm.json import JsonObject
 from dragoman.lm.messages import Message
 
 __all__ = [
+    "IDEMPOTENCY_OPTION",
+    "RETRY_OPTION",
     "SIDE_REQUEST_OPTION",
     "STORE_OPTION",
     "AnswerForm",
@@ -27,6 +29,10 @@ ToolMode: TypeAlias = Literal["auto", "required"]
 SIDE_REQUEST_OPTION = "_aside"
 # The model option by which a front end says that nothing of what is said may be stored. Its value is then false.
 STORE_OPTION = "_store"
+# The model option with the client's own name of a request: its retries have the same one.
+IDEMPOTENCY_OPTION = "_idempotencyKey"
+# The model option by which a client says that it repeats a request. Its value is then true.
+RETRY_OPTION = "_isRetry"
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -56,6 +62,16 @@ class RequestOptions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     answer_form: AnswerForm | None = None
 
     @property
+    def demands(self) -> tuple[AnswerForm | None, ToolMode]:
+        """What an answer must be, for two requests to want the same one."""
+        return self.answer_form, self.tool_mode
+
+    @property
+    def has_demands(self) -> bool:
+        """Whether any answer that the model can give is not enough: it must have a form, or call a tool."""
+        return self.answer_form is not None or self.tool_mode == "required"
+
+    @property
     def forwarded_options(self) -> JsonObject:
         """The model options that may leave this program: keys that begin with `_` are between us and the consumer."""
         return {key: value for key, value in self.model_options.items() if not key.startswith("_")}
@@ -80,6 +96,8 @@ class Features(msgspec.Struct, frozen=True):
     markdown: bool = True
     # A consumer that takes the items of Open Responses for which there are no parts (`parts.ITEM`, `parts.ANNOTATION`).
     items: bool = False
+    # A front end that says what has reached its consumer (`Delivery`). It gets the conversation as a data part.
+    confirms_delivery: bool = False
 
 
 class Consumer(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ from dragoman.backends.agent.machine.timers import Timers
 from dragoman.backends.agent.machine.types import (
     AgentExited,
     AgentStarted,
+    AgentTurnEnded,
     AgentUnfit,
     AnswerPending,
     CallAnswer,
@@ -48,6 +49,7 @@ from dragoman.backends.agent.machine.types import (
     SendCancel,
     SendPrompt,
     SetTimer,
+    Settle,
     StartAgent,
     Steer,
     Steering,
@@ -61,8 +63,10 @@ from dragoman.backends.agent.machine.types import (
 )
 from dragoman.backends.agent.profile.observations import Observations
 from dragoman.backends.agent.profile.settings import AgentSettings
+from dragoman.backends.agent.prompt.demands import Demand
 from dragoman.backends.agent.prompt.session_context import SessionContext
 from dragoman.backends.agent.reply.backlog import Backlog
+from dragoman.backends.agent.reply.judging import judged, without_stop
 from dragoman.backends.agent.reply.reply import Reply
 from dragoman.backends.agent.reply.undelivered import UndeliveredResults
 from dragoman.backends.agent.session.console_requests import ConsoleRequests
@@ -71,6 +75,7 @@ from dragoman.backends.agent.session.opening import SessionPlan, open_session, w
 from dragoman.backends.agent.session.permission_requests import PermissionRequests
 from dragoman.backends.agent.session.session import AgentSession
 from dragoman.backends.agent.toolserver import Endpoint, ToolServer
+from dragoman.backends.agent.toolserver.naming import offered_names
 from dragoman.clock import Clock
 from dragoman.conversations.identify import Identified
 from dragoman.conversations.ids import CallName, IdSigner, MarkerName
@@ -124,6 +129,8 @@ _MIXED = "{name} mixed words of earlier turns into this answer."
 _DETACH_AGAIN_SECONDS = 1.0
 # How often what an agent says is stored while it speaks.
 _PROGRESS_SECONDS = 1.0
+# How long a reply stays in memory, without its agent, that its consumer may prove to be its own.
+_PROVABLE_SECONDS = 600.0
 # A call that the agent withdraws earlier than this did not hit a time limit.
 _SHORTEST_LIMIT_SECONDS = 10.0
 
@@ -195,6 +202,8 @@ class Conversation:
         self._starts_over = 0
         # The function that sends the prompt, while the prompt waits until the agent has listed the tools.
         self._held: Callable[[], None] | None = None
+        # Events of the agent that wait while the reply of the turn that has just ended is judged; None: none is judged.
+        self._after_judging: list[Callable[[], None]] | None = None
         self.tasks = Tasks(id_, shared.clock)
         self._console_requests = ConsoleRequests(
             shared.permissions.inbox,
@@ -299,8 +308,18 @@ class Conversation:
         """Whether the record is all that is left of it: no agent, nothing under way, and no reply to repeat."""
         last = self.journal.record.last
         ended_at = last.ended_at if last is not None else None
-        is_old = ended_at is None or self._shared.clock.now() - ended_at > self._settings.timing.retry
+        is_old = ended_at is None or self._shared.clock.now() - ended_at > self._repeat_seconds
         return not self.is_held and not self.has_agent and is_old and not self.journal.writer.has_news
+
+    @property
+    def _repeat_seconds(self) -> float:
+        """How long the last reply stays in memory for a retry: longer if the retry can be proved."""
+        last, seconds = self.journal.record.last, self._settings.timing.retry
+        has_key = (
+            last is not None and last.request_key is not None and last.request_key.idempotency_key is not None
+        )
+        is_lost = last is not None and last.is_delivered is False
+        return max(seconds, _PROVABLE_SECONDS) if has_key or is_lost else seconds
 
     @property
     def lendable(self) -> RunningAgent | None:
@@ -395,7 +414,8 @@ class Conversation:
             (result.call_id for result in found.results),
             is_over=found.kind != "results",
         )
-        reply = Reply(number, consumer.features, self._settings.style, self, self._activities)
+        demand = self._demand_of(request)
+        reply = Reply(number, consumer.features, self._settings.style, self, self._activities, demand)
         self._replies[number] = reply
         answers = {result.call_id: self._answer_of(result) for result in found.results}
         late = self._undelivered.brought(request.messages, found.unwanted)
@@ -407,10 +427,18 @@ class Conversation:
         finally:
             self._arriving -= 1
             if not journal.writer.is_lost:
-                self.dispatch(Requested(number, answers, new, found.kind == "refusal", notices))
+                unmet = None if demand is None else demand.unanswered
+                self.dispatch(Requested(number, answers, new, found.kind == "refusal", notices, unmet))
         if journal.writer.is_lost:
             raise TakenOver(self.id)
         return reply
+
+    def _demand_of(self, request: Request) -> Demand | None:
+        """What the request demands of its reply. The agent has names of its own for the functions."""
+        form = request.options.answer_form
+        tools = self.permission_requests.tools if request.options.tool_mode == "required" else ()
+        functions = tuple(offered_names(tool.name for tool in tools).values())
+        return Demand(self._settings.name, form, functions) if form is not None or functions else None
 
     def _answer_of(self, result: ToolResultPart) -> CallAnswer:
         pending = next((call for call in self._state.pending if call.call_id == result.call_id), None)
@@ -449,11 +477,13 @@ class Conversation:
 
     def _carry_out(self, command: MachineCommand) -> None:
         match command:
-            case Emit(part=part) if self._reply is not None:
+            case Emit(part=part, own=own) if self._reply is not None:
                 # As nearly all commands are.
-                self._reply.report(part)
+                self._reply.report(part, own=own)
             case Emit(part=part):
                 self._emit(part)
+            case Settle(answer=answer) if self._reply is not None:
+                self._reply.settle(answer)
             case Keep(part=part):
                 self._backlog.add(part)
             case Release():
@@ -549,6 +579,7 @@ class Conversation:
         reply = self._reply
         if reply is None or reply.number != number:
             raise AssertionError(f"reply {number} is not open")
+        reply.show_held()
         if end == "complete":
             # Again as the last part: the editor drops what follows a Stop, and the last marker wins.
             reply.report(self._marker(number))
@@ -623,7 +654,10 @@ class Conversation:
             # The agent is gone, and an `AgentExited` event is about to follow.
             return
         self._prompt = prompt
-        composed = self._session_context.prompt(prompt, images=session.takes_images)
+        if self._reply is not None:
+            # What was said so far is not the answer to this prompt.
+            self._reply.show_held()
+        composed = self._session_context.prompt(prompt, images=session.takes_images, demand=self._demanded)
         for text in (*session.take_notices(), *composed.notices):
             # A prompt for another agent is composed again, and the user has seen its notices.
             if self._reply is None or TextPart(notice(text)) not in self._reply.parts:
@@ -642,6 +676,12 @@ class Conversation:
             self._held = send
             self.tasks.wait(self._send_when_listed(session, send))
 
+    @property
+    def _demanded(self) -> str:
+        """What the open reply must be, in words for the agent."""
+        demand = self._reply.demand if self._reply is not None else None
+        return demand.words if demand is not None else ""
+
     def _notice(self, text: str) -> None:
         self.dispatch(Noticed(TextPart(notice(text))))
 
@@ -650,7 +690,9 @@ class Conversation:
         if session is None:
             # The agent is gone, and an `AgentExited` event is about to follow.
             return
-        composed = self._session_context.steer(steering.prompt, images=session.takes_images)
+        composed = self._session_context.steer(
+            steering.prompt, images=session.takes_images, demand=self._demanded
+        )
         for text in composed.notices:
             self._notice(text)
         session.steer(composed.blocks, steering.reply)
@@ -798,6 +840,10 @@ class Conversation:
 
     def on_exit(self, session: AgentSession) -> None:
         """The agent exited. All of its output has been read; the reason comes from its process."""
+        if self._after_judging is not None:
+            # Its turn had ended before: the answer may be complete.
+            self._after_judging.append(lambda: self.on_exit(session) if self._session is session else None)
+            return
         self._epoch += 1
         self._session = self._held = None
         self.permission_requests.close()
@@ -837,8 +883,38 @@ class Conversation:
         return epoch == self._epoch
 
     def receive(self, epoch: int, event: MachineEvent) -> None:
+        if epoch != self._epoch:
+            return
+        if self._after_judging is not None:
+            self._after_judging.append(lambda: self.receive(epoch, event))
+        elif isinstance(event, AgentTurnEnded) and event.error is None and self._is_to_be_judged:
+            self._after_judging = []
+            self.tasks.wait(self._judge(epoch, event))
+        else:
+            self.dispatch(event)
+
+    @property
+    def _is_to_be_judged(self) -> bool:
+        return self.is_streaming and self._reply is not None and self._reply.demand is not None
+
+    async def _judge(self, epoch: int, event: AgentTurnEnded) -> None:
+        """Judge the open reply, and only then let the turn end. What the agent does meanwhile comes after that."""
+        reply = self._reply
+        if reply is None or reply.demand is None:
+            raise AssertionError("no reply is to be judged")
+        try:
+            verdict = await judged(reply.demand, reply.number, reply.held_text, event.last_words)
+            words = event.last_words
+            if verdict.unmet is not None:
+                words = tuple(map(without_stop, words))
+            event = AgentTurnEnded(words, verdict=verdict)
+        except Exception as fault:
+            self._fail(fault)
+        waiting, self._after_judging = self._after_judging or [], None
         if epoch == self._epoch:
             self.dispatch(event)
+        for each in waiting:
+            each()
 
     # Flow: a consumer that is behind holds its agent.
 

@@ -179,6 +179,12 @@ class ConversationRegistry:
                 return
         yield None
 
+    def delivered(self, conversation: str, *, whole: bool) -> None:
+        """The last reply of a conversation has reached its consumer whole, or will not."""
+        here = self._here.get(conversation)
+        if here is not None:
+            here.journal.note_delivery(whole=whole)
+
     @property
     def here(self) -> tuple[Conversation, ...]:
         """The conversations that are under way in this process, or whose agents still run."""

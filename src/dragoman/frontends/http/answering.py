@@ -19,6 +19,7 @@ from dragoman.frontends.http.errors import of_model, unexpected
 from dragoman.lm import (
     CancellationSource,
     DataPart,
+    Delivery,
     LanguageModel,
     LanguageModelError,
     Part,
@@ -91,6 +92,12 @@ class ResponseRun:
         self.was_cancelled = self._task is None or not self._task.done() or bool(self._parts)
         self._source.cancel()
 
+    def delivered(self, *, whole: bool) -> None:
+        """Tell the model whether the whole response has reached the client."""
+        conversation = self.place.conversation if self.place is not None else None
+        if conversation is not None and isinstance(self._model, Delivery):
+            self._model.delivered(conversation, whole=whole)
+
     # As a sink.
 
     def report(self, part: Part) -> None:
@@ -125,6 +132,14 @@ class ResponseRun:
             except TimeoutError:
                 return
         if not self._begun:
+            self._raise()
+
+    def check_met(self) -> None:
+        """Raise `ApiError` if the model has failed, and the request demands a form or a call.
+
+        Without it, the rest of the answer is of no use to the client.
+        """
+        if self._request.options.has_demands and self._task is not None and self._task.done():
             self._raise()
 
     async def held(self, limit: Callable[[], float | None]) -> bool:

@@ -11,6 +11,7 @@ from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.create_request import CreateRequest, read_form
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.items import arguments_of, content_of, refused
+from dragoman.frontends.http.request_headers import conversation_hint
 from dragoman.frontends.http.tools import chosen, functions_of
 from dragoman.frontends.http.usage import chat_usage
 from dragoman.lm import (
@@ -85,6 +86,7 @@ def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[CreateRequ
         messages=messages,
         offer=chosen(body.tool_choice, tools),
         consumer_id=headers.get("x-conversation-id") or None,
+        consumer_hint=conversation_hint(headers),
         is_streamed=bool(body.stream),
         is_stored=False,
         refuses_storing=body.store is False,
@@ -210,7 +212,7 @@ class ChatStream:
 
     def failed(self, error: ApiError) -> JsonObject:
         """Return the error with the partial message beside it. The API has no form for an incomplete answer."""
-        return {**error.body, "dragoman": {"partial": self._message()}}
+        return {**error.openai_body, "dragoman": {"partial": self._message()}}
 
     def whole(self, usage: UsagePart | None) -> JsonObject:
         choice = {"index": 0, "message": self._message(), "finish_reason": self._finish, "logprobs": None}

@@ -15,6 +15,7 @@ import msgspec
 
 from dragoman.frontends.http.budget import check_values
 from dragoman.frontends.http.errors import ApiError, bad_request, too_deep
+from dragoman.frontends.http.request_headers import conversation_hint
 from dragoman.frontends.http.tools import OfferedTools, chosen, functions_of
 from dragoman.lm import JsonObject, Message
 from dragoman.lm.json import decode
@@ -110,7 +111,6 @@ _ECHOED = (
     "prompt_cache_key",
 )
 _FIELDS = frozenset(each.encode_name for each in msgspec.structs.fields(CreateBody)) | {"type"}
-_HTTP_ONLY = ("stream", "stream_options", "background")
 _VALIDATION_ERROR = re.compile(r"(?P<problem>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`)?", re.DOTALL)
 
 
@@ -123,6 +123,8 @@ class CreateRequest:
     offer: OfferedTools
     previous: str | None = None
     consumer_id: str | None = None
+    # An id that its program gives the conversation, and that was not meant for us. Where others name it, they count.
+    consumer_hint: str | None = None
     instructions: str | None = None
     is_streamed: bool = False
     is_stored: bool = True
@@ -168,11 +170,10 @@ def read_form(value: JsonObject, form: type[_Form]) -> _Form:
 def read_create(
     value: JsonObject, headers: Mapping[str, str], *, over_websocket: bool = False
 ) -> CreateRequest:
-    """Read and check a request. `headers` may have the client's own id of the conversation."""
-    if over_websocket:
-        for name in _HTTP_ONLY:
-            if value.get(name) is not None:
-                raise bad_request(f"`{name}` is for HTTP.", param=name)
+    """Read and check a request. `headers` may have the client's own id of the conversation.
+
+    Every response over a WebSocket is a stream, so `stream` and `stream_options` mean nothing there. Codex sends them.
+    """
     body = read_form(value, CreateBody)
     if body.background and body.store is False:
         raise bad_request(
@@ -180,7 +181,7 @@ def read_create(
             param="background",
             code="conflicting_fields",
         )
-    if body.stream_options and not body.stream:
+    if body.stream_options and not body.stream and not over_websocket:
         raise bad_request("`stream_options` are for streams.", param="stream_options")
     ignored = sorted(str(name)[:64] for name in value if name not in _FIELDS)
     ignored += ["include"] if body.include else []
@@ -192,6 +193,7 @@ def read_create(
         offer=chosen(body.tool_choice, tools),
         previous=body.previous_response_id,
         consumer_id=_consumer_id(body, named, headers),
+        consumer_hint=conversation_hint(headers),
         instructions=body.instructions,
         is_streamed=bool(body.stream) or over_websocket,
         is_stored=body.store is not False,

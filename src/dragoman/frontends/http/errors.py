@@ -1,7 +1,7 @@
 """Errors as an HTTP status and the body that clients of this API expect.
 
 The error types are those of the specification. It has none for a model that is busy or slow. Such an error has the usual
-HTTP status and the type `server_error`.
+HTTP status and the type `server_error`. Chat completions and models are OpenAI's API: there the types are OpenAI's.
 """
 
 from __future__ import annotations
@@ -29,6 +29,17 @@ _BY_KIND: dict[ErrorKind, tuple[int, ErrorType]] = {
     "agent_failed": (500, "model_error"),
     "internal": (500, "server_error"),
 }
+# The paths of the API that the specification describes, and of what belongs to it.
+_SPECIFIED = ("/v1/responses", "/v1/conversations")
+# OpenAI's types, for all other paths.
+_OPENAI_TYPES: dict[ErrorType, str] = {
+    "invalid_request": "invalid_request_error",
+    "not_found": "invalid_request_error",
+    "too_many_requests": "rate_limit_error",
+    "model_error": "server_error",
+    "server_error": "server_error",
+}
+_FORBIDDEN = 403
 # Characters of a client's value that a message quotes.
 _SHOWN = 128
 _TRANSIENT = frozenset({429, 503, 504})
@@ -62,6 +73,16 @@ class ApiError(Exception):
     @property
     def body(self) -> JsonObject:
         return {"error": self.payload}
+
+    @property
+    def openai_body(self) -> JsonObject:
+        """The body with the type that OpenAI's servers give to such an error."""
+        kind = "permission_error" if self.status == _FORBIDDEN else _OPENAI_TYPES[self.kind]
+        return {"error": {**self.payload, "type": kind}}
+
+    def body_at(self, path: str) -> JsonObject:
+        """The body for clients of this path."""
+        return self.body if path.startswith(_SPECIFIED) else self.openai_body
 
     @property
     def headers(self) -> dict[str, str]:

@@ -121,11 +121,8 @@ class _Converter:
                 for inner in packed:
                     self._take(inner, where)
             case "item_reference":
-                raise bad_request(
-                    "Items are not stored one by one. Send the item itself, or `previous_response_id`.",
-                    param=where,
-                    code="unsupported_item",
-                )
+                # The references of a request are resolved before. This one is in a compaction, where none can be.
+                raise bad_request("Send the item itself.", param=where, code="unsupported_item")
             case str(extension) if extension in ITEM_TYPES:
                 # A client sends these items back. They are no part of the conversation.
                 pass

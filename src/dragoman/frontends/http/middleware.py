@@ -15,9 +15,10 @@ from dragoman.frontends.console.wire import ConsoleError, error_response as cons
 from dragoman.frontends.http.auth import WITHOUT_KEY, AccessCheck
 from dragoman.frontends.http.errors import ApiError, unexpected
 from dragoman.frontends.http.metrics import Metrics
-from dragoman.frontends.http.request_headers import is_switched_on, program_of
+from dragoman.frontends.http.request_headers import idempotency_key, is_repeated, is_switched_on, program_of
 from dragoman.frontends.http.service import HttpClient
 from dragoman.frontends.http.wire import error_response
+from dragoman.frontends.http.workspace_choice import named_folder
 from dragoman.lm.json import encode
 
 __all__ = ["HEADER_BYTES", "ApiCorsMiddleware", "RequestMiddleware", "client_of"]
@@ -36,13 +37,18 @@ def client_of(incoming: HTTPConnection) -> HttpClient:
     """Return the client of a request, with what its headers ask for."""
     headers = incoming.headers
     key: ClientKey | None = incoming.scope[_KEY]
+    # A WebSocket has many requests, and the headers of one.
+    is_one_request = incoming.scope["type"] == "http"
     return HttpClient(
         WITHOUT_KEY if key is None else key.connection,
         key=key,
         approves_items=is_switched_on(headers, "x-dragoman-approvals"),
         takes_activity=is_switched_on(headers, "x-dragoman-activity"),
         is_aside=is_switched_on(headers, "x-dragoman-aside"),
+        idempotency_key=idempotency_key(headers) if is_one_request else None,
+        is_repeated=is_one_request and is_repeated(headers),
         program=program_of(headers),
+        workspace=named_folder(headers),
     )
 
 
@@ -134,12 +140,12 @@ def _refuse_long_headers(scope: Scope) -> None:
 
 async def _refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "http":
-        await error_response(error)(scope, receive, send)
+        await error_response(error, scope["path"])(scope, receive, send)
         return
     await receive()
     if "websocket.http.response" in scope.get("extensions", {}):
         headers = [(b"content-type", b"application/json")]
         await send({"type": "websocket.http.response.start", "status": error.status, "headers": headers})
-        await send({"type": "websocket.http.response.body", "body": encode(error.body)})
+        await send({"type": "websocket.http.response.body", "body": encode(error.body_at(scope["path"]))})
     else:
         await send({"type": "websocket.close", "code": 1008, "reason": error.message[:120]})

@@ -8,13 +8,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import msgspec
 
 from dragoman.config import ClientKey, ConsoleConfig, Serve
+from dragoman.frontends.http.answer_forms import form_of, ignored_options
 from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.approvals import APPROVAL_TOOLS, spelled_out, with_proofs
 from dragoman.frontends.http.background import BackgroundResponses
@@ -25,12 +28,14 @@ from dragoman.frontends.http.create_request import IGNORED, CompactBody, CreateR
 from dragoman.frontends.http.errors import ApiError, bad_request, of_model, unexpected, unknown_model
 from dragoman.frontends.http.histories import Histories, HistoryEntry, ResponseChain, SocketHistory
 from dragoman.frontends.http.item_lists import ItemLists
-from dragoman.frontends.http.items import messages_from_items
+from dragoman.frontends.http.items import RequestInput, messages_from_items
 from dragoman.frontends.http.metrics import Metrics
+from dragoman.frontends.http.references import ItemReferences
 from dragoman.frontends.http.resource import Resource, new_id
 from dragoman.frontends.http.stream import ResponseStream
 from dragoman.frontends.http.stream_rebuild import new_stream, server_ended
 from dragoman.frontends.http.usage import response_usage
+from dragoman.frontends.http.workspace_choice import WORKSPACE_HEADER, FolderRoots, codex_folder
 from dragoman.frontends.side_requests import is_side_request
 from dragoman.journal.response_events import ResponseClosed, ResponseOpened
 from dragoman.journal.writer import Journals
@@ -40,12 +45,14 @@ from dragoman.lm import (
     JsonObject,
     LanguageModel,
     LanguageModelError,
+    Message,
     Request,
     RequestOptions,
     UsagePart,
     system,
 )
-from dragoman.lm.request import SIDE_REQUEST_OPTION, STORE_OPTION
+from dragoman.lm.json import encode_text
+from dragoman.lm.request import IDEMPOTENCY_OPTION, RETRY_OPTION, SIDE_REQUEST_OPTION, STORE_OPTION
 from dragoman.models import ModelSource
 from dragoman.store import ResponseStore
 
@@ -56,6 +63,8 @@ _log = logging.getLogger(__name__)
 # What both APIs can carry. They have no form for pictures, which become a line of text.
 FEATURES = Features(thinking=True, keeps_parts_of_failures=True, unparsed_calls=True, reports=True)
 _METADATA_LENGTH = 512
+# The key of a response's metadata that names the folder, if the request named one.
+_WORKSPACE = "dragoman.workspace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +80,13 @@ class HttpClient:
     takes_activity: bool = False
     # Marks its requests as side requests.
     is_aside: bool = False
+    # Its own name for this request, and whether it says that it sends it again.
+    idempotency_key: str | None = None
+    is_repeated: bool = False
     # The name that its program gives itself, for people to read.
     program: str = ""
+    # The folder in which an agent is to work.
+    workspace: str | None = None
 
     @property
     def key_name(self) -> str:
@@ -80,6 +94,11 @@ class HttpClient:
 
     def allows(self, model_id: str) -> bool:
         return self.key is None or self.key.allows(model_id)
+
+    @property
+    def sees_paths(self) -> bool:
+        """Whether it may learn where the operator's files are. Without keys, the client is on this machine."""
+        return self.key is None or self.key.role == "admin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +114,9 @@ class Prepared:
     # The id of the response. A chat completion has an id of its own form.
     response_id: str
     ignored: tuple[str, ...] = ()
+    # The folder in which the agent works, and whether the request named one. None: the model is no agent.
+    workspace: str | None = None
+    names_workspace: bool = False
 
 
 class HttpService:
@@ -107,15 +129,24 @@ class HttpService:
         store: ResponseStore | None = None,
         journals: Journals | None = None,
         console_config: ConsoleConfig | None = None,
+        config_file: Path | None = None,
     ) -> None:
-        """Without journals, background responses are only in memory, and there are no conversations."""
+        """Without journals, background responses are only in memory, and there are no conversations.
+
+        `config_file` is the file that a client's operator changes.
+        """
         journals = journals or Journals()
         self.console_config = console_config or ConsoleConfig()
         self.models = models
         self.serve = serve
+        self._roots = tuple(folder.resolve() for folder in serve.workspaces)
+        self._config_file = config_file
         self.histories = Histories(store if serve.store else None)
         self.background = BackgroundResponses(journals, self.histories)
-        self.conversations = ItemLists(journals, max_bytes=serve.max_body_bytes, is_on=serve.store)
+        self.conversations = ItemLists(
+            journals, self.histories, max_bytes=serve.max_body_bytes, is_on=serve.store
+        )
+        self.references = ItemReferences(self.histories, self.conversations)
         # The tasks of background responses: the event loop holds no strong reference to them.
         self._tasks: set[asyncio.Task[None]] = set()
         self.metrics = Metrics(model.id for model in models.infos())
@@ -168,9 +199,7 @@ class HttpService:
         self, create: CreateRequest, client: HttpClient, local: SocketHistory | None = None
     ) -> Prepared:
         model = self.model(create.model, client)
-        chain = await self._chain(create.previous, client, local)
-        if create.conversation is not None:
-            chain = await self._conversation(create, create.conversation, client)
+        create, chain, given = await self._read(create, client, local)
         if create.consumer_id is not None and chain.consumer_id not in (
             None,
             create.consumer_id,
@@ -180,15 +209,15 @@ class HttpService:
                 param="previous_response_id",
                 code="conflicting_ids",
             )
-        given = messages_from_items([*chain.items, *create.items], create.model, self._budget())
-        messages = (*create.messages, *given.messages)
-        messages = with_proofs(messages, given.decisions, self.models.permissions.grants)
-        if create.instructions:
-            messages = (system(create.instructions), *messages)
+        messages = with_proofs(_messages(create, given), given.decisions, self.models.permissions.grants)
         takes_options = model.info.takes_options
         options: JsonObject = dict(create.options) if takes_options else {}
-        if consumer_id := create.consumer_id or chain.consumer_id:
+        if consumer_id := create.consumer_id or chain.consumer_id or create.consumer_hint:
             options["_conversationId"] = consumer_id
+        if client.idempotency_key is not None:
+            options[IDEMPOTENCY_OPTION] = client.idempotency_key
+        if client.is_repeated:
+            options[RETRY_OPTION] = True
         if client.is_aside or is_side_request(messages, create.offer.tools):
             options[SIDE_REQUEST_OPTION] = True
         if create.refuses_storing or not self.serve.store:
@@ -197,17 +226,25 @@ class HttpService:
         is_stored = self.is_stored(create)
         # Only agents send permission requests. A model would call these tools like any other.
         approvals = APPROVAL_TOOLS if client.approves_items and not takes_options else ()
+        configured = self.models.folder(create.model)
+        chosen, names_workspace = (None, False) if configured is None else self._chosen(client, messages)
+        folders: tuple[str, ...] = ()
+        if chosen is not None:
+            folders = (str(chosen),)
+        elif client.key is not None and configured is not None:
+            folders = client.key.folders(configured)
         request = Request(
             messages,
             RequestOptions(
                 tools=(*create.offer.tools, *approvals),
                 tool_mode=create.offer.mode,
                 model_options=options,
+                answer_form=await form_of(create, model.info),
             ),
             Consumer(
                 "http",
                 client.connection,
-                () if client.key is None else client.key.folders(self.models.folder(create.model)),
+                folders,
                 features=msgspec.structs.replace(FEATURES, activity=client.takes_activity),
                 program=client.program,
                 # A stream stays open, and `holding` moves a stored response to the background.
@@ -218,9 +255,56 @@ class HttpService:
         ignored = (
             *create.ignored,
             *given.ignored,
-            *(() if takes_options else create.options),
+            *ignored_options(create, model.info),
+            *((WORKSPACE_HEADER,) if client.workspace is not None and configured is None else ()),
         )
-        return Prepared(model, request, create, client, chain, int(time.time()), response_id, ignored)
+        workspace = None if configured is None else (*folders, str(configured))[0]
+        return Prepared(
+            model,
+            request,
+            create,
+            client,
+            chain,
+            int(time.time()),
+            response_id,
+            ignored,
+            workspace,
+            names_workspace,
+        )
+
+    def _chosen(self, client: HttpClient, messages: Sequence[Message]) -> tuple[Path | None, bool]:
+        """The folder that a request chooses, and whether it names one. Raise `ApiError` if the header may not."""
+        roots = FolderRoots(self._roots, (client.key and client.key.workspaces) or (), self._file_for(client))
+        if client.workspace is not None:
+            return roots.require(client.workspace), True
+        wish = codex_folder(messages)
+        return (None, False) if wish is None else (roots.find(wish), True)
+
+    def _file_for(self, client: HttpClient) -> str:
+        """The configuration file in words. Where it is, only a client learns that is on this machine, or an administrator."""
+        if self._config_file is None:
+            return "the server's configuration"
+        return str(self._config_file) if client.sees_paths else self._config_file.name
+
+    async def count_tokens(self, create: CreateRequest, client: HttpClient) -> int:
+        """Return how many tokens of input a request has, by the model's own count. Nothing is run or decided."""
+        model = self.model(create.model, client)
+        create, _, given = await self._read(create, client)
+        said = sum(model.count_tokens(message) for message in _messages(create, given))
+        return said + sum(model.count_tokens(encode_text(tool)) for tool in create.offer.tools)
+
+    async def _read(
+        self, create: CreateRequest, client: HttpClient, local: SocketHistory | None = None
+    ) -> tuple[CreateRequest, ResponseChain, RequestInput]:
+        """Return the request with its references resolved, the history it continues, and both as messages."""
+        chain = await self._chain(create.previous, client, local)
+        if create.conversation is not None:
+            chain = await self._conversation(create, create.conversation, client)
+        items = await self.references.resolved(
+            create.items, client.connection, known=chain.items, local=local
+        )
+        given = messages_from_items([*chain.items, *items], create.model, self._budget())
+        return replace(create, items=items), chain, given
 
     async def events(
         self, prepared: Prepared, answer: ResponseRun, local: SocketHistory | None = None
@@ -237,15 +321,20 @@ class HttpService:
             stream.resource.usage = response_usage(answer.usage)
             events = list(stream.fail(error))
             await self._add_to_conversation(prepared, stream.resource)
+            self._save(prepared, stream.resource, _conversation_of(answer))
             for event in events:
                 yield event
             return
-        if not answer.is_cancelled:
-            stream.resource.usage = response_usage(answer.usage)
-            conversation = answer.place.conversation if answer.place is not None else None
-            for event in await self._completed(prepared, stream, local, conversation):
-                yield event
-            answer.outcome = stream.resource.status
+        stream.resource.usage = response_usage(answer.usage)
+        if answer.is_cancelled:
+            # The client has the beginning of the answer, and may refer to its items.
+            deque(stream.cancel(), maxlen=0)
+            if stream.resource.output:
+                self._save(prepared, stream.resource, _conversation_of(answer))
+            return
+        for event in await self._completed(prepared, stream, local, _conversation_of(answer)):
+            yield event
+        answer.outcome = stream.resource.status
 
     async def without_answer(self, prepared: Prepared, local: SocketHistory) -> AsyncIterator[JsonObject]:
         """Yield the events of a response with `generate: false`, which only stores its input."""
@@ -297,6 +386,8 @@ class HttpService:
     ) -> None:
         async with stack:
             error = await self._take_parts(run, answer)
+            # The client can fetch it.
+            answer.delivered(whole=True)
             if run.stopped == "server" or run.is_lost:
                 error = server_ended()
             closed = ResponseClosed(
@@ -340,7 +431,9 @@ class HttpService:
         if chain.conversation is None:
             return chain
         if not await self.conversations.has(chain.conversation, client.connection):
-            raise bad_request(
+            raise ApiError(
+                404,
+                "not_found",
                 f"This response is in the conversation {chain.conversation!r}, which was deleted. Send the whole history "
                 "instead.",
                 param="previous_response_id",
@@ -383,7 +476,7 @@ class HttpService:
             model=create.model,
             created_at=prepared.created_at,
             echoed=create.echoed,
-            metadata={**create.metadata, **_named(prepared.ignored)},
+            metadata={**create.metadata, **_named(prepared)},
             previous=create.previous,
             is_stored=self.is_stored(create),
             is_background=create.is_background,
@@ -410,15 +503,18 @@ class HttpService:
         """Store a response, and only then return its last events."""
         events = list(stream.complete(int(time.time())))
         resource = stream.resource
-        entry = self._entry(prepared, resource)
         await self._add_to_conversation(prepared, resource)
-        if resource.is_stored:
-            self.histories.save(
-                resource.id, entry, prepared.client.connection, prepared.chain.ids, conversation
-            )
-        elif local is not None:
-            local.add(resource.id, entry)
+        self._save(prepared, resource, conversation)
+        if local is not None and not resource.is_stored:
+            local.add(resource.id, self._entry(prepared, resource))
         return events
+
+    def _save(self, prepared: Prepared, resource: Resource, conversation: str | None) -> None:
+        """Store a response that has ended, however it has. `conversation` is its agent's."""
+        if resource.is_stored:
+            entry = self._entry(prepared, resource)
+            connection = prepared.client.connection
+            self.histories.save(resource.id, entry, connection, prepared.chain.ids, conversation)
 
     def _budget(self) -> Budget:
         """Return the budget for the packed content of a request: the limit of an unpacked body."""
@@ -427,10 +523,11 @@ class HttpService:
     async def compact(self, body: CompactBody, client: HttpClient) -> JsonObject:
         self.model(body.model, client)
         chain = await self._chain(body.previous_response_id, client)
+        given = await self.references.resolved(items_of(body.input), client.connection, known=chain.items)
         budget = self._budget()
         items = [
             inner
-            for item in (*chain.items, *items_of(body.input))
+            for item in (*chain.items, *given)
             for inner in (
                 expanded(str(item.get("encrypted_content")), "input", budget)
                 if item.get("type") == "compaction"
@@ -454,5 +551,19 @@ class HttpService:
         }
 
 
-def _named(ignored: tuple[str, ...]) -> JsonObject:
-    return {IGNORED: ", ".join(ignored)[:_METADATA_LENGTH]} if ignored else {}
+def _messages(create: CreateRequest, given: RequestInput) -> tuple[Message, ...]:
+    messages = (*create.messages, *given.messages)
+    return (system(create.instructions), *messages) if create.instructions else messages
+
+
+def _conversation_of(answer: ResponseRun) -> str | None:
+    return answer.place.conversation if answer.place is not None else None
+
+
+def _named(prepared: Prepared) -> JsonObject:
+    named: JsonObject = {}
+    if prepared.ignored:
+        named[IGNORED] = ", ".join(prepared.ignored)[:_METADATA_LENGTH]
+    if prepared.names_workspace and prepared.workspace is not None:
+        named[_WORKSPACE] = prepared.workspace[:_METADATA_LENGTH]
+    return named

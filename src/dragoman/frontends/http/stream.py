@@ -37,13 +37,19 @@ from dragoman.lm.parts import STATEFUL_MARKER, STOPPED, progress_key
 
 __all__ = ["MESSAGE_ID", "ReasoningEvents", "ResponseStream"]
 
-# The specification's names for the events of thinking, or those that OpenAI and most servers send.
-ReasoningEvents: TypeAlias = Literal["spec", "openai"]
-_REASONING: dict[ReasoningEvents, str] = {"spec": "response.reasoning", "openai": "response.reasoning_text"}
+# How thinking is sent: as a summary, which OpenAI's clients and those of the specification know; or as the content of its
+# item, under the specification's names or under those that OpenAI and most servers send.
+ReasoningEvents: TypeAlias = Literal["summary", "spec", "openai"]
 # A message is named after our marker, so that a client which gives its items back proves where they belong.
 MESSAGE_ID = "msg_"
 
-_Kind: TypeAlias = Literal["text", "refusal", "thought"]
+_Kind: TypeAlias = Literal["text", "refusal", "thought", "summary"]
+_STEMS: dict[_Kind, str] = {
+    "text": "response.output_text",
+    "refusal": "response.refusal",
+    "summary": "response.reasoning_summary_text",
+}
+_REASONING: dict[ReasoningEvents, str] = {"spec": "response.reasoning", "openai": "response.reasoning_text"}
 
 
 class ResponseStream:
@@ -53,12 +59,13 @@ class ResponseStream:
         self,
         resource: Resource,
         *,
-        reasoning: ReasoningEvents = "spec",
+        reasoning: ReasoningEvents = "summary",
         as_approval: Callable[[ToolCallPart], bool] = lambda _call: False,
     ) -> None:
         """`as_approval` selects the calls that become approval items."""
         self.resource = resource
-        self._reasoning = _REASONING[reasoning]
+        self._thought: _Kind = "summary" if reasoning == "summary" else "thought"
+        self._stems = {**_STEMS, "thought": _REASONING.get(reasoning, "")}
         self._as_approval = as_approval
         self._new_id = resource.derived_ids
         self._number = 0
@@ -89,7 +96,7 @@ class ResponseStream:
             case TextPart(value=text):
                 yield from self._say("text", text)
             case ThinkingPart():
-                yield from self._say("thought", part.text)
+                yield from self._say(self._thought, part.text)
             case ToolCallPart():
                 yield from self._close()
                 yield from self._call(part)
@@ -146,11 +153,11 @@ class ResponseStream:
         if item is None:
             raise AssertionError("an item was just opened")
         item.texts.append(text)
-        yield self._event(f"{self._stem(kind)}.delta", {**item.place, "delta": text, **_logprobs(kind)})
+        yield self._event(f"{self._stems[kind]}.delta", {**item.place, "delta": text, **_logprobs(kind)})
 
     def _begin(self, kind: _Kind) -> Iterator[JsonObject]:
         index = len(self.resource.output)
-        if kind == "thought":
+        if kind == self._thought:
             id_ = self._new_id("rs")
         elif self._marker:
             id_ = f"{MESSAGE_ID}{index}_{self._marker}"
@@ -159,7 +166,7 @@ class ResponseStream:
         self._open = item = _Open(kind, id_, index)
         added = {"output_index": index, "item": item.as_json("in_progress", [])}
         yield self._event("response.output_item.added", added)
-        yield self._event("response.content_part.added", {**item.place, "part": item.part("")})
+        yield self._event(f"{item.part_stem}.added", {**item.place, "part": item.part("")})
 
     def _close(self, status: Literal["completed", "incomplete"] = "completed") -> Iterator[JsonObject]:
         item, self._open = self._open, None
@@ -168,9 +175,9 @@ class ResponseStream:
         text = "".join(item.texts)
         name = "refusal" if item.kind == "refusal" else "text"
         done = {**item.place, name: text, **_logprobs(item.kind)}
-        yield self._event(f"{self._stem(item.kind)}.done", done)
+        yield self._event(f"{self._stems[item.kind]}.done", done)
         part = item.part(text)
-        yield self._event("response.content_part.done", {**item.place, "part": part})
+        yield self._event(f"{item.part_stem}.done", {**item.place, "part": part})
         # No other item begins while this one is open, so its index is still the same.
         whole = item.as_json(status, [part])
         self.resource.output.append(whole)
@@ -233,11 +240,6 @@ class ResponseStream:
 
     # Events.
 
-    def _stem(self, kind: _Kind) -> str:
-        return {"text": "response.output_text", "refusal": "response.refusal", "thought": self._reasoning}[
-            kind
-        ]
-
     def _whole(self, kind: str) -> JsonObject:
         return self._event(kind, {"response": self.resource.as_json()})
 
@@ -258,7 +260,12 @@ class _Open:
 
     @property
     def place(self) -> JsonObject:
-        return {"item_id": self.id, "output_index": self.index, "content_index": 0}
+        family = "summary" if self.kind == "summary" else "content"
+        return {"item_id": self.id, "output_index": self.index, f"{family}_index": 0}
+
+    @property
+    def part_stem(self) -> str:
+        return "response.reasoning_summary_part" if self.kind == "summary" else "response.content_part"
 
     def part(self, text: str) -> JsonObject:
         match self.kind:
@@ -268,14 +275,17 @@ class _Open:
                 return {"type": "refusal", "refusal": text}
             case "thought":
                 return {"type": "reasoning_text", "text": text}
+            case "summary":
+                return {"type": "summary_text", "text": text}
 
     def as_json(self, status: str, content: list[JsonObject]) -> JsonObject:
-        if self.kind == "thought":
+        if self.kind in ("thought", "summary"):
+            # The specification allows no `content` in a reasoning item that comes back, so one with a summary has none.
+            texts = {"summary": content} if self.kind == "summary" else {"summary": [], "content": content}
             return {
                 "type": "reasoning",
                 "id": self.id,
-                "summary": [],
-                "content": content,
+                **texts,
                 "encrypted_content": None,
                 "status": status,
             }

@@ -48,11 +48,18 @@ def split_prompt(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tupl
 
 
 def compose(
-    prompt: Sequence[Message], *, context: str, history: Sequence[Message], images: bool, budget: int
+    prompt: Sequence[Message],
+    *,
+    context: str,
+    history: Sequence[Message],
+    images: bool,
+    budget: int,
+    demand: str = "",
 ) -> Composed:
     """Compose a prompt. `history` is what the agent has not seen; `prompt` may begin with turns of another model.
 
-    Results in `prompt` are of calls that this agent has not made, so they go into the transcript.
+    `demand` says what the answer must be; it goes before the user's words, and is part of no history. Results in `prompt`
+    are of calls that this agent has not made, so they go into the transcript.
     """
     before, words = split_prompt(prompt)
     results = [Message(message.role, message.results) for message in words if message.results]
@@ -66,7 +73,8 @@ def compose(
         f"The agent cannot take {escape(mime_type)}; it was left out." for mime_type in dict.fromkeys(refused)
     ]
     leading = (context_block(context),) if context else ()
-    return Composed((*leading, *replay.blocks, *blocks), tuple(notices))
+    demanded = (TextBlock(demand),) if demand else ()
+    return Composed((*leading, *replay.blocks, *demanded, *blocks), tuple(notices))
 
 
 def last_words(response: PromptResponse, *, silenced: bool = False) -> tuple[Part, ...]:

@@ -37,7 +37,7 @@ from dragoman.permissions.action import PERMISSION_TOOLS, is_permission_tool
 from dragoman.permissions.grants import GRANT_PREFIX
 from dragoman.permissions.question import WANTS
 
-__all__ = ["ReplayTranscript", "blocks_of", "context_block", "transcript"]
+__all__ = ["ReplayTranscript", "blocks_of", "context_block", "tagged", "transcript"]
 
 _TRANSCRIPT = "conversation-so-far"
 _CONTEXT = "client-context"
@@ -93,10 +93,10 @@ def transcript(messages: Sequence[Message], *, budget: int, images: bool) -> Rep
     results, older = _cut(entries, budget)
     body = "\n\n".join([_PREAMBLE, *_older(older), *(entry.text for entry in entries)])
     pictures = tuple(image for entry in entries for image in entry.images)
-    return ReplayTranscript((TextBlock(_tagged(_TRANSCRIPT, body)), *pictures), _notice(results, older))
+    return ReplayTranscript((TextBlock(tagged(_TRANSCRIPT, body)), *pictures), _notice(results, older))
 
 
-def _tagged(tag: str, body: str) -> str:
+def tagged(tag: str, body: str) -> str:
     """Wrap a text in a tag that the text cannot close."""
     if f"</{tag}" in body.lower():
         tag += f"-{hashlib.blake2b(body.encode(), digest_size=_TAG_DIGEST_BYTES).hexdigest()}"
@@ -231,7 +231,7 @@ def blocks_of(parts: Sequence[Part], *, images: bool) -> tuple[tuple[ContentBloc
 
 def context_block(text: str) -> TextBlock:
     """The consumer's context as a block, marked as context and not as the user's message."""
-    return TextBlock(_tagged(_CONTEXT, f"From the program you are used in, not from the user.\n\n{text}"))
+    return TextBlock(tagged(_CONTEXT, f"From the program you are used in, not from the user.\n\n{text}"))
 
 
 def _described(part: DataPart) -> str:
