@@ -6,8 +6,7 @@ export class ChatPage {
   strangers = [];
   problems = [];
 
-  /** A new chat with a model, selected in the list of models. */
-  static async open(browser, webui, model) {
+  static async open(browser, webui) {
     const context = await browser.chromium.newContext({ viewport: { width: 1280, height: 800 } });
     context.setDefaultTimeout(DEADLINE);
     const chat = new ChatPage();
@@ -24,8 +23,15 @@ export class ChatPage {
     // The first page of an installation shows what is new.
     await page.addLocatorHandler(page.getByRole('button', { name: "Okay, Let's Go!" }), (button) => button.click());
     await page.goto(webui.url);
-    await chat.select(model);
     return chat;
+  }
+
+  /** A new chat with a model, selected in the list of models. */
+  async start(model) {
+    await this.page.getByRole('link', { name: 'New Chat' }).click();
+    await this.page.getByRole('heading', { name: 'New Chat' }).waitFor();
+    await this.select(model);
+    return this;
   }
 
   async select(model) {

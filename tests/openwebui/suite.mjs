@@ -9,6 +9,7 @@ import { WebUi } from './webui.mjs';
 export let browser;
 export let served;
 export let webui;
+let page;
 
 before(async () => {
   [browser, served] = await Promise.all([Browser.start(), Served.start({ options: { lists: 'all' } })]);
@@ -27,10 +28,18 @@ afterEach(async (context) => {
     console.log(`pictures: ${process.env.DRAGOMAN_IMAGES}\nthe server's terminal:\n${served?.screen.slice(-4_000)}`);
     console.log(`Open WebUI:\n${webui?.log.slice(-4_000)}\n${browser?.pages.flatMap((page) => page.problems).join('\n')}`);
   }
-  await browser?.closePages();
+  // A page of Open WebUI takes seconds to load. One that a test has failed with is left to no other test.
+  if (!context.passed) {
+    page = undefined;
+    await browser?.closePages();
+  }
 });
 
-export const opened = (model) => ChatPage.open(browser, webui, model);
+/** A new chat with a model. */
+export async function opened(model) {
+  page ??= await ChatPage.open(browser, webui);
+  return page.start(model);
+}
 
 /** The conversations in the state folder, as `dragoman conversations` lists them. */
 export async function conversations() {
