@@ -50,9 +50,25 @@ for (const { name, prefix } of CONNECTIONS) {
     const chat = await agent();
     await chat.ask(steps(['say', mark('again')]));
     await chat.regenerate.click();
+    await chat.page.getByText('Try Again', { exact: true }).click();
     await until('the second prompt', () => prompted(mark('again')).length === 2);
     await chat.page.getByText('2/2').waitFor();
     assert.ok((await chat.answer()).includes(mark('again')));
+  });
+
+  test(`${name}: of two chats with the same beginning, each goes on in its own session`, async () => {
+    const beginning = steps(['say', mark('twins')]);
+    const first = await agent();
+    await first.ask(beginning);
+    const address = first.page.url();
+    await (await agent()).ask(beginning);
+    await first.ask(steps(['say', mark('younger')]));
+    await first.page.goto(address);
+    await first.shows(mark('twins'));
+    await first.ask(steps(['say', mark('elder')]));
+    const [elder, younger] = prompted(mark('twins')).map(({ session }) => session);
+    assert.deepEqual(prompted(mark('younger')).map(({ session }) => session), [younger]);
+    assert.deepEqual(prompted(mark('elder')).map(({ session }) => session), [elder]);
   });
 
   test(`${name}: the stop button cancels the agent's turn`, async () => {
