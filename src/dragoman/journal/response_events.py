@@ -32,6 +32,8 @@ class ResponseOpened(JournalEvent, frozen=True):
     # How its parts become events, so that they become the same events again.
     reasoning: Literal["summary", "spec", "openai"]
     approves_items: bool = False
+    # What the metadata named as ignored at the beginning. The model may name more.
+    ignored: str | None = None
 
 
 class PartsReported(JournalEvent, frozen=True):

@@ -26,7 +26,7 @@ from dragoman.lm.model import Closing, Delivery, LanguageModel, ModelInfo, Prese
 from dragoman.lm.parts import STOPPED, DataPart, Part, TextPart, ToolCallPart, UsagePart
 from dragoman.lm.presentation import Presentation, Style
 from dragoman.lm.request import Request
-from dragoman.lm.rules import StreamWatch, Violation, is_visible
+from dragoman.lm.rules import StreamWatch, Violation, is_shown, is_visible
 
 __all__ = ["EMPTY_ANSWER", "GuardedModel", "RuleBroken"]
 
@@ -164,7 +164,9 @@ class _GuardedSink:
                 self._nothing_visible = False
             case UsagePart():
                 pass
-            case DataPart() if part.is_internal:
+            case DataPart() if is_shown(part):
+                self.consumer_has_nothing = self._nothing_visible = False
+            case DataPart():
                 # A marker or a count is invisible to the user.
                 pass
             case _:

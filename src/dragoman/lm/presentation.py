@@ -1,7 +1,7 @@
 """Converts parts for consumers that do not support all kinds.
 
 Thinking becomes text or nothing where the consumer has no thinking parts (S10); data gets a visible line, because
-editors do not draw it (S11); links that act are made inert (S13); activities, plans and usage become thinking and data
+editors do not draw it (S11), unless the consumer shows pictures and files itself; links that act are made inert (S13); activities, plans and usage become thinking and data
 where the consumer has no such parts (`activity_text`). The conversion is deterministic, so that a back end can store
 what the consumer gets by running its own `Presentation`.
 """
@@ -16,9 +16,14 @@ import msgspec
 
 from dragoman.lm import gfm
 from dragoman.lm.activity_text import INTERRUPTION, Activities
+from dragoman.lm.foreign_items import is_heading, item_line, item_of, picture_of
 from dragoman.lm.links import InertLinks
 from dragoman.lm.parts import (
     CONVERSATION,
+    IGNORED,
+    ITEM,
+    ITEM_MIME_TYPES,
+    REFUSAL,
     STATEFUL_MARKER,
     STOPPED,
     DataPart,
@@ -98,10 +103,12 @@ class Presentation:
                     yield TextPart(self._links.feed(part.text))
             case DataPart(mime_type=mime_type) if mime_type == STOPPED:
                 yield self._stop(part)
+            case DataPart(mime_type=mime_type) if mime_type in ITEM_MIME_TYPES and not self._features.items:
+                yield from self._in_place_of_item(part)
             case DataPart():
                 if self._takes(part):
                     yield part
-                if not part.is_internal:
+                if not part.is_internal and not self._features.items:
                     self._last = None
                     yield TextPart(gfm.notice(_line(part)))
             case _:
@@ -114,9 +121,23 @@ class Presentation:
     def _takes(self, part: DataPart) -> bool:
         if part.mime_type == STATEFUL_MARKER:
             return True
-        if part.mime_type == CONVERSATION:
+        if part.mime_type in (CONVERSATION, IGNORED):
             return self._features.reports
+        if self._features.items and (part.mime_type in ITEM_MIME_TYPES or not part.is_internal):
+            return True
         return self._features.data or (self._features.reports and part.is_internal)
+
+    def _in_place_of_item(self, part: DataPart) -> Iterator[Part]:
+        """A picture for an item that is one, the words of a refusal, and otherwise a line that names the item."""
+        if part.mime_type == REFUSAL:
+            yield from self._present(TextPart(part.data.decode("utf-8", "replace")))
+        elif part.mime_type == ITEM:
+            item = item_of(part)
+            if (picture := picture_of(item)) is not None:
+                yield from self._present(picture)
+            elif not is_heading(item):
+                self._last = None
+                yield TextPart(item_line(item))
 
     def _stop(self, part: DataPart) -> Part:
         """Once: to a program by its name, to a person in words."""

@@ -60,6 +60,10 @@ class RequestOptions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     request_initiator: str | None = None
     # Only for a model that follows it (`ModelInfo.takes_forms`).
     answer_form: AnswerForm | None = None
+    # Tools of other types than functions, and a choice among them, as the consumer wrote them. Only for a model that takes
+    # options.
+    other_tools: tuple[JsonObject, ...] = ()
+    other_choice: JsonObject | None = None
 
     @property
     def demands(self) -> tuple[AnswerForm | None, ToolMode]:
@@ -94,10 +98,13 @@ class Features(msgspec.Struct, frozen=True):
     activity: bool = False
     # A consumer that renders Markdown. For any other, text that we write is not escaped.
     markdown: bool = True
-    # A consumer that takes the items of Open Responses for which there are no parts (`parts.ITEM`, `parts.ANNOTATION`).
+    # A consumer that takes the items of Open Responses for which there are no parts (`parts.ITEM_MIME_TYPES`), and that shows
+    # pictures and files itself.
     items: bool = False
     # A front end that says what has reached its consumer (`Delivery`). It gets the conversation as a data part.
     confirms_delivery: bool = False
+    # A consumer that takes permission requests as such items.
+    approvals: bool = False
 
 
 class Consumer(msgspec.Struct, frozen=True):

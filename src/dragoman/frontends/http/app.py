@@ -28,6 +28,7 @@ from dragoman.frontends.http.delivery import ConfirmedResponse
 from dragoman.frontends.http.errors import ApiError, ErrorType, bad_request
 from dragoman.frontends.http.front_page import FRONT_PAGE
 from dragoman.frontends.http.holding import held_response
+from dragoman.frontends.http.ignored import printable
 from dragoman.frontends.http.input_items import listed
 from dragoman.frontends.http.middleware import ApiCorsMiddleware, RequestMiddleware, client_of
 from dragoman.frontends.http.openapi import description
@@ -44,7 +45,6 @@ __all__ = ["build_app"]
 
 # The status that some proxies log for a client that disconnects before the response.
 _GONE = 499
-_HEADER_LENGTH = 2_000
 
 
 def build_app(service: HttpService, gate: AccessCheck, console: Console | None = None) -> ASGIApp:
@@ -318,17 +318,12 @@ def _headers(answer: ResponseRun | None, prepared: Prepared) -> dict[str, str]:
     headers: dict[str, str] = {}
     if answer is not None and answer.place is not None:
         headers["x-dragoman-conversation"] = answer.place.header
-    if prepared.ignored:
-        headers["x-dragoman-ignored"] = _printable(prepared.ignored)
+    ignored = (*prepared.ignored, *(() if answer is None else answer.ignored))
+    if ignored:
+        headers["x-dragoman-ignored"] = printable(ignored)
     if prepared.workspace is not None:
         headers[WORKSPACE_HEADER] = header_text(prepared.workspace)
     return headers
-
-
-def _printable(ignored: tuple[str, ...]) -> str:
-    """The names of what was ignored. The client chose them: a character that is not printable ASCII becomes a question mark."""
-    named = ", ".join(ignored)[:_HEADER_LENGTH]
-    return "".join(char if " " <= char <= "~" else "?" for char in named)
 
 
 def _is_streamed(given: str) -> bool:

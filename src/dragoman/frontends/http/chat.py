@@ -10,9 +10,10 @@ import msgspec
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.create_request import CreateRequest, read_form
 from dragoman.frontends.http.errors import ApiError, bad_request
+from dragoman.frontends.http.ignored import names_of
 from dragoman.frontends.http.items import arguments_of, content_of, refused
 from dragoman.frontends.http.request_headers import conversation_hint
-from dragoman.frontends.http.tools import chosen, functions_of
+from dragoman.frontends.http.tools import OfferedTools, chosen, functions_of, other_tools
 from dragoman.frontends.http.usage import chat_usage
 from dragoman.lm import (
     DataPart,
@@ -27,8 +28,9 @@ from dragoman.lm import (
     ToolResultPart,
     UsagePart,
 )
+from dragoman.lm.foreign_items import is_heading, item_line, item_of
 from dragoman.lm.json import encode_text
-from dragoman.lm.parts import STOPPED
+from dragoman.lm.parts import ANNOTATION, IGNORED, ITEM, REFUSAL, STOPPED
 from dragoman.lm.rules import CALL_ID_LIMIT, NAMESPACE
 
 __all__ = ["ChatBody", "ChatStream", "read_chat"]
@@ -78,7 +80,8 @@ def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[CreateRequ
         str(name)[:64] for name, given in value.items() if name not in _KNOWN and given is not None
     )
     ignored += ["store"] if body.store else []
-    tools = functions_of(body.tools or (), ignored)
+    tools = functions_of(body.tools or ())
+    ignored += OfferedTools(others=other_tools(body.tools or ())).ignored
     messages = tuple(_messages(body.messages, ignored))
     create = CreateRequest(
         model=body.model,
@@ -172,7 +175,10 @@ class ChatStream:
 
     def __init__(self, id_: str, model: str, created: int, ignored: tuple[str, ...] = ()) -> None:
         self._head: JsonObject = {"id": id_, "created": created, "model": model}
-        self._ignored: JsonObject = {"dragoman": {"ignored": list(ignored)}} if ignored else {}
+        self._ignored = list(dict.fromkeys(ignored))
+        self._annotations: list[JsonObject] = []
+        # Whether the next text belongs to another message of the endpoint.
+        self._is_next_message = False
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._calls: list[JsonObject] = []
@@ -180,11 +186,18 @@ class ChatStream:
         self._stop: StopReason | None = None
 
     def begin(self) -> JsonObject:
-        return self._chunk({"role": "assistant", "content": ""}) | self._ignored
+        return self._chunk({"role": "assistant", "content": ""}) | self._named_as_ignored
+
+    @property
+    def _named_as_ignored(self) -> JsonObject:
+        return {"dragoman": {"ignored": list(self._ignored)}} if self._ignored else {}
 
     def take(self, part: Part) -> Iterator[JsonObject]:
         match part:
             case TextPart(value=text) if text:
+                # A completion has one message.
+                text = f"\n\n{text}" if self._is_next_message and self._text else text
+                self._is_next_message = False
                 self._text.append(text)
                 yield self._chunk({"content": text})
             case ThinkingPart() if part.text:
@@ -198,14 +211,39 @@ class ChatStream:
             case DataPart(mime_type=mime_type) if mime_type == STOPPED:
                 stopped = Stopped.of(part)
                 self._stop = stopped.reason
-                if stopped.reason == "content_filter":
-                    self._refusal = stopped.words
-                    yield self._chunk({"refusal": stopped.words})
+                if stopped.reason == "content_filter" and stopped.words:
+                    yield self._refuse(stopped.words)
+            case DataPart(mime_type=mime_type) if mime_type == REFUSAL:
+                yield self._refuse(part.data.decode("utf-8", "replace"))
+            case DataPart(mime_type=mime_type) if mime_type == ANNOTATION:
+                annotation = _annotation(item_of(part))
+                self._annotations.append(annotation)
+                yield self._chunk({"annotations": [annotation]})
+            case DataPart(mime_type=mime_type) if mime_type == IGNORED:
+                self._ignored = list(dict.fromkeys([*self._ignored, *names_of(part)]))
+            case DataPart(mime_type=mime_type) if mime_type == ITEM:
+                yield from self._item(item_of(part))
             case _:
                 return
 
+    def _refuse(self, words: str) -> JsonObject:
+        self._refusal = (self._refusal or "") + words
+        return self._chunk({"refusal": words})
+
+    def _item(self, item: JsonObject) -> Iterator[JsonObject]:
+        """Add an endpoint's item: a call of a custom tool, or a line that names what the API has no form for."""
+        if is_heading(item):
+            self._is_next_message = True
+        elif item.get("type") == "custom_tool_call":
+            called = {"name": item.get("name"), "input": item.get("input")}
+            call: JsonObject = {"id": item.get("call_id"), "type": "custom", "custom": called}
+            yield self._chunk({"tool_calls": [{"index": len(self._calls), **call}]})
+            self._calls.append(call)
+        else:
+            yield from self.take(TextPart(item_line(item)))
+
     def end(self, usage: UsagePart | None, *, with_usage: bool) -> Iterator[JsonObject]:
-        yield self._chunk({}, self._finish)
+        yield self._chunk({}, self._finish) | self._named_as_ignored
         if with_usage:
             counted = chat_usage(usage)
             yield {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": counted}
@@ -218,7 +256,13 @@ class ChatStream:
         choice = {"index": 0, "message": self._message(), "finish_reason": self._finish, "logprobs": None}
         counted = chat_usage(usage)
         named = {"usage": counted} if counted is not None else {}
-        return {**self._head, "object": "chat.completion", "choices": [choice], **named, **self._ignored}
+        return {
+            **self._head,
+            "object": "chat.completion",
+            "choices": [choice],
+            **named,
+            **self._named_as_ignored,
+        }
 
     def _message(self) -> JsonObject:
         message: JsonObject = {
@@ -228,6 +272,8 @@ class ChatStream:
         }
         if self._thoughts:
             message["reasoning_content"] = "".join(self._thoughts)
+        if self._annotations:
+            message["annotations"] = self._annotations
         if self._calls:
             message["tool_calls"] = self._calls
         return message
@@ -241,6 +287,12 @@ class ChatStream:
     def _chunk(self, delta: JsonObject, finish: _Finish | None = None) -> JsonObject:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
         return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
+
+
+def _annotation(annotation: JsonObject) -> JsonObject:
+    """The chat API has the fields of an annotation one level deeper."""
+    kind = str(annotation.get("type"))
+    return {"type": kind, kind: {key: value for key, value in annotation.items() if key != "type"}}
 
 
 def _call(call: ToolCallPart) -> JsonObject:

@@ -16,13 +16,12 @@ import msgspec
 from dragoman.frontends.http.budget import check_values
 from dragoman.frontends.http.errors import ApiError, bad_request, too_deep
 from dragoman.frontends.http.request_headers import conversation_hint
-from dragoman.frontends.http.tools import OfferedTools, chosen, functions_of
+from dragoman.frontends.http.tools import OfferedTools, chosen, functions_of, other_tools
 from dragoman.lm import JsonObject, Message
 from dragoman.lm.json import decode
 from dragoman.lm.nesting import NestedTooDeeply, place_of
 
 __all__ = [
-    "IGNORED",
     "OUR_CONVERSATION",
     "CompactBody",
     "CreateBody",
@@ -34,9 +33,6 @@ __all__ = [
     "read_create",
     "read_form",
 ]
-
-# The key of a response's metadata that names the ignored fields.
-IGNORED = "dragoman.ignored"
 
 # The ids that `POST /v1/conversations` makes. Others are only evidence of which conversation a request belongs to.
 OUR_CONVERSATION = re.compile(r"conv_[0-9a-f]{32}")
@@ -103,9 +99,10 @@ _OPTIONS: dict[str, tuple[object, ...]] = {
     "truncation": ("disabled",),
     "service_tier": ("auto", "default"),
     "top_logprobs": (0,),
+    "include": ([],),
 }
 _ECHOED = (
-    *_OPTIONS,
+    *(name for name in _OPTIONS if name != "include"),
     "instructions",
     "safety_identifier",
     "prompt_cache_key",
@@ -184,13 +181,12 @@ def read_create(
     if body.stream_options and not body.stream and not over_websocket:
         raise bad_request("`stream_options` are for streams.", param="stream_options")
     ignored = sorted(str(name)[:64] for name in value if name not in _FIELDS)
-    ignored += ["include"] if body.include else []
-    tools = functions_of(body.tools or (), ignored)
+    tools = functions_of(body.tools or ())
     named = _conversation(body)
     return CreateRequest(
         model=body.model,
         items=items_of(body.input),
-        offer=chosen(body.tool_choice, tools),
+        offer=chosen(body.tool_choice, tools, other_tools(body.tools or ())),
         previous=body.previous_response_id,
         consumer_id=_consumer_id(body, named, headers),
         consumer_hint=conversation_hint(headers),

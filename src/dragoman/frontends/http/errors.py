@@ -6,9 +6,9 @@ HTTP status and the type `server_error`. Chat completions and models are OpenAI'
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
-from dragoman.lm import ErrorKind, JsonObject, LanguageModelError
+from dragoman.lm import ErrorKind, ErrorOrigin, JsonObject, LanguageModelError
 from dragoman.lm.nesting import NestedTooDeeply
 
 __all__ = ["ApiError", "ErrorType", "bad_request", "of_model", "too_deep", "unexpected", "unknown_model"]
@@ -42,7 +42,10 @@ _OPENAI_TYPES: dict[ErrorType, str] = {
 _FORBIDDEN = 403
 # Characters of a client's value that a message quotes.
 _SHOWN = 128
-_TRANSIENT = frozenset({429, 503, 504})
+_TRANSIENT = frozenset({429, 502, 503, 504, 529})
+_FIRST_ERROR = 400
+# Not those about our own access to an endpoint.
+_OF_THE_REQUEST: frozenset[ErrorKind] = frozenset({"bad_request", "unavailable", "timeout", "agent_failed"})
 
 
 class ApiError(Exception):
@@ -104,8 +107,19 @@ def too_deep(error: NestedTooDeeply, where: str) -> ApiError:
 
 def of_model(error: LanguageModelError) -> ApiError:
     status, kind = _BY_KIND[error.kind]
-    code = "model_not_found" if error.kind == "not_found" else error.kind
-    return ApiError(status, kind, error.sentence, code=code, retry_after=error.retry_after)
+    code: str = "model_not_found" if error.kind == "not_found" else error.kind
+    origin = error.origin or ErrorOrigin()
+    if error.kind in _OF_THE_REQUEST:
+        # An endpoint's own error, which the client can read as if it had asked the endpoint itself.
+        status = origin.status if origin.status is not None and origin.status >= _FIRST_ERROR else status
+        kind = next((each for each in get_args(ErrorType) if each == origin.type), _of_status(status, kind))
+        code = origin.code or code
+    param = origin.param or None
+    return ApiError(status, kind, error.sentence, code=code, param=param, retry_after=error.retry_after)
+
+
+def _of_status(status: int, otherwise: ErrorType) -> ErrorType:
+    return "too_many_requests" if status == 429 else otherwise  # noqa: PLR2004 - as HTTP says it
 
 
 def unknown_model(model_id: str) -> ApiError:

@@ -24,9 +24,10 @@ from dragoman.frontends.http.background import BackgroundResponses
 from dragoman.frontends.http.background_run import BackgroundRun
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import compacted, expanded
-from dragoman.frontends.http.create_request import IGNORED, CompactBody, CreateRequest, items_of
+from dragoman.frontends.http.create_request import CompactBody, CreateRequest, items_of
 from dragoman.frontends.http.errors import ApiError, bad_request, of_model, unexpected, unknown_model
 from dragoman.frontends.http.histories import Histories, HistoryEntry, ResponseChain, SocketHistory
+from dragoman.frontends.http.ignored import IGNORED_KEY, with_ignored
 from dragoman.frontends.http.item_lists import ItemLists
 from dragoman.frontends.http.items import RequestInput, messages_from_items
 from dragoman.frontends.http.metrics import Metrics
@@ -60,8 +61,10 @@ __all__ = ["FEATURES", "HttpClient", "HttpService", "Prepared"]
 
 _log = logging.getLogger(__name__)
 
-# What both APIs can carry. They have no form for pictures, which become a line of text.
-FEATURES = Features(thinking=True, keeps_parts_of_failures=True, unparsed_calls=True, reports=True)
+# What both APIs can carry.
+FEATURES = Features(
+    thinking=True, keeps_parts_of_failures=True, unparsed_calls=True, reports=True, items=True
+)
 _METADATA_LENGTH = 512
 # The key of a response's metadata that names the folder, if the request named one.
 _WORKSPACE = "dragoman.workspace"
@@ -183,7 +186,9 @@ class HttpService:
         self._under_way += 1
         self.metrics.under_way = self._under_way
         began = time.monotonic()
-        answer = ResponseRun(model, request, lambda part: spelled_out(part, self.models.permissions.grants))
+        answer = ResponseRun(
+            model, request, lambda part: (spelled_out(part, self.models.permissions.grants),)
+        )
         try:
             async with answer:
                 yield answer
@@ -199,7 +204,7 @@ class HttpService:
         self, create: CreateRequest, client: HttpClient, local: SocketHistory | None = None
     ) -> Prepared:
         model = self.model(create.model, client)
-        create, chain, given = await self._read(create, client, local)
+        create, chain, given = await self._read(create, client, local, for_endpoint=model.info.takes_options)
         if create.consumer_id is not None and chain.consumer_id not in (
             None,
             create.consumer_id,
@@ -211,6 +216,12 @@ class HttpService:
             )
         messages = with_proofs(_messages(create, given), given.decisions, self.models.permissions.grants)
         takes_options = model.info.takes_options
+        offer = create.offer
+        if offer.other_choice is not None and not takes_options:
+            raise bad_request(
+                "An agent has only your functions: choose one of them, or leave `tool_choice` out.",
+                param="tool_choice",
+            )
         options: JsonObject = dict(create.options) if takes_options else {}
         if consumer_id := create.consumer_id or chain.consumer_id or create.consumer_hint:
             options["_conversationId"] = consumer_id
@@ -236,16 +247,20 @@ class HttpService:
         request = Request(
             messages,
             RequestOptions(
-                tools=(*create.offer.tools, *approvals),
-                tool_mode=create.offer.mode,
+                tools=(*offer.tools, *approvals),
+                tool_mode=offer.mode,
                 model_options=options,
                 answer_form=await form_of(create, model.info),
+                other_tools=tuple(tool for _, tool in offer.others) if takes_options else (),
+                other_choice=offer.other_choice,
             ),
             Consumer(
                 "http",
                 client.connection,
                 folders,
-                features=msgspec.structs.replace(FEATURES, activity=client.takes_activity),
+                features=msgspec.structs.replace(
+                    FEATURES, activity=client.takes_activity, approvals=client.approves_items
+                ),
                 program=client.program,
                 # A stream stays open, and `holding` moves a stored response to the background.
                 hold_seconds=None if create.is_streamed or is_stored else self.console_config.decide_seconds,
@@ -256,6 +271,7 @@ class HttpService:
             *create.ignored,
             *given.ignored,
             *ignored_options(create, model.info),
+            *(() if takes_options else offer.ignored),
             *((WORKSPACE_HEADER,) if client.workspace is not None and configured is None else ()),
         )
         workspace = None if configured is None else (*folders, str(configured))[0]
@@ -289,12 +305,17 @@ class HttpService:
     async def count_tokens(self, create: CreateRequest, client: HttpClient) -> int:
         """Return how many tokens of input a request has, by the model's own count. Nothing is run or decided."""
         model = self.model(create.model, client)
-        create, _, given = await self._read(create, client)
+        create, _, given = await self._read(create, client, for_endpoint=model.info.takes_options)
         said = sum(model.count_tokens(message) for message in _messages(create, given))
         return said + sum(model.count_tokens(encode_text(tool)) for tool in create.offer.tools)
 
     async def _read(
-        self, create: CreateRequest, client: HttpClient, local: SocketHistory | None = None
+        self,
+        create: CreateRequest,
+        client: HttpClient,
+        local: SocketHistory | None = None,
+        *,
+        for_endpoint: bool,
     ) -> tuple[CreateRequest, ResponseChain, RequestInput]:
         """Return the request with its references resolved, the history it continues, and both as messages."""
         chain = await self._chain(create.previous, client, local)
@@ -303,7 +324,9 @@ class HttpService:
         items = await self.references.resolved(
             create.items, client.connection, known=chain.items, local=local
         )
-        given = messages_from_items([*chain.items, *items], create.model, self._budget())
+        given = messages_from_items(
+            [*chain.items, *items], create.model, self._budget(), for_endpoint=for_endpoint
+        )
         return replace(create, items=items), chain, given
 
     async def events(
@@ -369,7 +392,7 @@ class HttpService:
         entry = self._entry(prepared, resource)
         if not self.histories.save(resource.id, entry, connection, prepared.chain.ids):
             raise ApiError(503, "server_error", "The response cannot be stored now.", retry_after=1)
-        opened = ResponseOpened(self.serve.reasoning_events, prepared.client.approves_items)
+        opened = self._opened(prepared, resource)
         run = self.background.new(entry, opened)
         stack.callback(self.background.ended, run)
         await run.open(prepared.create.model, connection, answer.cancel)
@@ -466,8 +489,12 @@ class HttpService:
             await self.conversations.add_turn(create.conversation, prepared.client.connection, items)
 
     def _stream(self, prepared: Prepared) -> ResponseStream:
-        opened = ResponseOpened(self.serve.reasoning_events, prepared.client.approves_items)
-        return new_stream(self._resource(prepared), opened)
+        resource = self._resource(prepared)
+        return new_stream(resource, self._opened(prepared, resource))
+
+    def _opened(self, prepared: Prepared, resource: Resource) -> ResponseOpened:
+        ignored = str(resource.metadata.get(IGNORED_KEY, ""))
+        return ResponseOpened(self.serve.reasoning_events, prepared.client.approves_items, ignored)
 
     def _resource(self, prepared: Prepared) -> Resource:
         create = prepared.create
@@ -476,7 +503,7 @@ class HttpService:
             model=create.model,
             created_at=prepared.created_at,
             echoed=create.echoed,
-            metadata={**create.metadata, **_named(prepared)},
+            metadata=with_ignored({**create.metadata, **_named(prepared)}, prepared.ignored),
             previous=create.previous,
             is_stored=self.is_stored(create),
             is_background=create.is_background,
@@ -562,8 +589,6 @@ def _conversation_of(answer: ResponseRun) -> str | None:
 
 def _named(prepared: Prepared) -> JsonObject:
     named: JsonObject = {}
-    if prepared.ignored:
-        named[IGNORED] = ", ".join(prepared.ignored)[:_METADATA_LENGTH]
     if prepared.names_workspace and prepared.workspace is not None:
         named[_WORKSPACE] = prepared.workspace[:_METADATA_LENGTH]
     return named
