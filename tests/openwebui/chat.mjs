@@ -77,4 +77,16 @@ export class ChatPage {
   async shows(words) {
     await this.answers.last().getByText(words).first().waitFor();
   }
+
+  /** A task of Open WebUI, as its pages ask for it: `title`, `queries` and so on. */
+  task(name, form) {
+    return this.page.evaluate(
+      async ([path, body]) => {
+        const headers = { authorization: `Bearer ${localStorage.token}`, 'content-type': 'application/json' };
+        const answer = await fetch(path, { method: 'POST', headers, body: JSON.stringify(body) });
+        return { status: answer.status, body: await answer.json() };
+      },
+      [`/api/v1/tasks/${name}/completions`, form],
+    );
+  }
 }

@@ -3,16 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { until } from '../console_browser/children.mjs';
 import { run, steps } from '../console_browser/clients.mjs';
-import { browser, conversations, opened, prompts, served } from './suite.mjs';
-
-const CONNECTIONS = [
-  { name: 'chat completions', prefix: '' },
-  { name: 'responses', prefix: 'responses.' },
-];
-
-/** The prompts of the test whose words these are; side requests quote them, and are not among these. */
-const prompted = (mark) => prompts().filter(({ text }) => text.startsWith('[') && text.includes(mark));
-const aside = (mark) => prompts().filter(({ text }) => text.startsWith('### Task:') && text.includes(mark));
+import { browser, CONNECTIONS, opened, prompted, served } from './suite.mjs';
 
 for (const { name, prefix } of CONNECTIONS) {
   const mark = (word) => `${name} ${word}`;
@@ -95,17 +86,5 @@ for (const { name, prefix } of CONNECTIONS) {
     const chat = await opened(`${prefix}demo`);
     const said = await chat.ask('!call get_current_timestamp {}');
     assert.match(said, /current_iso|timestamp/);
-  });
-
-  test(`${name}: titles, tags and follow-ups neither act nor leave a conversation or an agent behind`, async () => {
-    const before = await conversations();
-    const chat = await agent();
-    await chat.ask(steps(['say', mark('side requests')]));
-    await until('three side requests', () => aside(mark('side requests')).length === 3);
-    const sessions = aside(mark('side requests')).map(({ session }) => session);
-    assert.equal(new Set(sessions).size, 3);
-    assert.ok(!sessions.includes(prompted(mark('side requests'))[0].session));
-    const left = (await conversations()).length - before.length;
-    assert.equal(left, 1);
   });
 }

@@ -35,6 +35,12 @@ afterEach(async (context) => {
   }
 });
 
+/** The two kinds of connection, and what the names of their models begin with. */
+export const CONNECTIONS = [
+  { name: 'chat completions', prefix: '' },
+  { name: 'responses', prefix: 'responses.' },
+];
+
 /** A new chat with a model. */
 export async function opened(model) {
   page ??= await ChatPage.open(browser, webui);
@@ -49,5 +55,11 @@ export async function conversations() {
 }
 
 /** The prompts that the fake agent was sent, each with its session and its last text. */
-export const prompts = () =>
+const prompts = () =>
   served.journal('session/prompt').map(({ params }) => ({ session: params.sessionId, text: params.prompt.at(-1).text }));
+
+/** The prompts of a chat that have these words. Side requests quote them, and are not among these. */
+export const prompted = (words) => prompts().filter(({ text }) => text.startsWith('[') && text.includes(words));
+
+/** The side requests that quote these words. */
+export const asides = (words) => prompts().filter(({ text }) => !text.startsWith('[') && text.includes(words));

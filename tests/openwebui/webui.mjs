@@ -17,6 +17,8 @@ const OFFLINE = {
   ANONYMIZED_TELEMETRY: 'false',
   DO_NOT_TRACK: 'true',
   SCARF_NO_ANALYTICS: 'true',
+  // Off by default: it asks with every word that is typed.
+  ENABLE_AUTOCOMPLETE_GENERATION: 'true',
   WEBUI_SECRET_KEY: 'a secret of a test, and long enough for a signature',
 };
 
