@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman.config import Serve
+from dragoman.frontends.http import references
 from dragoman.frontends.http.stream import MESSAGE_ID
 from dragoman.journal.sqlite.journals import SqliteJournals
 from dragoman.lm import (
@@ -288,6 +289,44 @@ async def test_r10_a_compaction_has_the_items_that_were_named(place: Place) -> N
     packed = await site.post("/v1/responses/compact", {"model": "m", "input": [_reference(message)]})
     await site.create(input=[*packed.json["output"], _user("b")])
     assert place.model.last[0] == ("assistant", [TextPart("Yes.")])
+
+
+async def test_r10_a_large_item_counts_each_time_it_is_named(place: Place) -> None:
+    site = place.site(serve=Serve(max_body_megabytes=0.01))
+    (item,) = (await site.create(input=[{**_user("x" * 4_000), "id": "msg_large"}])).response["output"]
+    assert (await site.create(input=[_reference("msg_large")] * 2)).status == 200
+    refused = await site.create(input=[_reference("msg_large")] * 3)
+    assert (refused.status, refused.error["code"], refused.error["param"]) == (
+        413,
+        "body_too_large",
+        "input[2]",
+    )
+    # Another item is as small as before.
+    assert (await site.create(input=[_reference(item), _user("b")] * 3)).status == 200
+
+
+async def test_r10_a_request_cannot_have_any_number_of_conversations_read(place: Place) -> None:
+    site = place.site()
+    named = []
+    for number in range(20):
+        item = {**_user(str(number)), "id": f"msg_{number}"}
+        named.append(_reference(item))
+        await site.post("/v1/conversations", {"items": [item]})
+    assert (await site.create(input=named[:16], store=False)).status == 200
+    refused = await site.create(input=named, store=False)
+    assert (refused.status, refused.error["code"]) == (413, "body_too_large")
+
+
+async def test_r10_a_request_cannot_have_any_number_of_responses_read(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = place.site()
+    stored = [(await site.create(input=f"{number}" + "x" * 4_000)).response for number in range(3)]
+    monkeypatch.setattr(references, "_MOST_BYTES", 12_000)
+    given = [_reference(response["output"][0]) for response in stored]
+    assert (await site.create(input=[given[0], _user("b")], store=False)).status == 200
+    refused = await site.create(input=[*given, _user("b")], store=False)
+    assert (refused.status, refused.error["code"]) == (413, "body_too_large")
 
 
 async def test_r10_a_long_chat_of_references_reads_few_responses(

@@ -192,10 +192,16 @@ class _Routes:
 
     async def chat(self, request: Request) -> Response:
         create, with_usage = read_chat(await self._body(request), request.headers)
-        # Chat completions have no items.
-        client = replace(client_of(request), approves_items=False, takes_activity=False)
+        # Chat completions have no items. Only a permission request has another form here.
+        client = replace(client_of(request), takes_activity=False)
         prepared = await self._service.prepare(create, client)
-        stream = ChatStream(new_id("chatcmpl"), create.model, prepared.created_at, prepared.ignored)
+        stream = ChatStream(
+            new_id("chatcmpl"),
+            create.model,
+            prepared.created_at,
+            prepared.ignored,
+            approves_items=client.approves_items,
+        )
         run = self._answering(prepared, request)
         if create.is_streamed:
             return await _streamed(run, prepared, partial(_chunks, stream, with_usage=with_usage))

@@ -1,4 +1,8 @@
-"""Chat completions: reads requests of the older API, and writes its responses. Values in, values out."""
+"""Chat completions: reads requests of the older API, and writes its responses. Values in, values out.
+
+For a client that takes approvals as items, a permission request is a tool call whose id says so (`approvals`). The client
+offers no tool for it, and answers with a tool message. Every client of this API carries both.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,14 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from dragoman.frontends.http.approvals import (
+    ClientDecision,
+    approval_id,
+    approved_call,
+    decision_of_message,
+    is_approval,
+    is_approval_id,
+)
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.create_request import CreateRequest, read_form
 from dragoman.frontends.http.errors import ApiError, bad_request
@@ -82,11 +94,13 @@ def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[CreateRequ
     ignored += ["store"] if body.store else []
     tools = functions_of(body.tools or ())
     ignored += OfferedTools(others=other_tools(body.tools or ())).ignored
-    messages = tuple(_messages(body.messages, ignored))
+    decisions: dict[str, ClientDecision] = {}
+    messages = tuple(_messages(body.messages, ignored, decisions))
     create = CreateRequest(
         model=body.model,
         items=[],
         messages=messages,
+        decisions=decisions,
         offer=chosen(body.tool_choice, tools),
         consumer_id=headers.get("x-conversation-id") or None,
         consumer_hint=conversation_hint(headers),
@@ -118,7 +132,9 @@ def _options(body: ChatBody, value: JsonObject) -> JsonObject:
     return options
 
 
-def _messages(given: list[JsonObject], ignored: list[str]) -> Iterator[Message]:
+def _messages(
+    given: list[JsonObject], ignored: list[str], decisions: dict[str, ClientDecision]
+) -> Iterator[Message]:
     called: set[str] = set()
     # Limits the arguments of all calls. Chat completions have no compactions.
     budget = Budget(0)
@@ -141,13 +157,17 @@ def _messages(given: list[JsonObject], ignored: list[str]) -> Iterator[Message]:
                 yield Message("assistant", (*content, *calls, *stop))
             case "tool":
                 call_id = message.get("tool_call_id")
+                results = tuple(_content(content))
+                if isinstance(call_id, str) and is_approval_id(call_id):
+                    call_id, text = approved_call(call_id), "".join(_texts(results))
+                    decisions[call_id], results = decision_of_message(text), ()
                 if not isinstance(call_id, str) or (
                     call_id not in called and not call_id.startswith(NAMESPACE)
                 ):
                     raise bad_request(
                         "A tool's message names the call it answers.", param=f"{where}.tool_call_id"
                     )
-                yield Message("user", (ToolResultPart(call_id, tuple(_content(content))),))
+                yield Message("user", (ToolResultPart(call_id, results),))
             case _:
                 raise bad_request(
                     "The role is system, developer, user, assistant or tool.", param=f"{where}.role"
@@ -158,6 +178,10 @@ def _content(parts: tuple[Part, ...]) -> Iterator[TextPart | DataPart]:
     return (part for part in parts if isinstance(part, TextPart | DataPart))
 
 
+def _texts(parts: tuple[TextPart | DataPart, ...]) -> Iterator[str]:
+    return (part.value for part in parts if isinstance(part, TextPart))
+
+
 def _calls(calls: object, where: str, budget: Budget) -> Iterator[ToolCallPart]:
     for index, call in enumerate(calls if isinstance(calls, list) else ()):
         match call:
@@ -165,7 +189,8 @@ def _calls(calls: object, where: str, budget: Budget) -> Iterator[ToolCallPart]:
                 0 < len(call_id) <= CALL_ID_LIMIT
             ):
                 place = f"{where}.tool_calls[{index}].function"
-                yield arguments_of(call_id, name, function.get("arguments"), place, budget)
+                called = approved_call(call_id) if is_approval_id(call_id) else call_id
+                yield arguments_of(called, name, function.get("arguments"), place, budget)
             case _:
                 raise bad_request("A call has an id and a function.", param=f"{where}.tool_calls[{index}]")
 
@@ -173,12 +198,23 @@ def _calls(calls: object, where: str, budget: Budget) -> Iterator[ToolCallPart]:
 class ChatStream:
     """Builds one completion from parts: as chunks, or whole."""
 
-    def __init__(self, id_: str, model: str, created: int, ignored: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        id_: str,
+        model: str,
+        created: int,
+        ignored: tuple[str, ...] = (),
+        *,
+        approves_items: bool = False,
+    ) -> None:
         self._head: JsonObject = {"id": id_, "created": created, "model": model}
         self._ignored = list(dict.fromkeys(ignored))
         self._annotations: list[JsonObject] = []
         # Whether the next text belongs to another message of the endpoint.
         self._is_next_message = False
+        self._approves_items = approves_items
+        # The ids of the calls that are permission requests.
+        self._approvals: list[str] = []
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._calls: list[JsonObject] = []
@@ -186,11 +222,11 @@ class ChatStream:
         self._stop: StopReason | None = None
 
     def begin(self) -> JsonObject:
-        return self._chunk({"role": "assistant", "content": ""}) | self._named_as_ignored
+        return {**self._chunk({"role": "assistant", "content": ""}), **_ours(self._named_as_ignored)}
 
     @property
     def _named_as_ignored(self) -> JsonObject:
-        return {"dragoman": {"ignored": list(self._ignored)}} if self._ignored else {}
+        return {"ignored": list(self._ignored)} if self._ignored else {}
 
     def take(self, part: Part) -> Iterator[JsonObject]:
         match part:
@@ -205,7 +241,7 @@ class ChatStream:
                 # The API has no such field, but other servers send thinking here, and clients read it.
                 yield self._chunk({"reasoning_content": part.text})
             case ToolCallPart():
-                call = _call(part)
+                call = self._call(part)
                 yield self._chunk({"tool_calls": [{"index": len(self._calls), **call}]})
                 self._calls.append(call)
             case DataPart(mime_type=mime_type) if mime_type == STOPPED:
@@ -243,7 +279,7 @@ class ChatStream:
             yield from self.take(TextPart(item_line(item)))
 
     def end(self, usage: UsagePart | None, *, with_usage: bool) -> Iterator[JsonObject]:
-        yield self._chunk({}, self._finish) | self._named_as_ignored
+        yield {**self._chunk({}, self._finish), **_ours({**self._named_as_ignored, **self._asked})}
         if with_usage:
             counted = chat_usage(usage)
             yield {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": counted}
@@ -261,7 +297,7 @@ class ChatStream:
             "object": "chat.completion",
             "choices": [choice],
             **named,
-            **self._named_as_ignored,
+            **_ours({**self._named_as_ignored, **self._asked}),
         }
 
     def _message(self) -> JsonObject:
@@ -277,6 +313,18 @@ class ChatStream:
         if self._calls:
             message["tool_calls"] = self._calls
         return message
+
+    def _call(self, call: ToolCallPart) -> JsonObject:
+        arguments = call.unparsed if call.unparsed is not None else encode_text(call.input)
+        id_ = call.call_id
+        if self._approves_items and is_approval(call):
+            id_ = approval_id(call)
+            self._approvals.append(id_)
+        return {"id": id_, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+    @property
+    def _asked(self) -> JsonObject:
+        return {"approval_requests": self._approvals} if self._approvals else {}
 
     @property
     def _finish(self) -> _Finish:
@@ -295,6 +343,6 @@ def _annotation(annotation: JsonObject) -> JsonObject:
     return {"type": kind, kind: {key: value for key, value in annotation.items() if key != "type"}}
 
 
-def _call(call: ToolCallPart) -> JsonObject:
-    arguments = call.unparsed if call.unparsed is not None else encode_text(call.input)
-    return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+def _ours(fields: JsonObject) -> JsonObject:
+    """Our own fields of a completion or a chunk."""
+    return {"dragoman": fields} if fields else {}

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from dragoman.frontends.http.approvals import ClientDecision
 from dragoman.frontends.http.budget import check_values
 from dragoman.frontends.http.errors import ApiError, bad_request, too_deep
 from dragoman.frontends.http.request_headers import conversation_hint
@@ -134,6 +135,8 @@ class CreateRequest:
     refuses_storing: bool = False
     # The history of a chat completion, which has no items.
     messages: tuple[Message, ...] = ()
+    # The decisions in it about permission requests, by the id of their call.
+    decisions: dict[str, ClientDecision] = field(default_factory=dict)
     metadata: JsonObject = field(default_factory=dict)
     # The fields of the request that the response repeats.
     echoed: JsonObject = field(default_factory=dict)

@@ -149,7 +149,7 @@ class HttpService:
         self.conversations = ItemLists(
             journals, self.histories, max_bytes=serve.max_body_bytes, is_on=serve.store
         )
-        self.references = ItemReferences(self.histories, self.conversations)
+        self.references = ItemReferences(self.histories, self.conversations, max_bytes=serve.max_body_bytes)
         # The tasks of background responses: the event loop holds no strong reference to them.
         self._tasks: set[asyncio.Task[None]] = set()
         self.metrics = Metrics(model.id for model in models.infos())
@@ -214,7 +214,8 @@ class HttpService:
                 param="previous_response_id",
                 code="conflicting_ids",
             )
-        messages = with_proofs(_messages(create, given), given.decisions, self.models.permissions.grants)
+        decisions = {**create.decisions, **given.decisions}
+        messages = with_proofs(_messages(create, given), decisions, self.models.permissions.grants)
         takes_options = model.info.takes_options
         offer = create.offer
         if offer.other_choice is not None and not takes_options:
