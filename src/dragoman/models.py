@@ -527,6 +527,7 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedService
         model.fs,
         model.tool_limit_seconds,
         model.auth,
+        config_file=(config.source_of(model_id).path or user_config_file()).absolute(),
         ledger=shared.ledger,
         max_agents=conversation.max_agents,
         memory=shared.memory,

@@ -10,6 +10,7 @@ from dragoman.lm.json import JsonObject
 from dragoman.lm.messages import Message
 
 __all__ = [
+    "ONE_SHOT_OPTION",
     "SIDE_REQUEST_OPTION",
     "STORE_OPTION",
     "AnswerForm",
@@ -27,6 +28,8 @@ ToolMode: TypeAlias = Literal["auto", "required"]
 SIDE_REQUEST_OPTION = "_aside"
 # The model option by which a front end says that nothing of what is said may be stored. Its value is then false.
 STORE_OPTION = "_store"
+# The model option by which a front end says that no further request of the conversation follows. Its value is then true.
+ONE_SHOT_OPTION = "_oneShot"
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -96,6 +99,8 @@ class Consumer(msgspec.Struct, frozen=True):
     # How long the consumer waits while a person elsewhere decides. Then its response ends, and the turn goes on. None: it
     # waits as long as that takes.
     hold_seconds: float | None = None
+    # Whether the consumer may learn where the operator's files are.
+    sees_paths: bool = True
     # The id under which the consumer can fetch this response later, for people to read.
     response_id: str | None = None
 

@@ -87,13 +87,12 @@ from dragoman.lm import (
     Part,
     Request,
     Sink,
-    TextPart,
     ToolDefinition,
     ToolResultPart,
     until_cancelled,
 )
 from dragoman.lm.activity_text import Activities
-from dragoman.lm.gfm import escape, notice
+from dragoman.lm.gfm import escape, notice_part
 from dragoman.lm.parts import ToolResult
 from dragoman.lm.request import STORE_OPTION
 from dragoman.permissions.pipeline import PermissionServices
@@ -381,6 +380,7 @@ class Conversation:
         self.permission_requests.session = consumer.session or self.id
         self.permission_requests.where = consumer.name
         self.permission_requests.program = consumer.program
+        self.permission_requests.sees_paths = consumer.sees_paths
         self.permission_requests.response_id = consumer.response_id
         self._hold_seconds = consumer.hold_seconds
         journal = self.journal
@@ -399,7 +399,7 @@ class Conversation:
         self._replies[number] = reply
         answers = {result.call_id: self._answer_of(result) for result in found.results}
         late = self._undelivered.brought(request.messages, found.unwanted)
-        notices = tuple(TextPart(notice(text)) for text in late)
+        notices = tuple(notice_part(text) for text in late)
         self._arriving += 1
         journal.writer.hold(holds=True)
         try:
@@ -587,7 +587,7 @@ class Conversation:
             if left <= 0:
                 address = self._shared.permissions.inbox.address
                 # The id tells two conversations apart that are equal so far.
-                text = TextPart(notice(_DETACHED.format(address=address, id=self.id)))
+                text = notice_part(_DETACHED.format(address=address, id=self.id))
                 self.dispatch(ReplyDetached(reply.number, (text,)))
             # It is ignored while the agent has not acknowledged what it was sent.
             await clock.sleep(max(left, _DETACH_AGAIN_SECONDS))
@@ -626,7 +626,7 @@ class Conversation:
         composed = self._session_context.prompt(prompt, images=session.takes_images)
         for text in (*session.take_notices(), *composed.notices):
             # A prompt for another agent is composed again, and the user has seen its notices.
-            if self._reply is None or TextPart(notice(text)) not in self._reply.parts:
+            if self._reply is None or notice_part(text) not in self._reply.said:
                 self._notice(text)
 
         def send() -> None:
@@ -643,7 +643,7 @@ class Conversation:
             self.tasks.wait(self._send_when_listed(session, send))
 
     def _notice(self, text: str) -> None:
-        self.dispatch(Noticed(TextPart(notice(text))))
+        self.dispatch(Noticed(notice_part(text)))
 
     def _steer(self, steering: Steering) -> None:
         session = self._session
@@ -855,7 +855,7 @@ class Conversation:
 
     def stop_turn(self) -> None:
         """Cancel the turn under way, because a person at the console wants that."""
-        self.dispatch(TurnStopped(TextPart(notice(_STOPPED))))
+        self.dispatch(TurnStopped(notice_part(_STOPPED)))
 
     def park(self) -> None:
         """Stop the agent as if the idle timer had passed."""

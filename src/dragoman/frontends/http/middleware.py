@@ -15,7 +15,7 @@ from dragoman.frontends.console.wire import ConsoleError, error_response as cons
 from dragoman.frontends.http.auth import WITHOUT_KEY, AccessCheck
 from dragoman.frontends.http.errors import ApiError, unexpected
 from dragoman.frontends.http.metrics import Metrics
-from dragoman.frontends.http.request_headers import is_switched_on, program_of
+from dragoman.frontends.http.request_headers import is_switched_on, program_of, renders_markdown
 from dragoman.frontends.http.service import HttpClient
 from dragoman.frontends.http.wire import error_response
 from dragoman.frontends.http.workspace_choice import named_folder
@@ -45,6 +45,8 @@ def client_of(incoming: HTTPConnection) -> HttpClient:
         is_aside=is_switched_on(headers, "x-dragoman-aside"),
         program=program_of(headers),
         workspace=named_folder(headers),
+        renders_markdown=renders_markdown(headers),
+        is_one_shot=is_switched_on(headers, "x-dragoman-one-shot"),
     )
 
 

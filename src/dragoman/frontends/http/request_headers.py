@@ -9,16 +9,29 @@ from typing import Literal, TypeAlias
 from dragoman.frontends.http.errors import bad_request
 from dragoman.visible import visible_line
 
-__all__ = ["SwitchHeader", "is_switched_on", "program_of"]
+__all__ = ["SwitchHeader", "is_switched_on", "program_of", "renders_markdown"]
 
-SwitchHeader: TypeAlias = Literal["x-dragoman-activity", "x-dragoman-approvals", "x-dragoman-aside"]
+SwitchHeader: TypeAlias = Literal[
+    "x-dragoman-activity",
+    "x-dragoman-approvals",
+    "x-dragoman-aside",
+    "x-dragoman-markdown",
+    "x-dragoman-one-shot",
+]
 
+_ON_OR_OFF = {"true": True, "1": True, "false": False, "0": False}
 # The values of each header, and whether a value switches it on.
 _VALUES: dict[SwitchHeader, dict[str, bool]] = {
     "x-dragoman-activity": {"items": True},
     "x-dragoman-approvals": {"items": True},
-    "x-dragoman-aside": {"true": True, "1": True, "false": False, "0": False},
+    "x-dragoman-aside": _ON_OR_OFF,
+    "x-dragoman-markdown": _ON_OR_OFF,
+    "x-dragoman-one-shot": _ON_OR_OFF,
 }
+
+# Programs that are known to render Markdown: by a header that no other sends, and by their own names.
+_MARKDOWN_HEADER = "x-openwebui-"
+_MARKDOWN_PROGRAMS = ("opencode/",)
 
 # Of a `User-Agent`: comments in parentheses, and as much as names the program.
 _COMMENT = re.compile(r"\([^()]*\)?")
@@ -30,6 +43,14 @@ def program_of(headers: Mapping[str, str]) -> str:
     """Return the name that the client's program gives itself, on one line and short. It proves nothing."""
     named = _COMMENT.sub(" ", headers.get("user-agent", ""))
     return visible_line(" ".join(named.split()[:_PRODUCTS]))[:_LONGEST_PROGRAM]
+
+
+def renders_markdown(headers: Mapping[str, str]) -> bool:
+    """Return whether the client renders Markdown: it says so, or its program is known for it."""
+    if "x-dragoman-markdown" in headers:
+        return is_switched_on(headers, "x-dragoman-markdown")
+    is_known = headers.get("user-agent", "").startswith(_MARKDOWN_PROGRAMS)
+    return is_known or any(name.lower().startswith(_MARKDOWN_HEADER) for name in headers)
 
 
 def is_switched_on(headers: Mapping[str, str], name: SwitchHeader) -> bool:

@@ -48,7 +48,7 @@ from dragoman.lm import (
     UsagePart,
     system,
 )
-from dragoman.lm.request import SIDE_REQUEST_OPTION, STORE_OPTION
+from dragoman.lm.request import ONE_SHOT_OPTION, SIDE_REQUEST_OPTION, STORE_OPTION
 from dragoman.models import ModelSource
 from dragoman.store import ResponseStore
 
@@ -57,7 +57,9 @@ __all__ = ["FEATURES", "HttpClient", "HttpService", "Prepared"]
 _log = logging.getLogger(__name__)
 
 # What both APIs can carry. They have no form for pictures, which become a line of text.
-FEATURES = Features(thinking=True, keeps_parts_of_failures=True, unparsed_calls=True, reports=True)
+FEATURES = Features(
+    thinking=True, keeps_parts_of_failures=True, unparsed_calls=True, reports=True, markdown=False
+)
 _METADATA_LENGTH = 512
 # The key of a response's metadata that names the folder, if the request named one.
 _WORKSPACE = "dragoman.workspace"
@@ -80,6 +82,9 @@ class HttpClient:
     program: str = ""
     # The folder in which an agent is to work.
     workspace: str | None = None
+    renders_markdown: bool = False
+    # Says that no further request of its conversation follows.
+    is_one_shot: bool = False
 
     @property
     def key_name(self) -> str:
@@ -214,6 +219,8 @@ class HttpService:
             options[SIDE_REQUEST_OPTION] = True
         if create.refuses_storing or not self.serve.store:
             options[STORE_OPTION] = False
+        if client.is_one_shot:
+            options[ONE_SHOT_OPTION] = True
         response_id = new_id("resp")
         is_stored = self.is_stored(create)
         # Only agents send permission requests. A model would call these tools like any other.
@@ -236,8 +243,11 @@ class HttpService:
                 "http",
                 client.connection,
                 folders,
-                features=msgspec.structs.replace(FEATURES, activity=client.takes_activity),
+                features=msgspec.structs.replace(
+                    FEATURES, activity=client.takes_activity, markdown=client.renders_markdown
+                ),
                 program=client.program,
+                sees_paths=client.sees_paths,
                 # A stream stays open, and `holding` moves a stored response to the background.
                 hold_seconds=None if create.is_streamed or is_stored else self.console_config.decide_seconds,
                 response_id=response_id if is_stored else None,

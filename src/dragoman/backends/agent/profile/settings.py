@@ -75,3 +75,5 @@ class AgentSettings:
     max_agents: int = 32
     # The same by the memory they take, with the agents of other models.
     memory: MemoryLimit | None = None
+    # Where all of this is set, for messages.
+    config_file: Path | None = None
