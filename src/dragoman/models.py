@@ -518,6 +518,7 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedService
             grace=conversation.cancel_grace_seconds,
             gather=conversation.gather_milliseconds / 1_000,
             retry=conversation.retry_seconds,
+            one_turn=config.serve.one_turn_seconds,
         ),
         model.mode,
         model.options,

@@ -94,7 +94,7 @@ from dragoman.lm import (
 from dragoman.lm.activity_text import Activities
 from dragoman.lm.gfm import escape, notice_part
 from dragoman.lm.parts import ToolResult
-from dragoman.lm.request import STORE_OPTION
+from dragoman.lm.request import ONE_SHOT_OPTION, STORE_OPTION
 from dragoman.permissions.pipeline import PermissionServices
 
 __all__ = ["Conversation", "ConversationStage", "SharedContext", "TakenOver"]
@@ -214,6 +214,11 @@ class Conversation:
             shared.clock,
             self._console_requests,
         )
+        # Of the latest request: whether it came over HTTP, and whether it says that no further one follows.
+        self._is_over_http = False
+        self._is_one_shot = False
+        # Since when the agent is idle, by the clock.
+        self._idle_since = 0.0
         # How long the consumer of the latest request waits while a person decides at the console.
         self._hold_seconds: float | None = None
         self._backlog = Backlog(self)
@@ -325,9 +330,30 @@ class Conversation:
     def is_lent(self) -> bool:
         return self._lent > 0
 
+    @property
+    def has_one_turn(self) -> bool:
+        """Whether it has had one turn only, over HTTP: most such conversations never have a second."""
+        last = self.journal.record.last
+        return self._is_over_http and (last is None or last.turn == 1)
+
+    @property
+    def may_rest_early(self) -> bool:
+        """Whether its idle agent may be parked before its time when memory is short."""
+        idle_seconds = self._shared.clock.now() - self._idle_since
+        return self.has_one_turn or idle_seconds >= self._settings.timing.one_turn
+
+    def _set_timer(self, timer: Timer) -> None:
+        timing = self._settings.timing
+        if timer != "idle":
+            self._timers.set(timer)
+            return
+        self._idle_since = self._shared.clock.now()
+        seconds = min(timing.one_turn, timing.idle) if self.has_one_turn else timing.idle
+        self._timers.set(timer, 0.0 if self._is_one_shot else seconds)
+
     def _timer_passed(self, timer: Timer) -> None:
         if timer == "idle" and self.is_lent:
-            self._timers.set(timer)
+            self._set_timer(timer)
         else:
             self.dispatch(TimerPassed(timer))
 
@@ -383,6 +409,8 @@ class Conversation:
         self.permission_requests.sees_paths = consumer.sees_paths
         self.permission_requests.response_id = consumer.response_id
         self._hold_seconds = consumer.hold_seconds
+        self._is_over_http = consumer.name == "http"
+        self._is_one_shot = request.options.model_options.get(ONE_SHOT_OPTION) is True
         journal = self.journal
         journal.store_content(stores=request.options.model_options.get(STORE_OPTION) is not False)
         if journal.record.last is None:
@@ -493,7 +521,7 @@ class Conversation:
             case StopAgent():
                 self._stop()
             case SetTimer(timer=timer):
-                self._timers.set(timer)
+                self._set_timer(timer)
             case ClearTimer(timer=timer):
                 self._timers.clear(timer)
 
