@@ -50,7 +50,9 @@ async def clients(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cli
 
 
 _CELLS = [
-    pytest.param(row.id, scenario, way, id=f"{row.id}-{scenario}-{way}", marks=pytest.mark.xdist_group(row.id))
+    pytest.param(
+        row.id, scenario, way, id=f"{row.id}-{scenario}-{way}", marks=pytest.mark.xdist_group(row.id)
+    )
     for row in ROWS.values()
     for scenario in SCENARIOS
     if scenario not in row.cannot

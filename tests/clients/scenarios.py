@@ -94,7 +94,9 @@ async def text(trial: Trial) -> None:
 async def stream(trial: Trial) -> None:
     # A thought between two texts: some programs show only what is whole.
     said = (f"One {trial.word}. ", "Two. ", "Three.")
-    prompt = trial.prompt(["say", said[0]], ["say", said[1]], ["think", "Hm."], ["gate", trial.word], ["say", said[2]])
+    prompt = trial.prompt(
+        ["say", said[0]], ["say", said[1]], ["think", "Hm."], ["gate", trial.word], ["say", said[2]]
+    )
     pieces: list[str] = []
 
     def on_piece(piece: str) -> None:
@@ -120,7 +122,9 @@ async def parallel_tools(trial: Trial) -> None:
 async def _call(trial: Trial, *names: str) -> None:
     calls = {name: trial.client.call(name, f"{name}-{trial.word}") for name in names}
     # Words before the calls: a client has to send them back.
-    prompt = trial.prompt(["say", "Looking. "], ["all", list(calls.values())], ["say", f" Done {trial.word}."])
+    prompt = trial.prompt(
+        ["say", "Looking. "], ["all", list(calls.values())], ["say", f" Done {trial.word}."]
+    )
     found = await trial.run(prompt)
     expected = [trial.client.returned(name, f"{name}-{trial.word}") for name in names]
     assert sorted(found.calls) == sorted((call[1], call[2]) for call in calls.values())

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import msgspec
 
 from dragoman.lm import DataPart, JsonObject, Part, TextPart
-from dragoman.lm.gfm import code, escape, notice
+from dragoman.lm.gfm import code, escape, notice_part
 from dragoman.lm.parts import INTERNAL_MIME_TYPES
 from dragoman.lm.surrogates import mended
 
@@ -75,7 +75,7 @@ def parts_of(block: ContentBlock) -> tuple[Part, ...]:
         case ImageBlock(data=data, mime_type=mime_type) | AudioBlock(data=data, mime_type=mime_type):
             return _data(data, mime_type)
         case ResourceLinkBlock(uri=uri, name=name):
-            return (TextPart(notice(f"{escape(block.title or name)}: {code(uri)}")),)
+            return (notice_part(f"{escape(block.title or name)}: {code(uri)}"),)
         case EmbeddedResourceBlock(resource=resource):
             return _resource(resource)
 
@@ -88,8 +88,8 @@ def _resource(resource: JsonObject) -> tuple[Part, ...]:
             blob, mime_type if isinstance(mime_type, str) else _BYTES, unquote(uri.rpartition("/")[2])
         )
     if isinstance(text, str):
-        return (TextPart(notice(f"Resource: {code(uri)}")), TextPart(text))
-    return (TextPart(notice(f"Resource: {code(uri)}")),)
+        return (notice_part(f"Resource: {code(uri)}"), TextPart(text))
+    return (notice_part(f"Resource: {code(uri)}"),)
 
 
 def _data(data: str, mime_type: str, name: str = "") -> tuple[Part, ...]:
@@ -99,7 +99,7 @@ def _data(data: str, mime_type: str, name: str = "") -> tuple[Part, ...]:
     try:
         return (DataPart(mime_type, base64.b64decode(data, validate=True), name=mended(name)[:_NAME_LENGTH]),)
     except (binascii.Error, ValueError):
-        return (TextPart(notice(f"The agent sent {escape(mime_type)} that cannot be read.")),)
+        return (notice_part(f"The agent sent {escape(mime_type)} that cannot be read."),)
 
 
 def plain(text: str) -> str:

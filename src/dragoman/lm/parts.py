@@ -36,6 +36,7 @@ __all__ = [
     "Audience",
     "ContentPart",
     "DataPart",
+    "NoticePart",
     "Outcome",
     "Part",
     "PlanEntry",
@@ -119,6 +120,10 @@ class TextPart(_Part, frozen=True, tag="text", gc=False):
     value: str
     # Only meaningful inside a tool result: for whom this piece is meant. Empty: for all.
     audience: tuple[Audience, ...] = ()
+
+
+class NoticePart(TextPart, frozen=True, tag="text", gc=False):
+    """Markdown that we compose. A consumer that renders no Markdown gets it without the marks (`gfm.plain`)."""
 
 
 class ThinkingPart(_Part, frozen=True, tag="thinking"):

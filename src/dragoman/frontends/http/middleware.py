@@ -16,7 +16,13 @@ from dragoman.frontends.http.auth import WITHOUT_KEY, AccessCheck
 from dragoman.frontends.http.errors import ApiError, unexpected
 from dragoman.frontends.http.file_links import FILES_PATH
 from dragoman.frontends.http.metrics import Metrics
-from dragoman.frontends.http.request_headers import idempotency_key, is_repeated, is_switched_on, program_of
+from dragoman.frontends.http.request_headers import (
+    idempotency_key,
+    is_repeated,
+    is_switched_on,
+    program_of,
+    renders_markdown,
+)
 from dragoman.frontends.http.service import HttpClient
 from dragoman.frontends.http.wire import error_response
 from dragoman.frontends.http.workspace_choice import named_folder
@@ -58,6 +64,8 @@ def client_of(incoming: HTTPConnection) -> HttpClient:
         workspace=named_folder(headers),
         links_files=is_switched_on(headers, "x-dragoman-files"),
         origin=_origin_of(incoming),
+        renders_markdown=renders_markdown(headers),
+        is_one_shot=is_switched_on(headers, "x-dragoman-one-shot"),
     )
 
 

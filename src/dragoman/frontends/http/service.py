@@ -56,7 +56,13 @@ from dragoman.lm import (
     system,
 )
 from dragoman.lm.json import encode_text
-from dragoman.lm.request import IDEMPOTENCY_OPTION, RETRY_OPTION, SIDE_REQUEST_OPTION, STORE_OPTION
+from dragoman.lm.request import (
+    IDEMPOTENCY_OPTION,
+    ONE_SHOT_OPTION,
+    RETRY_OPTION,
+    SIDE_REQUEST_OPTION,
+    STORE_OPTION,
+)
 from dragoman.models import ModelSource
 from dragoman.store import ResponseStore
 
@@ -66,7 +72,12 @@ _log = logging.getLogger(__name__)
 
 # What both APIs can carry.
 FEATURES = Features(
-    thinking=True, keeps_parts_of_failures=True, unparsed_calls=True, reports=True, items=True
+    thinking=True,
+    keeps_parts_of_failures=True,
+    unparsed_calls=True,
+    reports=True,
+    items=True,
+    markdown=False,
 )
 _METADATA_LENGTH = 512
 # The key of a response's metadata that names the folder, if the request named one.
@@ -99,6 +110,9 @@ class HttpClient:
     has_items: bool = True
     # The address by which it reached the server, without a path.
     origin: str = ""
+    renders_markdown: bool = False
+    # Says that no further request of its conversation follows.
+    is_one_shot: bool = False
 
     @property
     def key_name(self) -> str:
@@ -255,6 +269,8 @@ class HttpService:
             options[SIDE_REQUEST_OPTION] = True
         if create.refuses_storing or not self.serve.store:
             options[STORE_OPTION] = False
+        if client.is_one_shot:
+            options[ONE_SHOT_OPTION] = True
         response_id = new_id("resp")
         is_stored = self.is_stored(create)
         # Only agents send permission requests. A model would call these tools like any other.
@@ -281,9 +297,13 @@ class HttpService:
                 client.connection,
                 folders,
                 features=msgspec.structs.replace(
-                    FEATURES, activity=client.takes_activity, approvals=client.approves_items
+                    FEATURES,
+                    activity=client.takes_activity,
+                    approvals=client.approves_items,
+                    markdown=client.renders_markdown,
                 ),
                 program=client.program,
+                sees_paths=client.sees_paths,
                 # A stream stays open, and `holding` moves a stored response to the background.
                 hold_seconds=None if create.is_streamed or is_stored else self.console_config.decide_seconds,
                 response_id=response_id if is_stored else None,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from dragoman.acp.content import ContentBlock, TextBlock
 from dragoman.acp.messages import PromptResponse
 from dragoman.backends.agent.prompt.replay import blocks_of, context_block, transcript
-from dragoman.lm import Message, Part, TextPart, ToolResultPart
-from dragoman.lm.gfm import escape, notice
+from dragoman.lm import Message, Part, ToolResultPart
+from dragoman.lm.gfm import escape, notice_part
 from dragoman.lm.stops import Stopped
 
 __all__ = ["Composed", "compose", "last_words", "split_prompt"]
@@ -83,7 +83,7 @@ def compose(
 def last_words(response: PromptResponse, *, silenced: bool = False) -> tuple[Part, ...]:
     """The parts that a turn's end adds to the answer. `silenced`: the agent has sent no text since a refusal."""
     if silenced and response.stop_reason in _AFTER_REFUSAL:
-        return (TextPart(notice("The agent ended its turn after the refusal.")),)
+        return (notice_part("The agent ended its turn after the refusal."),)
     if response.stop_reason != "end_turn":
         unknown = Stopped("other", f"The agent stopped: {escape(response.stop_reason)}.")
         return (_STOPS.get(response.stop_reason, unknown).part,)
