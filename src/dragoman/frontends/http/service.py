@@ -406,6 +406,7 @@ class HttpService:
             # The client has the beginning of the answer, and may refer to its items.
             deque(stream.cancel(), maxlen=0)
             if stream.resource.output:
+                await self._add_to_conversation(prepared, stream.resource)
                 self._save(prepared, stream.resource, _conversation_of(answer))
             return
         for event in await self._completed(prepared, stream, local, _conversation_of(answer)):
