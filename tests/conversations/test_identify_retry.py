@@ -259,3 +259,13 @@ def test_a_record_without_a_reply_is_no_candidate(bridge: Bridge) -> None:
         bridge.records.put(structs.replace(record, id=bridge.new_id(), replies=()))
         bridge.records.remove(record.id)
     assert bridge.identify([user("hello")], model_options=RETRY).kind == "fresh"
+
+
+def test_h14_a_lost_first_reply_is_not_given_to_another_chat_that_begins_with_the_same_words(
+    bridge: Bridge,
+) -> None:
+    for _ in range(2):
+        lost = bridge.respond([user("begin")], "Begun.")
+        assert lost.found.kind == "fresh"
+        bridge.deliver(lost.conversation, whole=False)
+    assert bridge.identify([user("begin")]).kind == "fresh"

@@ -337,7 +337,10 @@ class _Identification:
         )
 
     def _is_proved_retry(self, record: ConversationRecord) -> bool:
-        """Whether the request repeats the last one of the record, by its key, its client's word, or a lost reply."""
+        """Whether the request repeats the last one of the record: by its key, by its client's word, or after a lost reply.
+
+        A lost reply proves nothing about a first request: another chat may begin with the same words.
+        """
         last = record.last
         if last is None or last.starts != len(self._history.items):
             return False
@@ -346,7 +349,7 @@ class _Identification:
         has_same_key = self._has_same_key(last)
         if has_same_key is not None:
             return has_same_key
-        is_lost = last.is_delivered is False and last.status == "complete"
+        is_lost = last.is_delivered is False and last.status == "complete" and len(record.replies) > 1
         return is_lost or (self._says_retry and not last.is_delivered)
 
     def _followed(self, join: _Join | None) -> _Join | None:
