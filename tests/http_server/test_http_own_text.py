@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from bridge.consumer import Bridge
@@ -123,9 +124,10 @@ async def test_what_a_setting_decides_names_the_key_and_the_file(
     if permission != "allow":
         # The agent gets the same, and that no person has refused it.
         [remark] = bridge.noted("remark")
-        assert remark["dragoman"]["unasked"] is True  # type: ignore[index,call-overload]
-        assert str(remark["dragoman"]["reason"]).startswith("The user was not asked. ")  # type: ignore[index,call-overload]
-        assert words in str(remark["dragoman"]["reason"])  # type: ignore[index,call-overload]
+        told = msgspec.convert(remark["dragoman"], dict[str, Any])
+        assert told["unasked"] is True
+        assert told["reason"].startswith("The user was not asked. ")
+        assert words in told["reason"]
 
 
 async def test_a_sensitive_action_names_the_rule_that_would_allow_it(
