@@ -17,6 +17,7 @@ from dragoman.backends.agent.machine.types import (
     OpenReply,
     ReplyCancelled,
     ReplyDetached,
+    ReplyVerdict,
     Requested,
     SendCancel,
     SendPrompt,
@@ -29,7 +30,6 @@ from dragoman.backends.agent.machine.types import (
     TimerPassed,
     TurnStopped,
     Unmet,
-    Verdict,
 )
 from dragoman.lm import LanguageModelError, TextPart
 from dragoman.lm.parts import ToolResult
@@ -40,8 +40,8 @@ UNMET = Unmet(says("again"), ERROR)
 GONE = LanguageModelError("agent_failed", "The agent is gone.")
 BYE = TextPart("\n\n*Stopped at the console.*\n\n")
 ANSWER = (TextPart("{}"),)
-_WRONG = AgentTurnEnded(verdict=Verdict(1, unmet=UNMET))
-_RIGHT = AgentTurnEnded(verdict=Verdict(1, ANSWER))
+_WRONG = AgentTurnEnded(verdict=ReplyVerdict(1, unmet=UNMET))
+_RIGHT = AgentTurnEnded(verdict=ReplyVerdict(1, ANSWER))
 
 
 def demanding() -> Machine:
@@ -63,7 +63,7 @@ def _end(commands: list[MachineCommand]) -> EndReply:
 
 def test_an_answer_that_has_its_form_settles_the_reply_before_the_last_words() -> None:
     last = TextPart("usage")
-    ended = AgentTurnEnded((last,), verdict=Verdict(1, ANSWER))
+    ended = AgentTurnEnded((last,), verdict=ReplyVerdict(1, ANSWER))
     assert demanding()(ended) == [
         Settle(ANSWER),
         Emit(last, own=True),
@@ -88,7 +88,7 @@ def test_the_next_request_has_another_try_of_its_own() -> None:
     machine = asked_again()
     machine(_WRONG)
     machine(Requested(2, prompt=says("two"), unmet=EARLY))
-    assert machine(AgentTurnEnded(verdict=Verdict(2, unmet=UNMET))) == [SendPrompt(says("again"))]
+    assert machine(AgentTurnEnded(verdict=ReplyVerdict(2, unmet=UNMET))) == [SendPrompt(says("again"))]
 
 
 @pytest.mark.parametrize("is_again", [False, True])
@@ -100,7 +100,7 @@ def test_a_call_meets_the_demand_of_its_reply_and_the_next_reply_has_its_own(is_
     assert _end(commands) == EndReply(1, "complete")
     results = {LOOK.call_id: ToolResult((TextPart("seen"),))}
     machine(Requested(2, results, unmet=EARLY))
-    assert machine(AgentTurnEnded(verdict=Verdict(2, unmet=UNMET))) == [SendPrompt(says("again"))]
+    assert machine(AgentTurnEnded(verdict=ReplyVerdict(2, unmet=UNMET))) == [SendPrompt(says("again"))]
 
 
 def test_a_reply_whose_turn_was_over_already_asks_for_the_answer() -> None:
@@ -113,7 +113,7 @@ def test_a_reply_whose_turn_was_over_already_asks_for_the_answer() -> None:
     assert machine.phase == "Idle"
     commands = machine(Requested(2, {LOOK.call_id: ToolResult(())}, unmet=EARLY))
     assert SendPrompt(says("answer now")) in commands
-    assert machine(AgentTurnEnded(verdict=Verdict(2, unmet=UNMET)))[0] == EndReply(2, "failed", ERROR)
+    assert machine(AgentTurnEnded(verdict=ReplyVerdict(2, unmet=UNMET)))[0] == EndReply(2, "failed", ERROR)
 
 
 def test_a_queued_prompt_goes_first_and_its_answer_is_the_one_that_is_judged() -> None:
@@ -121,11 +121,11 @@ def test_a_queued_prompt_goes_first_and_its_answer_is_the_one_that_is_judged() -
     machine(Called(LOOK))
     machine(TimerPassed("gather"))
     machine(Requested(2, {LOOK.call_id: ToolResult(())}, says("and this"), unmet=EARLY))
-    for verdict in (Verdict(2, unmet=UNMET), Verdict(2, ANSWER)):
+    for verdict in (ReplyVerdict(2, unmet=UNMET), ReplyVerdict(2, ANSWER)):
         after = Machine()
         after.state = machine.state
         assert after(AgentTurnEnded(verdict=verdict)) == [SendPrompt(says("and this"))]
-        ended = after(AgentTurnEnded(verdict=Verdict(2, ANSWER)))
+        ended = after(AgentTurnEnded(verdict=ReplyVerdict(2, ANSWER)))
         assert ended == [Settle(ANSWER), EndReply(2, "complete"), SetTimer("idle")]
 
 
@@ -134,7 +134,7 @@ def test_a_steered_message_that_was_not_taken_goes_first_too() -> None:
     machine(TimerPassed("gather"))
     machine(Requested(2, {LOOK.call_id: ToolResult(())}, says("and this"), unmet=EARLY))
     machine(Steered(2, taken=False))
-    assert machine(AgentTurnEnded(verdict=Verdict(2, ANSWER))) == [SendPrompt(says("and this"))]
+    assert machine(AgentTurnEnded(verdict=ReplyVerdict(2, ANSWER))) == [SendPrompt(says("and this"))]
 
 
 def test_the_verdict_on_another_reply_is_none_on_this_one() -> None:
@@ -142,7 +142,7 @@ def test_the_verdict_on_another_reply_is_none_on_this_one() -> None:
     machine(text("prose"))
     machine(ReplyDetached(1, (BYE,)))
     machine(Requested(2, unmet=EARLY))
-    assert machine(AgentTurnEnded(verdict=Verdict(1, ANSWER))) == [SendPrompt(says("answer now"))]
+    assert machine(AgentTurnEnded(verdict=ReplyVerdict(1, ANSWER))) == [SendPrompt(says("answer now"))]
 
 
 def test_a_reply_that_ends_early_fails_and_says_why() -> None:
@@ -191,7 +191,7 @@ def test_an_agent_that_exits_silently_gets_its_prompt_again_and_the_demand_holds
     machine(Requested(2, prompt=says("two"), unmet=EARLY))
     assert StartAgent() in machine(AgentExited(GONE))
     assert machine(AgentStarted()) == [SendPrompt(says("two"))]
-    assert machine(AgentTurnEnded(verdict=Verdict(2, unmet=UNMET))) == [SendPrompt(says("again"))]
+    assert machine(AgentTurnEnded(verdict=ReplyVerdict(2, unmet=UNMET))) == [SendPrompt(says("again"))]
 
 
 def test_an_error_of_the_agent_is_the_error_of_the_reply() -> None:

@@ -40,6 +40,7 @@ from dragoman.backends.agent.machine.types import (
     Release,
     ReplyCancelled,
     ReplyDetached,
+    ReplyVerdict,
     Requested,
     SendCancel,
     SendPrompt,
@@ -57,7 +58,6 @@ from dragoman.backends.agent.machine.types import (
     TurnCancelled,
     TurnStopped,
     Unmet,
-    Verdict,
 )
 from dragoman.lm import LanguageModelError, Message, Part, TextPart, ToolCallPart, user
 from dragoman.lm.parts import ToolResult
@@ -435,7 +435,7 @@ class World(RuleBasedStateMachine):
             # The reply that was judged may have ended in the meantime.
             judged = data.draw(st.sampled_from(self.opened[-2:]))
             if judged in self.demanding:
-                verdict = Verdict(judged, (TextPart("{}"),) if meets else (), None if meets else _UNMET)
+                verdict = ReplyVerdict(judged, (TextPart("{}"),) if meets else (), None if meets else _UNMET)
         reply, demands, again = self.open_reply, self.demands, self.asked_again
         cancelled, silent = self.cancel_sent, self.silent
         self.unacknowledged_prompt, self.unacknowledged_results = [], False

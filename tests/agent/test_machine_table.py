@@ -27,6 +27,7 @@ from dragoman.backends.agent.machine.types import (
     Refused,
     ReplyCancelled,
     ReplyDetached,
+    ReplyVerdict,
     Requested,
     Spoke,
     Steered,
@@ -35,7 +36,6 @@ from dragoman.backends.agent.machine.types import (
     TimerPassed,
     TurnStopped,
     Unmet,
-    Verdict,
 )
 from dragoman.lm import LanguageModelError, TextPart, ToolCallPart, user
 from dragoman.lm.parts import ToolResult
@@ -82,8 +82,8 @@ EVENTS: tuple[MachineEvent, ...] = (
     Steered(9, taken=True),
     AgentTurnEnded(),
     AgentTurnEnded((TextPart("bye"),), GONE),
-    AgentTurnEnded(verdict=Verdict(1, (TextPart("{}"),))),
-    AgentTurnEnded(verdict=Verdict(1, unmet=UNMET)),
+    AgentTurnEnded(verdict=ReplyVerdict(1, (TextPart("{}"),))),
+    AgentTurnEnded(verdict=ReplyVerdict(1, unmet=UNMET)),
     *(TimerPassed(timer) for timer in get_args(Timer)),
 )
 # Enough for every combination of what the state is made of; more of the same changes nothing.

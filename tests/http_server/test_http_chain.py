@@ -1,5 +1,6 @@
 """R10: a chain of two servers loses nothing that one keeps. Both listen on loopback; a real agent is behind the inner one."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
@@ -111,13 +112,39 @@ async def test_r10_an_agents_conversation_goes_on_by_the_ids_of_its_messages(age
 async def test_r10_what_the_inner_server_ignores_is_named_with_what_the_outer_one_ignores(
     agent: Chain,
 ) -> None:
-    asked = {"temperature": 0.5, "unheard_of": 1, "tools": [{"type": "web_search"}]}
+    asked: Json = {"temperature": 0.5, "unheard_of": 1, "tools": [{"type": "web_search"}]}
     direct = await agent.create(at=agent.inner, input=prompt(["say", "x"]), **asked)
     through = await agent.create(input=prompt(["say", "x"]), **asked)
     names = set(direct.headers["x-dragoman-ignored"].split(", "))
     assert names == {"temperature", "unheard_of", "tools[0] (web_search)"}
     assert set(through.headers["x-dragoman-ignored"].split(", ")) == names
     assert set(through.json()["metadata"]["dragoman.ignored"].split(", ")) == names
+
+
+async def test_r10_a_file_that_an_agent_cannot_take_is_named_as_ignored(agent: Chain) -> None:
+    file = {"type": "input_file", "filename": "x.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}
+    message = {"role": "user", "content": [file, {"type": "input_text", "text": prompt(["say", "x"])}]}
+    named = "input (application/pdf)"
+    for at in (agent.inner, agent.outer):
+        whole = await agent.create(at=at, input=[message])
+        assert (whole.headers["x-dragoman-ignored"], whole.json()["metadata"]["dragoman.ignored"]) == (
+            named,
+            named,
+        )
+        streamed = await agent.create(at=at, input=[message], stream=True)
+        assert streamed.headers["x-dragoman-ignored"] == named
+        part = {"type": "file", "file": {"filename": "x.pdf", "file_data": file["file_data"]}}
+        asked = [{"role": "user", "content": [part, {"type": "text", "text": prompt(["say", "y"])}]}]
+        completed = await agent.chat(at=at, messages=asked)
+        assert completed.json()["dragoman"]["ignored"] == [named]
+    # In the background, where the first event was sent before the agent had the request.
+    begun = (await agent.create(at=agent.inner, input=[message], background=True, stream=True)).text
+    created, *_, completed_event, _ = [line for line in begun.splitlines() if line.startswith("data: ")]
+    assert named not in created
+    assert named in completed_event
+    id_ = json.loads(created.removeprefix("data: "))["response"]["id"]
+    again = await agent.client.get(f"{agent.inner}/v1/responses/{id_}?stream=true")
+    assert again.text == begun
 
 
 @pytest.mark.parametrize("approves", [True, False])

@@ -361,7 +361,7 @@ _TOOLS = tuple(
     ToolDefinition(name, f"The tool {name}.", {"type": "object", "properties": {}})
     for name in ("look_up", "count", "show")
 )
-_FEATURES = Features(thinking=True, data=True)
+_FEATURES = Features(thinking=True, data=True, markdown=False)
 
 
 async def _heard(model: LanguageModel, prompt: str) -> list[tuple[str, str]]:

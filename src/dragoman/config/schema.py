@@ -216,8 +216,11 @@ class Serve(_Table, frozen=True):
     max_body_megabytes: Annotated[float, msgspec.Meta(gt=0, le=1_024)] = 64
     # Answers under way at once. Each may have an agent of its own.
     max_responses: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 64
-    # All agents together may take this much memory. Above it, idle ones are parked, and no further one starts.
+    # All agents together may take this much memory. Above it, idle ones are parked, and no further one starts. Left out:
+    # half of the machine's.
     max_memory: _Memory | None = None
+    # An agent is parked after this much idleness while its conversation has had one turn only: most have no second.
+    one_turn_seconds: _Seconds = 60
     # How long answers that are under way may go on after the server gets a signal to end.
     drain_seconds: _Seconds = 30
 

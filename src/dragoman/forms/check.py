@@ -11,6 +11,7 @@ import msgspec
 
 from dragoman.forms.extraction import MOST_CHARACTERS, FoundValue, values_in
 from dragoman.lm import AnswerForm, JsonObject
+from dragoman.tools.mismatch import cut
 from dragoman.tools.schema import SchemaError, check_schema
 
 __all__ = ["CheckedAnswer", "check_answer", "fault_of"]
@@ -72,6 +73,9 @@ def _problems(schema: JsonObject | None, found: FoundValue) -> tuple[str, ...]:
             lines = list(islice(validation.problems(schema, found.value), _PROBLEMS + 1))
     except (validation.TooMuchWork, RecursionError):
         return (_TOO_MUCH,)
+    except Exception as error:
+        # A schema that no front end has checked can fail in any way inside the library.
+        return (f"the answer cannot be checked, because its schema is broken: {cut(str(error))}",)
     if len(lines) > _PROBLEMS:
         lines[_PROBLEMS:] = ["… and more"]
     return tuple(line.replace("input: ", "answer: ", 1) for line in lines)

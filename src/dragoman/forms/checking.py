@@ -30,19 +30,19 @@ async def schema_fault(form: AnswerForm) -> str | None:
     return None if form.schema is None else await asyncio.to_thread(fault_of, form)
 
 
-async def checked(form: AnswerForm, text: str, seconds: float = CHECK_SECONDS) -> CheckedAnswer:
+async def checked(form: AnswerForm, text: str) -> CheckedAnswer:
     """Check an answer. One whose check does not end in time is wrong."""
     if not any(keyword in _RISKY for keyword in _keys(form.schema)):
         return await asyncio.to_thread(check_answer, form, text)
     output = bytearray()
     code = await run_module(
         _PROGRAM,
-        seconds=seconds,
+        seconds=CHECK_SECONDS,
         receive=output.extend,
         given=encode({"form": form, "text": text}),
     )
     if code != 0:
-        how = f"takes longer than {seconds:g} seconds" if code is None else "failed"
+        how = f"takes longer than {CHECK_SECONDS:g} seconds" if code is None else "failed"
         return CheckedAnswer(problems=(f"the check of the answer {how}",))
     return msgspec.json.decode(bytes(output), type=CheckedAnswer)
 

@@ -24,7 +24,9 @@ _TRIES = 64
 # So many values are returned. More than one means doubt already.
 _MOST_VALUES = 8
 _OPENING = re.compile(r"[{\[]")
-_BRACKET = re.compile(r"[{}\[\]]")
+# A bracket, or a string: brackets in it do not count. One without an end takes the rest.
+_BRACKET = re.compile(r'[{}\[\]]|"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_STEPS = {"{": 1, "[": 1, "}": -1, "]": -1}
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _decoder = json.JSONDecoder()
 
@@ -101,7 +103,7 @@ def _end_of_value(text: str, start: int) -> int | None:
 def _end_of_brackets(text: str, start: int) -> int:
     depth = 0
     for bracket in _BRACKET.finditer(text, start):
-        depth += 1 if bracket[0] in "{[" else -1
+        depth += _STEPS.get(bracket[0], 0)
         if depth == 0:
             return bracket.end()
     return len(text)

@@ -10,14 +10,15 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Iterable
 
 import msgspec
 
 from dragoman.lm import gfm
 from dragoman.lm.json import JsonObject, decode
-from dragoman.lm.parts import ITEM, DataPart
+from dragoman.lm.parts import IGNORED, ITEM, DataPart
 
-__all__ = ["is_call", "is_heading", "item_line", "item_of", "item_part", "picture_of"]
+__all__ = ["ignored_files", "is_call", "is_heading", "item_line", "item_of", "item_part", "picture_of"]
 
 _DATA_URL = re.compile(r"data:(image/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,(.*)", re.DOTALL)
 # The first bytes of the pictures that image models make.
@@ -77,3 +78,8 @@ def item_line(item: JsonObject) -> str:
     kind, name = str(item.get("type"))[:_TYPE_LENGTH], item.get("name")
     named = f" {gfm.code(name[:_TYPE_LENGTH])}" if isinstance(name, str) and name else ""
     return gfm.notice(f"The model sent {gfm.code(kind)}{named}, which this client cannot show.")
+
+
+def ignored_files(mime_types: Iterable[str]) -> DataPart:
+    """The report of files in a request that the model does not get."""
+    return DataPart.json([f"input ({mime_type[:_TYPE_LENGTH]})" for mime_type in mime_types], IGNORED)

@@ -109,7 +109,8 @@ class GuardedModel:
         if guarded.consumer_has_nothing or request.consumer.features.keeps_parts_of_failures:
             raise error
         _log.warning("model %s failed in mid-response: %s", self.info.id, error.sentence)
-        sink.report(TextPart(gfm.error_text(error)))
+        text = gfm.error_text(error)
+        sink.report(TextPart(text if request.consumer.features.markdown else gfm.plain(text)))
 
 
 class _GuardedSink:
@@ -120,6 +121,7 @@ class _GuardedSink:
     ) -> None:
         """Without a presentation the parts are passed on as they are."""
         self._watch = StreamWatch(request)
+        self._renders_markdown = request.consumer.features.markdown
         self._presentation = presentation
         self._sink = sink
         self._token = token
@@ -187,7 +189,7 @@ class _GuardedSink:
 
     def complete(self) -> None:
         if self._nothing_visible:
-            self._sink.report(TextPart(EMPTY_ANSWER))
+            self._sink.report(TextPart(EMPTY_ANSWER if self._renders_markdown else gfm.plain(EMPTY_ANSWER)))
 
 
 def _refuse_impossible(request: Request, info: ModelInfo) -> None:

@@ -36,6 +36,7 @@ __all__ = [
     "Audience",
     "ContentPart",
     "DataPart",
+    "NoticePart",
     "Outcome",
     "Part",
     "PlanEntry",
@@ -121,6 +122,10 @@ class TextPart(_Part, frozen=True, tag="text", gc=False):
     audience: tuple[Audience, ...] = ()
 
 
+class NoticePart(TextPart, frozen=True, tag="text", gc=False):
+    """Markdown that we compose. A consumer that renders no Markdown gets it without the marks (`gfm.plain`)."""
+
+
 class ThinkingPart(_Part, frozen=True, tag="thinking"):
     """What a model thinks before it answers."""
 
@@ -150,6 +155,8 @@ class DataPart(_Part, frozen=True, tag="data"):
     mime_type: str
     data: bytes
     audience: tuple[Audience, ...] = ()
+    # The name of a file, where its sender gives it one.
+    name: str = ""
 
     @classmethod
     def image(cls, data: bytes, mime_type: str) -> DataPart:

@@ -1,7 +1,8 @@
 """Converts parts for consumers that do not support all kinds.
 
 Thinking becomes text or nothing where the consumer has no thinking parts (S10); data gets a visible line, because
-editors do not draw it (S11), unless the consumer shows pictures and files itself; links that act are made inert (S13); activities, plans and usage become thinking and data
+editors do not draw it (S11), unless the consumer shows pictures and files itself; text that we compose is plain where the
+consumer renders no Markdown; links that act are made inert (S13); activities, plans and usage become thinking and data
 where the consumer has no such parts (`activity_text`). The conversion is deterministic, so that a back end can store
 what the consumer gets by running its own `Presentation`.
 """
@@ -27,6 +28,7 @@ from dragoman.lm.parts import (
     STATEFUL_MARKER,
     STOPPED,
     DataPart,
+    NoticePart,
     Part,
     ProgressPart,
     TextPart,
@@ -70,6 +72,8 @@ class Presentation:
             self._reasoning = style.reasoning
 
     def present(self, part: Part) -> Iterable[Part]:
+        if type(part) is NoticePart:
+            part = TextPart(self._readable(part.value), part.audience)
         # Nearly all parts are text, with nothing before it that it has to be set apart from.
         if isinstance(part, TextPart) and part.value and self._last == "text":
             if self._activities is not None:
@@ -82,7 +86,7 @@ class Presentation:
             self._activities = Activities()
         features = self._features
         structured = features.activity or (features.reports and isinstance(part, UsagePart))
-        written = self._activities.present(part, structured=structured)
+        written = self._activities.present(part, structured=structured, markdown=features.markdown)
         return chain.from_iterable(map(self._present, written))
 
     def _present(self, part: Part) -> Iterator[Part]:
@@ -110,7 +114,7 @@ class Presentation:
                     yield part
                 if not part.is_internal and not self._features.items:
                     self._last = None
-                    yield TextPart(gfm.notice(_line(part)))
+                    yield TextPart(self._readable(gfm.notice(_line(part))))
             case _:
                 yield part
 
@@ -145,7 +149,11 @@ class Presentation:
         if self._features.reports and stopped.reason != "other":
             return part
         self._last = None
-        return TextPart(self._links.feed(gfm.notice(stopped.words)))
+        return TextPart(self._links.feed(self._readable(gfm.notice(stopped.words))))
+
+    def _readable(self, markdown: str) -> str:
+        """Text that we compose, as the consumer shows it."""
+        return markdown if self._features.markdown else gfm.plain(markdown)
 
     def _set_apart(self, kind: Literal["text", "thought"]) -> Iterator[Part]:
         """A blank line between thinking that is shown as text and the answer, whichever comes first."""

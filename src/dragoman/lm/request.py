@@ -11,6 +11,7 @@ from dragoman.lm.messages import Message
 
 __all__ = [
     "IDEMPOTENCY_OPTION",
+    "ONE_SHOT_OPTION",
     "RETRY_OPTION",
     "SIDE_REQUEST_OPTION",
     "STORE_OPTION",
@@ -33,6 +34,8 @@ STORE_OPTION = "_store"
 IDEMPOTENCY_OPTION = "_idempotencyKey"
 # The model option by which a client says that it repeats a request. Its value is then true.
 RETRY_OPTION = "_isRetry"
+# The model option by which a front end says that no further request of the conversation follows. Its value is then true.
+ONE_SHOT_OPTION = "_oneShot"
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -121,6 +124,8 @@ class Consumer(msgspec.Struct, frozen=True):
     # How long the consumer waits while a person elsewhere decides. Then its response ends, and the turn goes on. None: it
     # waits as long as that takes.
     hold_seconds: float | None = None
+    # Whether the consumer may learn where the operator's files are.
+    sees_paths: bool = True
     # The id under which the consumer can fetch this response later, for people to read.
     response_id: str | None = None
 

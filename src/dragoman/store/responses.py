@@ -1,4 +1,4 @@
-"""Stored responses, which clients refer to by their id.
+"""Stored responses, which clients refer to by their id, and the files in them.
 
 Each row has what was new in its request, what was answered, and the response before it: a history is a chain of rows. They
 belong to a connection, and other connections do not find them. Responses that were not used for long, and the oldest
@@ -6,6 +6,8 @@ beyond a size, are deleted.
 
 An index finds the response or the conversation that has an item with a given id. It has hashes of the ids: a search may
 find a response without that item.
+
+A file is a row of its own. Its id contains that of its response, with which it is used and deleted, and a secret.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import msgspec
 
 from dragoman.store.database import Database
 
-__all__ = ["ResponseStore", "StoredResponse"]
+__all__ = ["ResponseStore", "StoredResponse", "file_ids"]
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +46,12 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True):
     conversation: str | None = None
 
 
+def file_ids(response: str) -> str:
+    """The beginning of the ids of all files in a response."""
+    return f"file_{response.rpartition('_')[2]}_"
+
+
+_FIRST_FILE, _AFTER_FILES = "file_", "file`"
 _COLUMNS = "id, connection, previous, used_at, content, conversation"
 
 
@@ -140,11 +148,27 @@ class ResponseStore:
         )
         return found[0] if found else None
 
+    def file(self, id_: str) -> StoredResponse | None:
+        """Find a file by its id, which only those know who were given it."""
+        found = self._database.rows(
+            StoredResponse,
+            f"SELECT {_COLUMNS} FROM responses WHERE id = ? AND id > ? AND id < ?",  # noqa: S608 - our own words
+            id_,
+            _FIRST_FILE,
+            _AFTER_FILES,
+        )
+        return found[0] if found else None
+
     def touch(self, ids: Iterable[str], now: datetime) -> None:
         """Mark the responses of a chain and their journals as used, so that the chain is deleted as a whole."""
         with self._database.writing() as database:
             for id_ in ids:
-                database.execute("UPDATE responses SET used_at = ? WHERE id = ?", now.isoformat(), id_)
+                database.execute(
+                    "UPDATE responses SET used_at = ? WHERE id = ? OR id > ? AND id < ?",
+                    now.isoformat(),
+                    id_,
+                    *_range_of_files(id_),
+                )
                 database.execute(
                     "UPDATE journal_heads SET used_at = max(used_at, ?) "
                     "WHERE number = (SELECT number FROM journals WHERE id = ?)",
@@ -159,10 +183,19 @@ class ResponseStore:
             return None
         left: list[tuple[int, ...]] = []
         with self._database.writing() as database:
-            database.execute("DELETE FROM responses WHERE id = ? AND connection = ?", id_, connection)
+            database.execute(
+                "DELETE FROM responses WHERE connection = ? AND (id = ? OR id > ? AND id < ?)",
+                connection,
+                id_,
+                *_range_of_files(id_),
+            )
             if found.conversation is not None:
                 left = database.rows(
-                    tuple[int], "SELECT 1 FROM responses WHERE conversation = ? LIMIT 1", found.conversation
+                    tuple[int],
+                    "SELECT 1 FROM responses WHERE conversation = ? AND NOT (id > ? AND id < ?) LIMIT 1",
+                    found.conversation,
+                    _FIRST_FILE,
+                    _AFTER_FILES,
                 )
         if not self._database.purge():
             _log.warning(
@@ -177,3 +210,9 @@ class ResponseStore:
 
 def _key(item: str) -> bytes:
     return blake2b(item.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def _range_of_files(response: str) -> tuple[str, str]:
+    """The ids between which all files of a response are."""
+    first = file_ids(response)
+    return first, first[:-1] + chr(ord(first[-1]) + 1)

@@ -92,15 +92,15 @@ from dragoman.lm import (
     Part,
     Request,
     Sink,
-    TextPart,
     ToolDefinition,
     ToolResultPart,
     until_cancelled,
 )
 from dragoman.lm.activity_text import Activities
-from dragoman.lm.gfm import escape, notice
+from dragoman.lm.foreign_items import ignored_files
+from dragoman.lm.gfm import escape, notice_part
 from dragoman.lm.parts import ToolResult
-from dragoman.lm.request import STORE_OPTION
+from dragoman.lm.request import ONE_SHOT_OPTION, STORE_OPTION
 from dragoman.permissions.pipeline import PermissionServices
 
 __all__ = ["Conversation", "ConversationStage", "SharedContext", "TakenOver"]
@@ -224,6 +224,11 @@ class Conversation:
             shared.clock,
             self._console_requests,
         )
+        # Of the latest request: whether it came over HTTP, and whether it says that no further one follows.
+        self._is_over_http = False
+        self._is_one_shot = False
+        # Since when the agent is idle, by the clock.
+        self._idle_since = 0.0
         # How long the consumer of the latest request waits while a person decides at the console.
         self._hold_seconds: float | None = None
         self._backlog = Backlog(self)
@@ -345,9 +350,30 @@ class Conversation:
     def is_lent(self) -> bool:
         return self._lent > 0
 
+    @property
+    def has_one_turn(self) -> bool:
+        """Whether it has had one turn only, over HTTP: most such conversations never have a second."""
+        last = self.journal.record.last
+        return self._is_over_http and (last is None or last.turn == 1)
+
+    @property
+    def may_rest_early(self) -> bool:
+        """Whether its idle agent may be parked before its time when memory is short."""
+        idle_seconds = self._shared.clock.now() - self._idle_since
+        return self.has_one_turn or idle_seconds >= self._settings.timing.one_turn
+
+    def _set_timer(self, timer: Timer) -> None:
+        timing = self._settings.timing
+        if timer != "idle":
+            self._timers.set(timer)
+            return
+        self._idle_since = self._shared.clock.now()
+        seconds = min(timing.one_turn, timing.idle) if self.has_one_turn else timing.idle
+        self._timers.set(timer, 0.0 if self._is_one_shot else seconds)
+
     def _timer_passed(self, timer: Timer) -> None:
         if timer == "idle" and self.is_lent:
-            self._timers.set(timer)
+            self._set_timer(timer)
         else:
             self.dispatch(TimerPassed(timer))
 
@@ -400,8 +426,11 @@ class Conversation:
         self.permission_requests.session = consumer.session or self.id
         self.permission_requests.where = consumer.name
         self.permission_requests.program = consumer.program
+        self.permission_requests.sees_paths = consumer.sees_paths
         self.permission_requests.response_id = consumer.response_id
         self._hold_seconds = consumer.hold_seconds
+        self._is_over_http = consumer.name == "http"
+        self._is_one_shot = request.options.model_options.get(ONE_SHOT_OPTION) is True
         journal = self.journal
         journal.store_content(stores=request.options.model_options.get(STORE_OPTION) is not False)
         if journal.record.last is None:
@@ -419,7 +448,7 @@ class Conversation:
         self._replies[number] = reply
         answers = {result.call_id: self._answer_of(result) for result in found.results}
         late = self._undelivered.brought(request.messages, found.unwanted)
-        notices = tuple(TextPart(notice(text)) for text in late)
+        notices = tuple(notice_part(text) for text in late)
         self._arriving += 1
         journal.writer.hold(holds=True)
         try:
@@ -523,7 +552,7 @@ class Conversation:
             case StopAgent():
                 self._stop()
             case SetTimer(timer=timer):
-                self._timers.set(timer)
+                self._set_timer(timer)
             case ClearTimer(timer=timer):
                 self._timers.clear(timer)
 
@@ -618,7 +647,7 @@ class Conversation:
             if left <= 0:
                 address = self._shared.permissions.inbox.address
                 # The id tells two conversations apart that are equal so far.
-                text = TextPart(notice(_DETACHED.format(address=address, id=self.id)))
+                text = notice_part(_DETACHED.format(address=address, id=self.id))
                 self.dispatch(ReplyDetached(reply.number, (text,)))
             # It is ignored while the agent has not acknowledged what it was sent.
             await clock.sleep(max(left, _DETACH_AGAIN_SECONDS))
@@ -658,9 +687,10 @@ class Conversation:
             # What was said so far is not the answer to this prompt.
             self._reply.show_held()
         composed = self._session_context.prompt(prompt, images=session.takes_images, demand=self._demanded)
+        self._name_ignored(composed.left_out)
         for text in (*session.take_notices(), *composed.notices):
             # A prompt for another agent is composed again, and the user has seen its notices.
-            if self._reply is None or TextPart(notice(text)) not in self._reply.parts:
+            if self._reply is None or notice_part(text) not in self._reply.said:
                 self._notice(text)
 
         def send() -> None:
@@ -682,8 +712,13 @@ class Conversation:
         demand = self._reply.demand if self._reply is not None else None
         return demand.words if demand is not None else ""
 
+    def _name_ignored(self, mime_types: tuple[str, ...]) -> None:
+        """Report the files that the agent does not get, for programs. People see a notice."""
+        if mime_types:
+            self.dispatch(Noticed(ignored_files(mime_types)))
+
     def _notice(self, text: str) -> None:
-        self.dispatch(Noticed(TextPart(notice(text))))
+        self.dispatch(Noticed(notice_part(text)))
 
     def _steer(self, steering: Steering) -> None:
         session = self._session
@@ -693,6 +728,7 @@ class Conversation:
         composed = self._session_context.steer(
             steering.prompt, images=session.takes_images, demand=self._demanded
         )
+        self._name_ignored(composed.left_out)
         for text in composed.notices:
             self._notice(text)
         session.steer(composed.blocks, steering.reply)
@@ -931,7 +967,7 @@ class Conversation:
 
     def stop_turn(self) -> None:
         """Cancel the turn under way, because a person at the console wants that."""
-        self.dispatch(TurnStopped(TextPart(notice(_STOPPED))))
+        self.dispatch(TurnStopped(notice_part(_STOPPED)))
 
     def park(self) -> None:
         """Stop the agent as if the idle timer had passed."""

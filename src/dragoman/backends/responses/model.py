@@ -30,7 +30,6 @@ from dragoman.lm import (
     CancellationError,
     CancellationToken,
     Capabilities,
-    DataPart,
     JsonObject,
     LanguageModelError,
     Message,
@@ -40,8 +39,8 @@ from dragoman.lm import (
     estimate_tokens,
     until_cancelled,
 )
+from dragoman.lm.foreign_items import ignored_files
 from dragoman.lm.json import encode
-from dragoman.lm.parts import IGNORED
 from dragoman.nearest import nearest
 
 __all__ = ["EndpointModel"]
@@ -209,7 +208,7 @@ class EndpointModel:
         if where is not None:
             sink.report(where)
         if exchange.left_out:
-            sink.report(DataPart.json([f"input ({mime_type})" for mime_type in exchange.left_out], IGNORED))
+            sink.report(ignored_files(exchange.left_out))
 
     async def _exchange(self, exchange: _Exchange, sink: Sink) -> None:
         answer = exchange.answer

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dragoman.demo.agent.facts import Facts
+from dragoman.demo.agent.facts import PromptFacts
 from dragoman.demo.agent.filling import Filler
 from dragoman.demo.agent.tools import OWN_TOOLS
 from dragoman.lm import JsonObject, ToolDefinition
@@ -45,7 +45,8 @@ def cast(role: str, offered: Sequence[ToolDefinition]) -> ToolDefinition | None:
     kind, _, number = role.removeprefix(ROLE).partition(".")
     if kind in _SOUNDS_LIKE:
         sound = _SOUNDS_LIKE[kind]
-        return next((tool for tool in tools if sound.search(bare_name(tool))), tools[0])
+        same = (tool for tool in tools if kind in bare_name(tool).lower())
+        return next(same, next((tool for tool in tools if sound.search(bare_name(tool))), tools[0]))
     return tools[(int(number or 1) - 1) % len(tools)]
 
 
@@ -77,4 +78,4 @@ def arguments_for(tool: ToolDefinition, words: str, given: JsonObject) -> JsonOb
     known = {
         name: value for name, value in given.items() if isinstance(properties, dict) and name in properties
     }
-    return {**Filler(schema, Facts(words)).object_of(schema, optional=False), **known}
+    return {**Filler(schema, PromptFacts(words)).object_of(schema, optional=False), **known}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from dragoman.demo.agent.prompt import TRANSCRIPT
 from dragoman.lm import JsonObject, Message, Request
 
-__all__ = ["Demands", "JsonText", "json_texts", "read_demands"]
+__all__ = ["JsonText", "PromptDemands", "json_texts", "read_demands"]
 
 # What a client says about itself, and what was said before: neither is about this answer alone.
 _STANDING = re.compile(r"<(client-context[\w-]*)>(.*?)</\1>", re.DOTALL)
@@ -48,7 +48,7 @@ class JsonText:
 
 
 @dataclass(frozen=True, slots=True)
-class Demands:
+class PromptDemands:
     # The user's own words, without the JSON in them.
     words: str
     # The user's own words as they are.
@@ -62,7 +62,7 @@ class Demands:
     at: int = 0
 
 
-def read_demands(request: Request) -> Demands:
+def read_demands(request: Request) -> PromptDemands:
     """What the last prompt asks for."""
     messages = request.messages
     last = _last_prompt(messages, len(messages))
@@ -74,7 +74,7 @@ def read_demands(request: Request) -> Demands:
     standing = next((text for text in map(_standing, reversed(messages[: last + 1])) if text), "")
     form = _form(beside) or _form(spoken, own=True) or _form(standing, schema_only=True)
     call_text = next((text for text in (beside, messages[last].text) if _MUST_CALL.search(text)), "")
-    return Demands(_without_json(spoken), spoken, form, bool(call_text), call_text, at)
+    return PromptDemands(_without_json(spoken), spoken, form, bool(call_text), call_text, at)
 
 
 def json_texts(text: str) -> Iterator[JsonText]:

@@ -12,7 +12,7 @@ from operator import itemgetter
 
 from dragoman.lm import JsonObject
 
-__all__ = ["SMALL_WORDS", "Facts", "tokens"]
+__all__ = ["SMALL_WORDS", "PromptFacts", "tokens"]
 
 
 def _words(text: str) -> list[str]:
@@ -23,7 +23,7 @@ def _words(text: str) -> list[str]:
 _NAME = r"(?:[^\W\d_a-zß-ÿ][\w'’-]*)(?: [^\W\d_a-zß-ÿ][\w'’-]*)*"
 _NUMBER = r"-?\d+(?:\.\d+)?"
 
-_PLACE = re.compile(rf"\b(?:in|at|of|for|to|from|near|about|around) ({_NAME}(?:, [A-Z]{{2}}\b)?)")
+_PLACE = re.compile(rf"\b(?:in|at|of|for|to|from|near|about|around) ({_NAME}(?:, {_NAME})?)")
 _PART_OF_LIST = re.compile(rf"^\W*(?:or |in |at |for |of |to )?({_NAME})\W*$")
 _SMALL_PLACE = re.compile(r"\b(?:in|at|for) ([^\W\d_]+)\W*$")
 _AFTER = {
@@ -79,7 +79,7 @@ def tokens(text: str) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Facts:
+class PromptFacts:
     """The facts of `words`. `known` has values that a tool has returned, by their names."""
 
     words: str
@@ -105,7 +105,7 @@ class Facts:
     def people(self) -> list[str]:
         names = [(match.start(1), match[1]) for match in _BEGINS.finditer(self.words)]
         names += [(match.start(1), match[1]) for match in _WITHIN.finditer(self.words)]
-        found = [name for _, name in sorted(names) if name not in self.places]
+        found = [name for _, name in sorted(names) if not any(name in place for place in self.places)]
         return list(dict.fromkeys(name for name in found if name.split()[0] not in _NO_PEOPLE))
 
     @cached_property

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from dragoman.demo.agent.facts import Facts, tokens
+from dragoman.demo.agent.facts import PromptFacts, tokens
+from dragoman.demo.agent.properties import direction_of, kind_of, part_of_place
 from dragoman.demo.agent.schemas import (
     FORMATS,
     MAX_RECURSIONS,
@@ -37,31 +38,17 @@ _LEADING_VERB = re.compile(
 )
 _EXAMPLE = re.compile(r"\be\.?g\.?,? [`'\"]?([^`'\".;()]+)")
 _SOMEWHERE = "Istanbul"
+# Properties for the whole of what was said.
+_WHOLE = frozenset(
+    tokens("query question prompt text message body content input answer explanation summary task reasoning")
+)
 # A text for which the prompt has no better words than its own.
 _MAX_TEXT = 200
 
-# What a property is about, by a word of its name.
-_KINDS = {
-    word: kind
-    for kind, words in {
-        "place": "location city town place country region capital area address destination origin departure arrival timezone",
-        "people": "participant attendee people person guest member friend who",
-        "name": "name author user customer recipient",
-        "event": "event title",
-        "date": "date day when deadline due",
-        "age": "age",
-        "email": "email mail",
-        "url": "url link website",
-        "code": "symbol ticker currency",
-        "expression": "expression formula equation calculation",
-    }.items()
-    for word in words.split()
-}
-_DIRECTIONS = {"origin": "from", "departure": "from", "from": "from", "to": "to", "destination": "to"}
 _PATHS = frozenset({"path", "file", "filepath", "file_path", "filename", "file_name", "uri"})
 
 
-def fill(schema: JsonObject, facts: Facts, *, generous: bool = False, name: str = "") -> object:
+def fill(schema: JsonObject, facts: PromptFacts, *, generous: bool = False, name: str = "") -> object:
     """A value that fits `schema`."""
     try:
         return Filler(schema, facts, generous=generous).value(name, schema)
@@ -83,7 +70,7 @@ class Filler:
     A generous filler also fills in what nothing requires, where that shows more: of an answer, but not of a call.
     """
 
-    def __init__(self, root: JsonObject, facts: Facts, *, generous: bool = False) -> None:
+    def __init__(self, root: JsonObject, facts: PromptFacts, *, generous: bool = False) -> None:
         self._schemas = SchemaReader(root)
         self._facts = facts
         self._generous = generous
@@ -194,13 +181,15 @@ class Filler:
                 return FORMATS["uri"]
             case "command":
                 return "echo hello"
-        if _kind(name) == "place":
+        if kind_of(name) == "place":
             example = _EXAMPLE.search(str(schema.get("description", "")))
             return example[1].strip() if example else _SOMEWHERE
         if self._facts.quoted:
             return self._facts.quoted
         if self._facts.places:
             return self._facts.places[0]
+        if self._facts.people and not _WHOLE.intersection(tokens(name)):
+            return self._facts.people[0]
         return _LEADING_VERB.sub("", words).strip(" ?!.\n")[:_MAX_TEXT] or "hello"
 
     # What the prompt plainly says.
@@ -216,7 +205,19 @@ class Filler:
         if kind == "object" or "const" in schema:
             return _MISSING
         candidates = self._lists(name, schema) if kind == "array" else self._scalars(name, schema, siblings)
-        return next((value for value in candidates if fits(value, schema)), _MISSING)
+        return next((value for value in candidates if self._accepts(schema, value)), _MISSING)
+
+    def _accepts(self, schema: JsonObject, value: object) -> bool:
+        """Whether a value that was found fits: a scalar, or a list of them."""
+        if alternatives := branches(schema):
+            rest = without_branches(schema)
+            return any(self._accepts(merged(rest, self._schemas.whole(each)), value) for each in alternatives)
+        if not isinstance(value, list):
+            return fits(value, schema)
+        items = self._schemas.whole(schema.get("items", {}))
+        return fits(value, schema) and all(
+            not isinstance(each, list) and self._accepts(items, each) for each in value
+        )
 
     def _scalars(self, name: str, schema: JsonObject, siblings: frozenset[str]) -> Iterator[object]:
         facts = self._facts
@@ -225,7 +226,7 @@ class Filler:
         if isinstance(schema.get("enum"), list):
             yield from self._mentioned(listed(schema["enum"]))
             return
-        about = _kind(name) or ("place" if "city" in tokens(str(schema.get("description", ""))) else None)
+        about = kind_of(name) or ("place" if "city" in tokens(str(schema.get("description", ""))) else None)
         if allows(schema, "number") or allows(schema, "integer"):
             yield facts.age if about == "age" else facts.amount(name)
         if not allows(schema, "string") or name.lower() in (*_PATHS, "command"):
@@ -234,14 +235,14 @@ class Filler:
         if name.lower() == "to":
             yield facts.email
             yield from facts.people
-        direction = next((_DIRECTIONS[word] for word in tokens(name) if word in _DIRECTIONS), None)
+        direction = direction_of(name)
         match about:
             case "place":
                 place = facts.place(direction)
-                yield place and _as_described(place, str(schema.get("description", "")))
+                yield place and part_of_place(place, name, str(schema.get("description", "")))
             case "people":
                 yield from facts.people
-            case "name" if "event" in tokens(name) or any(_kind(each) == "people" for each in siblings):
+            case "name" if "event" in tokens(name) or any(kind_of(each) == "people" for each in siblings):
                 # The people have a property of their own, so this is the name of something else.
                 yield facts.event
             case "name":
@@ -273,7 +274,7 @@ class Filler:
         elif items.get("type") in ("number", "integer"):
             yield facts.numbers or None
         elif allows(items, "string"):
-            match _kind(name):
+            match kind_of(name):
                 case "people" | "name":
                     yield facts.people or None
                 case "place":
@@ -287,22 +288,6 @@ class Filler:
         for choice in choices:
             if isinstance(choice, str) and choice and f" {' '.join(tokens(choice))} " in said:
                 yield choice
-
-
-def _kind(name: str) -> str | None:
-    """What a property is about."""
-    words = [word if word in _KINDS else _singular(word) for word in tokens(name)]
-    return next((_KINDS[word] for word in words if word in _KINDS), None)
-
-
-def _singular(word: str) -> str:
-    return f"{word[:-3]}y" if word.endswith("ies") else word.removesuffix("s")
-
-
-def _as_described(place: str, description: str) -> str:
-    """A place as the description writes it, if that is its example: "San Francisco, CA"."""
-    match = re.search(rf"\b{re.escape(place)}, [A-Z]{{2}}\b", description)
-    return match[0] if match else place
 
 
 def _object(value: object) -> JsonObject:

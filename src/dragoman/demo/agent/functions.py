@@ -15,8 +15,8 @@ import msgspec
 from dragoman.backends.scripted import ScriptStep, call, say
 from dragoman.demo.agent.acts import literal
 from dragoman.demo.agent.casting import bare_name, consumers
-from dragoman.demo.agent.demands import Demands, json_texts
-from dragoman.demo.agent.facts import SMALL_WORDS, Facts, tokens
+from dragoman.demo.agent.demands import PromptDemands, json_texts
+from dragoman.demo.agent.facts import SMALL_WORDS, PromptFacts, tokens
 from dragoman.demo.agent.filling import Filler
 from dragoman.lm import JsonObject, Message, ToolCallPart, ToolDefinition, ToolResultPart
 from dragoman.lm.gfm import fence
@@ -44,6 +44,7 @@ _CALCULATES = frozenset({"calculat", "comput", "evaluat", "math"})
 _SENTENCES = re.compile(r"(?<=[.?!])\s+|\n+")
 _CLAUSES = re.compile(r"\s*(?:;|&|\band\b|\bplus\b|\bas well as\b)\s*", re.IGNORECASE)
 _PART_OF_LIST = re.compile(r"^\W*(?:also |or )?(?:(?:in|at|for|of|to|near) )?[^\W\d_a-zß-ÿ][\w' ’-]*\W*$")
+_REPEATS = re.compile(r"^\W*(?:in|at|for|of|to|near) ", re.IGNORECASE)
 # What plainly asks for a function is short. A long text is one to work on.
 _MAX_WORDS = 1_500
 _MAX_CALLS = 8
@@ -73,7 +74,7 @@ class _Match:
     is_certain: bool
 
 
-def by_name(demands: Demands, offered: Sequence[ToolDefinition]) -> list[FunctionWish]:
+def by_name(demands: PromptDemands, offered: Sequence[ToolDefinition]) -> list[FunctionWish]:
     """The functions that the prompt names: "call NAME with {…}", "use NAME"."""
     spoken = demands.spoken
     found: list[tuple[int, FunctionWish]] = []
@@ -87,7 +88,7 @@ def by_name(demands: Demands, offered: Sequence[ToolDefinition]) -> list[Functio
             if given is not None and is_next and isinstance(given.value, dict):
                 arguments: JsonObject = given.value
             else:
-                arguments = _arguments(tool, Facts(demands.words))
+                arguments = _arguments(tool, PromptFacts(demands.words))
             found.append((match.start(), FunctionWish(tool, arguments)))
     return [wish for _, wish in sorted(found, key=lambda each: each[0])][:_MAX_CALLS]
 
@@ -100,17 +101,17 @@ def asked_for(words: str, offered: Sequence[ToolDefinition]) -> list[FunctionWis
     parts = [*_parts(words, tools)]
     if len(parts) == 1:
         [(match, _)] = parts
-        return [FunctionWish(match.tool, _arguments(match.tool, Facts(words)), match.is_certain)]
+        return [FunctionWish(match.tool, _arguments(match.tool, PromptFacts(words)), match.is_certain)]
     wishes: list[FunctionWish] = []
     for match, clause in parts[:_MAX_CALLS]:
-        arguments = _arguments(match.tool, Facts(clause), Facts(words))
+        arguments = _arguments(match.tool, PromptFacts(clause), PromptFacts(words))
         if all((match.tool, arguments) != (each.tool, each.arguments) for each in wishes):
             wishes.append(FunctionWish(match.tool, arguments, match.is_certain))
     return wishes
 
 
 def required(
-    demands: Demands, messages: Sequence[Message], offered: Sequence[ToolDefinition]
+    demands: PromptDemands, messages: Sequence[Message], offered: Sequence[ToolDefinition]
 ) -> list[FunctionWish]:
     """The functions to call where one must be called: those that are asked for, else the one that fits best."""
     tools = consumers(offered)
@@ -124,14 +125,16 @@ def required(
         return []
     if asked := asked_for(demands.words, pool):
         return asked
-    facts = Facts(demands.words, known_from(messages[demands.at :]))
+    facts = PromptFacts(demands.words, known_from(messages[demands.at :]))
     is_final = bool(called) and len(candidates) > len(fresh)
     ordered = sorted(pool, key=lambda tool: not _FINAL.search(bare_name(tool))) if is_final else pool
     best = max(ordered, key=lambda tool: _match(tool, demands.words).score)
     return [FunctionWish(best, _arguments(best, facts))]
 
 
-def awaits_final(demands: Demands, messages: Sequence[Message], offered: Sequence[ToolDefinition]) -> bool:
+def awaits_final(
+    demands: PromptDemands, messages: Sequence[Message], offered: Sequence[ToolDefinition]
+) -> bool:
     """Whether the client takes the final answer by a function that has not been called yet."""
     called = {made.name for message in messages[demands.at :] for made in message.calls}
     return demands.must_call and any(
@@ -144,8 +147,8 @@ def _parts(words: str, tools: Sequence[ToolDefinition]) -> Iterator[tuple[_Match
     last: _Match | None = None
     for sentence in _SENTENCES.split(words):
         clauses = _CLAUSES.split(sentence)
-        if len(clauses) > 1:
-            # "Paris, Oslo and Rome" is a list; "San Francisco, CA" is one place.
+        if len(clauses) > 1 and not _REPEATS.match(clauses[-1]):
+            # "in Paris, Oslo and Rome" is a list; in "in Bogotá, Colombia and in Rome" the comma is within a place.
             clauses = [part for clause in clauses for part in re.split(r",\s+(?![A-Z]{2}\b)", clause)]
         for clause in clauses:
             match = _best(clause, tools, asks=bool(_ASKS.search(sentence)))
@@ -173,7 +176,7 @@ def _match(tool: ToolDefinition, words: str, *, asks: bool = True) -> _Match:
     in_name, in_description = len(name & said), len(described & said)
     schema = tool.input_schema or {}
     properties = schema.get("properties")
-    filler = Filler(schema, Facts(words))
+    filler = Filler(schema, PromptFacts(words))
     plain = (
         sum(filler.plain(each, inner) for each, inner in properties.items())
         if isinstance(properties, dict)
@@ -184,7 +187,7 @@ def _match(tool: ToolDefinition, words: str, *, asks: bool = True) -> _Match:
     wishes = (bool(all_of_name) and tokens(words)[:1] == all_of_name[:1]) or (
         asks and not schema.get("required")
     )
-    calculates = Facts(words).expression is not None and bool(_CALCULATES & (name | described))
+    calculates = PromptFacts(words).expression is not None and bool(_CALCULATES & (name | described))
     is_enough = (
         (is_named and (wishes or plain > 0 or (asks and _QUESTION.search(words) is not None)))
         or (in_description > 1 and plain > 0 and asks)
@@ -201,7 +204,7 @@ def _stem(word: str) -> str:
     return word
 
 
-def _arguments(tool: ToolDefinition, facts: Facts, whole: Facts | None = None) -> JsonObject:
+def _arguments(tool: ToolDefinition, facts: PromptFacts, whole: PromptFacts | None = None) -> JsonObject:
     """Arguments for a call, from the words about it and, where those are silent, from the whole prompt."""
     schema = tool.input_schema or {}
     arguments = Filler(schema, whole or facts).object_of(schema)

@@ -13,8 +13,9 @@ from dragoman.backends.scripted import Script, ScriptedReply, ScriptStep, reply,
 from dragoman.backends.scripted.scene import Scene, choose
 from dragoman.backends.scripted.script import Call
 from dragoman.demo.agent import acts, functions
-from dragoman.demo.agent.demands import Demands, read_demands
-from dragoman.demo.agent.facts import Facts
+from dragoman.demo.agent.casting import ROLE
+from dragoman.demo.agent.demands import PromptDemands, read_demands
+from dragoman.demo.agent.facts import PromptFacts
 from dragoman.demo.agent.filling import fill
 from dragoman.lm import JsonObject, Request
 from dragoman.lm.json import encode_text
@@ -22,6 +23,8 @@ from dragoman.lm.json import encode_text
 __all__ = ["reply_to"]
 
 _THINK = re.compile(r"\bthink\b", re.IGNORECASE)
+# Calls for which the script takes a tool that sounds like it, if the words do not say it better.
+_ROLES = (f"{ROLE}read", f"{ROLE}search")
 _GREETING = "I am the demo agent: a script, not a model."
 
 
@@ -45,22 +48,23 @@ def reply_to(request: Request, shown: Request, script: Script) -> ScriptedReply 
     return reply(*(thoughts if scene.round == 0 and _THINK.search(demands.words) else []), *steps)
 
 
-def _calls(request: Request, demands: Demands, scene: Scene, script: Script) -> list[ScriptStep]:
+def _calls(request: Request, demands: PromptDemands, scene: Scene, script: Script) -> list[ScriptStep]:
     """Calls for what the prompt asks for, or the answer in its form."""
     offered = request.options.tools
     wishes = functions.by_name(demands, offered)
     if not wishes and demands.must_call:
         wishes = functions.required(demands, request.messages, offered)
-    if not wishes and not _calls_something(claim := choose(script.replies, scene)):
+    if not wishes:
+        claim = choose(script.replies, scene)
         asked = [] if acts.is_about_itself(demands.words) else functions.asked_for(demands.words, offered)
-        is_free = claim is None or claim.when is None or claim.when.prompt is None
-        wishes = asked if is_free or all(wish.is_certain for wish in asked) else []
-    elif not wishes:
-        return []
+        if _may_be_replaced(claim, certainly=bool(asked) and all(wish.is_certain for wish in asked)):
+            wishes = asked
+        elif _calls_something(claim):
+            return []
     return [wish.step for wish in wishes] or _in_form(request, demands)
 
 
-def _next(request: Request, demands: Demands, scene: Scene, script: Script) -> list[ScriptStep]:
+def _next(request: Request, demands: PromptDemands, scene: Scene, script: Script) -> list[ScriptStep]:
     """What follows when calls are back: the last call, the answer in its form, or what was returned."""
     first = replace(scene, round=0, results=(), outcomes=frozenset(), called=frozenset())
     if _calls_something(choose(script.replies, scene)):
@@ -75,11 +79,19 @@ def _next(request: Request, demands: Demands, scene: Scene, script: Script) -> l
     return functions.report(request.messages)
 
 
+def _may_be_replaced(claim: ScriptedReply | None, *, certainly: bool) -> bool:
+    """Whether functions that are asked for come before the script's answer: always before one that is for every prompt."""
+    if claim is None or claim.when is None or claim.when.prompt is None:
+        return not _calls_something(claim)
+    calls = [step.call for step in claim.steps if isinstance(step, Call)]
+    return certainly and all(name in _ROLES for name in calls)
+
+
 def _calls_something(chosen: ScriptedReply | None) -> bool:
     return chosen is not None and any(isinstance(step, Call) for step in chosen.steps)
 
 
-def _in_form(request: Request, demands: Demands) -> list[ScriptStep]:
+def _in_form(request: Request, demands: PromptDemands) -> list[ScriptStep]:
     form = demands.form
     if form is None:
         return []
@@ -87,7 +99,7 @@ def _in_form(request: Request, demands: Demands) -> list[ScriptStep]:
     value = (
         _anything(demands, known)
         if _is_open(form)
-        else fill(form, Facts(demands.words, known), generous=True)
+        else fill(form, PromptFacts(demands.words, known), generous=True)
     )
     return [say(str(acts.literal(encode_text(value))))]
 
@@ -101,5 +113,5 @@ def _is_open(form: JsonObject) -> bool:
     )
 
 
-def _anything(demands: Demands, known: JsonObject) -> JsonObject:
+def _anything(demands: PromptDemands, known: JsonObject) -> JsonObject:
     return {"answer": _GREETING, "prompt": demands.words[:200], **known}

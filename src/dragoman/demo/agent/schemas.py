@@ -129,17 +129,13 @@ def merged(one: JsonObject, other: JsonObject) -> JsonObject:
 
 
 def fits(value: object, schema: JsonObject) -> bool:
-    """Whether a value that was found in the prompt fits: a scalar, or a list of them. None is nothing found."""
-    match value:
-        case None | dict():
-            return False
-        case list():
-            items = _object(schema.get("items", {}))
-            return (
-                allows(schema, "array")
-                and _at_most(schema.get("minItems", 0), len(value), schema.get("maxItems", math.inf))
-                and all(not isinstance(each, list) and fits(each, items) for each in value)
-            )
+    """Whether a value that was found fits: a scalar, or a list as far as its length goes. None is nothing found."""
+    if isinstance(value, list):
+        return allows(schema, "array") and _at_most(
+            schema.get("minItems", 0), len(value), schema.get("maxItems", math.inf)
+        )
+    if "const" in schema and value != schema["const"]:
+        return False
     if isinstance(schema.get("enum"), list) and value not in listed(schema["enum"]):
         return False
     if not any(allows(schema, kind) and _is_a(value, kind) for kind in _TYPES):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dragoman.forms.checking import schema_fault
 from dragoman.frontends.http.create_request import CreateRequest
 from dragoman.frontends.http.errors import bad_request
-from dragoman.lm import AnswerForm, JsonObject, ModelInfo
+from dragoman.lm import AnswerForm, ModelInfo
 
 __all__ = ["form_of", "ignored_options"]
 
@@ -36,8 +36,8 @@ def _form(given: object) -> AnswerForm | None:
             return None
         case {"type": "json_object"}:
             return AnswerForm()
-        case {"type": "json_schema", "schema": dict() as schema}:
-            return AnswerForm(schema, _text(given, "name"), _text(given, "description"))
+        case {"type": "json_schema", "schema": dict() as schema} if isinstance(given, dict):
+            return AnswerForm(schema, _text(given.get("name")), _text(given.get("description")))
         case {"type": "json_schema"}:
             raise bad_request("The schema of the answer is an object.", param=_SCHEMA, code="invalid_schema")
         case _:
@@ -46,8 +46,7 @@ def _form(given: object) -> AnswerForm | None:
             )
 
 
-def _text(given: JsonObject, name: str) -> str:
-    value = given.get(name)
+def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 

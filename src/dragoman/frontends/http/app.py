@@ -20,12 +20,13 @@ from dragoman.frontends.console.routes import console_routes
 from dragoman.frontends.console.wire import API_ROOT, ConsoleError, on_console_error
 from dragoman.frontends.event_streams import EventStream, WriteEvent, until_disconnected, while_connected
 from dragoman.frontends.http.answering import ResponseRun
-from dragoman.frontends.http.auth import AccessCheck
+from dragoman.frontends.http.auth import WITHOUT_KEY, AccessCheck
 from dragoman.frontends.http.chat import ChatStream, read_chat
 from dragoman.frontends.http.conversation_routes import conversation_routes
 from dragoman.frontends.http.create_request import object_of, read_compact, read_create
 from dragoman.frontends.http.delivery import ConfirmedResponse
 from dragoman.frontends.http.errors import ApiError, ErrorType, bad_request
+from dragoman.frontends.http.file_routes import file_route
 from dragoman.frontends.http.front_page import FRONT_PAGE
 from dragoman.frontends.http.holding import held_response
 from dragoman.frontends.http.ignored import printable
@@ -76,6 +77,7 @@ def build_app(service: HttpService, gate: AccessCheck, console: Console | None =
             Route("/v1/responses/{id}/input_items", routes.input_items, methods=["GET"]),
             Route("/v1/responses/{id}/cancel", routes.cancel, methods=["POST"]),
             *conversation_routes(service),
+            file_route(service.files, [key.connection for key in gate.keys] or [WITHOUT_KEY]),
             Route("/v1/chat/completions", routes.chat, methods=["POST"]),
             Route("/v1/models", routes.models, methods=["GET"]),
             Route("/v1/models/{id}", routes.model, methods=["GET"]),
@@ -176,6 +178,7 @@ class _Routes:
     async def delete(self, request: Request) -> Response:
         id_ = request.path_params["id"]
         await self._service.background.delete(id_, client_of(request).connection)
+        self._service.files.forget(id_)
         return JsonResponse({"id": id_, "object": "response", "deleted": True})
 
     async def input_items(self, request: Request) -> Response:
@@ -193,7 +196,7 @@ class _Routes:
     async def chat(self, request: Request) -> Response:
         create, with_usage = read_chat(await self._body(request), request.headers)
         # Chat completions have no items. Only a permission request has another form here.
-        client = replace(client_of(request), takes_activity=False)
+        client = replace(client_of(request), takes_activity=False, has_items=False)
         prepared = await self._service.prepare(create, client)
         stream = ChatStream(
             new_id("chatcmpl"),
@@ -254,7 +257,7 @@ class _Routes:
     async def _answering(self, prepared: Prepared, request: Request) -> AsyncIterator[ResponseRun]:
         """Run a response within the block, and cancel it when the client disconnects."""
         async with (
-            self._service.answering(prepared.model, prepared.request) as answer,
+            self._service.answering(prepared.model, prepared.request, prepared.files) as answer,
             while_connected(request.receive, answer.cancel),
         ):
             yield answer

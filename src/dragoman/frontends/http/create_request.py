@@ -229,6 +229,13 @@ def _echoed(body: CreateBody, value: JsonObject) -> JsonObject:
     echoed = {name: value[name] for name in _ECHOED if value.get(name) is not None}
     if "text" in echoed:
         echoed["text"] = {"format": {"type": "text"}, **(body.text or {})}
+        match echoed["text"]:
+            case {"format": {"type": "json_schema"} as given}:
+                # With all the fields that the response resource requires.
+                echoed["text"] = {
+                    **(body.text or {}),
+                    "format": {"description": None, "strict": False, **given},
+                }
     if "reasoning" in echoed:
         echoed["reasoning"] = {"effort": None, "summary": None, **(body.reasoning or {})}
     if body.service_tier == "auto":

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from dragoman.frontends.http.errors import ApiError
+from dragoman.frontends.http.file_links import is_file_id
 from dragoman.journal.content import JournalContent
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode
@@ -198,6 +199,8 @@ class Histories:
 
     def read(self, id_: str, connection: str) -> tuple[HistoryEntry | None, int]:
         """Return a stored response and its size in bytes. None: there is none, or it cannot be read."""
+        if is_file_id(id_):
+            return None, 0
         return self._read(lambda store: store.find(id_, connection))
 
     def read_with_item(self, item: str, connection: str) -> tuple[HistoryEntry | None, int]:

@@ -165,7 +165,7 @@ class _Session:
         if create.is_background:
             return await self._follow(prepared)
         kind: object = None
-        async with self._service.answering(prepared.model, prepared.request) as answer:
+        async with self._service.answering(prepared.model, prepared.request, prepared.files) as answer:
             self._answer = answer
             try:
                 await answer.begun()

@@ -16,15 +16,27 @@ __all__ = [
     "is_repeated",
     "is_switched_on",
     "program_of",
+    "renders_markdown",
 ]
 
-SwitchHeader: TypeAlias = Literal["x-dragoman-activity", "x-dragoman-approvals", "x-dragoman-aside"]
+SwitchHeader: TypeAlias = Literal[
+    "x-dragoman-activity",
+    "x-dragoman-approvals",
+    "x-dragoman-aside",
+    "x-dragoman-files",
+    "x-dragoman-markdown",
+    "x-dragoman-one-shot",
+]
 
+_ON_OR_OFF = {"true": True, "1": True, "false": False, "0": False}
 # The values of each header, and whether a value switches it on.
 _VALUES: dict[SwitchHeader, dict[str, bool]] = {
     "x-dragoman-activity": {"items": True},
     "x-dragoman-approvals": {"items": True},
-    "x-dragoman-aside": {"true": True, "1": True, "false": False, "0": False},
+    "x-dragoman-aside": _ON_OR_OFF,
+    "x-dragoman-files": {"links": True, "items": False},
+    "x-dragoman-markdown": _ON_OR_OFF,
+    "x-dragoman-one-shot": _ON_OR_OFF,
 }
 
 # The headers in which known clients name their conversation, with every request of it: Open WebUI; Codex, now and before;
@@ -37,6 +49,10 @@ _CONVERSATION_HINTS = (
     "x-session-affinity",
 )
 _LONGEST_HINT = 512
+
+# Programs that are known to render Markdown: by a header that no other sends, and by their own names.
+_MARKDOWN_HEADER = "x-openwebui-"
+_MARKDOWN_PROGRAMS = ("opencode/",)
 
 # Of a `User-Agent`: comments in parentheses, and as much as names the program.
 _COMMENT = re.compile(r"\([^()]*\)?")
@@ -65,6 +81,14 @@ def is_repeated(headers: Mapping[str, str]) -> bool:
     """Return whether the client says that it sends the request again. OpenAI's own libraries count their attempts."""
     count = headers.get("x-stainless-retry-count", "").strip()
     return count.isdecimal() and int(count[:9]) > 0
+
+
+def renders_markdown(headers: Mapping[str, str]) -> bool:
+    """Return whether the client renders Markdown: it says so, or its program is known for it."""
+    if "x-dragoman-markdown" in headers:
+        return is_switched_on(headers, "x-dragoman-markdown")
+    is_known = headers.get("user-agent", "").startswith(_MARKDOWN_PROGRAMS)
+    return is_known or any(name.lower().startswith(_MARKDOWN_HEADER) for name in headers)
 
 
 def is_switched_on(headers: Mapping[str, str], name: SwitchHeader) -> bool:

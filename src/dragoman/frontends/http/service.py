@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import compacted, expanded
 from dragoman.frontends.http.create_request import CompactBody, CreateRequest, items_of
 from dragoman.frontends.http.errors import ApiError, bad_request, of_model, unexpected, unknown_model
+from dragoman.frontends.http.files import Files, FilesOfResponse
 from dragoman.frontends.http.histories import Histories, HistoryEntry, ResponseChain, SocketHistory
 from dragoman.frontends.http.ignored import IGNORED_KEY, with_ignored
 from dragoman.frontends.http.item_lists import ItemLists
@@ -42,18 +43,26 @@ from dragoman.journal.response_events import ResponseClosed, ResponseOpened
 from dragoman.journal.writer import Journals
 from dragoman.lm import (
     Consumer,
+    DataPart,
     Features,
     JsonObject,
     LanguageModel,
     LanguageModelError,
     Message,
+    Part,
     Request,
     RequestOptions,
     UsagePart,
     system,
 )
 from dragoman.lm.json import encode_text
-from dragoman.lm.request import IDEMPOTENCY_OPTION, RETRY_OPTION, SIDE_REQUEST_OPTION, STORE_OPTION
+from dragoman.lm.request import (
+    IDEMPOTENCY_OPTION,
+    ONE_SHOT_OPTION,
+    RETRY_OPTION,
+    SIDE_REQUEST_OPTION,
+    STORE_OPTION,
+)
 from dragoman.models import ModelSource
 from dragoman.store import ResponseStore
 
@@ -63,7 +72,12 @@ _log = logging.getLogger(__name__)
 
 # What both APIs can carry.
 FEATURES = Features(
-    thinking=True, keeps_parts_of_failures=True, unparsed_calls=True, reports=True, items=True
+    thinking=True,
+    keeps_parts_of_failures=True,
+    unparsed_calls=True,
+    reports=True,
+    items=True,
+    markdown=False,
 )
 _METADATA_LENGTH = 512
 # The key of a response's metadata that names the folder, if the request named one.
@@ -90,6 +104,15 @@ class HttpClient:
     program: str = ""
     # The folder in which an agent is to work.
     workspace: str | None = None
+    # Takes pictures as links in Markdown, not as items.
+    links_files: bool = False
+    # Takes items at all: chat completions have none.
+    has_items: bool = True
+    # The address by which it reached the server, without a path.
+    origin: str = ""
+    renders_markdown: bool = False
+    # Says that no further request of its conversation follows.
+    is_one_shot: bool = False
 
     @property
     def key_name(self) -> str:
@@ -120,6 +143,7 @@ class Prepared:
     # The folder in which the agent works, and whether the request named one. None: the model is no agent.
     workspace: str | None = None
     names_workspace: bool = False
+    files: FilesOfResponse | None = None
 
 
 class HttpService:
@@ -145,6 +169,7 @@ class HttpService:
         self._roots = tuple(folder.resolve() for folder in serve.workspaces)
         self._config_file = config_file
         self.histories = Histories(store if serve.store else None)
+        self.files = Files(store if serve.store else None)
         self.background = BackgroundResponses(journals, self.histories)
         self.conversations = ItemLists(
             journals, self.histories, max_bytes=serve.max_body_bytes, is_on=serve.store
@@ -174,7 +199,9 @@ class HttpService:
         return create.is_stored and self.histories.stores
 
     @asynccontextmanager
-    async def answering(self, model: LanguageModel, request: Request) -> AsyncIterator[ResponseRun]:
+    async def answering(
+        self, model: LanguageModel, request: Request, files: FilesOfResponse | None = None
+    ) -> AsyncIterator[ResponseRun]:
         """Run a response within the block, and count it at its end. Raise `ApiError` if too many run already."""
         if self._under_way >= self.serve.max_responses:
             raise ApiError(
@@ -186,9 +213,13 @@ class HttpService:
         self._under_way += 1
         self.metrics.under_way = self._under_way
         began = time.monotonic()
-        answer = ResponseRun(
-            model, request, lambda part: (spelled_out(part, self.models.permissions.grants),)
-        )
+
+        def spell_out(part: Part) -> Iterable[Part]:
+            if files is not None and isinstance(part, DataPart):
+                return files.shown(part, answer.place.conversation if answer.place is not None else None)
+            return (spelled_out(part, self.models.permissions.grants),)
+
+        answer = ResponseRun(model, request, spell_out)
         try:
             async with answer:
                 yield answer
@@ -217,6 +248,10 @@ class HttpService:
         decisions = {**create.decisions, **given.decisions}
         messages = with_proofs(_messages(create, given), decisions, self.models.permissions.grants)
         takes_options = model.info.takes_options
+        messages = tuple(
+            self.files.without_links(message, client.connection, for_endpoint=takes_options)
+            for message in messages
+        )
         offer = create.offer
         if offer.other_choice is not None and not takes_options:
             raise bad_request(
@@ -234,6 +269,8 @@ class HttpService:
             options[SIDE_REQUEST_OPTION] = True
         if create.refuses_storing or not self.serve.store:
             options[STORE_OPTION] = False
+        if client.is_one_shot:
+            options[ONE_SHOT_OPTION] = True
         response_id = new_id("resp")
         is_stored = self.is_stored(create)
         # Only agents send permission requests. A model would call these tools like any other.
@@ -260,9 +297,13 @@ class HttpService:
                 client.connection,
                 folders,
                 features=msgspec.structs.replace(
-                    FEATURES, activity=client.takes_activity, approvals=client.approves_items
+                    FEATURES,
+                    activity=client.takes_activity,
+                    approvals=client.approves_items,
+                    markdown=client.renders_markdown,
                 ),
                 program=client.program,
+                sees_paths=client.sees_paths,
                 # A stream stays open, and `holding` moves a stored response to the background.
                 hold_seconds=None if create.is_streamed or is_stored else self.console_config.decide_seconds,
                 response_id=response_id if is_stored else None,
@@ -276,6 +317,15 @@ class HttpService:
             *((WORKSPACE_HEADER,) if client.workspace is not None and configured is None else ()),
         )
         workspace = None if configured is None else (*folders, str(configured))[0]
+        files = FilesOfResponse(
+            self.files,
+            response_id,
+            client.connection,
+            self.console_config.url or client.origin,
+            may_store=not create.refuses_storing,
+            links_pictures=client.links_files or not client.has_items,
+            has_items=client.has_items,
+        )
         return Prepared(
             model,
             request,
@@ -287,6 +337,7 @@ class HttpService:
             ignored,
             workspace,
             names_workspace,
+            files,
         )
 
     def _chosen(self, client: HttpClient, messages: Sequence[Message]) -> tuple[Path | None, bool]:
@@ -335,6 +386,7 @@ class HttpService:
     ) -> AsyncIterator[JsonObject]:
         """Yield the events of a response. The last one has the whole response; a cancelled response has no last event."""
         stream = self._stream(prepared)
+        stream.resource.metadata = with_ignored(stream.resource.metadata, answer.ignored)
         for event in stream.begin():
             yield event
         try:
@@ -354,6 +406,7 @@ class HttpService:
             # The client has the beginning of the answer, and may refer to its items.
             deque(stream.cancel(), maxlen=0)
             if stream.resource.output:
+                await self._add_to_conversation(prepared, stream.resource)
                 self._save(prepared, stream.resource, _conversation_of(answer))
             return
         for event in await self._completed(prepared, stream, local, _conversation_of(answer)):
@@ -378,7 +431,9 @@ class HttpService:
                 code="unsupported",
             )
         async with AsyncExitStack() as stack:
-            answer = await stack.enter_async_context(self.answering(prepared.model, prepared.request))
+            answer = await stack.enter_async_context(
+                self.answering(prepared.model, prepared.request, prepared.files)
+            )
             return await self.continue_in_background(prepared, answer, stack)
 
     async def continue_in_background(

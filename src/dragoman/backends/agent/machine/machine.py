@@ -48,7 +48,7 @@ An agent may also turn out to be *unfit* for the prompt under way: it does not s
 it still replays the history of an earlier turn. Then it is stopped, and a new run of it gets the prompt.
 
 A request may *demand* something of its reply: an answer of a form, or a call. A reply with calls meets either. The caller
-holds the text of such a reply back, and judges it when the agent has ended its turn (`Verdict`). If the demand is *unmet*,
+holds the text of such a reply back, and judges it when the agent has ended its turn (`ReplyVerdict`). If the demand is *unmet*,
 the agent is asked for it once more, in the same reply. If it is unmet again, or if the reply ends in another way, the reply
 fails. A queued prompt goes first: only the reply's last turn is judged.
 
@@ -113,6 +113,7 @@ from dragoman.backends.agent.machine.types import (
     ReplyCancelled,
     ReplyDetached,
     ReplyEnd,
+    ReplyVerdict,
     Requested,
     SendCancel,
     SendPrompt,
@@ -130,10 +131,9 @@ from dragoman.backends.agent.machine.types import (
     TurnCancelled,
     TurnStopped,
     Unmet,
-    Verdict,
 )
 from dragoman.lm import LanguageModelError, Part, TextPart
-from dragoman.lm.gfm import error_text, notice
+from dragoman.lm.gfm import error_part, notice_part
 from dragoman.lm.parts import ToolResult
 
 __all__ = ["PHASES", "TABLE", "IllegalEvent", "Phase", "State", "Step", "TableRow", "give_up", "handle"]
@@ -141,9 +141,9 @@ __all__ = ["PHASES", "TABLE", "IllegalEvent", "Phase", "State", "Step", "TableRo
 Phase: TypeAlias = Literal["Parked", "Starting", "Idle", "Streaming", "Awaiting", "Cancelling", "Dead"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 # For results that arrive when no call waits for them any more.
-_TOO_LATE = TextPart(notice("The agent ended its turn before these results arrived."))
+_TOO_LATE = notice_part("The agent ended its turn before these results arrived.")
 # For a turn that went on without a consumer for too long.
-_UNATTENDED = TextPart(notice("The agent's turn was stopped: no request came for a long time."))
+_UNATTENDED = notice_part("The agent's turn was stopped: no request came for a long time.")
 
 
 # State.
@@ -279,7 +279,7 @@ class _Transition(msgspec.Struct):
         else:
             self.end_reply("failed", _explained(unmet.error, why))
 
-    def judge(self, verdict: Verdict | None) -> None:
+    def judge(self, verdict: ReplyVerdict | None) -> None:
         """Note whether the open reply meets its demand. A queued prompt has its answer still to come."""
         if verdict is None or verdict.reply != self.state.reply or self.state.queue:
             return
@@ -696,7 +696,7 @@ def _turn_ended_unseen(do: _Transition, event: AgentTurnEnded) -> None:
     do.drop_pending(Interrupted())
     words = event.last_words
     if event.error is not None:
-        words = (*words, TextPart(error_text(event.error)))
+        words = (*words, error_part(event.error))
     do.end_turn(event.error)
     do.emit(
         *(Keep(part) for part in words), SetTimer("idle"), has_backlog=do.state.has_backlog or bool(words)

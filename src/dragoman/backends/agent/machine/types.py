@@ -40,6 +40,7 @@ __all__ = [
     "ReplyCancelled",
     "ReplyDetached",
     "ReplyEnd",
+    "ReplyVerdict",
     "Requested",
     "SendCancel",
     "SendPrompt",
@@ -58,7 +59,6 @@ __all__ = [
     "TurnCancelled",
     "TurnStopped",
     "Unmet",
-    "Verdict",
 ]
 
 Prompt: TypeAlias = tuple[Message, ...]
@@ -134,7 +134,7 @@ class Unmet(_Value, frozen=True):
     error: LanguageModelError
 
 
-class Verdict(_Value, frozen=True):
+class ReplyVerdict(_Value, frozen=True):
     """Whether the reply with this number meets its demand, now that the agent has ended its turn.
 
     `answer` is what the consumer gets in the place of the text that was held back, if the demand is met.
@@ -242,7 +242,7 @@ class AgentTurnEnded(_Value, frozen=True):
 
     last_words: tuple[Part, ...] = ()
     error: LanguageModelError | None = None
-    verdict: Verdict | None = None
+    verdict: ReplyVerdict | None = None
 
 
 class AgentUnfit(_Value, frozen=True):

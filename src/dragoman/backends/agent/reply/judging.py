@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from dragoman.backends.agent.machine.types import Verdict
+from dragoman.backends.agent.machine.types import ReplyVerdict
 from dragoman.backends.agent.prompt.demands import Demand
 from dragoman.forms.checking import checked
 from dragoman.lm import AnswerForm, DataPart, Part, Stopped, TextPart, ThinkingPart
@@ -19,26 +19,27 @@ _OPENING_FENCE = re.compile(r"(?:`{3,}|~{3,})[^\n]*\s*\Z")
 _CLOSING_FENCE = re.compile(r"\A\s*(?:`{3,}|~{3,})")
 
 
-async def judged(demand: Demand, reply: int, text: str, last_words: Iterable[Part]) -> Verdict:
+async def judged(demand: Demand, reply: int, text: str, last_words: Iterable[Part]) -> ReplyVerdict:
     """Judge the agent's last message in the reply with this number.
 
     An agent that has reached a limit, or has refused to go on, is not asked for a form again: its reply is incomplete, and
     has text only if that has the form.
     """
     if demand.functions or demand.form is None:
-        return Verdict(reply, unmet=demand.without_call(text))
+        return ReplyVerdict(reply, unmet=demand.without_call(text))
     answer, problems = await _answer(demand.form, text)
     if answer:
-        return Verdict(reply, answer)
+        return ReplyVerdict(reply, answer)
     if any(map(_is_early_stop, last_words)):
-        return Verdict(reply, (ThinkingPart(text),) if text else ())
-    return Verdict(reply, unmet=demand.misformed(problems, text))
+        return ReplyVerdict(reply, (ThinkingPart(text),) if text else ())
+    return ReplyVerdict(reply, unmet=demand.misformed(problems, text))
 
 
 def without_stop(part: Part) -> Part:
     """A stop as a notice: the reply goes on, or fails, so it has not stopped."""
-    is_stop = isinstance(part, DataPart) and part.mime_type == STOPPED
-    return TextPart(notice(Stopped.of(part).words)) if is_stop else part
+    if isinstance(part, DataPart) and part.mime_type == STOPPED:
+        return TextPart(notice(Stopped.of(part).words))
+    return part
 
 
 async def _answer(form: AnswerForm, text: str) -> tuple[tuple[Part, ...], tuple[str, ...]]:
