@@ -87,4 +87,15 @@ for (const { name, prefix } of CONNECTIONS) {
     const said = await chat.ask('!call get_current_timestamp {}');
     assert.match(said, /current_iso|timestamp/);
   });
+
+  test(`${name}: a picture of the agent is shown, and the next turn goes on in its session`, async () => {
+    const chat = await opened(`${prefix}demo`);
+    await chat.ask('Draw a picture.');
+    const widths = () => chat.answers.last().locator('img').evaluateAll((all) => all.map((image) => image.naturalWidth));
+    // That of the demo agent.
+    await until('the picture', async () => (await widths()).includes(16));
+    const said = await chat.ask('!history');
+    assert.match(said, /The history has 2 messages/);
+    assert.doesNotMatch(said, /v1\/files/);
+  });
 }
