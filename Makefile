@@ -13,7 +13,7 @@ PINNED := --require-hashes --only-binary=:all:
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help everything everything-quick bench demo test test-long test-faults soak fuzz vsix test-vscode pictures-vscode test-console pictures-console mutants lint format coverage coverage-core pins picture clean model-server test-agents agents-table goldens reference
+.PHONY: help everything everything-quick bench demo test test-long test-faults soak fuzz vsix test-vscode pictures-vscode test-console pictures-console test-openwebui pictures-openwebui mutants lint format coverage coverage-core pins picture clean model-server test-agents agents-table goldens reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -93,6 +93,13 @@ test-console: $(VENV)/dev.stamp ## the console in a real browser: people, agents
 
 pictures-console: $(VENV)/dev.stamp ## take the pictures of the console in docs/images anew, from those tests
 	@DRAGOMAN_TEST_FILE=pictures DRAGOMAN_IMAGES=$(CURDIR)/docs/images sh tests/console_browser/run.sh $(BIN)/dragoman $(ARGS)
+
+# Open WebUI is there as well: its slim form, 550 MB.
+test-openwebui: $(VENV)/dev.stamp ## Open WebUI in a real browser, before a real server with agents
+	@sh tests/openwebui/run.sh $(BIN)/dragoman $(ARGS)
+
+pictures-openwebui: $(VENV)/dev.stamp ## take the picture of Open WebUI in docs/images anew, from those tests
+	@DRAGOMAN_TEST_FILE=pictures DRAGOMAN_IMAGES=$(CURDIR)/docs/images sh tests/openwebui/run.sh $(BIN)/dragoman $(ARGS)
 
 mutants: $(VENV)/dev.stamp ## which small changes of the core no test notices (takes an hour)
 	@$(BIN)/python tests/mutation/mutants.py $(ARGS)

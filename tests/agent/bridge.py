@@ -136,6 +136,10 @@ class Bridge:
         """These calls have their results, or none is waited for any more."""
         self.records.put(self.timeline(conversation).settle(*call_ids))
 
+    def deliver(self, conversation: str, *, whole: bool) -> None:
+        """The front end says whether the last reply has reached the consumer."""
+        self.records.put(self.timeline(conversation).deliver(whole=whole))
+
     def cut(self, conversation: str) -> None:
         """The reply under way was cut a minute ago, before it said anything."""
         self.records.put(self.timeline(conversation).end(NormalAnswer(""), "cut", self.now - 60))
@@ -185,8 +189,16 @@ class Bridge:
         scope: Scope = SCOPE,
         consumer: str = "vscode",
         consumer_id: str | None = None,
+        model_options: JsonObject | None = None,
     ) -> Reply:
-        found = self.identify(messages, tools=tools, scope=scope, consumer=consumer, consumer_id=consumer_id)
+        found = self.identify(
+            messages,
+            tools=tools,
+            scope=scope,
+            consumer=consumer,
+            consumer_id=consumer_id,
+            model_options=model_options,
+        )
         record = self.take(found, scope=scope, consumer_id=consumer_id)
         record, parts = self.say(record, text, calls, status)
         assert record.last is not None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.installing import made
 
-__all__ = ["Missing", "cache", "fast_agent", "node", "npm_package", "python313"]
+__all__ = ["Missing", "cache", "fast_agent", "node", "npm_ci", "npm_package", "pip", "python313", "run"]
 
 _PINS = Path(__file__).parent / "pins"
 # A slow registry is no fault; one that says nothing for this long is.
@@ -45,12 +45,17 @@ def npm_package(name: str, on: Path) -> Path:
     def install(to: Path) -> None:
         for file in ("package.json", "package-lock.json"):
             shutil.copy(pins / file, to / file)
-        env = {**os.environ, "PATH": f"{on}{os.pathsep}{os.environ['PATH']}"}
-        options = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-        _run(str(on / "npm"), "ci", *options, cwd=to, env=env)
+        npm_ci(to, on)
 
     files = (pins / "package.json", pins / "package-lock.json")
     return made(name, files, install, cache()) / "node_modules"
+
+
+def npm_ci(folder: Path, on: Path) -> None:
+    """Install what the lock file of the folder names, with npm of the folder `on`."""
+    env = {**os.environ, "PATH": f"{on}{os.pathsep}{os.environ['PATH']}"}
+    options = ("--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+    run(str(on / "npm"), "ci", *options, cwd=folder, env=env)
 
 
 def fast_agent() -> Path:
@@ -58,9 +63,9 @@ def fast_agent() -> Path:
     pins = _PINS / "fast-agent.txt"
 
     def install(to: Path) -> None:
-        _run(python313(), "-m", "venv", str(to / "venv"))
+        run(python313(), "-m", "venv", str(to / "venv"))
         # Its programs would name a folder that is moved; modules are all that is used.
-        _pip(str(to / "venv" / "bin" / "python"), "--require-hashes", "-r", str(pins))
+        pip(str(to / "venv" / "bin" / "python"), "--require-hashes", "-r", str(pins))
 
     return made("fast-agent", (pins,), install, cache()) / "venv" / "bin" / "python"
 
@@ -86,7 +91,7 @@ def _fetch_python(to: Path) -> None:
         uv = f"{unpacked}/bin/uv"
         env = {**os.environ, "UV_PYTHON_INSTALL_DIR": str(to)}
         try:
-            _run(uv, "--no-config", "python", "install", "--no-bin", _PYTHON, env=env)
+            run(uv, "--no-config", "python", "install", "--no-bin", _PYTHON, env=env)
         except RuntimeError as error:
             raise Missing(
                 "fast-agent needs Python 3.13: there is none here, and uv could not fetch one. Set PYTHON313 to one."
@@ -106,14 +111,14 @@ def _unpack_node(to: Path, major: int) -> None:
 
 def _unpack(to: Path, pins: str) -> None:
     """A package for its files, not to be imported."""
-    _pip(sys.executable, "--require-hashes", "--no-deps", f"--target={to}", "-r", str(_PINS / pins))
+    pip(sys.executable, "--require-hashes", "--no-deps", f"--target={to}", "-r", str(_PINS / pins))
 
 
-def _pip(python: str, *arguments: str) -> None:
-    _run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments)
+def pip(python: str, *arguments: str) -> None:
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments)
 
 
-def _run(*command: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
+def run(*command: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
     done = subprocess.run(
         command,
         cwd=cwd,

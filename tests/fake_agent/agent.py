@@ -510,8 +510,7 @@ def _filled(value: Any, server: str) -> Any:
     return {name: server if inner == "{server}" else inner for name, inner in value.items()}
 
 
-async def main() -> None:
-    agent = Agent(json.loads(sys.argv[1]))
+async def serve(agent: Agent) -> None:
     await connect_stdio(agent, PeerOptions(name="client"))
     await agent.ended.wait()
     if agent.lives_on:
@@ -522,4 +521,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(serve(Agent(json.loads(sys.argv[1]))))

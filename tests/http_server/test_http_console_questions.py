@@ -242,7 +242,10 @@ async def test_a_stored_response_goes_on_in_the_background(tmp_path: Path) -> No
         assert (response["status"], response["background"], response["store"]) == ("in_progress", True, True)
         assert response["metadata"] == {"a": "b"}
         _in_order(
-            _said(response), "First. ", f"A person can decide at {_ADDRESS}", f"responses/{response['id']}`"
+            _said(response),
+            "First. ",
+            f"A person can decide at {_ADDRESS}",
+            f"responses/{response['id']} has the rest",
         )
         assert begun.headers["x-dragoman-conversation"]
         path = f"/v1/responses/{response['id']}"

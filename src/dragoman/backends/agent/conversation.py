@@ -92,15 +92,15 @@ from dragoman.lm import (
     Part,
     Request,
     Sink,
-    TextPart,
     ToolDefinition,
     ToolResultPart,
     until_cancelled,
 )
 from dragoman.lm.activity_text import Activities
-from dragoman.lm.gfm import escape, notice
+from dragoman.lm.foreign_items import ignored_files
+from dragoman.lm.gfm import escape, notice_part
 from dragoman.lm.parts import ToolResult
-from dragoman.lm.request import STORE_OPTION
+from dragoman.lm.request import ONE_SHOT_OPTION, STORE_OPTION
 from dragoman.permissions.pipeline import PermissionServices
 
 __all__ = ["Conversation", "ConversationStage", "SharedContext", "TakenOver"]
@@ -129,6 +129,8 @@ _MIXED = "{name} mixed words of earlier turns into this answer."
 _DETACH_AGAIN_SECONDS = 1.0
 # How often what an agent says is stored while it speaks.
 _PROGRESS_SECONDS = 1.0
+# How long a reply stays in memory, without its agent, that its consumer may prove to be its own.
+_PROVABLE_SECONDS = 600.0
 # A call that the agent withdraws earlier than this did not hit a time limit.
 _SHORTEST_LIMIT_SECONDS = 10.0
 
@@ -222,6 +224,11 @@ class Conversation:
             shared.clock,
             self._console_requests,
         )
+        # Of the latest request: whether it came over HTTP, and whether it says that no further one follows.
+        self._is_over_http = False
+        self._is_one_shot = False
+        # Since when the agent is idle, by the clock.
+        self._idle_since = 0.0
         # How long the consumer of the latest request waits while a person decides at the console.
         self._hold_seconds: float | None = None
         self._backlog = Backlog(self)
@@ -306,8 +313,18 @@ class Conversation:
         """Whether the record is all that is left of it: no agent, nothing under way, and no reply to repeat."""
         last = self.journal.record.last
         ended_at = last.ended_at if last is not None else None
-        is_old = ended_at is None or self._shared.clock.now() - ended_at > self._settings.timing.retry
+        is_old = ended_at is None or self._shared.clock.now() - ended_at > self._repeat_seconds
         return not self.is_held and not self.has_agent and is_old and not self.journal.writer.has_news
+
+    @property
+    def _repeat_seconds(self) -> float:
+        """How long the last reply stays in memory for a retry: longer if the retry can be proved."""
+        last, seconds = self.journal.record.last, self._settings.timing.retry
+        has_key = (
+            last is not None and last.request_key is not None and last.request_key.idempotency_key is not None
+        )
+        is_lost = last is not None and last.is_delivered is False
+        return max(seconds, _PROVABLE_SECONDS) if has_key or is_lost else seconds
 
     @property
     def lendable(self) -> RunningAgent | None:
@@ -333,9 +350,30 @@ class Conversation:
     def is_lent(self) -> bool:
         return self._lent > 0
 
+    @property
+    def has_one_turn(self) -> bool:
+        """Whether it has had one turn only, over HTTP: most such conversations never have a second."""
+        last = self.journal.record.last
+        return self._is_over_http and (last is None or last.turn == 1)
+
+    @property
+    def may_rest_early(self) -> bool:
+        """Whether its idle agent may be parked before its time when memory is short."""
+        idle_seconds = self._shared.clock.now() - self._idle_since
+        return self.has_one_turn or idle_seconds >= self._settings.timing.one_turn
+
+    def _set_timer(self, timer: Timer) -> None:
+        timing = self._settings.timing
+        if timer != "idle":
+            self._timers.set(timer)
+            return
+        self._idle_since = self._shared.clock.now()
+        seconds = min(timing.one_turn, timing.idle) if self.has_one_turn else timing.idle
+        self._timers.set(timer, 0.0 if self._is_one_shot else seconds)
+
     def _timer_passed(self, timer: Timer) -> None:
         if timer == "idle" and self.is_lent:
-            self._timers.set(timer)
+            self._set_timer(timer)
         else:
             self.dispatch(TimerPassed(timer))
 
@@ -388,8 +426,11 @@ class Conversation:
         self.permission_requests.session = consumer.session or self.id
         self.permission_requests.where = consumer.name
         self.permission_requests.program = consumer.program
+        self.permission_requests.sees_paths = consumer.sees_paths
         self.permission_requests.response_id = consumer.response_id
         self._hold_seconds = consumer.hold_seconds
+        self._is_over_http = consumer.name == "http"
+        self._is_one_shot = request.options.model_options.get(ONE_SHOT_OPTION) is True
         journal = self.journal
         journal.store_content(stores=request.options.model_options.get(STORE_OPTION) is not False)
         if journal.record.last is None:
@@ -407,7 +448,7 @@ class Conversation:
         self._replies[number] = reply
         answers = {result.call_id: self._answer_of(result) for result in found.results}
         late = self._undelivered.brought(request.messages, found.unwanted)
-        notices = tuple(TextPart(notice(text)) for text in late)
+        notices = tuple(notice_part(text) for text in late)
         self._arriving += 1
         journal.writer.hold(holds=True)
         try:
@@ -511,7 +552,7 @@ class Conversation:
             case StopAgent():
                 self._stop()
             case SetTimer(timer=timer):
-                self._timers.set(timer)
+                self._set_timer(timer)
             case ClearTimer(timer=timer):
                 self._timers.clear(timer)
 
@@ -606,7 +647,7 @@ class Conversation:
             if left <= 0:
                 address = self._shared.permissions.inbox.address
                 # The id tells two conversations apart that are equal so far.
-                text = TextPart(notice(_DETACHED.format(address=address, id=self.id)))
+                text = notice_part(_DETACHED.format(address=address, id=self.id))
                 self.dispatch(ReplyDetached(reply.number, (text,)))
             # It is ignored while the agent has not acknowledged what it was sent.
             await clock.sleep(max(left, _DETACH_AGAIN_SECONDS))
@@ -646,9 +687,10 @@ class Conversation:
             # What was said so far is not the answer to this prompt.
             self._reply.show_held()
         composed = self._session_context.prompt(prompt, images=session.takes_images, demand=self._demanded)
+        self._name_ignored(composed.left_out)
         for text in (*session.take_notices(), *composed.notices):
             # A prompt for another agent is composed again, and the user has seen its notices.
-            if self._reply is None or TextPart(notice(text)) not in self._reply.parts:
+            if self._reply is None or notice_part(text) not in self._reply.said:
                 self._notice(text)
 
         def send() -> None:
@@ -670,8 +712,13 @@ class Conversation:
         demand = self._reply.demand if self._reply is not None else None
         return demand.words if demand is not None else ""
 
+    def _name_ignored(self, mime_types: tuple[str, ...]) -> None:
+        """Report the files that the agent does not get, for programs. People see a notice."""
+        if mime_types:
+            self.dispatch(Noticed(ignored_files(mime_types)))
+
     def _notice(self, text: str) -> None:
-        self.dispatch(Noticed(TextPart(notice(text))))
+        self.dispatch(Noticed(notice_part(text)))
 
     def _steer(self, steering: Steering) -> None:
         session = self._session
@@ -681,6 +728,7 @@ class Conversation:
         composed = self._session_context.steer(
             steering.prompt, images=session.takes_images, demand=self._demanded
         )
+        self._name_ignored(composed.left_out)
         for text in composed.notices:
             self._notice(text)
         session.steer(composed.blocks, steering.reply)
@@ -919,7 +967,7 @@ class Conversation:
 
     def stop_turn(self) -> None:
         """Cancel the turn under way, because a person at the console wants that."""
-        self.dispatch(TurnStopped(TextPart(notice(_STOPPED))))
+        self.dispatch(TurnStopped(notice_part(_STOPPED)))
 
     def park(self) -> None:
         """Stop the agent as if the idle timer had passed."""

@@ -95,6 +95,9 @@ class AgentModel:
         """The conversations that are under way in this process, or whose agents still run."""
         return self._registry.here
 
+    def delivered(self, conversation: str, *, whole: bool) -> None:
+        self._registry.delivered(conversation, whole=whole)
+
     async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None:
         self._check_open()
         _check_call_possible(request)
@@ -156,7 +159,8 @@ class AgentModel:
             # Markers of another model are in every history that goes on with this one.
             level = logging.INFO if all(each == "marker" for each in found.foreign) else logging.WARNING
             _log.log(level, "ignored, because they are not ours: %s", ", ".join(found.foreign))
-        if request.consumer.features.reports:
+        features = request.consumer.features
+        if features.reports or features.confirms_delivery:
             where = {"conversation": conversation.id if conversation else None, "evidence": found.evidence}
             sink.report(DataPart.json({**where, "kind": found.kind}, CONVERSATION))
 

@@ -30,6 +30,7 @@ from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.conversations.context import context_of
 from dragoman.jsonrpc import Incoming
 from dragoman.lm import LanguageModelError, Message, Part, Presentation, Request, Sink, TextPart, UsagePart
+from dragoman.lm.foreign_items import ignored_files
 
 __all__ = ["SideRequest"]
 
@@ -152,14 +153,18 @@ class SideRequest:
         history: Sequence[Message] = (),
         context: str = "",
     ) -> tuple[ContentBlock, ...]:
-        return compose(
+        composed = compose(
             words,
             context=context,
             history=history,
             images=agent.link.info.agent_capabilities.prompt_capabilities.image,
             budget=self._settings.replay_tokens,
             demand="" if self._demand is None else self._demand.words,
-        ).blocks
+        )
+        if composed.left_out and not self.has_spoken:
+            for shown in self._presentation.present(ignored_files(composed.left_out)):
+                self._sink.report(shown)
+        return composed.blocks
 
     async def start(self, workspace: tuple[str, ...]) -> None:
         """Answer it in a process that is started for it."""

@@ -39,7 +39,9 @@ async def held_response(
     not get it. Any other response contains the error.
     """
     async with AsyncExitStack() as stack:
-        answer = await stack.enter_async_context(service.answering(prepared.model, prepared.request))
+        answer = await stack.enter_async_context(
+            service.answering(prepared.model, prepared.request, prepared.files)
+        )
         limit: Callable[[], float | None] = _never
         if service.is_stored(prepared.create):
             limit = _limit(answer, service.models.permissions.inbox, service.console_config.decide_seconds)

@@ -133,7 +133,7 @@ from dragoman.backends.agent.machine.types import (
     Unmet,
 )
 from dragoman.lm import LanguageModelError, Part, TextPart
-from dragoman.lm.gfm import error_text, notice
+from dragoman.lm.gfm import error_part, notice_part
 from dragoman.lm.parts import ToolResult
 
 __all__ = ["PHASES", "TABLE", "IllegalEvent", "Phase", "State", "Step", "TableRow", "give_up", "handle"]
@@ -141,9 +141,9 @@ __all__ = ["PHASES", "TABLE", "IllegalEvent", "Phase", "State", "Step", "TableRo
 Phase: TypeAlias = Literal["Parked", "Starting", "Idle", "Streaming", "Awaiting", "Cancelling", "Dead"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 # For results that arrive when no call waits for them any more.
-_TOO_LATE = TextPart(notice("The agent ended its turn before these results arrived."))
+_TOO_LATE = notice_part("The agent ended its turn before these results arrived.")
 # For a turn that went on without a consumer for too long.
-_UNATTENDED = TextPart(notice("The agent's turn was stopped: no request came for a long time."))
+_UNATTENDED = notice_part("The agent's turn was stopped: no request came for a long time.")
 
 
 # State.
@@ -696,7 +696,7 @@ def _turn_ended_unseen(do: _Transition, event: AgentTurnEnded) -> None:
     do.drop_pending(Interrupted())
     words = event.last_words
     if event.error is not None:
-        words = (*words, TextPart(error_text(event.error)))
+        words = (*words, error_part(event.error))
     do.end_turn(event.error)
     do.emit(
         *(Keep(part) for part in words), SetTimer("idle"), has_backlog=do.state.has_backlog or bool(words)

@@ -78,13 +78,14 @@ class Reply:
 
     @property
     def has_spoken(self) -> bool:
-        """Whether it has text or calls."""
-        return bool(self._shown.calls) or bool(self._shown.text.strip())
+        """Whether it has text, calls or files."""
+        return self.answer != NormalAnswer("")
 
     @property
     def answer(self) -> NormalAnswer:
         """The reply in normal form."""
-        return NormalAnswer.of(assistant(self._shown.text, *self._shown.calls))
+        files = (part for part in self._shown.data if not part.is_internal)
+        return NormalAnswer.of(assistant(self._shown.text, *self._shown.calls, *files))
 
     @property
     def said(self) -> list[Part]:
