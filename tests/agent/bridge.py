@@ -17,6 +17,7 @@ from dragoman.conversations.identify import Identified, Knowledge, identify
 from dragoman.conversations.ids import CallName, IdSigner, MarkerName
 from dragoman.conversations.records import ConversationRecord, Records, ReplyStatus, RequestKey, Scope
 from dragoman.lm import (
+    AnswerForm,
     Consumer,
     DataPart,
     JsonObject,
@@ -86,8 +87,11 @@ class Bridge:
         consumer: str = "vscode",
         consumer_id: str | None = None,
         model_options: JsonObject | None = None,
+        form: AnswerForm | None = None,
     ) -> Identified:
-        options = RequestOptions(tools=TOOLS if tools else (), model_options=model_options or {})
+        options = RequestOptions(
+            tools=TOOLS if tools else (), model_options=model_options or {}, answer_form=form
+        )
         request = Request(tuple(messages), options, Consumer(name=consumer))
         known = Knowledge(self.records, self.tokens, scope, now=self.now, consumer_id=consumer_id)
         history = normalise(request.messages)
