@@ -41,6 +41,7 @@ from dragoman.jsonrpc import (
 from dragoman.lm import (
     ActivityLocation,
     ActivityPart,
+    AnswerForm,
     DataPart,
     Message,
     ModelInfo,
@@ -180,6 +181,7 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
     (forms.ChatRequest, "The history ends with a user message, which may hold tool results."),
     (
         RequestOptions,
+        AnswerForm,
         (
             "Keys of `modelOptions` that begin with `_` are read and never forwarded. "
             f"`{forms.ACTIVITY_OPTION}: false`: this response has no activities, plans and usage as parts, although the "
