@@ -181,7 +181,6 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
     (forms.ChatRequest, "The history ends with a user message, which may hold tool results."),
     (
         RequestOptions,
-        AnswerForm,
         (
             "Keys of `modelOptions` that begin with `_` are read and never forwarded. "
             f"`{forms.ACTIVITY_OPTION}: false`: this response has no activities, plans and usage as parts, although the "
@@ -189,6 +188,7 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
             "own participant."
         ),
     ),
+    (AnswerForm, "The answer is one JSON value of this form. Only for a model with `takesForms`."),
     (ToolDefinition, ""),
     (forms.CountTokens, "One of `text` and `message`."),
     (
