@@ -919,3 +919,19 @@ async def test_s8_a_usage_is_nothing_that_a_failure_would_lose() -> None:
     got = await respond(GuardedModel(received), ask(features=Features(activity=True)))
     assert isinstance(got[-1], TextPart)
     assert "Dead." in got[-1].value
+
+
+def test_what_was_delivered_reaches_a_model_that_wants_to_know() -> None:
+    heard: list[tuple[str, bool]] = []
+
+    class Knowing(Provider):
+        def delivered(self, conversation: str, *, whole: bool) -> None:
+            heard.append((conversation, whole))
+
+    async def nothing(*_given: object) -> None:
+        return
+
+    GuardedModel(Knowing(nothing)).delivered("c", whole=True)
+    # Any other ignores it.
+    GuardedModel(Provider(nothing)).delivered("c", whole=False)
+    assert heard == [("c", True)]
