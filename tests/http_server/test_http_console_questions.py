@@ -161,7 +161,7 @@ async def test_a_json_response_waits_for_the_decision_of_a_person(tmp_path: Path
         response = (await soon(task)).response
         assert (response["status"], response["background"]) == ("completed", False)
         outcome = _ALLOWED if allow else _REFUSED
-        _in_order(_said(response), "First. ", f"`GET /v1/responses/{response['id']}`", outcome, " Last.")
+        _in_order(_said(response), "First. ", f"GET /v1/responses/{response['id']} has", outcome, " Last.")
         assert _ADDRESS in _said(response)
         assert question.conversation in (await soon(task)).headers["x-dragoman-conversation"]
 
