@@ -66,7 +66,7 @@ def test_an_answer_that_has_its_form_settles_the_reply_before_the_last_words() -
     ended = AgentTurnEnded((last,), verdict=ReplyVerdict(1, ANSWER))
     assert demanding()(ended) == [
         Settle(ANSWER),
-        Emit(last, own=True),
+        Emit(last),
         EndReply(1, "complete"),
         SetTimer("idle"),
     ]
@@ -151,7 +151,7 @@ def test_a_reply_that_ends_early_fails_and_says_why() -> None:
         for machine, message in ((demanding(), "It ended before."), (asked_again(), "It is not JSON.")):
             machine(text("prose"))
             commands = machine(event)
-            assert Emit(BYE, own=True) in commands
+            assert Emit(BYE) in commands
             end = _end(commands)
             assert (end.reply, end.end) == (1, "failed")
             assert end.error is not None

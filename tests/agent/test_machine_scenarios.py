@@ -62,7 +62,7 @@ MAY_I = Pending("p1", "permission", ToolCallPart("dg_p1", "dragoman-agent-action
 MAY_WE = Pending("p2", "permission", ToolCallPart("dg_p2", "dragoman-agent-action-edit", {}))
 SEEN = ToolResult((TextPart("seen"),))
 FELT = ToolResult((TextPart("felt"),))
-TOO_LATE = Emit(NoticePart("\n\n*The agent ended its turn before these results arrived.*\n\n"), own=True)
+TOO_LATE = Emit(NoticePart("\n\n*The agent ended its turn before these results arrived.*\n\n"))
 
 
 def says(*texts: str) -> tuple[Message, ...]:
@@ -125,7 +125,7 @@ def test_a_turn_from_its_prompt_to_its_end() -> None:
     assert phases == ["Parked", "Starting", "Streaming"]
     assert machine(text("First.")) == [emit("First.")]
     assert machine(AgentTurnEnded((TextPart("\nThat is all."),))) == [
-        Emit(TextPart("\nThat is all."), own=True),
+        Emit(TextPart("\nThat is all.")),
         EndReply(1, "complete"),
         SetTimer("idle"),
     ]
@@ -888,7 +888,7 @@ def test_f4_what_we_say_ourselves_is_no_sign_of_the_agent() -> None:
     notice = Noticed(TextPart("The agent cannot take image/png."))
     machine = idle()
     machine(Requested(2, prompt=says("two")))
-    assert machine(notice) == [Emit(notice.part, own=True)]
+    assert machine(notice) == [Emit(notice.part)]
     assert machine(AgentExited(GONE)) == [TakeBack(), StartAgent()]
     machine = awaiting(LOOK)
     machine(Requested(2, {"dg_1": SEEN}))
@@ -1034,7 +1034,7 @@ def test_t6_what_became_of_late_results_is_said_first_and_is_an_answer() -> None
         ClearTimer("idle"),
         ClearTimer("human"),
         OpenReply(2),
-        Emit(late, own=True),
+        Emit(late),
         EndReply(2, "complete"),
         SetTimer("idle"),
     ]
@@ -1075,7 +1075,7 @@ def test_w1_a_consumer_that_waits_no_longer_leaves_the_turn_and_gets_the_rest_la
     machine(Called(AT_CONSOLE))
     assert machine(ReplyDetached(1, (BYE,))) == [
         SetTimer("human"),
-        Emit(BYE, own=True),
+        Emit(BYE),
         EndReply(1, "complete"),
     ]
     assert machine.phase == "Awaiting"
@@ -1114,7 +1114,7 @@ def test_a_person_stops_a_turn_and_the_consumer_learns_it_once(is_open: bool) ->
     if not is_open:
         machine(ReplyDetached(1, ()))
     commands = machine(TurnStopped(BYE))
-    assert (Emit(BYE, own=True) in commands) == is_open
+    assert (Emit(BYE) in commands) == is_open
     assert AnswerPending(AT_CONSOLE, TurnCancelled()) in commands
     machine(AgentTurnEnded())
-    assert (Emit(BYE, own=True) in machine(Requested(2, prompt=says("on")))) != is_open
+    assert (Emit(BYE) in machine(Requested(2, prompt=says("on")))) != is_open

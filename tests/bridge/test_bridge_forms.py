@@ -317,7 +317,7 @@ async def test_an_early_stop_before_a_required_call_is_no_end(bridge: Bridge) ->
     answer = await chat.do(["say", "long"], ["again", [["call", "look", {}]]], ["stop", "max_tokens"])
     assert [call.name for call in answer.calls] == ["look"]
     assert not [part for part in answer.data if b"length" in part.data]
-    assert "limit of tokens" in answer.thinking
+    assert "limit of tokens" in answer.text
 
 
 # Side requests.

@@ -195,6 +195,22 @@ async def test_a_chat_completion_has_the_form(site: Site) -> None:
     assert "x-dragoman-ignored" not in answered.headers
 
 
+@pytest.mark.parametrize("path", ["responses", "chat/completions"])
+async def test_a_picture_beside_the_answer_is_no_part_of_the_json(site: Site, path: str) -> None:
+    picture = {"type": "image", "mimeType": "image/png", "data": "aGk="}
+    show = ["update", {"sessionUpdate": "agent_message_chunk", "content": picture}]
+    steps = prompt(["say", "Look:"], show, ["say", _GOOD])
+    if path == "responses":
+        answered = await site.create(input=steps, text={"format": _FORMAT})
+        assert _text(answered.json) == _GOOD
+        assert "image_generation_call" in [item["type"] for item in answered.json["output"]]
+    else:
+        answered = await _chat(site, steps, response_format=_CHAT_FORMAT)
+        message = answered.json["choices"][0]["message"]
+        assert message["content"] == _GOOD
+        assert "/files/" in message["reasoning_content"]
+
+
 async def test_a_stream_of_a_chat_completion_has_the_form(site: Site) -> None:
     answered = await _chat(site, _AGAIN, response_format={"type": "json_object"}, stream=True)
     deltas = [choice["delta"] for chunk in _chunks(answered) for choice in chunk["choices"]]

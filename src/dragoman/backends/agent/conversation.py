@@ -506,9 +506,9 @@ class Conversation:
 
     def _carry_out(self, command: MachineCommand) -> None:
         match command:
-            case Emit(part=part, own=own) if self._reply is not None:
+            case Emit(part=part) if self._reply is not None:
                 # As nearly all commands are.
-                self._reply.report(part, own=own)
+                self._reply.report(part)
             case Emit(part=part):
                 self._emit(part)
             case Settle(answer=answer) if self._reply is not None:

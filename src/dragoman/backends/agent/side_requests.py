@@ -50,7 +50,7 @@ class SideRequest:
         self._features = request.consumer.features
         form = request.options.answer_form
         self._demand = None if form is None else Demand(settings.name, form)
-        self._held = HeldText()
+        self._held = HeldText(self._features, has_form=True)
         style = settings.style if form is None else style_of_form(settings.style, self._features)
         self._presentation = Presentation(self._features, style)
         self._backpressure: Backpressure | None = None
@@ -120,7 +120,7 @@ class SideRequest:
         words = (*self._narrator.end_turn(), *last_words(end), *self._narrator.usage(end.usage))
         unmet = await self._judge(words)
         for part in words:
-            self._take(part if unmet is None else without_stop(part), own=True)
+            self._take(part if unmet is None else without_stop(part))
         return unmet
 
     async def _judge(self, last_words: Iterable[Part]) -> Unmet | None:
@@ -134,9 +134,9 @@ class SideRequest:
             self._report(part)
         return verdict.unmet
 
-    def _take(self, part: Part, *, own: bool = False) -> None:
-        """Report a part, or hold it back. `own`: it is a notice of ours."""
-        for each in (part,) if self._demand is None else self._held.take(part, own=own):
+    def _take(self, part: Part) -> None:
+        """Report a part, or hold it back."""
+        for each in (part,) if self._demand is None else self._held.take(part):
             self._report(each)
 
     def _report(self, part: Part) -> None:

@@ -6,12 +6,15 @@ For a model that follows forms it becomes `RequestOptions.answer_form`, and its 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from dragoman.forms.checking import schema_fault
 from dragoman.frontends.http.create_request import CreateRequest
 from dragoman.frontends.http.errors import bad_request
-from dragoman.lm import AnswerForm, ModelInfo
+from dragoman.lm import AnswerForm, DataPart, ModelInfo, Part, TextPart, ThinkingPart
+from dragoman.lm.parts import ANNOTATION
 
-__all__ = ["form_of", "ignored_options"]
+__all__ = ["form_of", "ignored_options", "outside_text"]
 
 _SCHEMA = "text.format.schema"
 
@@ -48,6 +51,15 @@ def _form(given: object) -> AnswerForm | None:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def outside_text(parts: Iterable[Part]) -> Iterator[Part]:
+    """The parts of a file, for a response whose text is JSON: a link is thinking, and has no annotation."""
+    for part in parts:
+        if isinstance(part, TextPart):
+            yield ThinkingPart(part.value)
+        elif not (isinstance(part, DataPart) and part.mime_type == ANNOTATION):
+            yield part
 
 
 def ignored_options(create: CreateRequest, info: ModelInfo) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from dragoman.config import ClientKey, ConsoleConfig, Serve
-from dragoman.frontends.http.answer_forms import form_of, ignored_options
+from dragoman.frontends.http.answer_forms import form_of, ignored_options, outside_text
 from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.approvals import APPROVAL_TOOLS, spelled_out, with_proofs
 from dragoman.frontends.http.background import BackgroundResponses
@@ -216,7 +216,8 @@ class HttpService:
 
         def spell_out(part: Part) -> Iterable[Part]:
             if files is not None and isinstance(part, DataPart):
-                return files.shown(part, answer.place.conversation if answer.place is not None else None)
+                shown = files.shown(part, answer.place.conversation if answer.place is not None else None)
+                return shown if request.options.answer_form is None else outside_text(shown)
             return (spelled_out(part, self.models.permissions.grants),)
 
         answer = ResponseRun(model, request, spell_out)

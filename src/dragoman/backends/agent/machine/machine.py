@@ -133,7 +133,7 @@ from dragoman.backends.agent.machine.types import (
     Unmet,
 )
 from dragoman.lm import LanguageModelError, Part, TextPart
-from dragoman.lm.gfm import error_part, notice_part
+from dragoman.lm.gfm import error_part, notice_part, plain
 from dragoman.lm.parts import ToolResult
 
 __all__ = ["PHASES", "TABLE", "IllegalEvent", "Phase", "State", "Step", "TableRow", "give_up", "handle"]
@@ -272,7 +272,7 @@ class _Transition(msgspec.Struct):
 
     def end_answer(self, *why: Part) -> None:
         """End the reply as complete, or as failed if it lacks what its request demands. `why` are its last parts."""
-        self.emit(*map(_own, why))
+        self.emit(*map(Emit, why))
         unmet = self.state.unmet
         if unmet is None:
             self.end_reply("complete")
@@ -293,7 +293,7 @@ class _Transition(msgspec.Struct):
         if self.state.has_backlog and self.state.turn != "cancelling":
             self.emit(Release(), has_backlog=False)
         notices = (*self.state.notices, *event.notices)
-        self.emit(*map(_own, notices), notices=())
+        self.emit(*map(Emit, notices), notices=())
         return bool(notices)
 
     def stop_gathering(self) -> None:
@@ -369,7 +369,7 @@ class _Transition(msgspec.Struct):
         """Queue a prompt. If the reply would stay empty, emit a notice that says why."""
         self.emit(queue=self.state.queue + prompt)
         if not (self.state.queue or self.state.pending or is_answered):
-            self.emit(_own(_TOO_LATE))
+            self.emit(Emit(_TOO_LATE))
 
     def steer_or_enqueue(self, prompt: Prompt) -> None:
         """Send a message into the running turn where the agent accepts that, but never before earlier messages."""
@@ -409,13 +409,9 @@ class _Transition(msgspec.Struct):
             self.emit(SetTimer("idle"))
 
 
-def _own(part: Part) -> Emit:
-    return Emit(part, own=True)
-
-
 def _explained(error: LanguageModelError, why: tuple[Part, ...]) -> LanguageModelError:
     """The error with the last words of the reply: a consumer may get nothing but the error."""
-    words = [part.value.strip("*\n") for part in why if isinstance(part, TextPart)]
+    words = [plain(part.value).strip() for part in why if isinstance(part, TextPart)]
     return LanguageModelError(error.kind, " ".join([error.message, *words])) if words else error
 
 
@@ -581,7 +577,7 @@ def _emit(do: _Transition, event: Spoke) -> None:
 
 def _notice(do: _Transition, event: Noticed) -> None:
     """Into the open reply. A notice is not output of the agent."""
-    do.emit(_own(event.part))
+    do.emit(Emit(event.part))
 
 
 def _keep(do: _Transition, event: Spoke | Noticed) -> None:
@@ -681,7 +677,7 @@ def _turn_ended(do: _Transition, event: AgentTurnEnded) -> None:
     do.stop_steering()
     do.drop_pending(Interrupted())
     do.judge(event.verdict)
-    do.emit(*map(_own, event.last_words))
+    do.emit(*map(Emit, event.last_words))
     do.end_turn(event.error)
     if event.error is not None:
         do.end_reply("failed", event.error)

@@ -334,10 +334,9 @@ class OpenReply(_Value, frozen=True):
 
 
 class Emit(_Value, frozen=True):
-    """Send a part to the open reply. `own`: a part of ours, which is no output of the agent."""
+    """Send a part to the open reply."""
 
     part: Part
-    own: bool = False
 
 
 class Settle(_Value, frozen=True):

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 
 from dragoman.forms.extraction import MOST_CHARACTERS
 from dragoman.lm import ActivityPart, Features, Part, Style, TextPart, ThinkingPart, ToolCallPart
+from dragoman.lm.gfm import plain
+from dragoman.lm.parts import NoticePart
 
 __all__ = ["HeldText", "only_thinking", "style_of_form"]
 
@@ -18,7 +20,10 @@ __all__ = ["HeldText", "only_thinking", "style_of_form"]
 class HeldText:
     """The text of one reply that is held back."""
 
-    def __init__(self) -> None:
+    def __init__(self, features: Features, *, has_form: bool) -> None:
+        """`has_form`: the text of the reply is JSON, so that a notice of ours is thinking, too."""
+        self._is_markdown = features.markdown
+        self._has_form = has_form
         self._pieces: list[str] = []
         self._length = 0
         # The steps that the reply has shown: a newer state of one does not end a message.
@@ -29,10 +34,13 @@ class HeldText:
         """The message so far. Of one that is too long to be an answer, only the beginning."""
         return "".join(self._pieces)
 
-    def take(self, part: Part, *, own: bool = False) -> Iterator[Part]:
-        """Take a part of the reply, and yield the parts that go out now. `own`: it is a notice of ours."""
+    def take(self, part: Part) -> Iterator[Part]:
+        """Take a part of the reply, and yield the parts that go out now."""
+        if isinstance(part, NoticePart):
+            yield ThinkingPart(self._readable(part.value)) if self._has_form else part
+            return
         if isinstance(part, TextPart):
-            yield from self._take_text(part.value, own=own)
+            yield from self._take_text(part.value)
             return
         if isinstance(part, ToolCallPart) or (isinstance(part, ActivityPart) and part.id not in self._steps):
             yield from self.release()
@@ -40,8 +48,11 @@ class HeldText:
             self._steps.add(part.id)
         yield part
 
-    def _take_text(self, text: str, *, own: bool) -> Iterator[Part]:
-        if own or self._length > MOST_CHARACTERS:
+    def _readable(self, text: str) -> str:
+        return text if self._is_markdown else plain(text)
+
+    def _take_text(self, text: str) -> Iterator[Part]:
+        if self._length > MOST_CHARACTERS:
             yield ThinkingPart(text)
             return
         self._pieces.append(text)

@@ -60,9 +60,9 @@ class Reply:
         self.number = number
         self.demand = demand
         self._features = features
-        self._held = HeldText() if demand is not None else None
         # Whether its text is JSON and nothing else.
         self._has_form = demand is not None and demand.form is not None
+        self._held = HeldText(features, has_form=self._has_form) if demand is not None else None
         self._style = style
         # What the agent said, and the same as the consumer got it. The consumer sends that back, so it is presented here
         # and not by the guard. Where a part is passed on as it is, both hold the same object.
@@ -102,12 +102,12 @@ class Reply:
         """The text that is held back."""
         return self._held.text if self._held is not None else ""
 
-    def report(self, part: Part, *, own: bool = False) -> None:
-        """Report a part, or hold it back. `own`: it is a notice of ours."""
+    def report(self, part: Part) -> None:
+        """Report a part, or hold it back."""
         if self._held is None:
             self._report(part)
         else:
-            for each in self._held.take(part, own=own):
+            for each in self._held.take(part):
                 self._report(each)
 
     def show_held(self) -> None:
