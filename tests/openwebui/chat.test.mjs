@@ -49,14 +49,16 @@ for (const { name, prefix } of CONNECTIONS) {
 
   test(`${name}: of two chats with the same beginning, each goes on in its own session`, async () => {
     const beginning = steps(['say', mark('twins')]);
-    const first = await agent();
-    await first.ask(beginning);
-    const address = first.page.url();
-    await (await agent()).ask(beginning);
-    await first.ask(steps(['say', mark('younger')]));
-    await first.page.goto(address);
-    await first.shows(mark('twins'));
-    await first.ask(steps(['say', mark('elder')]));
+    const chat = await agent();
+    await chat.ask(beginning);
+    const address = chat.page.url();
+    await agent();
+    await chat.ask(beginning);
+    await chat.ask(steps(['say', mark('younger')]));
+    await chat.returnTo(address);
+    await chat.page.getByText(mark('younger')).first().waitFor({ state: 'detached' });
+    await chat.shows(mark('twins'));
+    await chat.ask(steps(['say', mark('elder')]));
     const [elder, younger] = prompted(mark('twins')).map(({ session }) => session);
     assert.deepEqual(prompted(mark('younger')).map(({ session }) => session), [younger]);
     assert.deepEqual(prompted(mark('elder')).map(({ session }) => session), [elder]);
@@ -88,12 +90,15 @@ for (const { name, prefix } of CONNECTIONS) {
     assert.match(said, /current_iso|timestamp/);
   });
 
-  test(`${name}: a picture of the agent is shown, and the next turn goes on in its session`, async () => {
+  test(`${name}: a picture of the agent is shown where the format has it, and the next turn goes on in its session`, async () => {
     const chat = await opened(`${prefix}demo`);
     await chat.ask('Draw a picture.');
     const widths = () => chat.answers.last().locator('img').evaluateAll((all) => all.map((image) => image.naturalWidth));
-    // That of the demo agent.
-    await until('the picture', async () => (await widths()).includes(16));
+    // Of a response, Open WebUI shows no pictures: they are items that it does not know.
+    if (name === 'chat completions') {
+      // That of the demo agent is so wide.
+      await until('the picture', async () => (await widths()).includes(16));
+    }
     const said = await chat.ask('!history');
     assert.match(said, /The history has 2 messages/);
     assert.doesNotMatch(said, /v1\/files/);
