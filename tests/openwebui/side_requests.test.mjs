@@ -6,8 +6,11 @@ import { until } from '../console_browser/children.mjs';
 import { steps } from '../console_browser/clients.mjs';
 import { asides, browser, CONNECTIONS, conversations, opened, prompted, served } from './suite.mjs';
 
-/** The processes of agents that the server has. */
-const agents = () => readdirSync(served.at('state', 'run', 'processes'));
+/** The processes of agents that the server has. Before the first one there is no folder. */
+function agents() {
+  const folder = served.at('state', 'run', 'processes');
+  return existsSync(folder) ? readdirSync(folder) : [];
+}
 
 /** How many responses of a model the server has completed. */
 async function completed(model) {
