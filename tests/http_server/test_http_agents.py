@@ -248,7 +248,7 @@ async def test_r10_a_permission_is_an_item_for_a_client_that_asks_for_that(
 async def test_r10_without_either_the_policy_decides_and_says_so(agent: Site) -> None:
     response = (await agent.create(input=prompt(_RUN))).response
     assert "<p: the-reject_once>" in _said(response)
-    assert 'The setting permission = "deny"' in _said(response)
+    assert 'It is refused by permission = "deny" in [models.fake]' in _said(response)
 
 
 async def test_r10_an_agent_that_does_not_start_is_told_by_the_status(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 from bridge.consumer import Bridge
@@ -18,6 +19,7 @@ from dragoman.lm.foreign_items import item_part
 from dragoman.store import Database
 from fake_agent.steps import prompt
 from http_server.kit import Answered, Held, Json, Site, site_of, soon
+from http_server.real_server import listening
 from lm.providers import plays
 from process.living import all_gone
 
@@ -252,6 +254,22 @@ def test_only_links_to_files_are_taken_out_of_a_text() -> None:
 )
 def test_a_file_has_a_name_on_one_line(file: DataPart, name: str) -> None:
     assert shown_name(file) == name
+
+
+async def test_r10_the_official_client_reads_a_picture_and_fetches_a_file(playing: _Play) -> None:
+    made = playing(TextPart("Look: "), _PICTURE, _PDF, keys=("a-key",))
+    async with (
+        listening(made.app) as url,
+        openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="a-key") as client,
+    ):
+        async with client.responses.stream(model="m", input="x") as stream:
+            async for _ in stream:
+                pass
+            response = await soon(stream.get_final_response())
+        picture = next(item for item in response.output if item.type == "image_generation_call")
+        assert base64.b64decode(picture.result or "") == _PNG
+        id_ = response.output_text.partition("/v1/files/")[2].partition("/content")[0]
+        assert (await soon(client.files.content(id_))).content == _PDF.data
 
 
 @pytest.fixture

@@ -84,8 +84,9 @@ def _resource(resource: JsonObject) -> tuple[Part, ...]:
     uri, text, blob = str(resource.get("uri", "")), resource.get("text"), resource.get("blob")
     mime_type = resource.get("mimeType")
     if isinstance(blob, str):
+        folder, _, name = uri.rpartition("/")
         return _data(
-            blob, mime_type if isinstance(mime_type, str) else _BYTES, unquote(uri.rpartition("/")[2])
+            blob, mime_type if isinstance(mime_type, str) else _BYTES, unquote(name) if folder else ""
         )
     if isinstance(text, str):
         return (notice_part(f"Resource: {code(uri)}"), TextPart(text))

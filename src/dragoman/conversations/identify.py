@@ -4,8 +4,7 @@ Evidence, strongest first. The first that is present decides *which* conversatio
 
  a. a marker of ours in the history;
  b. the id of a call that we issued;
- c. an id of the consumer's: it narrows the candidates for d and e, because an editor shares it with its sub-agents. If no
-    conversation has the id, d applies to those without one: some clients send the id only from the second request on;
+ c. an id of the consumer's: it narrows the candidates for d and e, because an editor shares it with its sub-agents;
  d. the longest prefix that contains an answer of ours; for a tie, see below;
  e. without any answer of ours: the one conversation that began with the same text, if its first turn is not settled;
  f. otherwise nothing: a new conversation.
@@ -27,9 +26,9 @@ differs (the history was edited: a fork).
 
  1. both have an idempotency key: equal keys are a retry, different keys are not;
  2. the client says that it repeats the request, or the reply is still under way: a retry;
- 3. the whole reply has reached the client: another answer is wanted. If it has not, and we have the whole reply: a retry;
- 4. otherwise the time since its end decides. It also decides about a reply that was cut, because Stop looks like a lost
-    connection.
+ 3. the whole reply has reached the client: another answer is wanted. If it has not, and the reply is complete: a retry;
+ 4. otherwise the time since its end decides. So a reply that was cut is repeated only for a while: Stop looks like a lost
+    connection, and what there is of it is not what the client wants.
 
 A reply without content, or one that is no longer in memory, is never repeated.
 
@@ -278,27 +277,18 @@ class _Identification:
         return counts[first - 1] if first else 0
 
     def _by_prefix(self) -> _Join | None:
-        """Find the record by its prefix, among those with the same consumer id, else among those without one."""
+        """Find the record by its prefix, among those with the same consumer id (or those without one)."""
         known = self._known
-        join = self._by_prefix_with(known.consumer_id)
-        if join is not None or known.consumer_id is None:
-            return join
-        join = self._by_prefix_with(None)
-        # Without an answer of ours it may be any chat that begins with the same words.
-        return join if join is not None and join.reply is not None else None
-
-    def _by_prefix_with(self, consumer_id: str | None) -> _Join | None:
-        known = self._known
-        length, sharing = known.records.beginning_like(known.scope, consumer_id, self._history)
+        length, sharing = known.records.beginning_like(known.scope, known.consumer_id, self._history)
         if not sharing:
             return None
         first, *others = sharing
-        evidence: Evidence = "prefix" if consumer_id is None else "consumer_id"
+        reply = first.reply_before(length)
+        evidence: Evidence = "prefix" if known.consumer_id is None else "consumer_id"
         if others or (evidence == "prefix" and self._is_under_way(first, length)):
-            join = self._of_tie(consumer_id, length, first.reply_before(length), evidence)
+            join = self._of_tie(length, reply, evidence)
             if join is not None or others:
                 return join
-        reply = first.reply_before(length)
         if reply is None and evidence == "prefix":
             # The common prefix has no answer of ours: only the user's text matches, so the request must continue it.
             if length == len(self._history.items) and not self._is_proved_retry(first):
@@ -315,12 +305,10 @@ class _Identification:
             and last.starts == length == len(self._history.items)
         )
 
-    def _of_tie(
-        self, consumer_id: str | None, length: int, reply: ReplyRecord | None, evidence: Evidence
-    ) -> _Join | None:
+    def _of_tie(self, length: int, reply: ReplyRecord | None, evidence: Evidence) -> _Join | None:
         """Choose among conversations that are equal so far, as the head of this module says."""
         known = self._known
-        tied, are_all = known.records.tied(known.scope, consumer_id, self._history, length)
+        tied, are_all = known.records.tied(known.scope, known.consumer_id, self._history, length)
         repeated = [record for record in tied if self._is_proved_retry(record)]
         if repeated:
             record = max(repeated, key=_last_used)
@@ -330,7 +318,7 @@ class _Identification:
         if reply.ends < length:
             # The turn that the request would begin is under way in these: others may still be where it begins.
             length = reply.ends
-            tied, are_all = known.records.tied(known.scope, consumer_id, self._history, length)
+            tied, are_all = known.records.tied(known.scope, known.consumer_id, self._history, length)
         candidates = [record for record in tied if len(record.keys) == length]
         if not are_all or not candidates or not all(map(self._is_interchangeable, candidates)):
             return None
@@ -349,7 +337,10 @@ class _Identification:
         )
 
     def _is_proved_retry(self, record: ConversationRecord) -> bool:
-        """Whether the request repeats the last one of the record, by its key, its client's word, or a lost reply."""
+        """Whether the request repeats the last one of the record: by its key, by its client's word, or after a lost reply.
+
+        A lost reply proves nothing about a first request: another chat may begin with the same words.
+        """
         last = record.last
         if last is None or last.starts != len(self._history.items):
             return False
@@ -358,7 +349,7 @@ class _Identification:
         has_same_key = self._has_same_key(last)
         if has_same_key is not None:
             return has_same_key
-        is_lost = last.is_delivered is False and last.status != "cut"
+        is_lost = last.is_delivered is False and last.status == "complete" and len(record.replies) > 1
         return is_lost or (self._says_retry and not last.is_delivered)
 
     def _followed(self, join: _Join | None) -> _Join | None:
@@ -461,7 +452,7 @@ class _Identification:
             return True
         if last.is_delivered is True:
             return False
-        is_lost = last.is_delivered is False and last.status != "cut"
+        is_lost = last.is_delivered is False and last.status == "complete"
         return is_lost or (last.ended_at is not None and known.now - last.ended_at <= known.retry_seconds)
 
     def _has_same_key(self, last: ReplyRecord) -> bool | None:

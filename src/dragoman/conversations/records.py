@@ -161,7 +161,7 @@ def unrepeatable(reply: ReplyRecord) -> ReplyRecord:
     return reply if is_so else replace(reply, request_key=None, ended_at=None, is_delivered=None)
 
 
-# Of conversations that are equal so far, as many are compared.
+# Of conversations that are equal so far, as many are compared at most.
 _MOST_TIED = 64
 
 # The index is partitioned by scope and consumer id, before any history is compared.
@@ -252,12 +252,13 @@ class Records:
     ) -> tuple[tuple[ConversationRecord, ...], bool]:
         """The records with this consumer id that begin with so many items of this history, and whether these are all.
 
-        They are not all if one is not in memory, or if there are too many to compare.
+        They are not all if one is not in memory. If there are too many to compare, none is returned.
         """
         found = self._prefixes.on((scope, consumer_id)).get(history.links[length - 1], frozenset())
-        beginning = history.keys[:length]
-        here = [self._records[name] for name in islice(found, _MOST_TIED) if name in self._records]
-        sharing = tuple(record for record in here if record.keys[:length] == beginning)
+        if len(found) > _MOST_TIED:
+            return (), False
+        here = [self._records[name] for name in found if name in self._records]
+        sharing = tuple(record for record in here if record.keys[:length] == history.keys[:length])
         return sharing, len(here) == len(found)
 
     def _here(self, conversation: str) -> ConversationRecord:

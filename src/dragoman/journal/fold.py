@@ -175,6 +175,7 @@ class ConversationFold:
     def _import(self, event: ConversationImported) -> None:
         self._keys, self._links = list(event.keys), _chained(event.keys)
         self._replies = list(event.replies)
+        self._is_plain = False
         self._check_places()
         self._pending = set(event.pending)
         self.session, self.calls = event.session, event.issued

@@ -184,8 +184,8 @@ class _History:
                 return
             case DataPart(mime_type=mime_type) if mime_type.startswith("image/") and self._images:
                 yield {"type": "input_image", "image_url": _data_url(part), "detail": "auto"}
-            case DataPart(mime_type="application/pdf"):
-                yield {"type": "input_file", "filename": "file.pdf", "file_data": _data_url(part)}
+            case DataPart(mime_type="application/pdf", name=name):
+                yield {"type": "input_file", "filename": name or "file.pdf", "file_data": _data_url(part)}
             case DataPart(data=data) if part.is_textual:
                 yield {"type": "input_text", "text": data.decode("utf-8", "replace")}
             case DataPart(mime_type=mime_type, data=data):

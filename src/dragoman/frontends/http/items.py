@@ -256,8 +256,9 @@ def content_of(
             case {"type": "input_file", "file_data": str(data)}:
                 name = part.get("filename")
                 yield _file(data, name if isinstance(name, str) else None, place, ignored)
-            case {"type": "file", "file": {"file_data": str(data)}}:
-                yield _file(data, None, place, ignored)
+            case {"type": "file", "file": {"file_data": str(data), **named}}:
+                name = named.get("filename")
+                yield _file(data, name if isinstance(name, str) else None, place, ignored)
             case {"type": "input_file", "file_url": str(url)}:
                 yield _file(url, None, place, ignored)
             case {"type": str(kind)}:
@@ -288,7 +289,7 @@ def _file(url: str, name: str | None, where: str, ignored: list[str]) -> Content
             raise bad_request(
                 "This is not a data URL that can be read.", param=where, code="invalid_data_url"
             )
-        return data
+        return msgspec.structs.replace(data, name=name) if name else data
     if url.startswith(("http://", "https://")):
         ignored.append(f"{where} (not fetched)")
         return TextPart(f"[{name or 'A file'} at {url}]")

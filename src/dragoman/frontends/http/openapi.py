@@ -81,6 +81,14 @@ def description(*, has_console: bool = False) -> JsonObject:
                 "get": _operation("Return an item of a conversation.", parameters=by_item),
                 "delete": _operation("Delete an item of a conversation.", parameters=by_item),
             },
+            "/v1/files/{id}/content": {
+                "get": _operation(
+                    "Return a picture or a file of an answer. Its id is the credential.",
+                    parameters=by_id,
+                    form="application/octet-stream",
+                    is_open=True,
+                )
+            },
             "/v1/chat/completions": {
                 "post": _operation("Create a chat completion.", body=chat, streams=True)
             },

@@ -9,7 +9,7 @@ from dragoman.backends.agent.machine.types import ReplyVerdict
 from dragoman.backends.agent.prompt.demands import Demand
 from dragoman.forms.checking import checked
 from dragoman.lm import AnswerForm, DataPart, Part, Stopped, TextPart, ThinkingPart
-from dragoman.lm.gfm import notice
+from dragoman.lm.gfm import notice_part
 from dragoman.lm.parts import STOPPED
 
 __all__ = ["judged", "without_stop"]
@@ -38,7 +38,7 @@ async def judged(demand: Demand, reply: int, text: str, last_words: Iterable[Par
 def without_stop(part: Part) -> Part:
     """A stop as a notice: the reply goes on, or fails, so it has not stopped."""
     if isinstance(part, DataPart) and part.mime_type == STOPPED:
-        return TextPart(notice(Stopped.of(part).words))
+        return notice_part(Stopped.of(part).words)
     return part
 
 
