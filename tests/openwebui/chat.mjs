@@ -40,6 +40,7 @@ export class ChatPage {
     await this.page.locator(`a[href="${new URL(address).pathname}"]`).first().click();
     await this.page.waitForURL(address);
     await this.page.getByRole('button', { name: 'Close Sidebar' }).click();
+    await this.regenerate.waitFor();
   }
 
   async select(model) {
