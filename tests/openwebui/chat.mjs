@@ -34,6 +34,15 @@ export class ChatPage {
     return this;
   }
 
+  /** Opens an earlier chat, from the list of chats. */
+  async returnTo(address) {
+    await this.page.getByRole('button', { name: 'Open Sidebar' }).click();
+    await this.page.locator(`a[href="${new URL(address).pathname}"]`).first().click();
+    await this.page.waitForURL(address);
+    await this.page.getByRole('button', { name: 'Close Sidebar' }).click();
+    await this.regenerate.waitFor();
+  }
+
   async select(model) {
     await this.page.getByRole('button', { name: /^Selected model|^Select a model/ }).click();
     await this.page.getByRole('combobox', { name: 'Search In Models' }).fill(model);

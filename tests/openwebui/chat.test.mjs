@@ -49,14 +49,18 @@ for (const { name, prefix } of CONNECTIONS) {
 
   test(`${name}: of two chats with the same beginning, each goes on in its own session`, async () => {
     const beginning = steps(['say', mark('twins')]);
-    const first = await agent();
-    await first.ask(beginning);
-    const address = first.page.url();
-    await (await agent()).ask(beginning);
-    await first.ask(steps(['say', mark('younger')]));
-    await first.page.goto(address);
-    await first.shows(mark('twins'));
-    await first.ask(steps(['say', mark('elder')]));
+    const chat = await agent();
+    await chat.ask(beginning);
+    const first = chat.page.url();
+    await agent();
+    await chat.ask(beginning);
+    const second = chat.page.url();
+    // The older one first: without evidence, the newer one is taken for it.
+    await chat.returnTo(first);
+    await chat.ask(steps(['say', mark('elder')]));
+    await chat.returnTo(second);
+    await chat.page.getByText(mark('elder')).first().waitFor({ state: 'detached' });
+    await chat.ask(steps(['say', mark('younger')]));
     const [elder, younger] = prompted(mark('twins')).map(({ session }) => session);
     assert.deepEqual(prompted(mark('younger')).map(({ session }) => session), [younger]);
     assert.deepEqual(prompted(mark('elder')).map(({ session }) => session), [elder]);
@@ -88,12 +92,15 @@ for (const { name, prefix } of CONNECTIONS) {
     assert.match(said, /current_iso|timestamp/);
   });
 
-  test(`${name}: a picture of the agent is shown, and the next turn goes on in its session`, async () => {
+  test(`${name}: a picture of the agent is shown where the format has it, and the next turn goes on in its session`, async () => {
     const chat = await opened(`${prefix}demo`);
     await chat.ask('Draw a picture.');
     const widths = () => chat.answers.last().locator('img').evaluateAll((all) => all.map((image) => image.naturalWidth));
-    // That of the demo agent.
-    await until('the picture', async () => (await widths()).includes(16));
+    // Of a response, Open WebUI shows no pictures: they are items that it does not know.
+    if (name === 'chat completions') {
+      // That of the demo agent is so wide.
+      await until('the picture', async () => (await widths()).includes(16));
+    }
     const said = await chat.ask('!history');
     assert.match(said, /The history has 2 messages/);
     assert.doesNotMatch(said, /v1\/files/);
