@@ -17,7 +17,16 @@ from fake_agent.agent import Agent, Session, serve
 
 
 class PromptedAgent(Agent):
+    async def connect(self, session: Session, servers: list[dict[str, Any]]) -> None:
+        if servers:
+            self.note("session_with_tools", {"session": session.name})
+        await super().connect(session, servers)
+
     async def perform(self, session: Session, blocks: list[dict[str, Any]]) -> None:
+        if session.tools is None:
+            # A side request, which quotes what the user said.
+            self.say(session, "A short title")
+            return
         found = [steps for block in blocks for steps in _scripts(block.get("text", ""))]
         for step in found[-1] if found else [["say", "There was nothing to do."]]:
             await self.do(session, step)

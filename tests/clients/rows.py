@@ -18,9 +18,11 @@ _AGENTS = Path(__file__).parents[1] / "agents" / "pins"
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str
     package: str
-    runner: Literal["python", "older", "aider", "node", "codex", "opencode"]
+    runner: Literal["python", "older", "node", "llm", "aider", "codex", "opencode"]
     id: str = ""
     structured: tuple[str, ...] = ()
+    # Why each turn is a new session of the agent, which is told the conversation.
+    retells: str = ""
     cannot: dict[str, str] = {}
 
 
@@ -39,6 +41,7 @@ def version(row: Row) -> str:
         folder = PINS if row.runner == "node" else _AGENTS
         lock = json.loads((folder / row.runner / "package-lock.json").read_text())
         return str(lock["packages"][f"node_modules/{row.package}"]["version"])
-    pins = (PINS / f"{row.runner}.txt").read_text()
+    environment = "python" if row.runner == "llm" else row.runner
+    pins = (PINS / f"{environment}.txt").read_text()
     [found] = re.findall(rf"^{re.escape(row.package)}==(\S+)", pins, re.MULTILINE)
     return str(found)

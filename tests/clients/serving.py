@@ -38,9 +38,17 @@ class Servers:
         return [json.loads(line) for line in lines]
 
     def prompts(self, word: str) -> list[Json]:
-        """What the agent was prompted with, as far as the word is in it."""
-        asked = (event["params"] for event in self.journal() if event["method"] == "session/prompt")
-        return [params for params in asked if word in json.dumps(params["prompt"])]
+        """What the agent was prompted with, as far as the word is in it. Side requests, such as one for a title, are left out:
+        their sessions have no tools.
+        """
+        journal = self.journal()
+        asked = [event["params"] for event in journal if event["method"] == "session/prompt"]
+        with_tools = {event["params"]["session"] for event in journal if event["method"] == "session_with_tools"}
+        return [
+            params
+            for params in asked
+            if word in json.dumps(params["prompt"]) and params["sessionId"] in with_tools
+        ]
 
     def open_gate(self, name: str) -> None:
         (self.folder / name).touch()

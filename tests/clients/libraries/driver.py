@@ -32,7 +32,6 @@ CLIENTS = {
     "pydantic-ai-chat": ("pydantic_agents", "PydanticChat"),
     "instructor": ("instructor_client", "Instructor"),
     "litellm": ("litellm_client", "LiteLlm"),
-    "llm": ("llm_client", "Llm"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from job import City
@@ -60,8 +61,15 @@ class LangGraph(LangChainResponses):
             self.job.objects.append(state["structured_response"])
 
     async def abort(self) -> None:
-        stream = self.graph().astream(self.asked(self.job.prompt), _THREAD, stream_mode="messages")
-        async for chunk, _ in stream:
-            if self.job.begun(chunk.text):
-                break
-        await stream.aclose()
+        async def read() -> None:
+            stream = self.graph().astream(self.asked(self.job.prompt), _THREAD, stream_mode="messages")
+            async for chunk, _ in stream:
+                if self.job.begun(chunk.text):
+                    begun.set()
+
+        # To leave its stream is not enough: the graph runs beside it.
+        begun = asyncio.Event()
+        reading = asyncio.create_task(read())
+        await begun.wait()
+        reading.cancel()
+        await asyncio.wait([reading])
