@@ -34,6 +34,8 @@ OFFLINE = {
 class Libraries:
     """The clients of one environment. Their functions are `look_up` and `count`."""
 
+    shows_items = False
+
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._ids = itertools.count(1)

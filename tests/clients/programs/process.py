@@ -22,6 +22,8 @@ class Output:
 
 
 class Program:
+    shows_items = False
+
     def __init__(self, home: Path) -> None:
         self.home = home
         self.folder = home / "work"
