@@ -13,7 +13,7 @@ PINNED := --require-hashes --only-binary=:all:
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help everything everything-quick bench demo test test-long test-faults soak fuzz vsix test-vscode pictures-vscode test-console pictures-console mutants lint format coverage coverage-core pins picture clean model-server test-agents agents-table goldens reference
+.PHONY: help everything everything-quick bench demo test test-long test-faults soak fuzz vsix test-vscode pictures-vscode test-console pictures-console test-openwebui pictures-openwebui mutants lint format coverage coverage-core pins picture clean model-server test-agents agents-table goldens reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -94,6 +94,13 @@ test-console: $(VENV)/dev.stamp ## the console in a real browser: people, agents
 pictures-console: $(VENV)/dev.stamp ## take the pictures of the console in docs/images anew, from those tests
 	@DRAGOMAN_TEST_FILE=pictures DRAGOMAN_IMAGES=$(CURDIR)/docs/images sh tests/console_browser/run.sh $(BIN)/dragoman $(ARGS)
 
+# Open WebUI is there as well: its slim form, 550 MB.
+test-openwebui: $(VENV)/dev.stamp ## Open WebUI in a real browser, before a real server with agents
+	@sh tests/openwebui/run.sh $(BIN)/dragoman $(ARGS)
+
+pictures-openwebui: $(VENV)/dev.stamp ## take the picture of Open WebUI in docs/images anew, from those tests
+	@DRAGOMAN_TEST_FILE=pictures DRAGOMAN_IMAGES=$(CURDIR)/docs/images sh tests/openwebui/run.sh $(BIN)/dragoman $(ARGS)
+
 mutants: $(VENV)/dev.stamp ## which small changes of the core no test notices (takes an hour)
 	@$(BIN)/python tests/mutation/mutants.py $(ARGS)
 
@@ -136,13 +143,13 @@ coverage: $(VENV)/dev.stamp $(EXTENSION)/node_modules/.stamp ## branch coverage 
 	@$(BIN)/python -m pytest -n 3 --cov --cov-report=term-missing:skip-covered --cov-fail-under=90 $(ARGS)
 
 # What decides, and does nothing else: of backends/agent, all that docs/architecture.md says is without I/O. Hypothesis looks in the same places each time: a branch is taken, or it is not.
-CORE_TESTS := tests/acp_wire tests/agent tests/checker tests/conversations tests/journal tests/lm tests/loop tests/permissions tests/policy tests/tools tests/security/test_hostile_agent.py tests/fuzz/test_fuzz_found.py
-CORE := diffs.py globs.py lm/*.py loop/*.py permissions/*.py tools/*.py tools/when/*.py checker/check.py checker/probes.py checker/verdicts.py \
+CORE_TESTS := tests/acp_wire tests/agent tests/checker tests/conversations tests/forms tests/journal tests/lm tests/loop tests/permissions tests/policy tests/tools tests/security/test_hostile_agent.py tests/fuzz/test_fuzz_found.py
+CORE := diffs.py globs.py forms/check.py forms/extraction.py lm/*.py loop/*.py permissions/*.py tools/*.py tools/when/*.py checker/check.py checker/probes.py checker/verdicts.py \
   $(patsubst %,conversations/%.py,context history identify ids records vscode_results) \
   $(patsubst %,journal/%.py,agent_events chat_agents chat_events chat_fold content event events finding fold masking permission_event response_events) \
   $(patsubst %,policy/%.py,arguments command_conditions examples git_folders match matching options path_patterns policy requested rule shell_builtins simple_command words wrappers) \
-  $(patsubst %,backends/agent/%.py,profile/observations machine/machine machine/lost_results machine/types prompt/prompting prompt/replay prompt/session_context \
-  reply/announcements reply/narrator reply/undelivered session/actions)
+  $(patsubst %,backends/agent/%.py,profile/observations machine/machine machine/lost_results machine/types prompt/demands prompt/prompting prompt/replay prompt/session_context \
+  reply/announcements reply/held_text reply/narrator reply/undelivered session/actions)
 comma := ,
 space := $(subst ,, )
 coverage-core: $(VENV)/dev.stamp ## every branch of the core, taken by its own tests: anything less fails

@@ -25,6 +25,7 @@ _EXCEPTIONS = {
     "vsix": "it makes what test-vscode makes first, and no more",
     "pictures-vscode": "it is test-vscode with another folder for the pictures, which that takes as well",
     "pictures-console": "it is one test of test-console with another folder for its pictures, which that takes as well",
+    "pictures-openwebui": "it is one test of test-openwebui with another folder for its picture, which that takes as well",
     "everything": "CI runs its quick form",
     "pins": "it needs uv and the package index; what it writes is checked by tests/security/test_dependencies.py",
 }

@@ -203,8 +203,8 @@ class ModelSource(Protocol):
 
     def get(self, model_id: str) -> LanguageModel: ...
 
-    def folder(self, model_id: str) -> Path:
-        """The folder in which a model's agents work, unless a consumer has its own."""
+    def folder(self, model_id: str) -> Path | None:
+        """The folder in which a model's agents work, unless a consumer has its own. None: the model is no agent."""
         ...
 
     async def close(self) -> None: ...
@@ -269,10 +269,10 @@ class Models:
             self._made[model_id] = GuardedModel(model, style)
         return self._made[model_id]
 
-    def folder(self, model_id: str) -> Path:
-        """The folder in which a model's agents work, unless a consumer has its own."""
+    def folder(self, model_id: str) -> Path | None:
+        """The folder in which a model's agents work, unless a consumer has its own. None: the model is no agent."""
         model = self._config.models.get(model_id)
-        return _folder_of(model) if isinstance(model, AcpModel) else Path.cwd()
+        return _folder_of(model) if isinstance(model, AcpModel) else None
 
     def conversations(self) -> tuple[LiveConversation, ...]:
         """The conversations of all models that are in this process."""
@@ -518,6 +518,7 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedService
             grace=conversation.cancel_grace_seconds,
             gather=conversation.gather_milliseconds / 1_000,
             retry=conversation.retry_seconds,
+            one_turn=config.serve.one_turn_seconds,
         ),
         model.mode,
         model.options,
@@ -527,6 +528,7 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedService
         model.fs,
         model.tool_limit_seconds,
         model.auth,
+        config_file=(config.source_of(model_id).path or user_config_file()).absolute(),
         ledger=shared.ledger,
         max_agents=conversation.max_agents,
         memory=shared.memory,
@@ -539,6 +541,8 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedService
         max_input_tokens=model.max_input_tokens,
         max_output_tokens=model.max_output_tokens,
         capabilities=Capabilities(tool_calling=True, image_input=True),
+        required_calls=True,
+        takes_forms=True,
         detail="An agent, through Dragoman.",
         tags=("agent", "permissions", "thinking"),
         is_byok=True,

@@ -39,7 +39,7 @@ from dragoman.acp.messages import (
 )
 from dragoman.jsonrpc import Notification
 from dragoman.jsonrpc.messages import parse
-from dragoman.lm import DataPart, TextPart
+from dragoman.lm import DataPart, JsonObject, TextPart
 from dragoman.lm.json import encode
 from dragoman.lm.parts import INTERNAL_MIME_TYPES
 from lm.rendering import hostile_text, hrefs, inline_tokens
@@ -390,6 +390,8 @@ def test_blocks_become_parts() -> None:
     assert parts_of(EmbeddedResourceBlock({"uri": "u", "blob": "aGk="})) == (
         DataPart("application/octet-stream", b"hi"),
     )
+    named: JsonObject = {"uri": "file:///x/a%20b.pdf", "blob": "aGk=", "mimeType": "application/pdf"}
+    assert parts_of(EmbeddedResourceBlock(named)) == (DataPart("application/pdf", b"hi", name="a b.pdf"),)
     assert parts_of(EmbeddedResourceBlock({"uri": "u", "text": "a"}))[1] == TextPart("a")
     assert len(parts_of(EmbeddedResourceBlock({"uri": "u"}))) == 1
     (broken,) = parts_of(ImageBlock("not base64", "image/png"))

@@ -17,6 +17,7 @@ from dragoman.conversations.identify import Identified, Knowledge, identify
 from dragoman.conversations.ids import CallName, IdSigner, MarkerName
 from dragoman.conversations.records import ConversationRecord, Records, ReplyStatus, RequestKey, Scope
 from dragoman.lm import (
+    AnswerForm,
     Consumer,
     DataPart,
     JsonObject,
@@ -86,8 +87,11 @@ class Bridge:
         consumer: str = "vscode",
         consumer_id: str | None = None,
         model_options: JsonObject | None = None,
+        form: AnswerForm | None = None,
     ) -> Identified:
-        options = RequestOptions(tools=TOOLS if tools else (), model_options=model_options or {})
+        options = RequestOptions(
+            tools=TOOLS if tools else (), model_options=model_options or {}, answer_form=form
+        )
         request = Request(tuple(messages), options, Consumer(name=consumer))
         known = Knowledge(self.records, self.tokens, scope, now=self.now, consumer_id=consumer_id)
         history = normalise(request.messages)
@@ -131,6 +135,10 @@ class Bridge:
     def settle(self, conversation: str, call_ids: Iterable[str]) -> None:
         """These calls have their results, or none is waited for any more."""
         self.records.put(self.timeline(conversation).settle(*call_ids))
+
+    def deliver(self, conversation: str, *, whole: bool) -> None:
+        """The front end says whether the last reply has reached the consumer."""
+        self.records.put(self.timeline(conversation).deliver(whole=whole))
 
     def cut(self, conversation: str) -> None:
         """The reply under way was cut a minute ago, before it said anything."""
@@ -181,8 +189,16 @@ class Bridge:
         scope: Scope = SCOPE,
         consumer: str = "vscode",
         consumer_id: str | None = None,
+        model_options: JsonObject | None = None,
     ) -> Reply:
-        found = self.identify(messages, tools=tools, scope=scope, consumer=consumer, consumer_id=consumer_id)
+        found = self.identify(
+            messages,
+            tools=tools,
+            scope=scope,
+            consumer=consumer,
+            consumer_id=consumer_id,
+            model_options=model_options,
+        )
         record = self.take(found, scope=scope, consumer_id=consumer_id)
         record, parts = self.say(record, text, calls, status)
         assert record.last is not None

@@ -40,10 +40,12 @@ from dragoman.backends.agent.machine.types import (
     Release,
     ReplyCancelled,
     ReplyDetached,
+    ReplyVerdict,
     Requested,
     SendCancel,
     SendPrompt,
     SetTimer,
+    Settle,
     Spoke,
     StartAgent,
     Steer,
@@ -55,12 +57,15 @@ from dragoman.backends.agent.machine.types import (
     TimerPassed,
     TurnCancelled,
     TurnStopped,
+    Unmet,
 )
 from dragoman.lm import LanguageModelError, Message, Part, TextPart, ToolCallPart, user
 from dragoman.lm.parts import ToolResult
 from searching import examples
 
 _GONE = LanguageModelError("agent_failed", "The agent is gone.")
+_AGAIN = "again, please"
+_UNMET = Unmet((user(_AGAIN),), LanguageModelError("agent_failed", "It does not have the form."))
 
 
 class World(RuleBasedStateMachine):
@@ -73,6 +78,10 @@ class World(RuleBasedStateMachine):
         self.ended: dict[int, str] = {}
         self.opened: list[int] = []
         self.given: dict[str, Pending] = {}
+        # Whether the open reply must have a form, has been asked for once more, and has it; and whether it has calls.
+        self.demands = self.asked_again = self.is_settled = self.has_calls = False
+        self.asked_times = 0
+        self.demanding: set[int] = set()
         # Of those, the ones whose agent is gone.
         self.orphaned: dict[str, Pending] = {}
         self.received_by_consumer: list[str] = []
@@ -133,9 +142,16 @@ class World(RuleBasedStateMachine):
                 self.turn = self.silent = True
                 self.taken_back = False
                 texts = [_as_said(message.text) for message in prompt]
-                self.prompts_heard += texts
+                if _AGAIN in texts:
+                    assert texts == [_AGAIN], "the demand was mixed with other words"
+                    assert self.demands, "asked again for what was not demanded"
+                    self.asked_again = True
+                    self.asked_times += 1
+                    assert self.asked_times == 1, "asked again twice"
+                else:
+                    self.prompts_heard += texts
                 self.last_prompt = prompt
-                self.unacknowledged_prompt = texts if self.is_asking else []
+                self.unacknowledged_prompt = texts if self.is_asking and texts != [_AGAIN] else []
             case TakeBack(acknowledged=acknowledged):
                 assert not self.taken_back, "taken back twice"
                 assert not (acknowledged and self.silent), "the agent has shown nothing"
@@ -156,9 +172,17 @@ class World(RuleBasedStateMachine):
                 assert self.open_reply is None, "two replies open"
                 self.open_reply = reply
                 self.opened.append(reply)
+                self.asked_times = 0
+                self.asked_again = self.is_settled = self.has_calls = False
+                self.demands = reply in self.demanding
             case Emit(part=part):
                 assert self.open_reply is not None, "emitted into nothing"
                 self.emitted(part)
+            case Settle():
+                assert self.open_reply is not None
+                assert self.demands, "settled what was not demanded"
+                assert not self.is_settled, "settled twice"
+                self.is_settled = True
             case Keep(part=part):
                 assert isinstance(part, TextPart)
                 self.backlog.append(part.value)
@@ -172,6 +196,10 @@ class World(RuleBasedStateMachine):
                 assert reply == self.open_reply, "ended a reply that is not open"
                 assert reply not in self.ended, "ended twice"
                 assert (error is not None) == (end == "failed")
+                if self.demands and end == "complete":
+                    assert self.is_settled or self.has_calls, "a reply without its form counts as complete"
+                if self.is_settled:
+                    assert end == "complete", "an answer that has its form is lost"
                 self.ended[reply] = end
                 self.open_reply = None
             case SetTimer(timer=timer):
@@ -200,6 +228,7 @@ class World(RuleBasedStateMachine):
             pending = next(call for call in self.waits_for.values() if call.call_id == part.call_id)
             assert not pending.at_console, "the consumer got what a person elsewhere is asked"
             assert part.call_id not in self.given, "a call was handed over twice"
+            self.has_calls = True
             self.given[part.call_id] = pending
         elif isinstance(part, TextPart) and part.value.startswith("text"):
             self.received_by_consumer.append(part.value)
@@ -208,8 +237,8 @@ class World(RuleBasedStateMachine):
 
     # The consumer.
 
-    @rule(says=st.booleans(), cancels=st.booleans(), data=st.data())
-    def request(self, says: bool, cancels: bool, data: st.DataObject) -> None:  # noqa: FBT001
+    @rule(says=st.booleans(), cancels=st.booleans(), demands=st.booleans(), data=st.data())
+    def request(self, says: bool, cancels: bool, demands: bool, data: st.DataObject) -> None:  # noqa: FBT001
         answers: dict[str, CallAnswer] = {}
         known = self.given | self.orphaned
         if known:
@@ -231,7 +260,11 @@ class World(RuleBasedStateMachine):
         self.is_asking = self.state.phase == "Idle" and not self.backlog and not self.given
         returns = any(isinstance(answer, ToolResult) for answer in answers.values()) and bool(self.given)
         goes_on = self.state.phase == "Idle" or (self.state.phase == "Awaiting" and not cancels)
-        self.event(Requested(next(self.numbers), answers, prompt, cancels=cancels))
+        number = next(self.numbers)
+        if demands:
+            self.demanding.add(number)
+        unmet = _UNMET if demands else None
+        self.event(Requested(number, answers, prompt, cancels=cancels, unmet=unmet))
         self.is_asking = False
         self.unacknowledged_results = returns and goes_on and self.state.phase == "Streaming"
 
@@ -359,7 +392,7 @@ class World(RuleBasedStateMachine):
         self.event(ReplyDetached(reply, (TextPart(text),)))
         assert (self.turn, self.waits_for) == (turn, waits_for), "the turn goes on"
         if is_open and was_acknowledged and not self.unacknowledged_results:
-            assert self.ended[reply] == "complete"
+            assert self.ended[reply] == ("failed" if self.demands else "complete")
 
     @rule()
     def stop_turn(self) -> None:
@@ -375,7 +408,7 @@ class World(RuleBasedStateMachine):
         assert self.cancel_sent or not was_running
         assert self.open_reply is None
         if reply is not None:
-            assert self.ended[reply] == "complete"
+            assert self.ended[reply] == ("failed" if self.demands else "complete")
 
     @precondition(lambda self: self.waits_for)
     @rule(data=st.data())
@@ -395,24 +428,41 @@ class World(RuleBasedStateMachine):
         self.event(Steered(reply, taken))
 
     @precondition(lambda self: self.turn)
-    @rule(fails=st.booleans())
-    def end_turn(self, fails: bool) -> None:  # noqa: FBT001
+    @rule(fails=st.booleans(), meets=st.booleans(), data=st.data())
+    def end_turn(self, fails: bool, meets: bool, data: st.DataObject) -> None:  # noqa: FBT001
+        verdict = None
+        if self.opened and not fails:
+            # The reply that was judged may have ended in the meantime.
+            judged = data.draw(st.sampled_from(self.opened[-2:]))
+            if judged in self.demanding:
+                verdict = ReplyVerdict(judged, (TextPart("{}"),) if meets else (), None if meets else _UNMET)
+        reply, demands, again = self.open_reply, self.demands, self.asked_again
         cancelled, silent = self.cancel_sent, self.silent
         self.unacknowledged_prompt, self.unacknowledged_results = [], False
         self.turn, self.cancel_sent, self.silent = False, False, False
         self.announced.clear()
         if cancelled:
             self.unsettled_text = []
-        self.event(AgentTurnEnded(error=_GONE if fails else None))
+        waits = bool(self.state.queue or self.state.steering)
+        self.event(AgentTurnEnded(error=_GONE if fails else None, verdict=verdict))
         if not self.turn:
             assert self.taken_back == (silent and fails)
+        if reply is not None and demands and not (fails or cancelled or waits):
+            is_met = verdict is not None and verdict.reply == reply and meets
+            if is_met:
+                assert self.ended[reply] == "complete"
+            else:
+                assert self.ended.get(reply) == ("failed" if again else None), "asked once more, then failed"
 
     @precondition(lambda self: self.turn and self.silent and not self.cancel_sent)
     @rule()
     def turn_out_unfit(self) -> None:
         """The prompt goes to another run of the agent, and the reply waits for that."""
         reply = self.open_reply
-        del self.prompts_heard[-len(self.last_prompt) :]
+        if self.asked_again:
+            self.asked_times = 0
+        else:
+            del self.prompts_heard[-len(self.last_prompt) :]
         if self.unacknowledged_results:
             self.prompts_said.insert(len(self.prompts_heard), "restarted")
             self.unacknowledged_results = False

@@ -52,7 +52,7 @@ from dragoman.backends.agent.machine.types import (
     TurnStopped,
 )
 from dragoman.lm import LanguageModelError, Message, TextPart, ToolCallPart, user
-from dragoman.lm.parts import ToolResult
+from dragoman.lm.parts import NoticePart, ToolResult
 
 GONE = LanguageModelError("agent_failed", "The agent is gone.", hint="Try again.")
 LOOK = Pending("k1", "call", ToolCallPart("dg_1", "look", {}))
@@ -62,7 +62,7 @@ MAY_I = Pending("p1", "permission", ToolCallPart("dg_p1", "dragoman-agent-action
 MAY_WE = Pending("p2", "permission", ToolCallPart("dg_p2", "dragoman-agent-action-edit", {}))
 SEEN = ToolResult((TextPart("seen"),))
 FELT = ToolResult((TextPart("felt"),))
-TOO_LATE = Emit(TextPart("\n\n*The agent ended its turn before these results arrived.*\n\n"))
+TOO_LATE = Emit(NoticePart("\n\n*The agent ended its turn before these results arrived.*\n\n"))
 
 
 def says(*texts: str) -> tuple[Message, ...]:
@@ -125,7 +125,7 @@ def test_a_turn_from_its_prompt_to_its_end() -> None:
     assert phases == ["Parked", "Starting", "Streaming"]
     assert machine(text("First.")) == [emit("First.")]
     assert machine(AgentTurnEnded((TextPart("\nThat is all."),))) == [
-        emit("\nThat is all."),
+        Emit(TextPart("\nThat is all.")),
         EndReply(1, "complete"),
         SetTimer("idle"),
     ]
@@ -794,7 +794,7 @@ def test_f8_a_prompt_that_fails_with_nobody_listening_is_told_in_the_next_reply(
     assert machine(AgentTurnEnded(error=GONE)) == [
         ClearTimer("human"),
         AnswerPending(given(LOOK), Interrupted()),
-        Keep(TextPart("\n\n**Error:** The agent is gone. Try again.\n\n")),
+        Keep(NoticePart("\n\n**Error:** The agent is gone. Try again.\n\n")),
         SetTimer("idle"),
     ]
     assert machine(Requested(2, {"dg_1": SEEN})) == [
@@ -1073,7 +1073,11 @@ def test_w1_a_consumer_that_waits_no_longer_leaves_the_turn_and_gets_the_rest_la
     machine = streaming()
     machine(text("so"))
     machine(Called(AT_CONSOLE))
-    assert machine(ReplyDetached(1, (BYE,))) == [Emit(BYE), SetTimer("human"), EndReply(1, "complete")]
+    assert machine(ReplyDetached(1, (BYE,))) == [
+        SetTimer("human"),
+        Emit(BYE),
+        EndReply(1, "complete"),
+    ]
     assert machine.phase == "Awaiting"
     # The time for a person at the console is not this timer's.
     assert machine(TimerPassed("human")) == [SetTimer("human")]

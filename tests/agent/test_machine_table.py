@@ -27,6 +27,7 @@ from dragoman.backends.agent.machine.types import (
     Refused,
     ReplyCancelled,
     ReplyDetached,
+    ReplyVerdict,
     Requested,
     Spoke,
     Steered,
@@ -34,6 +35,7 @@ from dragoman.backends.agent.machine.types import (
     Timer,
     TimerPassed,
     TurnStopped,
+    Unmet,
 )
 from dragoman.lm import LanguageModelError, TextPart, ToolCallPart, user
 from dragoman.lm.parts import ToolResult
@@ -46,11 +48,13 @@ AT_CONSOLE = Pending(
     "p2", "permission", ToolCallPart("dg_p2", "dragoman-agent-action-read", {}), at_console=True
 )
 SAYS = (user("so"),)
+UNMET = Unmet((user("again"),), LanguageModelError("agent_failed", "No form."))
 EVENTS: tuple[MachineEvent, ...] = (
     Requested(1),
     Requested(1, prompt=SAYS),
     Requested(1, {"dg_1": ToolResult((TextPart("seen"),)), "dg_p1": Granted()}),
     Requested(1, {}, SAYS, cancels=True),
+    Requested(1, prompt=SAYS, unmet=UNMET),
     ReplyCancelled(1),
     ReplyCancelled(9),
     AgentStarted(),
@@ -78,6 +82,8 @@ EVENTS: tuple[MachineEvent, ...] = (
     Steered(9, taken=True),
     AgentTurnEnded(),
     AgentTurnEnded((TextPart("bye"),), GONE),
+    AgentTurnEnded(verdict=ReplyVerdict(1, (TextPart("{}"),))),
+    AgentTurnEnded(verdict=ReplyVerdict(1, unmet=UNMET)),
     *(TimerPassed(timer) for timer in get_args(Timer)),
 )
 # Enough for every combination of what the state is made of; more of the same changes nothing.
@@ -172,6 +178,8 @@ def test_a_reply_is_open_where_the_prose_says_so() -> None:
             case "Streaming":
                 assert state.reply is not None
         assert state.gathering <= (state.phase == "Streaming")
+        assert state.reply is not None or state.unmet is None
+        assert not state.asked_again or state.reply is not None
         assert not state.pending or state.phase in ("Idle", "Streaming", "Awaiting")
         assert not state.orphaned or state.phase == "Dead"
         assert not any(call.at_console and call.handed_over for call in (*state.pending, *state.orphaned))

@@ -5,12 +5,13 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from dragoman.backends.agent.profile.memory_limit import MemoryLimit
 from dragoman.lm import LanguageModelError
-from dragoman.process.memory import MemoryUse, measure_below, measure_tree
+from dragoman.process.memory import MemoryUse, machine_memory, measure_below, measure_tree
 
 _HOLDER = "import sys; held = bytearray(60_000_000); print(flush=True); sys.stdin.read()"
 
@@ -19,6 +20,8 @@ _HOLDER = "import sys; held = bytearray(60_000_000); print(flush=True); sys.stdi
 class Agent:
     agent_pid: int | None
     parked: bool = False
+    has_one_turn: bool = False
+    may_rest_early: bool = False
 
     def park(self) -> None:
         self.parked = True
@@ -49,6 +52,76 @@ def test_as_many_are_parked_as_it_takes_the_longest_unused_first() -> None:
     machine.sizes = {3: 30}
     limit.check()
     assert not agents[2].parked
+
+
+def test_near_the_limit_only_those_are_parked_that_may_rest_early() -> None:
+    machine = Machine({1: 20, 2: 20, 3: 20, 4: 20})
+    agents = [
+        Agent(1),
+        Agent(2, may_rest_early=True),
+        Agent(3, has_one_turn=True, may_rest_early=True),
+        Agent(4),
+    ]
+    # 90 of 110, which is more than three quarters.
+    limit = MemoryLimit(110, machine.look)
+    limit.add(lambda: [each for each in agents if not each.parked])
+    assert limit.relieve() == 0
+    # One is enough, and one-turn conversations are the first.
+    assert [each.agent_pid for each in agents if each.parked] == [3]
+    machine.sizes = {1: 30, 2: 20, 4: 30}
+    limit.relieve()
+    assert [each.agent_pid for each in agents if each.parked] == [2, 3]
+    # Above the limit the others are parked, too.
+    machine.sizes = {1: 60, 4: 60}
+    limit.relieve()
+    assert [each.agent_pid for each in agents if each.parked] == [1, 2, 3]
+
+
+def test_a_one_turn_conversation_of_any_model_is_parked_before_the_others() -> None:
+    agents = [Agent(1), Agent(2, has_one_turn=True, may_rest_early=True)]
+    limit = MemoryLimit(70, Machine({1: 40, 2: 40}).look)
+    for agent in agents:
+        limit.add(lambda agent=agent: [agent])  # type: ignore[misc]
+    assert limit.relieve() == 0
+    assert [each.parked for each in agents] == [False, True]
+
+
+def _system(root: Path, cgroup: str, **limits: str) -> Path:
+    """A machine with a million kilobytes."""
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/meminfo").write_text("MemTotal:        1000000 kB\nMemFree: 1 kB\n")
+    (root / "proc/self/cgroup").write_text(cgroup)
+    for place, value in limits.items():
+        file = root / "sys/fs/cgroup" / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(value)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "limits", "expected"),
+    [
+        ("0::/\n", {}, 1_024_000_000),
+        ("0::/\n", {"memory.max": "max\n"}, 1_024_000_000),
+        ("0::/a/b\n", {"a/b/memory.max": "max\n", "a/memory.max": "5000\n"}, 5_000),
+        ("0::/of/the/host\n", {"memory.max": "7000\n"}, 7_000),
+        ("4:cpu,memory:/a\n3:cpu:/a\n", {"memory/a/memory.limit_in_bytes": "9000\n"}, 9_000),
+        ("4:memory:/\n", {"memory/memory.limit_in_bytes": "9223372036854771712\n"}, 1_024_000_000),
+    ],
+)
+def test_the_memory_of_the_machine_is_that_of_its_container(
+    tmp_path: Path, cgroup: str, limits: dict[str, str], expected: int
+) -> None:
+    assert machine_memory(_system(tmp_path, cgroup, **limits)) == expected
+
+
+def test_a_system_that_does_not_tell_its_memory_has_none(tmp_path: Path) -> None:
+    assert machine_memory(tmp_path) is None
+    _system(tmp_path, "")
+    (tmp_path / "proc/self/cgroup").unlink()
+    assert machine_memory(tmp_path) == 1_024_000_000
+    (tmp_path / "proc/meminfo").write_text("MemTotal:\n")
+    assert machine_memory(tmp_path) is None
 
 
 def test_when_nothing_idle_is_left_no_further_agent_may_start() -> None:

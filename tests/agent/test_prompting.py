@@ -40,6 +40,17 @@ def test_without_new_words_it_is_told_to_go_on() -> None:
 def test_what_it_cannot_take_is_named_once() -> None:
     composed = compose([user("look", _PICTURE, _PICTURE)], context="", history=(), images=False, budget=1_000)
     assert composed.notices == ("The agent cannot take image/png; it was left out.",)
+    assert composed.left_out == ("image/png",)
+
+
+def test_what_it_cannot_take_of_the_history_is_named_for_programs() -> None:
+    table, report = DataPart("text/csv", b"a,b"), DataPart("application/pdf", b"%PDF")
+    found = user(ToolResultPart("a", (TextPart("found"), report, table, _PICTURE)))
+    history = (user("look", _PICTURE), assistant("yes", Stopped("other", "So.").part), found)
+    without = compose([user("go")], context="", history=history, images=False, budget=10_000)
+    assert without.left_out == ("image/png", "application/pdf")
+    with_images = compose([user("go", report)], context="", history=history, images=True, budget=10_000)
+    assert with_images.left_out == ("application/pdf",)
 
 
 def test_what_the_transcript_leaves_out_is_told() -> None:

@@ -25,6 +25,7 @@ class Timeline:
         self._fold = ConversationFold(id_)
         self._snapshot = Record01(id_, scope, consumer_id=consumer_id)
         self.events: list[AnyEvent] = []
+        self._is_plain = True
         self._happened(JournalStarted("agent", scope.model, scope.workspace, scope.connection, consumer_id))
 
     @property
@@ -72,6 +73,18 @@ class Timeline:
         self._fold.note_end(now)
         return self.record
 
+    def deliver(self, *, whole: bool) -> ConversationRecord:
+        """The front end says what has reached the consumer. It is in no event."""
+        self._fold.note_delivery(whole=whole)
+        self._compare()
+        return self.record
+
+    def do(self, event: AnyEvent) -> ConversationRecord:
+        """The agent does something beside its answer."""
+        self._is_plain = False
+        self._happened(event)
+        return self.record
+
     def settle(self, *call_ids: str) -> ConversationRecord:
         self._snapshot = self._snapshot.settled(call_ids)
         for call_id in call_ids:
@@ -103,6 +116,7 @@ class Timeline:
             snapshot.pending,
             snapshot.consumer_id,
             cut,
+            is_plain=self._is_plain,
         )
         assert folded == expected, f"{folded}\n{expected}"
         live = self.record.at_rest()

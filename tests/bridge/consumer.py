@@ -18,6 +18,7 @@ from dragoman.backends.agent.reply.backlog import HELD_BYTES
 from dragoman.journal.sqlite.journals import SqliteJournals
 from dragoman.journal.writer import Journals
 from dragoman.lm import (
+    AnswerForm,
     CancellationSource,
     Consumer,
     DataPart,
@@ -33,6 +34,7 @@ from dragoman.lm import (
     TextPart,
     ToolCallPart,
     ToolDefinition,
+    ToolMode,
     ToolResultPart,
     user,
 )
@@ -125,6 +127,9 @@ class Chat:
     hold_seconds: float | None = None
     program: str = ""
     response_id: str | None = None
+    # What its requests demand of the answers.
+    form: AnswerForm | None = None
+    tool_mode: ToolMode = "auto"
 
     def begin(self, *messages: Message, heard: Heard | None = None) -> Going:
         self.history += messages
@@ -138,7 +143,12 @@ class Chat:
             hold_seconds=self.hold_seconds,
             response_id=self.response_id,
         )
-        options = RequestOptions(tools=self.tools, model_options={"_aside": True} if self.is_aside else {})
+        options = RequestOptions(
+            self.tools,
+            self.tool_mode,
+            {"_aside": True} if self.is_aside else {},
+            answer_form=self.form,
+        )
         request = Request(tuple(self.history), options, consumer)
         task = asyncio.create_task(self.model.respond(request, heard, source.token))
         return Going(self, heard, source, task)
@@ -209,7 +219,9 @@ class Bridge:
                 fs=fs,
                 **(configured or {}),
             )
-            info = ModelInfo("fake", "Fake", "fake", "1", 100_000, 10_000)
+            info = ModelInfo(
+                "fake", "Fake", "fake", "1", 100_000, 10_000, required_calls=True, takes_forms=True
+            )
             self.model = GuardedModel(
                 AgentModel(
                     info,

@@ -110,7 +110,7 @@ def test_bash_completes_what_the_parsers_know(home: Path, capsys: pytest.Capture
         "dragoman conversations show ''": f"{EDITOR} {CHAT}",
         "dragoman chat --resume ''": CHAT,
         "dragoman approvals hi": "history",
-        "dragoman serve --reasoning-events =": "spec openai",
+        "dragoman serve --reasoning-events =": "summary spec openai",
         "dragoman completion ''": "bash zsh fish",
         "dragoman help ''": " ".join(COMMANDS),
         "dragoman help --": "",
@@ -149,7 +149,7 @@ def test_zsh_and_fish_complete_what_the_parsers_know(
         "dragoman agents re": {"remove"},
         "dragoman agents add claude-": {"claude-node20"},
         "dragoman approvals revoke ": {"1"},
-        "dragoman serve --reasoning-events ": {"spec", "openai"},
+        "dragoman serve --reasoning-events ": {"summary", "spec", "openai"},
         "dragoman completion ": {"bash", "zsh", "fish"},
         "dragoman help ": set(COMMANDS),
     }

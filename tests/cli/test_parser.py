@@ -128,7 +128,7 @@ def test_layout_keeps_lists_and_fills_paragraphs() -> None:
         ),
         (
             "serve --reasoning-events opena",
-            '--reasoning-events: there is no "opena"; there are spec, openai. Did you mean "openai"?\nTry: dragoman serve --help',
+            '--reasoning-events: there is no "opena"; there are summary, spec, openai. Did you mean "openai"?\nTry: dragoman serve --help',
         ),
         ("-x", "unknown option -x.\nTry: dragoman --help"),
         (

@@ -13,7 +13,7 @@ from typing import Any
 
 # It runs as a script, beside the other agents of the tests.
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from fake_agent.agent import Agent, Session, serve  # noqa: E402
+from fake_agent.agent import Agent, Session, serve
 
 
 class PromptedAgent(Agent):

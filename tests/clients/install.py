@@ -8,8 +8,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from agents import install as agents
 from bench.installing import made
+
+from agents import install as agents
 
 __all__ = ["PINS", "cache", "codex", "node", "node_clients", "opencode", "prepare", "python"]
 

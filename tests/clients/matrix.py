@@ -70,7 +70,9 @@ async def clients(tmp_path_factory: pytest.TempPathFactory, served: Servers) -> 
 _DEADLINE_SECONDS = 100.0
 
 _CELLS = [
-    pytest.param(row.id, scenario, way, id=f"{row.id}-{scenario}-{way}", marks=pytest.mark.xdist_group(row.id))
+    pytest.param(
+        row.id, scenario, way, id=f"{row.id}-{scenario}-{way}", marks=pytest.mark.xdist_group(row.id)
+    )
     for row in ROWS.values()
     for scenario in SCENARIOS
     if scenario not in row.cannot

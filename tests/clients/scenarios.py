@@ -137,7 +137,9 @@ async def parallel_tools(trial: Trial) -> None:
 async def _call(trial: Trial, *names: str) -> None:
     calls = {name: trial.client.call(name, f"{name}-{trial.word}") for name in names}
     # Words before the calls: a client has to send them back.
-    prompt = trial.prompt(["say", "Looking. "], ["all", list(calls.values())], ["say", f" Done {trial.word}."])
+    prompt = trial.prompt(
+        ["say", "Looking. "], ["all", list(calls.values())], ["say", f" Done {trial.word}."]
+    )
     found = await trial.run(prompt)
     expected = [trial.client.returned(name, f"{name}-{trial.word}") for name in names]
     assert sorted(map(str, found.calls)) == sorted(str((call[1], call[2])) for call in calls.values())

@@ -62,7 +62,9 @@ class Servers:
         """How many responses run in that server."""
         async with httpx2.AsyncClient() as http:
             answer = await http.get(self.urls[way].removesuffix("/v1") + "/metrics")
-        [line] = [line for line in answer.text.splitlines() if line.startswith("dragoman_responses_under_way ")]
+        [line] = [
+            line for line in answer.text.splitlines() if line.startswith("dragoman_responses_under_way ")
+        ]
         return int(line.split()[1])
 
     async def until_idle(self) -> None:

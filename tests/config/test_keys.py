@@ -130,3 +130,14 @@ def test_no_key_is_shown_logged_or_inherited(tmp_path: Path) -> None:
     assert not [value for value in (*values, "/hook") if value in shown]
     assert inherited(config, _ENVIRON) == {"PATH": "/bin"}
     assert {"key", "webhook", "webhook_secret"} <= SECRET_KEYS
+
+
+def test_the_folders_of_the_server_must_exist(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text('[serve]\nworkspaces = ["src", "/"]\n')
+    config = load(file)
+    assert config.serve.workspaces == (tmp_path / "src", Path("/"))
+    [missing] = _told(config, {}, tmp_path)
+    assert missing == f'2: "workspaces" in [serve]: "{tmp_path}/src" is not a folder. Make it first.'
+    (tmp_path / "src").mkdir()
+    assert not _told(config, {}, tmp_path)

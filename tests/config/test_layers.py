@@ -270,3 +270,10 @@ def test_an_agreement_is_for_a_place_a_text_and_the_models_that_were_shown(
     assert agreements.remove(found)
     assert found not in agreements
     assert not agreements.remove(found)
+
+
+def test_a_found_file_opens_no_folder_to_clients(tmp_path: Path) -> None:
+    (tmp_path / "found.toml").write_text('[serve]\nworkspaces = ["/"]\n')
+    found = load(tmp_path / "found.toml", only_found=True)
+    assert layered(Config(), found).serve == Serve()
+    assert "serve.workspaces (line 2)" in (ignored(Config(), found) or "")

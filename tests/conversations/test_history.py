@@ -170,6 +170,22 @@ def test_any_arguments_have_a_form(value: object) -> None:
     assert items(call) == items(call)
 
 
+def test_h5_an_answer_that_is_only_a_file_is_an_answer_whichever_file_it_is() -> None:
+    picture, report = DataPart("image/png", b"x"), DataPart("application/pdf", b"y")
+    assert (
+        items(assistant(picture))
+        == items(assistant(report, picture))
+        == items(assistant(picture), assistant(report))
+    )
+    assert len(items(assistant(picture))) == 1
+    # Beside text or calls, files do not count: consumers drop them.
+    assert (
+        items(assistant("a", picture)) == items(assistant(picture), assistant("a")) == items(assistant("a"))
+    )
+    call = ToolCallPart("x", "n", {})
+    assert items(assistant(picture), assistant(call)) == items(assistant(call))
+
+
 def test_a_chain_goes_on_from_a_link() -> None:
     resent = normalise([user("a"), assistant("b"), user("c")])
     assert chain(resent.keys[1:], resent.links[0]) == list(resent.links[1:])

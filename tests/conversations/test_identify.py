@@ -11,6 +11,7 @@ from agent.bridge import MODEL, SCOPE, Bridge, Chat, crowded, result, text_of
 from dragoman.conversations.ids import CallName, IdSigner, MarkerName
 from dragoman.conversations.records import ConversationRecord, Records
 from dragoman.lm import (
+    AnswerForm,
     DataPart,
     LanguageModelError,
     Message,
@@ -318,13 +319,14 @@ def test_h12_the_longest_prefix_wins(bridge: Bridge) -> None:
     assert len(bridge.record(resent.conversation).keys) == 10
     found = long.then("on").identify()
     assert (found.kind, found.conversation, found.evidence) == ("prompt", resent.conversation, "prefix")
-    # In what both have in common they are a tie.
-    assert bridge.identify([*long.history[:2], user("on")]).kind == "fresh"
+    # In what both have in common they are a tie, and the long one has gone on.
+    found = bridge.identify([*long.history[:2], user("on")])
+    assert (found.kind, found.conversation) == ("prompt", short.id)
 
 
-def test_h12_a_tie_is_nobodys(bridge: Bridge) -> None:
+def test_h12_a_tie_that_cannot_be_proved_to_be_one_is_nobodys(bridge: Bridge) -> None:
     for _ in range(2):
-        bridge.records.put(_twin(bridge))
+        bridge.records.put(_twin(bridge).at_rest())
     messages = [user("twin"), assistant("Yes?"), user("which?")]
     assert bridge.identify(messages).kind == "fresh"
     # With the consumer's own id it is none.
@@ -453,6 +455,16 @@ def test_h14_with_a_name_of_ours_it_is_the_same_though_something_has_drifted(bri
     chat.history.append(user("two"))
     bridge.respond(chat.history, "Sec", status=None)
     assert replace(chat, history=[system("It is noon."), *chat.history]).identify().kind == "retry"
+
+
+def test_h14_the_same_words_with_another_form_of_the_answer_want_another_answer(bridge: Bridge) -> None:
+    chat = Chat(bridge)
+    chat.ask("one", "First.")
+    chat.history.append(user("two"))
+    bridge.respond(chat.history, "Sec", status=None)
+    found = bridge.identify(chat.history, form=AnswerForm())
+    assert (found.kind, found.reason) == ("fork", "another answer is wanted")
+    assert chat.identify().kind == "retry"
 
 
 def test_h14_a_first_request_is_a_retry_only_with_the_consumers_id(bridge: Bridge) -> None:

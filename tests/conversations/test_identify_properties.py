@@ -155,10 +155,14 @@ class Consumers(RuleBasedStateMachine):
         messages = self.render(chat, data)
         before = self.last_known(chat, messages)
         found = self.bridge.identify(messages, consumer_id=chat.consumer_id)
-        if found.conversation is not None:
-            assert self.agents[found.conversation].family == chat.family, (
-                "joined somebody else's conversation"
-            )
+        if found.conversation is not None and found.kind in (*GOES_ON, "retry"):
+            agent = self.agents[found.conversation]
+            if agent.family != chat.family:
+                # Only where no difference can be seen: from now on it is the agent of this chat.
+                assert found.kind in ("prompt", "retry"), "joined somebody else's conversation"
+                assert agent.heard == chat.words[: len(agent.heard)]
+                assert agent.said[: len(chat.answers)] == chat.answers
+                agent.family = chat.family
         if before is not None and before[1]:
             assert found.conversation == before[0], f"{found.kind}: {found.reason}"
             assert found.kind in GOES_ON, f"{found.kind}: {found.reason}"
@@ -217,6 +221,13 @@ class Consumers(RuleBasedStateMachine):
         made = tuple(part for part in parts if isinstance(part, ToolCallPart))
         marker = parts[0]
         assert isinstance(marker, DataPart)
+        is_lost = status == "complete" and data.draw(st.integers(0, 7)) == 0
+        if status is not None and data.draw(st.booleans()):
+            whole = not is_lost if status == "complete" else data.draw(st.booleans())
+            self.bridge.deliver(record.id, whole=whole)
+        if is_lost:
+            # The chat has got nothing of it.
+            return
         if status == "failed" and data.draw(st.booleans()):
             # An editor throws away what it has of a response that failed.
             return
@@ -297,7 +308,7 @@ class Consumers(RuleBasedStateMachine):
         ]
         chat.entries[start:] = instead
         chat.open_calls = ()
-        # No reply streams any more, and no request is repeated.
+        # No reply streams any more, and no request is repeated, unless it is known that the chat has no answer to it.
         self.bridge.now += 60
         for record in list(self.bridge.records):
             if record.last is not None and record.last.ended_at is None:

@@ -78,6 +78,8 @@ class Session:
         self.deaf = False
         self.stops_at: str | None = None
         self.after: list[Any] = []
+        # What it does at the next prompt.
+        self.again: list[Any] | None = None
         # What it was told in earlier turns, and has not told again.
         self.history: list[tuple[str, dict[str, Any]]] = []
 
@@ -285,6 +287,8 @@ class Agent:
             steps = json.loads(blocks[-1].get("text", ""))
         except ValueError:
             steps = None
+        if session.again is not None:
+            steps, session.again = session.again, None
         if isinstance(steps, list):
             for step in steps:
                 await self.do(session, step)
@@ -310,6 +314,9 @@ class Agent:
 
     def do_say(self, session: Session, text: str) -> None:
         self.say(session, text)
+
+    def do_again(self, session: Session, steps: list[Any]) -> None:
+        session.again = steps
 
     def do_think(self, session: Session, text: str) -> None:
         self.say(session, text, "agent_thought_chunk")

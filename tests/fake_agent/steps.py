@@ -20,6 +20,7 @@ that begins with its name (`agent.py` has one method for each):
     hang, deaf, slow_stop NAME            wait to be cancelled; ignore that; heed it when the gate is opened
     stop REASON, error CODE TEXT          end the turn so
     exit CODE, close                      end the process; close its output, and live on
+    again [STEPS]                         carry them out at the next prompt, whatever that says
     doom                                  end the process when the next prompt comes
 """
 

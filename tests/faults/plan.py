@@ -109,7 +109,8 @@ FAULTS: dict[str, Fault] = {
     "stubborn": Fault("agent", _ALL, stalls=True),
     "vanishes": Fault("consumer", (*_ALL, "anywhere"), ends=True),
     "vanishes in a line": Fault("consumer", _ALL, ends=True),
-    "asks twice": Fault("consumer", (*_TOOL_ROUND, "idle")),
+    # While the answer streams. After its end the same request is a wish for another answer.
+    "asks twice": Fault("consumer", _ANSWER),
     "half a line": Fault("consumer", _ALL),
     "reads slowly": Fault("consumer", _UP),
     "stops it": Fault("consumer", ("starting", *_TOOL_ROUND, "anywhere"), stops=True),

@@ -319,7 +319,7 @@ class Run:
                     editor.peer.stream.write(_HALF_LINE)
                 await self._end("end of input")
             case "asks twice":
-                await self._ask_twice()
+                self._ask_twice()
             case "half a line":
                 editor.peer.stream.write(_HALF_LINE + b"\n")
                 editor.peer.stream.write(_HALF_LINE)
@@ -356,14 +356,11 @@ class Run:
                 raise AssertionError(f"nobody knows how to make {fault!r} happen")
         return True
 
-    async def _ask_twice(self) -> None:
+    def _ask_twice(self) -> None:
         chat, first = self.chat, self._current
         assert first is not None
-        second = chat.again(self.world.editor)
-        self._twins.append((first, second))
-        if first.reply is not None:
-            # It has ended: nothing else may begin before the same answer has come again.
-            await second.settled()
+        assert first.reply is None
+        self._twins.append((first, chat.again(self.world.editor)))
 
     async def _twins_agree(self) -> None:
         for one, other in self._twins:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dragoman.backends.agent.model import AgentModel
 from dragoman.backends.scripted import ScriptedModel, ScriptedReply, ScriptStep
 from dragoman.config import Config, ConsoleConfig, KeyConfig, Serve, client_keys
 from dragoman.frontends.http.app import build_app
@@ -77,8 +78,9 @@ class Held:
             raise LanguageModelError("not_found", f"There is no model {model_id!r}.")
         return self._models[model_id]
 
-    def folder(self, _model_id: str) -> Path:
-        return self.cwd
+    def folder(self, model_id: str) -> Path | None:
+        model = self._models.get(model_id)
+        return self.cwd if isinstance(getattr(model, "_model", None), AgentModel) else None
 
     async def close(self) -> None:
         return
@@ -204,6 +206,7 @@ def site_of(
     content: JournalContent = "full",
     owner: str | None = None,
     console: ConsoleConfig | None = None,
+    config_file: Path | None = None,
 ) -> Iterator[Site]:
     """A site, and its database closed at the end. `owner` stands for another process that has the same database."""
     serve = serve or Serve()
@@ -213,7 +216,7 @@ def site_of(
     values = (*keys, *(each.key for each in known.keys.values()))
     headers = {"authorization": f"Bearer {values[0]}"} if values else {}
     with response_store(database, content) as responses:
-        service = HttpService(models, serve, responses, journals, console)
+        service = HttpService(models, serve, responses, journals, console, config_file)
         yield Site(build_app(service, AccessCheck(client_keys(known), serve.cors_origins)), service, headers)
     if database is not None:
         database.close()

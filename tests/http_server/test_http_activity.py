@@ -150,7 +150,7 @@ async def test_r10_other_clients_get_thinking(playing: _Make, headers: dict[str,
         answered = await made.create(input="x", stream=stream, headers=headers)
         response = answered.streamed if stream else answered.response
         assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
-        assert "▸ Run" in response["output"][0]["content"][0]["text"]
+        assert "▸ Run" in response["output"][0]["summary"][0]["text"]
 
 
 async def test_r10_chat_completions_have_thinking_in_any_case(playing: _Make) -> None:

@@ -119,6 +119,24 @@ async def test_r10_a_message_that_comes_back_with_its_id_names_its_conversation(
     assert _place(other)[1] == "evidence=prefix"
 
 
+async def test_r10_references_to_messages_and_calls_name_their_conversation(agent: Site) -> None:
+    """As the AI SDK sends its tool loops."""
+    steps = prompt(["think", "Hm."], ["say", "Looking. "], ["call", "look", {}], ["say", "done"])
+    first = await agent.create(input=steps, tools=_TOOLS, stream=True)
+    shown = first.streamed["output"]
+    assert [item["type"] for item in shown] == ["reasoning", "message", "function_call"]
+    asked = {"role": "user", "content": steps}
+    named = [{"type": "item_reference", "id": item["id"]} for item in shown]
+    result = {"type": "function_call_output", "call_id": shown[-1]["call_id"], "output": "seen"}
+    second = await agent.create(input=[asked, *named, result], tools=_TOOLS, stream=True)
+    assert (_place(second)[0], _place(second)[2]) == (_place(first)[0], "kind=results")
+    assert _said(second.streamed) == "<look returned: seen>done"
+    named += [result, *({"type": "item_reference", "id": item["id"]} for item in second.streamed["output"])]
+    after = {"role": "user", "content": prompt(["say", "on"])}
+    third = await agent.create(input=[asked, *named, after], tools=_TOOLS)
+    assert _place(third) == (_place(first)[0], "evidence=marker", "kind=prompt")
+
+
 async def test_r10_the_clients_own_id_tells_conversations_apart(agent: Site) -> None:
     hello = prompt(["say", "hello"])
     first, second = [
@@ -230,7 +248,7 @@ async def test_r10_a_permission_is_an_item_for_a_client_that_asks_for_that(
 async def test_r10_without_either_the_policy_decides_and_says_so(agent: Site) -> None:
     response = (await agent.create(input=prompt(_RUN))).response
     assert "<p: the-reject_once>" in _said(response)
-    assert 'The setting permission = "deny"' in _said(response)
+    assert 'It is refused by permission = "deny" in [models.fake]' in _said(response)
 
 
 async def test_r10_an_agent_that_does_not_start_is_told_by_the_status(tmp_path: Path) -> None:

@@ -241,6 +241,19 @@ async def test_j4_a_stream_resumes_with_exactly_the_missing_events(tmp_path: Pat
         assert await _all_resumed(place.site(owner="0 another"), path, first) == len(first.events)
 
 
+async def test_j4_a_response_is_replayed_as_it_was_opened_whatever_the_setting_is_now(tmp_path: Path) -> None:
+    async with _place(tmp_path) as place:
+        site = place.site(serve=Serve(reasoning_events="spec"))
+        first = _started(site)
+        place.model.steps.put_nowait(ThinkingPart("Hm."))
+        place.model.say("Yes.", ends=True)
+        opened = check_events((await soon(first.task)).data)
+        again = Reader(place.site(owner="another"), "GET", f"/v1/responses/{opened['id']}?stream=true")
+        await soon(again.task)
+        assert again.raw == first.raw
+        assert "response.reasoning.delta" in [event["type"] for event in again.events]
+
+
 async def _all_resumed(site: Site, path: str, first: Reader) -> int:
     """How many numbers a stream was resumed after. Each time the bytes were those of the first stream."""
     frames = [framed(event) for event in first.events]

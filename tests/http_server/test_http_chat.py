@@ -1,9 +1,15 @@
 """R9, R10: chat completions, whole and as a stream."""
 
+import asyncio
+import json
 from collections.abc import Callable
 
-from dragoman.backends.scripted import call, fail, reply, say, think
-from http_server.kit import Answered, Json, Site, function
+import pytest
+
+from dragoman.backends.scripted import call, fail, forever, reply, say, think
+from dragoman.config import Serve
+from dragoman.lm import ErrorKind
+from http_server.kit import Answered, Json, Site, function, soon
 
 _Make = Callable[..., Site]
 
@@ -62,6 +68,76 @@ async def test_r10_errors_before_and_after_the_first_word(site: _Make) -> None:
     # Whoever failed on the way has done something already.
     busy = await _chat(site(reply(say("Half "), fail("unavailable", "Busy."))), "x")
     assert (busy.status, busy.headers["x-should-retry"]) == (503, "false")
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "kind"),
+    [
+        ("bad_request", 400, "invalid_request_error"),
+        ("not_found", 404, "invalid_request_error"),
+        ("auth_required", 403, "permission_error"),
+        ("unavailable", 503, "server_error"),
+        ("agent_failed", 500, "server_error"),
+    ],
+)
+async def test_r10_errors_of_chat_completions_have_openais_types(
+    site: _Make, failure: ErrorKind, status: int, kind: str
+) -> None:
+    made = site(reply(fail(failure, "No.")))
+    refused = await _chat(made, "x")
+    assert (refused.status, refused.error["type"]) == (status, kind)
+    half = site(reply(say("Half "), fail(failure, "No.")))
+    assert (await _chat(half, "x")).error["type"] == kind
+    last = (await _chat(half, "x", stream=True)).writes[-1]
+    assert json.loads(last.removeprefix(b"data: "))["error"]["type"] == kind
+
+
+async def test_r10_each_api_has_its_own_types_of_errors(site: _Make) -> None:
+    made = site("Yes.", keys=("one",), serve=Serve(max_responses=1))
+    body = {"model": "none", "messages": [], "input": "x"}
+    paths = {
+        "/v1/responses": "not_found",
+        "/v1/responses/input_tokens": "not_found",
+        "/v1/chat/completions": "invalid_request_error",
+    }
+    for path, kind in paths.items():
+        refused = await made.post(path, body)
+        assert (refused.status, refused.error["type"], refused.error["code"]) == (
+            404,
+            kind,
+            "model_not_found",
+        )
+    for path in ("/v1/models/none", "/v1/embeddings", "/v1/nothing"):
+        refused = await made.get(path)
+        assert (refused.status, refused.error["type"]) == (404, "invalid_request_error")
+    made.headers = {}
+    for path, kind in (("/v1/models", "invalid_request_error"), ("/v1/responses/x", "invalid_request")):
+        refused = await made.get(path)
+        assert (refused.status, refused.error["type"], refused.error["code"]) == (
+            401,
+            kind,
+            "invalid_api_key",
+        )
+
+
+async def test_r10_too_many_responses_are_a_rate_limit(site: _Make) -> None:
+    made = site(reply(say("Wait."), forever()), serve=Serve(max_responses=1))
+    leave, begun = asyncio.Event(), asyncio.Event()
+    given = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream": True}
+    first = asyncio.create_task(
+        made.call(
+            "POST",
+            "/v1/chat/completions",
+            json.dumps(given).encode(),
+            leave=leave,
+            heard=lambda _write: begun.set(),
+        )
+    )
+    await soon(begun.wait())
+    refused = await _chat(made, "x")
+    assert (refused.status, refused.error["type"]) == (429, "rate_limit_error")
+    leave.set()
+    await soon(first)
 
 
 async def test_what_cannot_be_honoured_is_named_or_refused(site: _Make) -> None:

@@ -161,7 +161,7 @@ async def test_a_json_response_waits_for_the_decision_of_a_person(tmp_path: Path
         response = (await soon(task)).response
         assert (response["status"], response["background"]) == ("completed", False)
         outcome = _ALLOWED if allow else _REFUSED
-        _in_order(_said(response), "First. ", f"`GET /v1/responses/{response['id']}`", outcome, " Last.")
+        _in_order(_said(response), "First. ", f"GET /v1/responses/{response['id']} has", outcome, " Last.")
         assert _ADDRESS in _said(response)
         assert question.conversation in (await soon(task)).headers["x-dragoman-conversation"]
 
@@ -242,7 +242,10 @@ async def test_a_stored_response_goes_on_in_the_background(tmp_path: Path) -> No
         assert (response["status"], response["background"], response["store"]) == ("in_progress", True, True)
         assert response["metadata"] == {"a": "b"}
         _in_order(
-            _said(response), "First. ", f"A person can decide at {_ADDRESS}", f"responses/{response['id']}`"
+            _said(response),
+            "First. ",
+            f"A person can decide at {_ADDRESS}",
+            f"responses/{response['id']} has the rest",
         )
         assert begun.headers["x-dragoman-conversation"]
         path = f"/v1/responses/{response['id']}"
@@ -390,6 +393,43 @@ async def test_a_response_that_is_not_stored_ends_and_a_stored_one_has_the_rest(
         whole = _said(await room.ended(second["id"]))
         _in_order(whole, _ALLOWED, " Last.", "echo: ")
         assert json.loads(whole.partition("echo: ")[2]) == ["on"]
+
+
+# The answer must have a form.
+
+_FORM: Json = {"format": {"type": "json_object"}}
+_FORMED = prompt(["say", "First. "], [*_ASK, "quiet"], ["say", "So: "], ["again", [["say", '{"a": 1}']]])
+
+
+async def test_a_question_in_either_asking_moves_a_response_with_a_form_to_the_background(
+    tmp_path: Path,
+) -> None:
+    steps = prompt(["say", "prose"], ["again", [[*_ASK, "quiet"], ["say", '{"a": 1}']]])
+    for given in (_FORMED, steps):
+        async with _room(tmp_path, _HASTY) as room:
+            begun = (await soon(room.begin(input=given, text=_FORM))).response
+            assert (begun["status"], begun["background"], _said(begun)) == ("in_progress", True, "")
+            assert _ADDRESS in json.dumps(begun["output"])
+            await room.person.decide()
+            whole = await room.ended(begun["id"])
+            assert (whole["status"], _said(whole)) == ("completed", '{"a": 1}')
+
+
+async def test_a_chat_completion_that_ends_without_its_form_fails_and_says_where_to_decide(
+    tmp_path: Path,
+) -> None:
+    async with _room(tmp_path, _HASTY) as room:
+        asked = _user(_FORMED)
+        first = await soon(room.chat(asked, response_format=_FORM["format"]))
+        assert (first.status, first.headers["x-should-retry"]) == (500, "false")
+        error = first.json["error"]["message"]
+        assert "ended before it had the form" in error
+        assert f"waits for a decision at {_ADDRESS}" in error
+        await room.person.decide()
+        await room.bridge.until_idle()
+        # The turn went on. Its answer was not judged, so it is thinking, and the new words are answered.
+        second = await soon(room.chat(asked, _user(prompt(["say", "x"])), response_format=_FORM["format"]))
+        assert _chat_text(second) == '{"a": 1}'
 
 
 # No person decides.

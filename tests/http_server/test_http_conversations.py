@@ -296,7 +296,7 @@ async def test_j4_two_names_of_a_history_contradict_each_other(site: _Make) -> N
     assert "deleted" not in alone.error["message"]
     await made.call("DELETE", f"/v1/conversations/{id_}", b"")
     gone = await made.create(input="two", previous_response_id=response["id"])
-    assert (gone.status, gone.error["code"]) == (400, "conversation_not_found")
+    assert (gone.status, gone.error["code"]) == (404, "conversation_not_found")
     assert f"{id_!r}, which was deleted" in gone.error["message"]
     unstored = await made.create(input="two", conversation=id_, store=False)
     assert (unstored.status, unstored.error["param"]) == (400, "store")

@@ -175,7 +175,7 @@ async def test_a_body_has_a_limit_of_values(site: _Make, path: str) -> None:
 
 async def test_what_is_not_there_is_said_in_the_same_form(site: _Make) -> None:
     made = site("Yes.")
-    assert (await made.get("/v1/nothing")).error["type"] == "not_found"
+    assert (await made.get("/v1/responses/x/nothing")).error["type"] == "not_found"
     wrong = await made.get("/v1/responses")
     assert (wrong.status, wrong.headers["allow"]) == (405, "POST")
     missing = await made.create(input="x", model="gone")

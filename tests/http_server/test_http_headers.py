@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dragoman.frontends.http.request_headers import SwitchHeader, is_switched_on
+from dragoman.frontends.http.request_headers import SwitchHeader, is_switched_on, renders_markdown
 from dragoman.lm import TextPart
 from http_server.kit import Site
 
@@ -22,6 +22,8 @@ _BODIES = {
         ("x-dragoman-activity", "one value: `items`. Send that,"),
         ("x-dragoman-approvals", "one value: `items`. Send that,"),
         ("x-dragoman-aside", "the values `true`, `1`, `false` and `0`. Send one of them,"),
+        ("x-dragoman-markdown", "the values `true`, `1`, `false` and `0`. Send one of them,"),
+        ("x-dragoman-one-shot", "the values `true`, `1`, `false` and `0`. Send one of them,"),
     ],
 )
 @pytest.mark.parametrize("value", ["text", "", "items, text", "yes", "2"])
@@ -43,6 +45,8 @@ async def test_another_value_of_a_header_is_an_error(
         ("x-dragoman-aside", " TRUE ", True),
         ("x-dragoman-aside", "False", False),
         ("x-dragoman-aside", "0", False),
+        ("x-dragoman-markdown", "TRUE", True),
+        ("x-dragoman-one-shot", "1", True),
     ],
 )
 async def test_the_case_of_a_value_does_not_matter(
@@ -55,3 +59,22 @@ async def test_the_case_of_a_value_does_not_matter(
     assert not is_switched_on({}, name)
     answered = await playing(TextPart("x")).create(input="x", headers={name: value})
     assert answered.status == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "renders"),
+    [
+        ({}, False),
+        ({"user-agent": "OpenAI/Python 2.0"}, False),
+        ({"user-agent": "Mozilla/5.0 opencode/1.0"}, False),
+        ({"user-agent": "opencode/1.15.4 (linux; x64) ai-sdk/4.0"}, True),
+        ({"x-openwebui-chat-id": "c"}, True),
+        ({"x-openwebui-chat-id": "c", "x-dragoman-markdown": "false"}, False),
+        ({"x-dragoman-markdown": "true"}, True),
+    ],
+)
+def test_markdown_is_for_clients_that_say_so_or_are_known_for_it(
+    headers: dict[str, str],
+    renders: bool,  # noqa: FBT001 - a case
+) -> None:
+    assert renders_markdown(headers) == renders

@@ -13,7 +13,7 @@ from dragoman.frontends.http.budget import MOST_VALUES, Budget, values_in
 from dragoman.frontends.http.compaction import compacted, expanded
 from dragoman.frontends.http.errors import ApiError
 from dragoman.frontends.http.items import messages_from_items
-from dragoman.frontends.http.tools import OfferedTools, chosen, functions_of
+from dragoman.frontends.http.tools import OfferedTools, chosen, functions_of, other_tools
 from dragoman.lm import (
     DataPart,
     Message,
@@ -300,10 +300,10 @@ def _function(name: str) -> Json:
 
 
 def test_t14_functions_of_both_dialects_and_the_tools_that_are_not_here() -> None:
-    ignored: list[str] = []
     nested = {"type": "function", "function": {"name": "count"}}
-    assert functions_of([_function("look"), nested, {"type": "web_search"}], ignored) == (_LOOK, _COUNT)
-    assert ignored == ["tools[2] (web_search)"]
+    tools = [_function("look"), nested, {"type": "web_search"}]
+    assert functions_of(tools) == (_LOOK, _COUNT)
+    assert OfferedTools(others=other_tools(tools)).ignored == ("tools[2] (web_search)",)
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_t14_functions_of_both_dialects_and_the_tools_that_are_not_here() -> Non
 )
 def test_t14_a_tool_that_is_none_is_named(tools: list[object], param: str) -> None:
     with pytest.raises(ApiError) as caught:
-        functions_of(tools, [])
+        functions_of(tools)
     assert (caught.value.status, caught.value.param) == (400, param)
 
 

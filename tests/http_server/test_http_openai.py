@@ -198,6 +198,9 @@ async def test_r10_errors(client: openai.AsyncOpenAI, running: Running) -> None:
     assert half.error is not None
     assert "It broke" in half.error.message
     messages: Any = [{"role": "user", "content": "break"}]
+    with pytest.raises(openai.BadRequestError) as wrong:
+        await soon(client.chat.completions.create(model="tape", messages=messages, n=2))
+    assert wrong.value.type == "invalid_request_error"
     with pytest.raises(openai.InternalServerError, match="It broke") as broken:
         await soon(client.chat.completions.create(model="tape", messages=messages))
     assert broken.value.response.json()["dragoman"]["partial"]["content"] == "Half "
@@ -268,6 +271,85 @@ async def test_r10_the_official_client_takes_items_of_steps_and_plans(client: op
     assert "evidence=marker; kind=prompt" in answered.headers["x-dragoman-conversation"]
 
 
+async def test_r10_the_stream_helper_takes_thinking(client: openai.AsyncOpenAI) -> None:
+    async with client.responses.stream(model="tape", input="hello") as stream:
+        kinds = [event.type async for event in stream]
+        whole = await soon(stream.get_final_response())
+    assert "response.reasoning_summary_text.delta" in kinds
+    (thought,) = [item for item in whole.output if item.type == "reasoning"]
+    assert [part.text for part in thought.summary] == ["Hm."]
+    assert whole.output_text == "You said hello."
+
+
+async def test_r10_a_tool_loop_by_references_as_the_ai_sdk_sends_it(client: openai.AsyncOpenAI) -> None:
+    tools: Any = [function("look_up"), function("count")]
+    history: list[Any] = [{"role": "user", "content": "two in a row"}]
+    said, evidence = "", ""
+    for number in range(3):
+        raw = await soon(client.responses.with_raw_response.create(model="demo", input=history, tools=tools))
+        answer, evidence = raw.parse(), raw.headers["x-dragoman-conversation"]
+        said = answer.output_text
+        history += [{"type": "item_reference", "id": item.id} for item in answer.output]
+        for call in (item for item in answer.output if item.type == "function_call"):
+            output = f"result {number}"
+            history.append({"type": "function_call_output", "call_id": call.call_id, "output": output})
+    assert "And the second: result 1" in said
+    assert "kind=results" in evidence
+    gone: Any = [{"type": "item_reference", "id": "msg_none"}]
+    with pytest.raises(openai.NotFoundError) as caught:
+        await soon(client.responses.create(model="demo", input=gone))
+    assert (caught.value.code, caught.value.param) == ("item_not_found", "input[0]")
+
+
+async def test_r10_input_tokens_are_counted(client: openai.AsyncOpenAI) -> None:
+    short, long = [
+        await soon(client.responses.input_tokens.count(model="demo", input=text)) for text in ("a", "a" * 400)
+    ]
+    assert short.object == "response.input_tokens"
+    assert long.input_tokens - short.input_tokens == 99
+
+
+async def test_r10_a_websocket_of_the_official_client_takes_the_fields_of_http(
+    client: openai.AsyncOpenAI,
+) -> None:
+    async with client.responses.connect() as connection:
+        await connection.send(
+            {
+                "type": "response.create",
+                "model": "tape",
+                "input": "hello",
+                "stream": True,
+                "background": False,
+            }
+        )
+        kinds: list[str] = []
+        while "response.completed" not in kinds:
+            kinds.append((await soon(connection.recv())).type)
+    assert "error" not in kinds
+
+
+async def test_r10_permissions_on_chat_completions_with_the_official_client(
+    client: openai.AsyncOpenAI,
+) -> None:
+    asks = {"x-dragoman-approvals": "items"}
+    messages: list[Any] = [{"role": "user", "content": "two permissions"}]
+    while True:
+        async with client.chat.completions.stream(
+            model="demo", messages=messages, extra_headers=asks
+        ) as stream:
+            answer = (await soon(stream.get_final_completion())).choices[0].message
+        messages.append(answer.model_dump(mode="json", exclude_none=True))
+        if not answer.tool_calls:
+            break
+        messages += [
+            {"role": "tool", "tool_call_id": call.id, "content": '{"approve": true}'}
+            for call in answer.tool_calls
+        ]
+    roles = [message["role"] for message in messages]
+    assert roles.count("tool") == 2
+    assert "Both are done" in str(messages[-1]["content"])
+
+
 async def test_r10_models_are_listed(client: openai.AsyncOpenAI) -> None:
     assert [model.id async for model in client.models.list()] == ["tape", "demo"]
 
@@ -279,7 +361,7 @@ _TOOLS = tuple(
     ToolDefinition(name, f"The tool {name}.", {"type": "object", "properties": {}})
     for name in ("look_up", "count", "show")
 )
-_FEATURES = Features(thinking=True, data=True)
+_FEATURES = Features(thinking=True, data=True, markdown=False)
 
 
 async def _heard(model: LanguageModel, prompt: str) -> list[tuple[str, str]]:

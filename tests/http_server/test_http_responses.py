@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 import pytest
@@ -43,10 +44,10 @@ async def test_r7_a_stream_tells_the_same_event_by_event(site: _Make) -> None:
         "response.created",
         "response.in_progress",
         "response.output_item.added",
-        "response.content_part.added",
-        "response.reasoning.delta",
-        "response.reasoning.done",
-        "response.content_part.done",
+        "response.reasoning_summary_part.added",
+        "response.reasoning_summary_text.delta",
+        "response.reasoning_summary_text.done",
+        "response.reasoning_summary_part.done",
         "response.output_item.done",
         "response.output_item.added",
         "response.content_part.added",
@@ -59,12 +60,28 @@ async def test_r7_a_stream_tells_the_same_event_by_event(site: _Make) -> None:
     ]
 
 
-async def test_r7_the_names_of_thinking_can_be_openais(site: _Make) -> None:
-    made = site(reply(think("Hm."), say("Yes.")), serve=Serve(reasoning_events="openai"))
+async def test_r7_thinking_is_a_summary_that_clients_of_openai_know(site: _Make) -> None:
+    answered = await site(reply(think("Hm."), think(" So."), say("Yes."))).create(input="x", stream=True)
+    thought, _message = answered.streamed["output"]
+    assert thought["summary"] == [{"type": "summary_text", "text": "Hm. So."}]
+    # A strict server takes the item back only without `content`.
+    assert "content" not in thought
+    told = [event for event in answered.data if "reasoning_summary" in event["type"]]
+    assert {(event["item_id"], event["summary_index"]) for event in told} == {(thought["id"], 0)}
+    assert "".join(event.get("delta", "") for event in told) == "Hm. So."
+
+
+@pytest.mark.parametrize(
+    ("setting", "name"), [("spec", "response.reasoning"), ("openai", "response.reasoning_text")]
+)
+async def test_r7_thinking_can_be_content_by_either_name(
+    site: _Make, setting: Literal["spec", "openai"], name: str
+) -> None:
+    made = site(reply(think("Hm."), say("Yes.")), serve=Serve(reasoning_events=setting))
     answered = await made.create(input="x", stream=True)
-    assert answered.streamed["status"] == "completed"
-    assert "response.reasoning_text.delta" in _types(answered)
-    assert "response.reasoning.delta" not in _types(answered)
+    thought, _message = answered.streamed["output"]
+    assert (thought["summary"], thought["content"]) == ([], [{"type": "reasoning_text", "text": "Hm."}])
+    assert [each for each in _types(answered) if "reasoning" in each] == [f"{name}.delta", f"{name}.done"]
 
 
 async def test_r7_system_prompts_and_histories_reach_the_model(site: _Make) -> None:

@@ -173,6 +173,100 @@ def test_h11_a_summary_is_asked_for_with_the_whole_history(tools: tuple[ToolDefi
     assert not is_side_request([*told, user("Your task is to create a detailed summary of a.md")], tools)
 
 
+_CODEX = "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM that will resume."
+_WEBUI = "### Task:\nSummarize the conversation {} that will be compacted out of the active chat context.\n\n### Instructions:\n- x"
+_CHECKPOINT = (
+    "{} More.\n\nOnly the checkpoint, don't respond to me or continue the conversation.\n\nRules:\n- x"
+)
+_LIBRE_FIRST = _CHECKPOINT.format(
+    "Hold on, before you continue I need you to write me a checkpoint of everything so far."
+)
+_LIBRE_AGAIN = _CHECKPOINT.format("Hold on again, update your checkpoint.")
+_TOOLS = (ToolDefinition("look"),)
+_TOLD = [user("look"), assistant("I look.")]
+
+
+@pytest.mark.parametrize(
+    ("task", "offers_tools"),
+    [
+        (_CODEX, False),
+        (_WEBUI.format("above"), False),
+        (_WEBUI.format("history"), False),
+        (_LIBRE_FIRST, True),
+        (_LIBRE_AGAIN, True),
+    ],
+)
+def test_h11_a_compaction_is_known_by_the_message_at_the_end_of_the_history(
+    task: str,
+    offers_tools: bool,  # noqa: FBT001 - a case
+) -> None:
+    assert is_side_request([system("You are kind."), *_TOLD, user(task)], ())
+    assert is_side_request([*_TOLD, user(f"{task}\n")], _TOOLS) == offers_tools
+    # A person who quotes it, and a conversation that goes on after it.
+    assert not is_side_request([*_TOLD, user(f"What does this mean? {task}")], ())
+    assert not is_side_request([*_TOLD, user(f"> {task}")], ())
+    assert not is_side_request([user(task), assistant("A summary."), user("go on")], ())
+    assert not is_side_request([*_TOLD, assistant(task)], ())
+    # The beginning alone is no proof.
+    assert not is_side_request([*_TOLD, user(task[: len(task) // 3])], ())
+
+
+@pytest.mark.parametrize(
+    "instructions",
+    [
+        "You are an anchored context summarization assistant for coding sessions.\n\nSummarize only the history.",
+        "You are a helpful AI assistant tasked with summarizing conversations.\n\nWhen asked to summarize, do it.",
+        "Summarize what was done in this conversation. Write like a pull request description.\n\nRules:",
+        "You are judging one planned coding-agent action.\nAssess the exact action.",
+    ],
+)
+@pytest.mark.parametrize("tools", [(), _TOOLS], ids=["without tools", "with tools"])
+def test_h11_what_agents_ask_about_a_conversation_is_known_by_their_instructions(
+    instructions: str, tools: tuple[ToolDefinition, ...]
+) -> None:
+    assert is_side_request([system(instructions), *_TOLD, user("Do it.")], tools)
+    assert is_side_request([system("Be kind."), system(instructions), *_TOLD, user("Do it.")], tools)
+    assert not is_side_request([*_TOLD, user(instructions)], tools)
+    assert not is_side_request([system(f"Never say this: {instructions}"), *_TOLD, user("Do it.")], tools)
+
+
+def test_h11_the_other_side_requests_of_open_webui_are_known() -> None:
+    choose = system(
+        "Available Tools: []\n\nYour task is to choose and return the correct tool(s) from the list of available tools "
+        "based on the query. Follow these guidelines:"
+    )
+    assert is_side_request([choose, user('History:\nUSER: """hello"""\nQuery: look')], ())
+    assert not is_side_request([user(choose.text)], ())
+    assert not is_side_request([choose, *_TOLD, user("Query: look")], ())
+    face = (
+        "Your task is to reflect the speaker's likely facial expression through a fitting emoji. Interpret emotions.\n\n"
+        "Message: ```Hello.```"
+    )
+    merge = (
+        'You have been provided with a set of responses from various models to the latest user query: "look"\n\n'
+        'Your task is to merge them.\n\nResponses from models: """a"""\n\n"""b"""'
+    )
+    for text in (face, merge):
+        assert is_side_request([user(text)], ())
+        assert not is_side_request([user(f"Improve this prompt:\n{text}")], ())
+        assert not is_side_request([user(text.partition("\n\n")[0])], ())
+        assert not is_side_request([*_TOLD, user(text)], ())
+
+
+def test_h11_what_codex_remembers_of_a_conversation_is_known() -> None:
+    instructions = system(
+        "## Memory Writing Agent: Phase 1 (Single Rollout)\n\nYou are a Memory Writing Agent.\n"
+    )
+    task = (
+        "Analyze this rollout and produce JSON with `raw_memory`, `rollout_summary`, and `rollout_slug`.\n\n"
+        "rollout_context:\n- rollout_path: x\n"
+    )
+    assert is_side_request([instructions, user(task)], ())
+    assert not is_side_request([user(task)], ())
+    assert not is_side_request([instructions, user("What is in this folder?")], ())
+    assert not is_side_request([instructions, user(task)], _TOOLS)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -247,4 +341,41 @@ async def test_b6_h11_a_title_while_the_agent_waits_has_a_process_of_its_own_whi
         history = [{"role": "user", "content": prompt(["call", "look", {}])}, call, output]
         after = await made.create(input=history, tools=[function("look")])
         assert "look returned: green" in str(after.response["output"])
+    await bridge.close()
+
+
+@pytest.mark.long
+async def test_b6_h11_a_compaction_neither_acts_nor_disturbs_the_conversation(tmp_path: Path) -> None:
+    bridge = Bridge(tmp_path)
+    bridge.chat(close=True, permission="allow")
+    assert bridge.model is not None
+    for made in site_of(Held(bridge.permissions, m=bridge.model), store=tmp_path / "state"):
+        tools = [function("look")]
+        said: list[Json] = [{"role": "user", "content": "hello"}]
+        first = await made.create(input=said, tools=tools)
+        said += first.response["output"]
+        compacted = await made.create(input=[*said, {"role": "user", "content": _CODEX}])
+        assert _kind(compacted) == "-; evidence=none; kind=aside"
+        # It has the whole history, in a session of its own, which is closed.
+        asked = str(bridge.noted("session/prompt")[-1])
+        assert "hello" in asked
+        assert "CONTEXT CHECKPOINT COMPACTION" in asked
+        assert len(bridge.noted("session/close")) == 1
+        said += [{"role": "user", "content": "and on"}]
+        after = await made.create(input=said, tools=tools)
+        assert _kind(after).partition(";")[0] == _kind(first).partition(";")[0]
+        assert "CHECKPOINT" not in str(bridge.noted("session/prompt")[-1])
+        assert len(bridge.pids) == 1
+        # What it asks for is refused, although the model may do everything.
+        ask = [
+            "ask",
+            {"toolCallId": "p", "title": "Run it", "kind": "execute"},
+            ["allow_once", "reject_once"],
+        ]
+        summarise = {
+            "instructions": "You are an anchored context summarization assistant for coding sessions."
+        }
+        acting = await made.create(input=prompt(ask), tools=tools, **summarise)
+        assert _kind(acting).endswith("kind=aside")
+        assert "<p: the-reject_once>" in str(acting.response["output"])
     await bridge.close()

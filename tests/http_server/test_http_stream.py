@@ -149,7 +149,7 @@ _ENDS = st.one_of(
     ),
     st.integers(1, 4),
     _ENDS,
-    st.sampled_from(["spec", "openai"]),
+    st.sampled_from(["summary", "spec", "openai"]),
 )
 def test_j4_stored_parts_give_the_same_events_byte_for_byte(
     parts: list[Part], size: int, end: ResponseClosed, reasoning: ReasoningEvents

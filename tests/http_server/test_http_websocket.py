@@ -107,6 +107,22 @@ async def test_r7_a_turn_goes_on_from_one_that_was_not_stored(site: _Make) -> No
         assert (_text(second), second["store"]) == ("You had said ember.", False)
 
 
+async def test_r10_an_item_that_is_named_may_be_one_that_only_the_socket_remembers(site: _Make) -> None:
+    made = site("One.", "You had said ${prompt}.")
+    async with _connected(made) as socket:
+        first = await socket.create(input="cobalt", store=False)
+        named = {"type": "item_reference", "id": first["output"][0]["id"]}
+        given = [{"role": "user", "content": "cobalt"}, named, {"role": "user", "content": "ember"}]
+        assert _text(await socket.create(input=given, store=False)) == "You had said ember."
+    async with _connected(made) as socket:
+        gone = await socket.create(input=given, store=False)
+        assert (gone["status"], gone["error"]["code"], gone["error"]["param"]) == (
+            404,
+            "item_not_found",
+            "input[1]",
+        )
+
+
 async def test_r7_what_was_not_stored_is_gone_with_its_socket(site: _Make) -> None:
     made = site("OK")
     async with _connected(made) as socket:
@@ -182,11 +198,45 @@ async def test_r7_what_is_no_turn_is_refused_and_the_next_is_served(site: _Make)
             "{",
             "[]",
             {"type": "response.cancel"},
-            {"type": "response.create", "model": "m", "stream": True},
+            {"type": "response.create", "model": "m", "input": 7},
         ):
             socket.send(broken)
             assert (await socket.turn())["status"] == 400
         assert (await socket.create(input="x"))["status"] == "completed"
+
+
+async def test_r10_a_turn_may_say_that_it_is_a_stream_as_codex_does(site: _Make) -> None:
+    async with _connected(site("OK")) as socket:
+        codex = {"stream": True, "background": False, "store": False, "generate": True, "include": []}
+        assert _text(await socket.create(input="x", stream_options={"include_usage": True}, **codex)) == "OK"
+        assert _text(await socket.create(input="x", stream=False)) == "OK"
+        assert _text(await socket.create(input="x", stream_options={})) == "OK"
+        assert (await socket.create(input="x", stream="yes"))["error"]["param"] == "stream"
+
+
+async def test_r10_a_background_response_over_a_websocket_is_streamed_and_stays(site: _Make) -> None:
+    made = site("OK")
+    async with _connected(made) as socket:
+        response = await socket.create(input="x", background=True)
+        assert (response["status"], response["background"], _text(response)) == ("completed", True, "OK")
+        refused = await socket.create(input="x", background=True, store=False)
+        assert (refused["status"], refused["error"]["param"]) == (400, "background")
+        assert _text(await socket.create(input="x")) == "OK"
+    assert (await made.get(f"/v1/responses/{response['id']}")).response == response
+
+
+async def test_r10_a_background_response_goes_on_when_its_socket_is_closed(site: _Make) -> None:
+    made = site(reply(say("Wait. "), forever()))
+    async with _connected(made) as socket:
+        socket.send({"type": "response.create", "model": "m", "input": "x", "background": True})
+        id_ = (await socket.message())["response"]["id"]
+        while (await socket.message())["type"] != "response.output_text.delta":
+            pass
+    # The socket has ended, although the model says nothing more.
+    path = f"/v1/responses/{id_}"
+    assert (await made.get(path)).response["status"] == "in_progress"
+    cancelled = await made.call("POST", f"{path}/cancel", b"")
+    assert (cancelled.response["status"], _text(cancelled.response)) == ("cancelled", "Wait. ")
 
 
 async def test_r7_a_client_that_goes_in_the_middle_of_a_turn_cancels_it(site: _Make) -> None:
@@ -265,7 +315,5 @@ async def test_j4_a_conversation_of_the_server_over_a_websocket(site: _Make) -> 
         first = await socket.create(input="a", conversation=id_)
         assert first["conversation"] == {"id": id_}
         await socket.create(input="b", conversation=id_)
-        refused = await socket.create(input="c", background=True)
-        assert refused["error"]["param"] == "background"
     listed = (await made.get(f"/v1/conversations/{id_}/items?order=asc")).json["data"]
     assert [item["content"][0]["text"] for item in listed] == ["a", "One.", "b", "Two."]

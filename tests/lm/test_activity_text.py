@@ -20,8 +20,10 @@ from dragoman.lm import (
     UsagePart,
 )
 from dragoman.lm.activity_text import INTERRUPTION, OUTPUT_LIMIT, Activities
+from dragoman.lm.gfm import escape, notice_part
 from dragoman.lm.parts import USAGE
 from dragoman.lm.presentation import Reasoning
+from dragoman.lm.stops import Stopped
 
 _RUN = ActivityPart("a", "Run *it*", "execute", "pending")
 _NOTE = ActivityNote("n", "Wrote a", "edit", "completed", text="\n\n▸ Wrote `a`\n")
@@ -248,3 +250,42 @@ def test_a_usage_is_data_for_those_that_take_it() -> None:
     assert _presented(_COUNTED, Features()) == []
     for structured in (Features(activity=True), Features(reports=True)):
         assert _presented(_COUNTED, structured) == [_COUNTED]
+
+
+# For consumers without Markdown.
+
+
+def _plain(*parts: Part) -> str:
+    presentation = Presentation(Features(thinking=True, markdown=False), Style())
+    shown = [each for part in parts for each in presentation.present(part)]
+    return "".join(
+        each.text if isinstance(each, ThinkingPart) else each.value
+        for each in shown
+        if isinstance(each, ThinkingPart | TextPart)
+    )
+
+
+def test_without_markdown_the_text_has_no_marks() -> None:
+    assert _plain(_RUN, _with("x"), msgspec.structs.replace(_RUN, status="completed", output="x")) == (
+        "\n\n▸ Run *it*\n\n    x\n\n✓ Run *it*\n"
+    )
+    diff = "--- a/x_*\n+++ b/x_*\n@@ -1 +1 @@\n-a\n+b\n"
+    changed = _plain(msgspec.structs.replace(_RUN, diff=diff))
+    assert "`" not in changed
+    assert "x_*\n\n" in changed
+    assert "-a\n+b" in changed
+    assert _plain(_NOTE) == "\n\n▸ Wrote a\n"
+    assert _plain(PlanPart((PlanEntry("*one*", "high", "pending"),))) == "\n\n☐ *one*\n\n"
+
+
+def test_without_markdown_notices_pictures_and_stops_have_no_marks() -> None:
+    assert _plain(notice_part(f"It is {escape('<a>')}")) == "\n\nIt is <a>\n\n"
+    assert _plain(TextPart("*as it is*"), notice_part("x")) == "*as it is*\n\nx\n\n"
+    assert _plain(DataPart("image/x+y", b"12")) == "\n\nImage: image/x+y, 2 bytes\n\n"
+    assert _plain(Stopped("length", "It *stopped*.").part) == "\n\nIt stopped.\n\n"
+
+
+def test_with_markdown_a_notice_is_text_like_any_other() -> None:
+    shown = list(Presentation(Features(), Style()).present(notice_part("x")))
+    assert shown == [TextPart("\n\n*x*\n\n")]
+    assert type(shown[0]) is TextPart

@@ -149,3 +149,24 @@ def test_text_that_needs_no_escape_has_none(text: str) -> None:
 def test_text_that_is_nearly_so_has(text: str) -> None:
     assert gfm.escape(text) != text
     assert literal(gfm.escape(text)) == _shown(text)
+
+
+@given(hostile_text)
+def test_what_is_composed_is_plain_text_without_its_marks(text: str) -> None:
+    """Renderers end a line at each line break, so they are one kind of it here; and a line begins with one space."""
+    lines = re.sub(r"\r\n|\r", "\n", text)
+    assert gfm.plain(gfm.escape(text)) == re.sub(r"^[ \t]+", " ", lines, flags=re.MULTILINE)
+    on_one_line = re.sub(r"[\r\n]+", " ", text)[:500]
+    if on_one_line.strip():
+        assert gfm.plain(f"at {gfm.code(on_one_line)}.") == f"at {on_one_line}."
+
+
+def test_notices_and_errors_are_parts_that_can_be_plain() -> None:
+    assert gfm.plain(gfm.notice_part(f"See {gfm.code('a*b')} and {gfm.escape('c*d')}").value) == (
+        "\n\nSee a*b and c*d\n\n"
+    )
+    error = LanguageModelError("internal", "It <ended>")
+    assert gfm.error_part(error).value == gfm.error_text(error)
+    assert gfm.plain(gfm.error_part(error).value) == "\n\nError: It <ended>.\n\n"
+    assert gfm.plain(gfm.code(" ")) == " "
+    assert gfm.plain(gfm.code("`a")) == "`a"

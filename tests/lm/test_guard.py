@@ -919,3 +919,27 @@ async def test_s8_a_usage_is_nothing_that_a_failure_would_lose() -> None:
     got = await respond(GuardedModel(received), ask(features=Features(activity=True)))
     assert isinstance(got[-1], TextPart)
     assert "Dead." in got[-1].value
+
+
+async def test_s8_s9_what_the_guard_says_is_plain_for_a_consumer_without_markdown() -> None:
+    plain = Features(markdown=False)
+    empty = await respond(GuardedModel(plays()), ask(features=plain))
+    assert empty == [TextPart("\n\nThe model gave an empty answer.\n\n")]
+    failing = GuardedModel(plays(TextPart("one"), then=LanguageModelError("agent_failed", "It <ended>")))
+    assert (await respond(failing, ask(features=plain)))[-1] == TextPart("\n\nError: It <ended>.\n\n")
+
+
+def test_what_was_delivered_reaches_a_model_that_wants_to_know() -> None:
+    heard: list[tuple[str, bool]] = []
+
+    class Knowing(Provider):
+        def delivered(self, conversation: str, *, whole: bool) -> None:
+            heard.append((conversation, whole))
+
+    async def nothing(*_given: object) -> None:
+        return
+
+    GuardedModel(Knowing(nothing)).delivered("c", whole=True)
+    # Any other ignores it.
+    GuardedModel(Provider(nothing)).delivered("c", whole=False)
+    assert heard == [("c", True)]

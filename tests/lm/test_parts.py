@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from dragoman.lm import (
     ActivityLocation,
     ActivityPart,
+    AnswerForm,
     Audience,
     Capabilities,
     DataPart,
@@ -222,6 +223,9 @@ def test_a_request_says_whether_a_tool_must_be_used() -> None:
     assert msgspec.json.decode('{"toolMode":"required"}', type=RequestOptions).tool_mode == "required"
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode('{"toolMode":"sometimes"}', type=RequestOptions)
+    assert not RequestOptions().has_demands
+    assert RequestOptions(tool_mode="required").has_demands
+    assert RequestOptions(answer_form=AnswerForm()).has_demands
 
 
 def test_a_tool_is_offered_with_name_description_and_schema() -> None:

@@ -9,10 +9,19 @@ import pytest
 
 from dragoman.permissions.approvals import Approval, Approvals
 from dragoman.permissions.autoapproval import AutoApproval
-from dragoman.permissions.decide import Allowed, Ask, StepDecision, decide, unasked
+from dragoman.permissions.decide import (
+    Allowed,
+    Ask,
+    RefusedByRule,
+    StepDecision,
+    decide,
+    unasked,
+    without_folders,
+)
 from dragoman.permissions.keys import approval_key
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.permissions.record import DecisionRecord
+from dragoman.permissions.verdict import MatchedRule, Verdict
 from permissions.actions import WORKSPACE, action, diff
 
 STANDING = Approval("1", "t", "k", "always", None, None, datetime.now(UTC))
@@ -147,3 +156,17 @@ def test_the_places_of_a_process_are_its_disk_and_its_own_files(tmp_path: Path) 
     assert places.why_changing(str(tmp_path / "ws/out/a"))
     assert places.why_reading(str(tmp_path / "ws/state.db"))
     assert places.why_changing(str(tmp_path / "ws/a")) is None
+
+
+def test_a_text_about_rules_can_leave_out_where_their_files_are() -> None:
+    rules = (
+        MatchedRule("deny", "/home/olga/.config/dragoman/dragoman.toml", 3),
+        MatchedRule("deny", "/srv/dragoman.toml", 30),
+    )
+    decided = decide("t", AutoApproval(), lambda: None, Verdict("deny", rules))
+    assert isinstance(decided, RefusedByRule)
+    assert decided.rules == rules
+    assert without_folders(decided.why, decided.rules) == (
+        "The rules at dragoman.toml:3, dragoman.toml:30 deny it."
+    )
+    assert without_folders("Nothing of a rule.", ()) == "Nothing of a rule."

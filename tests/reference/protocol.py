@@ -41,6 +41,7 @@ from dragoman.jsonrpc import (
 from dragoman.lm import (
     ActivityLocation,
     ActivityPart,
+    AnswerForm,
     DataPart,
     Message,
     ModelInfo,
@@ -187,6 +188,7 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
             "own participant."
         ),
     ),
+    (AnswerForm, "The answer is one JSON value of this form. Only for a model with `takesForms`."),
     (ToolDefinition, ""),
     (forms.CountTokens, "One of `text` and `message`."),
     (

@@ -14,25 +14,26 @@ from dragoman.checker.event_check import check_events
 from dragoman.checker.event_rules import EVENT_RULES, EventWatch
 from dragoman.checker.verdicts import CheckReport
 from dragoman.frontends.http.resource import Resource
-from dragoman.frontends.http.stream import ResponseStream
+from dragoman.frontends.http.stream import ReasoningEvents, ResponseStream
 from dragoman.lm import ActivityPart, JsonObject, Part, Stopped, TextPart, ThinkingPart, ToolCallPart
 from responses.endpoint import Asked, Endpoint, Reply, json_reply, model_of, said, sse
 
 Json = dict[str, Any]
 
 
-def _lawful(*, stops: bool = False) -> list[Json]:
+def _lawful(*, stops: bool = False, reasoning: ReasoningEvents = "summary") -> list[Json]:
     return _events(
         ThinkingPart("Hm."),
         TextPart("One "),
         ToolCallPart("dg_1", "look", {"n": 1}),
         TextPart("two"),
         *([Stopped("length", "Enough.").part] if stops else []),
+        reasoning=reasoning,
     )
 
 
-def _events(*parts: Part) -> list[Json]:
-    stream = ResponseStream(Resource("resp_1", "m", 1))
+def _events(*parts: Part, reasoning: ReasoningEvents = "summary") -> list[Json]:
+    stream = ResponseStream(Resource("resp_1", "m", 1), reasoning=reasoning)
     events: list[JsonObject] = list(stream.begin())
     for part in parts:
         events += stream.take(part)
@@ -53,10 +54,14 @@ def _broken(frames: list[ServerEvent]) -> set[str]:
     return {violation.rule.id for violation in watch.found}
 
 
-def test_r7_a_stream_that_is_right_breaks_nothing_and_gives_every_rule_its_occasion() -> None:
-    assert _broken(_framed(_lawful())) == _broken(_framed(_lawful(stops=True))) == set()
+@pytest.mark.parametrize("reasoning", ["summary", "spec", "openai"])
+def test_r7_a_stream_that_is_right_breaks_nothing_and_gives_every_rule_its_occasion(
+    reasoning: ReasoningEvents,
+) -> None:
+    lawful = _lawful(reasoning=reasoning)
+    assert _broken(_framed(lawful)) == _broken(_framed(_lawful(stops=True, reasoning=reasoning))) == set()
     watch = EventWatch()
-    for frame in _framed(_lawful()):
+    for frame in _framed(lawful):
         watch.frame(frame)
     watch.end()
     assert watch.passed.keys() == EVENT_RULES.keys()
@@ -127,8 +132,11 @@ _CASES: list[tuple[str, Callable[[list[Json]], None]]] = [
     ("E8", _swapped(_FINISHED)),
     ("E9", _without("response.content_part.added")),
     ("E9", _without("response.content_part.done")),
-    ("E9", _without("response.reasoning.done")),
-    ("E9", _swapped("response.reasoning.done")),
+    ("E9", _without("response.reasoning_summary_part.added")),
+    ("E9", _without("response.reasoning_summary_text.done")),
+    ("E9", _swapped("response.reasoning_summary_text.done")),
+    ("E9", _changed("response.reasoning_summary_text.delta", summary_index=1)),
+    ("E10", _changed("response.reasoning_summary_part.done", part__text="other")),
     ("E10", _changed("response.output_text.delta", delta="other")),
     ("E10", _changed("response.output_text.done", text="other")),
     ("E10", _changed("response.content_part.done", part__text="other")),

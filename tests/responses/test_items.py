@@ -39,7 +39,7 @@ _PNG_ITEM = {
 
 def _items(*messages: Message, tools: tuple[ToolDefinition, ...] = (), **more: Any) -> list[Json]:
     request = Request(messages, RequestOptions(tools=tools))
-    return items_of(messages, FunctionTools(request), CallIds().original, **more)
+    return items_of(messages, FunctionTools(request), CallIds().original, **more)[0]
 
 
 def _message(role: str, content: object) -> Json:

@@ -61,12 +61,36 @@ async def test_h14_the_identical_request_is_prompted_once_and_both_settle_alike(
         await chat.end(first)
         assert first.parts == again.parts
         assert first.text == "one two"
-        # Right after it was cut, too.
-        cut = chat.begin(prompt(["say", "three "], ["hang"]))
-        await cut.until(lambda answer: answer.text)
-        cut.cancel()
-        await cut.settled()
-        assert (await chat.end(chat.begin())).text == "three "
+        assert len(noted(tmp_path, "session/prompt")) == 2
+
+
+async def test_h15_redo_right_after_the_answer_gives_another_one(tmp_path: Path) -> None:
+    async with editor_in(tmp_path) as (editor, _):
+        chat = Chat(editor, "fake")
+        await chat.say("hello")
+        await chat.say(prompt(["say", "one"]))
+        for prompted in (3, 4):
+            chat.history.pop()
+            assert (await chat.end(chat.begin())).text == "one"
+            assert len(noted(tmp_path, "session/prompt")) == prompted
+        # Each time by an agent that does not know the answer that was thrown away.
+        first, second, third, fourth = _sessions(tmp_path)
+        assert first == second
+        assert len({first, third, fourth}) == 3
+
+
+async def test_h15_redo_right_after_stop_gives_another_answer_and_not_the_piece_there_was(
+    tmp_path: Path,
+) -> None:
+    async with editor_in(tmp_path) as (editor, _):
+        chat = Chat(editor, "fake")
+        await chat.say("hello")
+        stopped = chat.begin(prompt(["say", "one "], ["gate", "on"], ["say", "two"]))
+        await stopped.until(lambda answer: answer.text)
+        stopped.cancel()
+        await stopped.settled()
+        open_gate(tmp_path, "on")
+        assert (await chat.end(chat.begin())).text == "one two"
         assert len(noted(tmp_path, "session/prompt")) == 3
 
 

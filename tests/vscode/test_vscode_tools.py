@@ -48,16 +48,18 @@ async def test_t4_t18_t23_rounds_of_parallel_calls_among_50_tools(
         assert noted(tmp_path, "transport") == [{"kind": transport}]
 
 
-async def test_t14_a_required_call_is_refused_before_an_agent_hears_of_it(tmp_path: Path) -> None:
+async def test_t14_a_required_call_is_asked_for_once_more_and_then_an_error(tmp_path: Path) -> None:
     async with editor_in(tmp_path) as (editor, _):
         chat = Chat(editor, "fake", options={"toolMode": "required"})
-        refused = await chat.begin("hello").settled()
-        assert (refused.kind, refused.parts) == ("bad_request", [])
-        assert "'auto'" in refused.error.error.message
-        assert noted(tmp_path, "started") == []
+        again = ["again", [["call", "look_up", {}], ["say", "seen"]]]
+        [call] = (await chat.say(prompt(["say", "No need."], again))).calls
+        assert len(noted(tmp_path, "session/prompt")) == 2
+        # The editor drops what a failed response has said, so the error is text.
+        answer = await chat.say(returned(call, "a result"))
+        assert "A function call is required" in answer.text
         # The same chat without it goes on.
         chat.options = {"toolMode": "auto"}
-        assert (await chat.end(chat.begin())).text == 'echo: ["hello"]'
+        assert (await chat.say("hello")).text == 'echo: ["hello"]'
 
 
 @over_http_and_stdio

@@ -280,7 +280,19 @@ export class Editor {
     await input.fill(`>${title}`);
     // The best match comes first, once the list has taken the words in.
     await this.page.locator('.quick-input-widget .monaco-list-row').first().filter({ hasText: title }).waitFor();
-    await this.page.keyboard.press('Enter');
+    // A list that is just made anew drops the key. Then the words are still there. A window that is loaded anew has no list.
+    const isOpen = () =>
+      input
+        .locator('visible=true')
+        .evaluateAll((inputs, words) => inputs.some(({ value }) => value === words), `>${title}`)
+        .catch(() => false);
+    await until(`the start of ${title}`, async () => {
+      await this.page.keyboard.press('Enter');
+      return until('the end of the list', async () => !(await isOpen()), 2_000).then(
+        () => true,
+        () => false,
+      );
+    });
   }
 
   /** The built-in chat, signed out. */

@@ -8,12 +8,14 @@ from __future__ import annotations
 import base64
 import binascii
 from typing import TypeAlias
+from urllib.parse import unquote
 
 import msgspec
 
 from dragoman.lm import DataPart, JsonObject, Part, TextPart
-from dragoman.lm.gfm import code, escape, notice
+from dragoman.lm.gfm import code, escape, notice_part
 from dragoman.lm.parts import INTERNAL_MIME_TYPES
+from dragoman.lm.surrogates import mended
 
 __all__ = [
     "AudioBlock",
@@ -27,6 +29,7 @@ __all__ = [
 ]
 
 _BYTES = "application/octet-stream"
+_NAME_LENGTH = 128
 
 
 class _Block(msgspec.Struct, frozen=True, tag_field="type", rename="camel", omit_defaults=True):
@@ -72,7 +75,7 @@ def parts_of(block: ContentBlock) -> tuple[Part, ...]:
         case ImageBlock(data=data, mime_type=mime_type) | AudioBlock(data=data, mime_type=mime_type):
             return _data(data, mime_type)
         case ResourceLinkBlock(uri=uri, name=name):
-            return (TextPart(notice(f"{escape(block.title or name)}: {code(uri)}")),)
+            return (notice_part(f"{escape(block.title or name)}: {code(uri)}"),)
         case EmbeddedResourceBlock(resource=resource):
             return _resource(resource)
 
@@ -81,20 +84,23 @@ def _resource(resource: JsonObject) -> tuple[Part, ...]:
     uri, text, blob = str(resource.get("uri", "")), resource.get("text"), resource.get("blob")
     mime_type = resource.get("mimeType")
     if isinstance(blob, str):
-        return _data(blob, mime_type if isinstance(mime_type, str) else _BYTES)
+        folder, _, name = uri.rpartition("/")
+        return _data(
+            blob, mime_type if isinstance(mime_type, str) else _BYTES, unquote(name) if folder else ""
+        )
     if isinstance(text, str):
-        return (TextPart(notice(f"Resource: {code(uri)}")), TextPart(text))
-    return (TextPart(notice(f"Resource: {code(uri)}")),)
+        return (notice_part(f"Resource: {code(uri)}"), TextPart(text))
+    return (notice_part(f"Resource: {code(uri)}"),)
 
 
-def _data(data: str, mime_type: str) -> tuple[Part, ...]:
+def _data(data: str, mime_type: str, name: str = "") -> tuple[Part, ...]:
     if not mime_type or mime_type in INTERNAL_MIME_TYPES:
         # An agent must not send internal data, above all no markers.
         mime_type = _BYTES
     try:
-        return (DataPart(mime_type, base64.b64decode(data, validate=True)),)
+        return (DataPart(mime_type, base64.b64decode(data, validate=True), name=mended(name)[:_NAME_LENGTH]),)
     except (binascii.Error, ValueError):
-        return (TextPart(notice(f"The agent sent {escape(mime_type)} that cannot be read.")),)
+        return (notice_part(f"The agent sent {escape(mime_type)} that cannot be read."),)
 
 
 def plain(text: str) -> str:

@@ -210,9 +210,9 @@ def _serve(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--reasoning-events",
-        choices=("spec", "openai"),
+        choices=("summary", "spec", "openai"),
         metavar="NAMES",
-        help="what the events of thinking are called: spec (the default), or openai for clients that know only those",
+        help="how thinking is sent: as a summary (the default), or as content, by the names of spec or of openai",
     )
     parser.add_argument(
         "--open", action="store_true", help="open the console in a browser; it asks for a pairing code"

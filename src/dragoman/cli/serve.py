@@ -25,6 +25,7 @@ from dragoman.frontends.http.service import HttpService
 from dragoman.interruptible import fast_loop, run_interruptible
 from dragoman.loopback import is_loopback
 from dragoman.models import Models
+from dragoman.process.memory import machine_memory
 from dragoman.store import Database, StoreError
 
 __all__ = ["run"]
@@ -52,7 +53,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
         models = Models(
             config,
             context.state_dir,
-            max_memory=settings.max_memory_bytes,
+            max_memory=settings.max_memory_bytes or _half_of_memory(),
             database=database,
             redaction=context.redaction,
         )
@@ -60,7 +61,8 @@ def run(arguments: Namespace, context: CommandContext) -> int:
             journals = models.journals
             await journals.forget_unused()
             with response_store(database, journals.content) as store:
-                service = HttpService(models, settings, store, journals, config.console)
+                file = models.rules_file.absolute()
+                service = HttpService(models, settings, store, journals, config.console, file)
                 listening = _bound(settings)
                 host = f"[{settings.host}]" if ":" in settings.host else settings.host
                 port = listening.getsockname()[1]
@@ -103,6 +105,11 @@ def _settings(serve: Serve, arguments: Namespace) -> Serve:
         if (value := getattr(arguments, name)) is not None
     }
     return msgspec.structs.replace(serve, **given)
+
+
+def _half_of_memory() -> int | None:
+    memory = machine_memory()
+    return None if memory is None else memory // 2
 
 
 def _announce_drain(settings: Serve) -> None:

@@ -107,14 +107,14 @@ def _written(config: Config) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _folder_problems(config: Config) -> Iterator[Problem]:
-    for name, each in config.keys.items():
-        for number, folder in enumerate(each.workspaces or ()):
+    tables: list[tuple[KeyPath, tuple[Path, ...]]] = [(("serve",), config.serve.workspaces)]
+    tables += [(("keys", name), each.workspaces or ()) for name, each in config.keys.items()]
+    for table, folders in tables:
+        for number, folder in enumerate(folders):
             if not folder.is_dir():
-                where = config.at(("keys", name, "workspaces", number))
-                table = dotted(("keys", name))
-                yield Problem(
-                    where, f'"workspaces" in [{table}]: {quoted(str(folder))} is not a folder. Make it first.'
-                )
+                where = config.at((*table, "workspaces", number))
+                wrong = f'"workspaces" in [{dotted(table)}]: {quoted(str(folder))} is not a folder.'
+                yield Problem(where, f"{wrong} Make it first.")
 
 
 def _webhook_problems(config: Config, environ: Mapping[str, str]) -> tuple[Problem, ...]:

@@ -206,16 +206,21 @@ class Serve(_Table, frozen=True):
     api_keys: tuple[_Text, ...] = ()
     # Keep responses for clients that come back to them by their id.
     store: bool = True
+    # Folders in which clients may choose the one that an agent works in. None: no client may choose.
+    workspaces: tuple[Path, ...] = ()
     # Pages of these origins may ask from a browser. None: no page may.
     cors_origins: tuple[_Text, ...] = ()
-    # The specification's names for the events of thinking, or those that OpenAI's servers send.
-    reasoning_events: Literal["spec", "openai"] = "spec"
+    # Thinking as a summary, which most clients know; or as content, by the specification's names or by OpenAI's.
+    reasoning_events: Literal["summary", "spec", "openai"] = "summary"
     # A request may bring this much; it may have images in it.
     max_body_megabytes: Annotated[float, msgspec.Meta(gt=0, le=1_024)] = 64
     # Answers under way at once. Each may have an agent of its own.
     max_responses: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 64
-    # All agents together may take this much memory. Above it, idle ones are parked, and no further one starts.
+    # All agents together may take this much memory. Above it, idle ones are parked, and no further one starts. Left out:
+    # half of the machine's.
     max_memory: _Memory | None = None
+    # An agent is parked after this much idleness while its conversation has had one turn only: most have no second.
+    one_turn_seconds: _Seconds = 60
     # How long answers that are under way may go on after the server gets a signal to end.
     drain_seconds: _Seconds = 30
 

@@ -6,10 +6,10 @@ encoded again, results are shortened or moved to a file, thinking is dropped, sy
 what all copies share and nothing else:
 
 - a user's message: its text without white space at the ends, and digests of its pictures and files;
-- an answer: its text joined, and its calls by id, name and canonical arguments;
+- an answer: its text joined, and its calls by id, name and canonical arguments; if it has neither, that it is a file;
 - a result, by the id of its call, without its content.
 
-It omits system messages, thinking, internal data, the data of answers and empty messages.
+It omits system messages, thinking, internal data, the data of answers that have text, and empty messages.
 
 Two items are the same if their *keys* are: a key is the kind of an item and a digest of it, equal in every process and on
 every machine. Records have the keys and not the items, so they are small; only of a reply that was cut they have the text.
@@ -46,6 +46,8 @@ __all__ = [
     "normalise",
 ]
 
+# The text of an answer that consists of pictures and files: the character for an object in a text.
+_FILE = "\ufffc"
 # Enough to distinguish two pictures.
 _DIGEST_BYTES = 8
 
@@ -70,13 +72,16 @@ class NormalAnswer(_Item, frozen=True, gc=False, tag="answer"):
 
     @classmethod
     def of(cls, message: Message) -> NormalAnswer:
-        text, calls = [], []
+        text, calls, has_file = [], [], False
         for part in message.content:
             if isinstance(part, TextPart):
                 text.append(part.value)
             elif isinstance(part, ToolCallPart):
                 calls.append((part.call_id, part.name, canonical(_as_doubles(part.input))))
-        return cls("".join(text).strip(), tuple(calls))
+            elif isinstance(part, DataPart):
+                has_file = has_file or not part.is_internal
+        words = "".join(text).strip()
+        return cls(_FILE if has_file and not words and not calls else words, tuple(calls))
 
     @property
     def call_ids(self) -> tuple[str, ...]:
@@ -129,7 +134,9 @@ def normalise(messages: Iterable[Message]) -> NormalHistory:
 def _add(items: list[NormalItem], item: NormalItem) -> None:
     if items and isinstance(item, NormalAnswer) and isinstance(last := items[-1], NormalAnswer):
         # Two answers in a row are one: some consumers split an answer at its calls, others do not.
-        items[-1] = NormalAnswer(last.text + item.text, last.calls + item.calls)
+        texts = [text for text in (last.text, item.text) if text != _FILE]
+        calls = last.calls + item.calls
+        items[-1] = NormalAnswer("".join(texts) or ("" if calls else _FILE), calls)
     else:
         items.append(item)
 

@@ -5,9 +5,16 @@ Evidence, strongest first. The first that is present decides *which* conversatio
  a. a marker of ours in the history;
  b. the id of a call that we issued;
  c. an id of the consumer's: it narrows the candidates for d and e, because an editor shares it with its sub-agents;
- d. the longest prefix that contains an answer of ours; a tie identifies no conversation;
+ d. the longest prefix that contains an answer of ours; for a tie, see below;
  e. without any answer of ours: the one conversation that began with the same text, if its first turn is not settled;
  f. otherwise nothing: a new conversation.
+
+A *tie*: several conversations share the longest prefix. First, a retry belongs to the conversation whose last request it
+repeats, with proof. Otherwise the candidates are the conversations that end exactly there; one that has gone on is none. If
+all candidates are provably equal, each is right, and the one that was used last continues: from then on it differs. They are
+equal if their agents have only said text, all of it answers that are complete, after the same context. If one candidate is
+not, or is not in memory, the tie identifies no conversation. A conversation in which the same request is under way has
+gone on: a second request at the same moment goes to another candidate, if there is one.
 
 *How far* the request follows that conversation is the last place that its history and our record have in common. If
 the record ends there, the request continues the conversation. Otherwise it goes back, and there are four cases: its
@@ -15,11 +22,22 @@ history ends there (the same request again, or a request for another answer); it
 was cut; it leaves out the rest of a turn that was never settled (the user refused it, and wrote something else); or it
 differs (the history was edited: a fork).
 
+*The same request again* is a retry, which gets the same reply, or a wish for another answer, which is a fork. In this order:
+
+ 1. both have an idempotency key: equal keys are a retry, different keys are not;
+ 2. the client says that it repeats the request, or the reply is still under way: a retry;
+ 3. the whole reply has reached the client: another answer is wanted. If it has not, and the reply is complete: a retry;
+ 4. otherwise the time since its end decides. So a reply that was cut is repeated only for a while: Stop looks like a lost
+    connection, and what there is of it is not what the client wants.
+
+A reply without content, or one that is no longer in memory, is never repeated.
+
 Only proof counts: a marker or call id that is foreign or forged is ignored.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias
@@ -52,7 +70,7 @@ from dragoman.lm import (
     ToolResultPart,
 )
 from dragoman.lm.parts import STATEFUL_MARKER
-from dragoman.lm.request import SIDE_REQUEST_OPTION
+from dragoman.lm.request import RETRY_OPTION, SIDE_REQUEST_OPTION
 from dragoman.lm.rules import NAMESPACE
 
 __all__ = ["Evidence", "Identified", "Knowledge", "RequestKind", "identify"]
@@ -131,13 +149,14 @@ def identify(request: Request, history: NormalHistory, known: Knowledge) -> Iden
 
 
 class _Identification:
-    __slots__ = ("_foreign", "_history", "_known", "_request", "_unknown")
+    __slots__ = ("_foreign", "_history", "_known", "_request", "_request_key", "_unknown")
 
     def __init__(self, request: Request, history: NormalHistory, known: Knowledge) -> None:
         self._request = request
         self._known = known
         self._history = history
         self._foreign: list[str] = []
+        self._request_key: RequestKey | None = None
         # Calls that the request has results for, but that neither its history nor the conversation contains.
         self._unknown: frozenset[str] = frozenset()
 
@@ -261,16 +280,77 @@ class _Identification:
         """Find the record by its prefix, among those with the same consumer id (or those without one)."""
         known = self._known
         length, sharing = known.records.beginning_like(known.scope, known.consumer_id, self._history)
-        if len(sharing) != 1:
+        if not sharing:
             return None
-        reply = sharing[0].reply_before(length)
+        first, *others = sharing
+        reply = first.reply_before(length)
         evidence: Evidence = "prefix" if known.consumer_id is None else "consumer_id"
+        if others or (evidence == "prefix" and self._is_under_way(first, length)):
+            join = self._of_tie(length, reply, evidence)
+            if join is not None or others:
+                return join
         if reply is None and evidence == "prefix":
             # The common prefix has no answer of ours: only the user's text matches, so the request must continue it.
-            if length == len(self._history.items):
+            if length == len(self._history.items) and not self._is_proved_retry(first):
                 return None
             evidence = "first_turn"
-        return _met(sharing[0], reply, length, length, evidence)
+        return _met(first, reply, length, length, evidence)
+
+    def _is_under_way(self, record: ConversationRecord, length: int) -> bool:
+        """Whether the turn that this request would begin is under way in the record."""
+        last = record.last
+        return (
+            last is not None
+            and last.status == "streaming"
+            and last.starts == length == len(self._history.items)
+        )
+
+    def _of_tie(self, length: int, reply: ReplyRecord | None, evidence: Evidence) -> _Join | None:
+        """Choose among conversations that are equal so far, as the head of this module says."""
+        known = self._known
+        tied, are_all = known.records.tied(known.scope, known.consumer_id, self._history, length)
+        repeated = [record for record in tied if self._is_proved_retry(record)]
+        if repeated:
+            record = max(repeated, key=_last_used)
+            return _met(record, record.reply_before(length), length, length, evidence)
+        if reply is None:
+            return None
+        if reply.ends < length:
+            # The turn that the request would begin is under way in these: others may still be where it begins.
+            length = reply.ends
+            tied, are_all = known.records.tied(known.scope, known.consumer_id, self._history, length)
+        candidates = [record for record in tied if len(record.keys) == length]
+        if not are_all or not candidates or not all(map(self._is_interchangeable, candidates)):
+            return None
+        record = max(candidates, key=_last_used)
+        return _met(record, record.last, length, length, evidence)
+
+    def _is_interchangeable(self, record: ConversationRecord) -> bool:
+        """Whether the agent of the record knows nothing that this request's history and context do not have."""
+        last = record.last
+        return (
+            record.is_plain
+            and not record.is_unsettled
+            and last is not None
+            and last.request_key is not None
+            and last.request_key.context == self._key.context
+        )
+
+    def _is_proved_retry(self, record: ConversationRecord) -> bool:
+        """Whether the request repeats the last one of the record: by its key, by its client's word, or after a lost reply.
+
+        A lost reply proves nothing about a first request: another chat may begin with the same words.
+        """
+        last = record.last
+        if last is None or last.starts != len(self._history.items):
+            return False
+        if not self._key.asks_the_same_as(last.request_key):
+            return False
+        has_same_key = self._has_same_key(last)
+        if has_same_key is not None:
+            return has_same_key
+        is_lost = last.is_delivered is False and last.status == "complete" and len(record.replies) > 1
+        return is_lost or (self._says_retry and not last.is_delivered)
 
     def _followed(self, join: _Join | None) -> _Join | None:
         """Extend a join to the last item that both share. Results are skipped: one may be late, repeated or lost."""
@@ -333,7 +413,7 @@ class _Identification:
         beyond = self._history.items[join.matched :]
         if join.ours == last.starts:
             if not beyond:
-                if self._may_repeat(join, last):
+                if self._is_retry(join, last):
                     return self._found("retry", join, "the same request again")
                 return self._found("fork", join, "another answer is wanted")
             if _echoes(beyond[0], record):
@@ -351,18 +431,44 @@ class _Identification:
             return self._found("fresh", None, "it begins like another conversation and goes on differently")
         return self._found("fork", join, "the history was changed")
 
-    def _may_repeat(self, join: _Join, last: ReplyRecord) -> bool:
+    def _is_retry(self, join: _Join, last: ReplyRecord) -> bool:
+        """Whether this is the request of the last reply again, and not a wish for another answer."""
         known = self._known
-        # An empty answer is not repeated: the request is tried again.
-        is_there = last.status == "streaming" or (
-            last.ended_at is not None
-            and known.now - last.ended_at <= known.retry_seconds
-            and last.ends > last.starts
-        )
-        return is_there and (
-            join.evidence in ("marker", "call_id", "consumer_id")
-            or last.request_key == RequestKey.by(self._request, self._history)
-        )
+        is_named = join.evidence in ("marker", "call_id", "consumer_id")
+        if not is_named and not self._key.asks_the_same_as(last.request_key):
+            return False
+        asked = last.request_key
+        if asked is not None and asked.options.demands != self._request.options.demands:
+            # The same words, but the answer must have another form.
+            return False
+        is_streaming = last.status == "streaming"
+        if not is_streaming and (last.ended_at is None or last.ends == last.starts):
+            # It is no longer in memory, or it is empty and the request is tried again.
+            return False
+        has_same_key = self._has_same_key(last)
+        if has_same_key is not None:
+            return has_same_key
+        if is_streaming or self._says_retry:
+            return True
+        if last.is_delivered is True:
+            return False
+        is_lost = last.is_delivered is False and last.status == "complete"
+        return is_lost or (last.ended_at is not None and known.now - last.ended_at <= known.retry_seconds)
+
+    def _has_same_key(self, last: ReplyRecord) -> bool | None:
+        """Whether the request has the idempotency key of the last one. None if one of them has none."""
+        theirs, ours = self._key.idempotency_key, last.request_key and last.request_key.idempotency_key
+        return None if theirs is None or ours is None else theirs == ours
+
+    @property
+    def _says_retry(self) -> bool:
+        return self._request.options.model_options.get(RETRY_OPTION) is True
+
+    @property
+    def _key(self) -> RequestKey:
+        if self._request_key is None:
+            self._request_key = RequestKey.by(self._request, self._history)
+        return self._request_key
 
     def _new_messages(self, matched: int) -> tuple[Message, ...]:
         return self._history.messages[bisect_right(self._history.counts, matched) :]
@@ -471,6 +577,12 @@ class _Identification:
                 if name is not None and name.conversation == record.id:
                     places[name.response] = self._history.counts[place]
         return places
+
+
+def _last_used(record: ConversationRecord) -> float:
+    ended_at = record.last.ended_at if record.last is not None else None
+    # Without an end it is under way.
+    return math.inf if ended_at is None else ended_at
 
 
 def _echoes(echo: NormalItem, record: ConversationRecord) -> bool:

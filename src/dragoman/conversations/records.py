@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from dragoman.conversations.context import context_of
 from dragoman.conversations.history import NormalAnswer, NormalHistory, PrefixIndex, is_prompt
 from dragoman.lm import Message, Request, RequestOptions
+from dragoman.lm.request import IDEMPOTENCY_OPTION, RETRY_OPTION
 
 __all__ = [
     "ConversationRecord",
@@ -31,7 +32,10 @@ __all__ = [
     "ReplyStatus",
     "RequestKey",
     "Scope",
+    "unrepeatable",
 ]
+
+_OF_ONE_ATTEMPT = frozenset((IDEMPOTENCY_OPTION, RETRY_OPTION))
 
 # streaming: under way. complete: all of it went out. cut: the consumer stopped it. failed: it broke.
 ReplyStatus: TypeAlias = Literal["streaming", "complete", "cut", "failed"]
@@ -46,7 +50,7 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class RequestKey(msgspec.Struct, frozen=True):
-    """The identity of a request: its messages, its context and its options.
+    """The identity of a request: its messages, its context and its options, and the client's own name for it.
 
     It is compared, not hashed: comparisons are rare, and its parts are in memory anyway.
     """
@@ -55,10 +59,24 @@ class RequestKey(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...]
     context: str
     options: RequestOptions
+    idempotency_key: str | None = None
 
     @classmethod
     def by(cls, request: Request, history: NormalHistory) -> RequestKey:
-        return cls(history.messages, context_of(request.messages), request.options)
+        given = request.options.model_options
+        # A retry differs from its request in these.
+        options = {name: value for name, value in given.items() if name not in _OF_ONE_ATTEMPT}
+        key = given.get(IDEMPOTENCY_OPTION)
+        return cls(
+            history.messages,
+            context_of(request.messages),
+            replace(request.options, model_options=options),
+            key if isinstance(key, str) else None,
+        )
+
+    def asks_the_same_as(self, other: RequestKey | None) -> bool:
+        """Whether both ask for the same, whatever their clients call them."""
+        return other is not None and replace(other, idempotency_key=self.idempotency_key) == self
 
 
 class ReplyRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -71,15 +89,17 @@ class ReplyRecord(msgspec.Struct, frozen=True, array_like=True):
     status: ReplyStatus = "streaming"
     # The request it answers, for as long as that may be repeated.
     request_key: RequestKey | None = None
-    # When the response ended, for the few seconds in which a repeated request gets the same answer.
+    # When the response ended, for as long as a repeated request may get the same answer.
     ended_at: float | None = None
     call_ids: tuple[str, ...] = ()
+    # Whether the whole response has reached the consumer. None: its front end has not said.
+    is_delivered: bool | None = None
 
 
 class ConversationRecord(msgspec.Struct, frozen=True, array_like=True):
     """The timeline of one conversation. Immutable: the fold of its journal makes another for each change.
 
-    `request_key` and `ended_at` of the last reply are known only in the process that runs the conversation.
+    `request_key`, `ended_at` and `is_delivered` of the last reply are known only in the process that runs the conversation.
     """
 
     id: str
@@ -94,6 +114,8 @@ class ConversationRecord(msgspec.Struct, frozen=True, array_like=True):
     consumer_id: str | None = None
     # The last reply, if it has content and was not completed: a consumer may send back a part of it.
     cut: NormalAnswer | None = None
+    # Whether its agent has done nothing but answer in text: no thinking, no step, no plan, no permission request.
+    is_plain: bool = False
 
     @property
     def last(self) -> ReplyRecord | None:
@@ -129,11 +151,18 @@ class ConversationRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 def _at_rest(reply: ReplyRecord) -> ReplyRecord:
-    if reply.status != "streaming" and reply.request_key is None and reply.ended_at is None:
-        return reply
     status: ReplyStatus = "cut" if reply.status == "streaming" else reply.status
-    return replace(reply, status=status, request_key=None, ended_at=None)
+    return unrepeatable(reply if status == reply.status else replace(reply, status=status))
 
+
+def unrepeatable(reply: ReplyRecord) -> ReplyRecord:
+    """The reply without what only the process that runs the conversation knows: no request gets it again."""
+    is_so = reply.request_key is None and reply.ended_at is None and reply.is_delivered is None
+    return reply if is_so else replace(reply, request_key=None, ended_at=None, is_delivered=None)
+
+
+# Of conversations that are equal so far, as many are compared at most.
+_MOST_TIED = 64
 
 # The index is partitioned by scope and consumer id, before any history is compared.
 _Shelf: TypeAlias = tuple[Scope, str | None]
@@ -212,15 +241,25 @@ class Records:
             if not found:
                 continue
             # Two different beginnings may have the same link, so the keys are compared.
-            beginning, sharing = history.keys[:length], []
-            for record in map(self._here, found):
-                if record.keys[:length] == beginning:
-                    sharing.append(record)
-                    if len(sharing) == 2:  # noqa: PLR2004 - enough to know
-                        break
-            if sharing:
-                return length, tuple(sharing)
+            beginning = history.keys[:length]
+            sharing = (record for record in map(self._here, found) if record.keys[:length] == beginning)
+            if first := tuple(islice(sharing, 2)):
+                return length, first
         return 0, ()
+
+    def tied(
+        self, scope: Scope, consumer_id: str | None, history: NormalHistory, length: int
+    ) -> tuple[tuple[ConversationRecord, ...], bool]:
+        """The records with this consumer id that begin with so many items of this history, and whether these are all.
+
+        They are not all if one is not in memory. If there are too many to compare, none is returned.
+        """
+        found = self._prefixes.on((scope, consumer_id)).get(history.links[length - 1], frozenset())
+        if len(found) > _MOST_TIED:
+            return (), False
+        here = [self._records[name] for name in found if name in self._records]
+        sharing = tuple(record for record in here if record.keys[:length] == history.keys[:length])
+        return sharing, len(here) == len(found)
 
     def _here(self, conversation: str) -> ConversationRecord:
         record = self._records.get(conversation)

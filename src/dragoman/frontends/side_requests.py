@@ -5,7 +5,10 @@ the front end marks them, and a separate session without any permission answers 
 
 A request is a side request only with proof: the client marks it, or the whole request has the form that a known program
 gives it. The form is the program's own text around the text that it quotes. A request without a known form is a
-conversation, also when it offers no tools.
+conversation, also when it offers no tools. `docs/http.md` lists the forms.
+
+Most forms are a request of their own. A request for a summary is the whole conversation, with one message more: it must
+neither make the agent act nor become a part of the conversation.
 """
 
 from __future__ import annotations
@@ -29,22 +32,53 @@ class _Form:
     messages: int = 1
 
     def fits(self, texts: Sequence[str], system: str) -> bool:
-        text = texts[0]
-        if len(texts) != self.messages or not text.startswith(self.head) or self.system not in system:
+        return (
+            len(texts) == self.messages and self.system in system and _begins(texts[0], self.head, self.marks)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _SummaryForm:
+    """The fixed text of a request for a summary: how the last message begins, and marks that follow."""
+
+    head: str
+    marks: tuple[str, ...] = ()
+    # Whether the request may offer the tools of the conversation.
+    with_tools: bool = False
+
+    def fits(self, text: str, *, has_tools: bool) -> bool:
+        return (self.with_tools or not has_tools) and _begins(text, self.head, self.marks)
+
+
+def _begins(text: str, head: str, marks: Sequence[str]) -> bool:
+    """Whether a text begins with the head, and has the marks after it, in their order."""
+    if not text.startswith(head):
+        return False
+    # Two marks may share a line break.
+    place = max(0, len(head) - 1)
+    for mark in marks:
+        place = text.find(mark, place)
+        if place < 0:
             return False
-        # Two marks may share a line break.
-        place = max(0, len(self.head) - 1)
-        for mark in self.marks:
-            place = text.find(mark, place)
-            if place < 0:
-                return False
-            place += len(mark) - 1
-        return True
+        place += len(mark) - 1
+    return True
 
 
 _FORMS = (
     # Open WebUI: titles, tags, follow-ups, searches, and completions of what the user types.
     _Form("### Task:\n", ("\n<chat_history>\n", "\n</chat_history>")),
+    # Open WebUI: which tools to call, an emoji for what was said, and one answer made of several.
+    _Form(
+        "", system="choose and return the correct tool(s) from the list of available tools based on the query"
+    ),
+    _Form(
+        "Your task is to reflect the speaker's likely facial expression through a fitting emoji.",
+        ("\n\nMessage: ```",),
+    ),
+    _Form(
+        "You have been provided with a set of responses from various models to the latest user query: ",
+        ("\n\nResponses from models: ",),
+    ),
     # LibreChat, in its two ways of asking for a title.
     _Form(
         "Provide a concise, 5-word-or-less title for the conversation, ",
@@ -53,6 +87,12 @@ _FORMS = (
     _Form("Analyze this conversation and provide:\n1. The detected language of ", ("\n\nUser: ", "\nAI: ")),
     # opencode: a title. The user's prompt is a second message.
     _Form("Generate a title for this conversation:", system="You are a title generator.", messages=2),
+    # Codex: what to remember of an earlier conversation.
+    _Form(
+        "Analyze this rollout and produce JSON with `raw_memory`,",
+        ("\nrollout_context:\n",),
+        "You are a Memory Writing Agent.",
+    ),
     # VS Code's chat, if its utility model is the chat's model: titles, branches, progress, commits, pull requests.
     _Form(
         "Please write a brief title for the following request:\n\n",
@@ -111,24 +151,57 @@ _FORMS = (
     _Form("", system="You clean up raw speech-to-text (dictation) output."),
 )
 
-# How VS Code's chat asks for a summary, in the system message or in the last one. The request carries the whole history,
-# and may offer tools. The user's own text is never there: VS Code puts it between tags.
+# How VS Code's chat asks for a summary, in the system message or in the last one. The request may offer tools. The user's
+# own text is never there: VS Code puts it between tags.
 _SUMMARISE = "Your task is to create a comprehensive, detailed summary of the entire conversation"
+# How system messages begin whose requests carry a conversation, and may offer its tools. A person writes none of these.
+_INSTRUCTIONS = (
+    _SUMMARISE,
+    # opencode: a compaction, in two versions, and a summary.
+    "You are an anchored context summarization assistant for coding sessions.",
+    "You are a helpful AI assistant tasked with summarizing conversations.",
+    "Summarize what was done in this conversation. Write like a pull request description.",
+    # Codex: whether an action may run without a question.
+    "You are judging one planned coding-agent action.",
+)
+# How the last message begins. Where a person may write it as well, the request has no tools, or the text has more marks.
+_SUMMARIES = (
+    _SummaryForm(_SUMMARISE, with_tools=True),
+    # Codex, whose conversations always offer tools.
+    _SummaryForm(
+        "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM"
+    ),
+    # Open WebUI.
+    _SummaryForm(
+        "### Task:\nSummarize the conversation ",
+        (" that will be compacted out of the active chat context.", "\n### Instructions:\n"),
+    ),
+    # LibreChat: the first one, and the following ones.
+    _SummaryForm(
+        "Hold on, before you continue I need you to write me a checkpoint of everything so far.",
+        ("Only the checkpoint, don't respond to me or continue the conversation.", "\nRules:\n"),
+        with_tools=True,
+    ),
+    _SummaryForm(
+        "Hold on again, update your checkpoint.",
+        ("Only the checkpoint, don't respond to me or continue the conversation.", "\nRules:\n"),
+        with_tools=True,
+    ),
+)
 
 
 def is_side_request(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> bool:
     """Return whether the request has the form of a side request. `messages` are as the program sent them."""
-    if any(_asks_for_summary(message) for message in messages if message.role == "system"):
+    instructions = [message.text for message in messages if message.role == "system"]
+    if any(text.lstrip().startswith(_INSTRUCTIONS) for text in instructions):
         return True
     spoken = [message for message in messages if message.role != "system"]
-    if spoken and spoken[-1].role == "user" and _asks_for_summary(spoken[-1]):
-        return True
+    if spoken and spoken[-1].role == "user":
+        last = spoken[-1].text.strip()
+        if any(form.fits(last, has_tools=bool(tools)) for form in _SUMMARIES):
+            return True
     if tools or not spoken or any(message.role != "user" for message in spoken):
         return False
     texts = [message.text.strip() for message in spoken]
-    system = "\n".join(message.text for message in messages if message.role == "system")
+    system = "\n".join(instructions)
     return any(form.fits(texts, system) for form in _FORMS)
-
-
-def _asks_for_summary(message: Message) -> bool:
-    return message.text.lstrip().startswith(_SUMMARISE)

@@ -18,13 +18,24 @@ from dragoman.conversations.history import (
     is_answer,
     item_key,
 )
-from dragoman.conversations.records import ConversationRecord, ReplyRecord, ReplyStatus, RequestKey, Scope
+from dragoman.conversations.records import (
+    ConversationRecord,
+    ReplyRecord,
+    ReplyStatus,
+    RequestKey,
+    Scope,
+    unrepeatable,
+)
 from dragoman.journal.agent_events import (
     CallSettled,
     ConversationImported,
+    PermissionRequested,
+    PlanMade,
     ReplyEnded,
     RequestReceived,
     SessionChanged,
+    StepTaken,
+    ThinkingSaid,
 )
 from dragoman.journal.event import JournalStarted
 from dragoman.journal.events import AnyEvent, UnreadableJournal
@@ -62,11 +73,6 @@ def history_change(
     return common_prefix(record.keys, history.keys), tuple(moved), tuple(dropped)
 
 
-def _unrepeatable(reply: ReplyRecord) -> ReplyRecord:
-    is_so = reply.request_key is None and reply.ended_at is None
-    return reply if is_so else replace(reply, request_key=None, ended_at=None)
-
-
 def _chained(keys: Sequence[bytes], links: Sequence[int] = ()) -> list[int]:
     if not all(keys):
         raise UnreadableJournal("the digest of an item is empty")
@@ -85,6 +91,7 @@ class ConversationFold:
         self._replies = list(record.replies)
         self._pending = set(record.pending)
         self._cut = record.cut
+        self._is_plain = record.is_plain
         self.session = state.session if state is not None else None
         self.calls = state.calls if state is not None else 0
         self._check_places()
@@ -98,6 +105,7 @@ class ConversationFold:
             replies=tuple(self._replies),
             pending=frozenset(self._pending),
             cut=self._cut,
+            is_plain=self._is_plain,
         )
 
     @property
@@ -120,6 +128,10 @@ class ConversationFold:
             case JournalStarted():
                 scope = Scope(event.model, event.workspace, event.connection)
                 self._record = replace(self._record, scope=scope, consumer_id=event.consumer_id)
+                self._is_plain = True
+            case ThinkingSaid() | StepTaken() | PlanMade() | PermissionRequested():
+                # The agent knows more than a history of the conversation has.
+                self._is_plain = False
             case _:
                 # What a person may read, and no request is recognised by.
                 pass
@@ -139,6 +151,10 @@ class ConversationFold:
         """When the last reply ended."""
         self._replies[-1] = replace(self._replies[-1], ended_at=now)
 
+    def note_delivery(self, *, whole: bool) -> None:
+        """Whether the last reply, which has ended, has reached the consumer whole."""
+        self._replies[-1] = replace(self._replies[-1], is_delivered=whole)
+
     def _request(self, event: RequestReceived) -> None:
         before = len(self._keys)
         if not 0 <= event.keeps <= before:
@@ -151,7 +167,7 @@ class ConversationFold:
             self._check_places()
         elif self._replies:
             # As nearly always: the history has only grown. Only the last reply could be repeated.
-            self._replies[-1] = _unrepeatable(self._replies[-1])
+            self._replies[-1] = unrepeatable(self._replies[-1])
         size = len(self._keys)
         self._replies.append(ReplyRecord(event.number, event.turn, size, size))
         self._cut = None
@@ -159,6 +175,7 @@ class ConversationFold:
     def _import(self, event: ConversationImported) -> None:
         self._keys, self._links = list(event.keys), _chained(event.keys)
         self._replies = list(event.replies)
+        self._is_plain = False
         self._check_places()
         self._pending = set(event.pending)
         self.session, self.calls = event.session, event.issued
@@ -179,9 +196,9 @@ class ConversationFold:
         for reply in self._replies:
             if reply.number in moved:
                 starts, ends = moved[reply.number]
-                yield replace(reply, starts=starts, ends=ends, request_key=None, ended_at=None)
+                yield unrepeatable(replace(reply, starts=starts, ends=ends))
             elif reply.number not in event.dropped:
-                yield _unrepeatable(reply)
+                yield unrepeatable(reply)
 
     def _end(self, event: ReplyEnded) -> None:
         self._pending.update(event.pending)

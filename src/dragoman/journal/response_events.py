@@ -30,8 +30,10 @@ class ResponseOpened(JournalEvent, frozen=True):
     """A background response has begun. Its request is with the stored responses."""
 
     # How its parts become events, so that they become the same events again.
-    reasoning: Literal["spec", "openai"]
+    reasoning: Literal["summary", "spec", "openai"]
     approves_items: bool = False
+    # What the metadata named as ignored at the beginning. The model may name more.
+    ignored: str | None = None
 
 
 class PartsReported(JournalEvent, frozen=True):

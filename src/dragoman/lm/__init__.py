@@ -10,7 +10,7 @@ from dragoman.lm.cancellation import (
     CancellationToken,
     until_cancelled,
 )
-from dragoman.lm.errors import ErrorKind, LanguageModelError
+from dragoman.lm.errors import ErrorKind, ErrorOrigin, LanguageModelError
 from dragoman.lm.guard import GuardedModel, RuleBroken
 from dragoman.lm.json import JsonObject
 from dragoman.lm.messages import Message, Role, assistant, system, user
@@ -75,6 +75,7 @@ __all__ = [
     "DataPart",
     "Delivery",
     "ErrorKind",
+    "ErrorOrigin",
     "Features",
     "GuardedModel",
     "JsonObject",

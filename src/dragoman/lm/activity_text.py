@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from dragoman.diffs import FileDiff, files_of, shortened
-from dragoman.lm.gfm import code, escape, fence
+from dragoman.lm.gfm import code, escape, fence, plain
 from dragoman.lm.parts import (
     USAGE,
     ActivityNote,
@@ -79,13 +79,18 @@ class Activities:
         """Drop the state: another run of the agent uses new activity ids."""
         self._passed: dict[str, ActivityPart] = {}
         self._written: dict[str, _Written] = {}
+        self._markdown = True
         self._plan: frozenset[tuple[str, str]] = frozenset()
         # The id of the activity that was written last, and whether its output was. None after any other part: then output
         # needs its title again.
         self.last_written: tuple[str, bool] | None = None
 
-    def present(self, part: Part, *, structured: bool) -> Iterable[Part]:
-        """Convert a part. `structured`: the consumer has `features.activity`. Other parts are passed on."""
+    def present(self, part: Part, *, structured: bool, markdown: bool = True) -> Iterable[Part]:
+        """Convert a part. `structured`: the consumer has `features.activity`. Other parts are passed on.
+
+        `markdown`: the consumer renders it. Else the text has no marks.
+        """
+        self._markdown = markdown
         match part:
             case _ if part is INTERRUPTION:
                 self.last_written = None
@@ -95,7 +100,8 @@ class Activities:
                 return (part,)
             case ActivityNote():
                 self.last_written = None
-                return (part.activity,) if structured else (ThinkingPart(part.text),)
+                text = part.text if markdown else plain(part.text)
+                return (part.activity,) if structured else (ThinkingPart(text),)
             case ActivityPart():
                 return self._thinned(part) if structured else _thinking("".join(self._write(part)))
             case PlanPart() if not structured:
@@ -119,18 +125,22 @@ class Activities:
             _remember(self._written, part.id, written)
         if part.title != written.title:
             written.title = part.title
-            yield self._line(part, f"▸ {escape(part.title)}")
+            yield self._line(part, f"▸ {self._shown(part.title)}")
         if part.diff is not None and part.diff != written.diff:
             written.diff = part.diff
             for changed in files_of(part.diff):
                 if changed not in written.files:
                     written.files.add(changed)
                     path, lines = changed
-                    yield self._line(part, f"{code(path)}\n\n{fence(shortened(lines, _DIFF_LINES), 'diff')}")
+                    diff = shortened(lines, _DIFF_LINES)
+                    shown = (
+                        f"{code(path)}\n\n{fence(diff, 'diff')}" if self._markdown else f"{path}\n\n{diff}"
+                    )
+                    yield self._line(part, shown)
         yield from self._output(part, written)
         if part.status in _MARKS and not written.ended:
             written.ended = True
-            yield self._line(part, f"{_MARKS[part.status]} {escape(written.title)}")
+            yield self._line(part, f"{_MARKS[part.status]} {self._shown(written.title)}")
 
     def _output(self, part: ActivityPart, written: _Written) -> Iterator[str]:
         before, now = written.output, part.output or ""
@@ -145,7 +155,7 @@ class Activities:
         if self.last_written != (part.id, True):
             if self.last_written is None or self.last_written[0] != part.id:
                 # A line at the margin ends whatever list or quotation came before.
-                yield self._line(part, f"▸ {escape(written.title)} …")
+                yield self._line(part, f"▸ {self._shown(written.title)} …")
             yield "\n    "
             self.last_written = part.id, True
         yield _LINE_END.sub("\n    ", new[:room])
@@ -156,13 +166,18 @@ class Activities:
         self.last_written = part.id, False
         return f"\n\n{text}\n"
 
+    def _shown(self, text: str) -> str:
+        return escape(text) if self._markdown else text
+
     def _write_plan(self, plan: PlanPart) -> Iterable[Part]:
         before, self._plan = self._plan, frozenset(map(_state, plan.entries))
         changed = [entry for entry in plan.entries if _state(entry) not in before]
         if not changed:
             return ()
         self.last_written = None
-        lines = "".join(f"{_PLAN_MARKS[entry.status]} {escape(entry.text)}  \n" for entry in changed)
+        # Two spaces break a line in Markdown.
+        end = "  \n" if self._markdown else "\n"
+        lines = "".join(f"{_PLAN_MARKS[entry.status]} {self._shown(entry.text)}{end}" for entry in changed)
         return (ThinkingPart(f"\n\n{lines}\n"),)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 
 from dragoman.lm.errors import LanguageModelError
+from dragoman.lm.parts import NoticePart
 
-__all__ = ["code", "error_text", "escape", "fence", "notice"]
+__all__ = ["code", "error_part", "error_text", "escape", "fence", "notice", "notice_part", "plain"]
 
 # A backslash before ASCII punctuation makes it literal. Beside Markdown's own characters: `$` begins a formula or an
 # icon `$(…)` in VS Code, `:` and `@` and `www.` make bare addresses into links, `&` begins an entity.
@@ -27,6 +28,8 @@ _ORDERED = re.compile(r"^([ \t]*\d{1,9})([.)])", re.MULTILINE)
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _FENCE_RUN = re.compile(r"`+|~+")
 _LANGUAGE = re.compile(r"[^A-Za-z0-9_+#.-]")
+# What a text has of Markdown that is made of the functions here, except fences: escaped characters, code, and emphasis.
+_MARKS = re.compile(r"\\([!-/:-@\[-`{-~])|(?<!`)(`+)(?!`)(.+?)(?<!`)\2(?!`)|\*+", re.DOTALL)
 # A code block that would drown the chat is cut; what is cut is said.
 _INLINE_LIMIT = 2_000
 
@@ -71,6 +74,29 @@ def notice(text: str) -> str:
     return f"\n\n*{text}*\n\n"
 
 
+def notice_part(text: str) -> NoticePart:
+    """`notice` as a part of a response."""
+    return NoticePart(notice(text))
+
+
 def error_text(error: LanguageModelError) -> str:
     """An error as Markdown text, in the form that every front end uses."""
     return f"\n\n**Error:** {escape(error.sentence)}\n\n"
+
+
+def error_part(error: LanguageModelError) -> NoticePart:
+    """`error_text` as a part of a response."""
+    return NoticePart(error_text(error))
+
+
+def plain(markdown: str) -> str:
+    """Text that was composed of the functions here, except fences, for those who see Markdown as it is written."""
+    return _MARKS.sub(_unmarked, markdown)
+
+
+def _unmarked(mark: re.Match[str]) -> str:
+    escaped, ticks, inside = mark.groups()
+    if ticks is None:
+        return escaped or ""
+    is_padded = inside.startswith(" ") and inside.endswith(" ") and bool(inside.strip())
+    return inside[1:-1] if is_padded else inside

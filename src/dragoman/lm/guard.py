@@ -22,11 +22,11 @@ from dragoman.lm import gfm
 from dragoman.lm.cancellation import CancellationError, CancellationToken
 from dragoman.lm.errors import LanguageModelError
 from dragoman.lm.messages import Message
-from dragoman.lm.model import Closing, LanguageModel, ModelInfo, Presenting, Sink
+from dragoman.lm.model import Closing, Delivery, LanguageModel, ModelInfo, Presenting, Sink
 from dragoman.lm.parts import STOPPED, DataPart, Part, TextPart, ToolCallPart, UsagePart
 from dragoman.lm.presentation import Presentation, Style
 from dragoman.lm.request import Request
-from dragoman.lm.rules import StreamWatch, Violation, is_visible
+from dragoman.lm.rules import StreamWatch, Violation, is_shown, is_visible
 
 __all__ = ["EMPTY_ANSWER", "GuardedModel", "RuleBroken"]
 
@@ -64,6 +64,10 @@ class GuardedModel:
     async def close(self) -> None:
         if isinstance(self._model, Closing):
             await self._model.close()
+
+    def delivered(self, conversation: str, *, whole: bool) -> None:
+        if isinstance(self._model, Delivery):
+            self._model.delivered(conversation, whole=whole)
 
     def _presentation(self, request: Request) -> Presentation | None:
         if isinstance(self._model, Presenting) and self._model.presents:
@@ -105,7 +109,8 @@ class GuardedModel:
         if guarded.consumer_has_nothing or request.consumer.features.keeps_parts_of_failures:
             raise error
         _log.warning("model %s failed in mid-response: %s", self.info.id, error.sentence)
-        sink.report(TextPart(gfm.error_text(error)))
+        text = gfm.error_text(error)
+        sink.report(TextPart(text if request.consumer.features.markdown else gfm.plain(text)))
 
 
 class _GuardedSink:
@@ -116,6 +121,7 @@ class _GuardedSink:
     ) -> None:
         """Without a presentation the parts are passed on as they are."""
         self._watch = StreamWatch(request)
+        self._renders_markdown = request.consumer.features.markdown
         self._presentation = presentation
         self._sink = sink
         self._token = token
@@ -160,7 +166,9 @@ class _GuardedSink:
                 self._nothing_visible = False
             case UsagePart():
                 pass
-            case DataPart() if part.is_internal:
+            case DataPart() if is_shown(part):
+                self.consumer_has_nothing = self._nothing_visible = False
+            case DataPart():
                 # A marker or a count is invisible to the user.
                 pass
             case _:
@@ -181,7 +189,7 @@ class _GuardedSink:
 
     def complete(self) -> None:
         if self._nothing_visible:
-            self._sink.report(TextPart(EMPTY_ANSWER))
+            self._sink.report(TextPart(EMPTY_ANSWER if self._renders_markdown else gfm.plain(EMPTY_ANSWER)))
 
 
 def _refuse_impossible(request: Request, info: ModelInfo) -> None:

@@ -52,7 +52,7 @@ class ModelInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     max_input_tokens: int
     max_output_tokens: int
     capabilities: Capabilities = Capabilities()
-    # Whether it can be made to call a tool (the mode "required"). An agent decides for itself.
+    # Whether it can be made to call a tool (the mode "required").
     required_calls: bool = False
     # Whether it follows `RequestOptions.answer_form`.
     takes_forms: bool = False

@@ -17,8 +17,13 @@ __all__ = [
     "ANNOTATION",
     "CACHE_CONTROL",
     "CONVERSATION",
+    "IGNORED",
     "INTERNAL_MIME_TYPES",
     "ITEM",
+    "ITEM_EVENT",
+    "ITEM_MIME_TYPES",
+    "LOGPROBS",
+    "REFUSAL",
     "STATEFUL_MARKER",
     "STOPPED",
     "UNKNOWN_PART",
@@ -31,6 +36,7 @@ __all__ = [
     "Audience",
     "ContentPart",
     "DataPart",
+    "NoticePart",
     "Outcome",
     "Part",
     "PlanEntry",
@@ -60,12 +66,28 @@ ACTIVITY = "application/vnd.dragoman.activity+json"
 # An item of Open Responses that no part has a form for, and an annotation of the text before it. Both are unchanged.
 ITEM = "application/vnd.dragoman.item+json"
 ANNOTATION = "application/vnd.dragoman.annotation+json"
+# An event about such an item, from its `response.output_item.added` on. The item itself follows when it is complete.
+ITEM_EVENT = "application/vnd.dragoman.item-event+json"
+# A piece of a refusal, as text, and the log probabilities of the text after it.
+REFUSAL = "application/vnd.dragoman.refusal"
+LOGPROBS = "application/vnd.dragoman.logprobs+json"
+# Only for consumers with `Features.items`. Others get what `foreign_items` makes of them.
+ITEM_MIME_TYPES = frozenset({ITEM, ITEM_EVENT, ANNOTATION, REFUSAL, LOGPROBS})
+# A list of names: what the request asked for, or contained, and the model did not get.
+IGNORED = "application/vnd.dragoman.ignored+json"
 
 # Data parts that two programs exchange about a conversation. They are not content: a person does not see them, and
 # comparisons of histories ignore them.
-INTERNAL_MIME_TYPES = frozenset(
-    {STATEFUL_MARKER, CACHE_CONTROL, USAGE, STOPPED, CONVERSATION, UNKNOWN_PART, ACTIVITY, ITEM, ANNOTATION}
-)
+INTERNAL_MIME_TYPES = ITEM_MIME_TYPES | {
+    STATEFUL_MARKER,
+    CACHE_CONTROL,
+    USAGE,
+    STOPPED,
+    CONVERSATION,
+    UNKNOWN_PART,
+    ACTIVITY,
+    IGNORED,
+}
 
 # MIME types that are text, besides `text/…` and the `+json` and `+xml` types.
 _TEXTUAL = frozenset({"application/javascript", "application/json", "application/xml", "application/yaml"})
@@ -100,6 +122,10 @@ class TextPart(_Part, frozen=True, tag="text", gc=False):
     audience: tuple[Audience, ...] = ()
 
 
+class NoticePart(TextPart, frozen=True, tag="text", gc=False):
+    """Markdown that we compose. A consumer that renders no Markdown gets it without the marks (`gfm.plain`)."""
+
+
 class ThinkingPart(_Part, frozen=True, tag="thinking"):
     """What a model thinks before it answers."""
 
@@ -129,6 +155,8 @@ class DataPart(_Part, frozen=True, tag="data"):
     mime_type: str
     data: bytes
     audience: tuple[Audience, ...] = ()
+    # The name of a file, where its sender gives it one.
+    name: str = ""
 
     @classmethod
     def image(cls, data: bytes, mime_type: str) -> DataPart:
@@ -272,6 +300,8 @@ class UsagePart(_Part, frozen=True, tag="usage"):
     cost: float | None = None
     # ISO 4217.
     currency: str | None = None
+    # The usage as the provider wrote it, if it has more than the fields above.
+    reported: JsonObject | None = None
 
 
 # Progress beside the answer. It is not part of the answer's content.

@@ -1,7 +1,8 @@
 """Converts parts for consumers that do not support all kinds.
 
 Thinking becomes text or nothing where the consumer has no thinking parts (S10); data gets a visible line, because
-editors do not draw it (S11); links that act are made inert (S13); activities, plans and usage become thinking and data
+editors do not draw it (S11), unless the consumer shows pictures and files itself; text that we compose is plain where the
+consumer renders no Markdown; links that act are made inert (S13); activities, plans and usage become thinking and data
 where the consumer has no such parts (`activity_text`). The conversion is deterministic, so that a back end can store
 what the consumer gets by running its own `Presentation`.
 """
@@ -16,12 +17,18 @@ import msgspec
 
 from dragoman.lm import gfm
 from dragoman.lm.activity_text import INTERRUPTION, Activities
+from dragoman.lm.foreign_items import is_heading, item_line, item_of, picture_of
 from dragoman.lm.links import InertLinks
 from dragoman.lm.parts import (
     CONVERSATION,
+    IGNORED,
+    ITEM,
+    ITEM_MIME_TYPES,
+    REFUSAL,
     STATEFUL_MARKER,
     STOPPED,
     DataPart,
+    NoticePart,
     Part,
     ProgressPart,
     TextPart,
@@ -65,6 +72,8 @@ class Presentation:
             self._reasoning = style.reasoning
 
     def present(self, part: Part) -> Iterable[Part]:
+        if type(part) is NoticePart:
+            part = TextPart(self._readable(part.value), part.audience)
         # Nearly all parts are text, with nothing before it that it has to be set apart from.
         if isinstance(part, TextPart) and part.value and self._last == "text":
             if self._activities is not None:
@@ -77,7 +86,7 @@ class Presentation:
             self._activities = Activities()
         features = self._features
         structured = features.activity or (features.reports and isinstance(part, UsagePart))
-        written = self._activities.present(part, structured=structured)
+        written = self._activities.present(part, structured=structured, markdown=features.markdown)
         return chain.from_iterable(map(self._present, written))
 
     def _present(self, part: Part) -> Iterator[Part]:
@@ -98,12 +107,14 @@ class Presentation:
                     yield TextPart(self._links.feed(part.text))
             case DataPart(mime_type=mime_type) if mime_type == STOPPED:
                 yield self._stop(part)
+            case DataPart(mime_type=mime_type) if mime_type in ITEM_MIME_TYPES and not self._features.items:
+                yield from self._in_place_of_item(part)
             case DataPart():
                 if self._takes(part):
                     yield part
-                if not part.is_internal:
+                if not part.is_internal and not self._features.items:
                     self._last = None
-                    yield TextPart(gfm.notice(_line(part)))
+                    yield TextPart(self._readable(gfm.notice(_line(part))))
             case _:
                 yield part
 
@@ -114,9 +125,23 @@ class Presentation:
     def _takes(self, part: DataPart) -> bool:
         if part.mime_type == STATEFUL_MARKER:
             return True
-        if part.mime_type == CONVERSATION:
+        if part.mime_type in (CONVERSATION, IGNORED):
             return self._features.reports
+        if self._features.items and (part.mime_type in ITEM_MIME_TYPES or not part.is_internal):
+            return True
         return self._features.data or (self._features.reports and part.is_internal)
+
+    def _in_place_of_item(self, part: DataPart) -> Iterator[Part]:
+        """A picture for an item that is one, the words of a refusal, and otherwise a line that names the item."""
+        if part.mime_type == REFUSAL:
+            yield from self._present(TextPart(part.data.decode("utf-8", "replace")))
+        elif part.mime_type == ITEM:
+            item = item_of(part)
+            if (picture := picture_of(item)) is not None:
+                yield from self._present(picture)
+            elif not is_heading(item):
+                self._last = None
+                yield TextPart(item_line(item))
 
     def _stop(self, part: DataPart) -> Part:
         """Once: to a program by its name, to a person in words."""
@@ -124,7 +149,11 @@ class Presentation:
         if self._features.reports and stopped.reason != "other":
             return part
         self._last = None
-        return TextPart(self._links.feed(gfm.notice(stopped.words)))
+        return TextPart(self._links.feed(self._readable(gfm.notice(stopped.words))))
+
+    def _readable(self, markdown: str) -> str:
+        """Text that we compose, as the consumer shows it."""
+        return markdown if self._features.markdown else gfm.plain(markdown)
 
     def _set_apart(self, kind: Literal["text", "thought"]) -> Iterator[Part]:
         """A blank line between thinking that is shown as text and the answer, whichever comes first."""

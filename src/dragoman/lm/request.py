@@ -10,6 +10,9 @@ from dragoman.lm.json import JsonObject
 from dragoman.lm.messages import Message
 
 __all__ = [
+    "IDEMPOTENCY_OPTION",
+    "ONE_SHOT_OPTION",
+    "RETRY_OPTION",
     "SIDE_REQUEST_OPTION",
     "STORE_OPTION",
     "AnswerForm",
@@ -27,6 +30,12 @@ ToolMode: TypeAlias = Literal["auto", "required"]
 SIDE_REQUEST_OPTION = "_aside"
 # The model option by which a front end says that nothing of what is said may be stored. Its value is then false.
 STORE_OPTION = "_store"
+# The model option with the client's own name of a request: its retries have the same one.
+IDEMPOTENCY_OPTION = "_idempotencyKey"
+# The model option by which a client says that it repeats a request. Its value is then true.
+RETRY_OPTION = "_isRetry"
+# The model option by which a front end says that no further request of the conversation follows. Its value is then true.
+ONE_SHOT_OPTION = "_oneShot"
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -54,6 +63,20 @@ class RequestOptions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     request_initiator: str | None = None
     # Only for a model that follows it (`ModelInfo.takes_forms`).
     answer_form: AnswerForm | None = None
+    # Tools of other types than functions, and a choice among them, as the consumer wrote them. Only for a model that takes
+    # options.
+    other_tools: tuple[JsonObject, ...] = ()
+    other_choice: JsonObject | None = None
+
+    @property
+    def demands(self) -> tuple[AnswerForm | None, ToolMode]:
+        """What an answer must be, for two requests to want the same one."""
+        return self.answer_form, self.tool_mode
+
+    @property
+    def has_demands(self) -> bool:
+        """Whether any answer that the model can give is not enough: it must have a form, or call a tool."""
+        return self.answer_form is not None or self.tool_mode == "required"
 
     @property
     def forwarded_options(self) -> JsonObject:
@@ -78,8 +101,13 @@ class Features(msgspec.Struct, frozen=True):
     activity: bool = False
     # A consumer that renders Markdown. For any other, text that we write is not escaped.
     markdown: bool = True
-    # A consumer that takes the items of Open Responses for which there are no parts (`parts.ITEM`, `parts.ANNOTATION`).
+    # A consumer that takes the items of Open Responses for which there are no parts (`parts.ITEM_MIME_TYPES`), and that shows
+    # pictures and files itself.
     items: bool = False
+    # A front end that says what has reached its consumer (`Delivery`). It gets the conversation as a data part.
+    confirms_delivery: bool = False
+    # A consumer that takes permission requests as such items.
+    approvals: bool = False
 
 
 class Consumer(msgspec.Struct, frozen=True):
@@ -96,6 +124,8 @@ class Consumer(msgspec.Struct, frozen=True):
     # How long the consumer waits while a person elsewhere decides. Then its response ends, and the turn goes on. None: it
     # waits as long as that takes.
     hold_seconds: float | None = None
+    # Whether the consumer may learn where the operator's files are.
+    sees_paths: bool = True
     # The id under which the consumer can fetch this response later, for people to read.
     response_id: str | None = None
 

@@ -13,7 +13,10 @@ import threading
 from dataclasses import dataclass
 from typing import Literal, TypeGuard, get_args
 
+from dragoman.lm.foreign_items import is_call, is_heading, item_of
 from dragoman.lm.parts import (
+    ITEM,
+    REFUSAL,
     ActivityKind,
     ActivityLocation,
     ActivityNote,
@@ -33,7 +36,17 @@ from dragoman.lm.parts import (
 from dragoman.lm.request import Request
 from dragoman.visible import hides
 
-__all__ = ["CALL_ID", "CALL_ID_LIMIT", "NAMESPACE", "RULES", "Rule", "StreamWatch", "Violation", "is_visible"]
+__all__ = [
+    "CALL_ID",
+    "CALL_ID_LIMIT",
+    "NAMESPACE",
+    "RULES",
+    "Rule",
+    "StreamWatch",
+    "Violation",
+    "is_shown",
+    "is_visible",
+]
 
 NAMESPACE = "dg_"
 CALL_ID_LIMIT = 64
@@ -128,7 +141,8 @@ RULES: dict[str, Rule] = {
         Rule(
             "S9",
             "answers are visible",
-            "A response has text that a person can see, which is more than white space, or a tool call.",
+            "A response has text that a person can see, which is more than white space, or a tool call; or a file or an item, if "
+            "the consumer shows them itself.",
             "5.3 rationale; VS Code shows 'no response' otherwise",
         ),
         Rule(
@@ -140,7 +154,8 @@ RULES: dict[str, Rule] = {
         Rule(
             "S11",
             "data intact and visible",
-            "A data part has a mime type and bytes, which reach the consumer unchanged, with a visible line beside it.",
+            "A data part has a mime type and bytes, which reach the consumer unchanged, with a visible line beside it unless "
+            "the consumer shows files itself.",
             "4.2; 4.3",
         ),
         Rule("S12", "every rule has an id", "A broken rule is reported by its id.", "this list"),
@@ -194,12 +209,20 @@ def is_visible(text: str) -> bool:
     return any(not char.isspace() and not hides(char) for char in text)
 
 
+def is_shown(part: DataPart) -> bool:
+    """Whether a consumer shows this data part: a picture, a file, a refusal or an item."""
+    if part.mime_type == ITEM:
+        return not is_heading(item_of(part))
+    return part.mime_type == REFUSAL or not part.is_internal
+
+
 class StreamWatch:
     """Follows one response. `violation` is asked before each part, `missing` once at the end."""
 
     def __init__(self, request: Request) -> None:
         self._offered = {tool.name for tool in request.options.tools}
         self._unparsed_calls = request.consumer.features.unparsed_calls
+        self._shows_files = request.consumer.features.items
         self._unknown_calls = request.consumer.features.unknown_calls
         # Those of results too: a consumer may have dropped the call that a result belongs to.
         self._call_ids = {call.call_id for message in request.messages for call in message.calls}
@@ -234,6 +257,9 @@ class StreamWatch:
         elif isinstance(part, ToolCallPart):
             self._call_ids.add(part.call_id)
             self._called = self._visible = True
+        elif isinstance(part, DataPart):
+            self._visible = self._visible or (self._shows_files and is_shown(part))
+            self._called = self._called or (part.mime_type == ITEM and is_call(item_of(part)))
         elif isinstance(part, ActivityPart) and part.status in _ENDED:
             self._activities_ended[part.id] = part.status
         return None

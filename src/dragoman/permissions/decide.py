@@ -38,6 +38,7 @@ __all__ = [
     "StepDecision",
     "decide",
     "unasked",
+    "without_folders",
 ]
 
 # The model's `permission` setting: what happens to an agent's request when its client cannot be asked. ask: the console is.
@@ -69,6 +70,7 @@ class Allowed:
     approval: str | None = None
     # What the rule gives as its reason.
     rule_reason: str | None = None
+    rules: tuple[MatchedRule, ...] = field(default=(), compare=False)
 
     @property
     def reason(self) -> str:
@@ -83,6 +85,7 @@ class RefusedByRule:
     """A rule refuses the action, and no person is asked. `why` names the rule, with its reason."""
 
     why: str
+    rules: tuple[MatchedRule, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,7 @@ def decide(
 ) -> StepDecision:
     """`always_ask`: a request whose substance is not known, or one that no earlier decision can have been meant for."""
     if verdict.decision == "deny":
-        return RefusedByRule(f"{_named(verdict, 'denies', 'deny')} it{_because(verdict)}")
+        return RefusedByRule(f"{_named(verdict, 'denies', 'deny')} it{_because(verdict)}", verdict.rules)
     asks = verdict.decision == "ask" or verdict.doubt is not None
     is_allowed = verdict.decision == "allow" and not asks
     because = _why_asked(verdict)
@@ -125,7 +128,7 @@ def decide(
     if always_ask:
         return Ask(because, needs_person=asks, once=True, rules=verdict.rules)
     if is_allowed:
-        return Allowed(_allowed_by(verdict), "rule", rule_reason=_reason(verdict))
+        return Allowed(_allowed_by(verdict), "rule", rule_reason=_reason(verdict), rules=verdict.rules)
     if read_only and not asks:
         return Allowed("read-only", "read-only")
     if (standing := approval()) is not None:
@@ -151,6 +154,13 @@ def unasked(
 
 
 # Wording.
+
+
+def without_folders(text: str, rules: tuple[MatchedRule, ...]) -> str:
+    """A text that names rules, with the names of their files only."""
+    for rule in rules:
+        text = text.replace(in_short(rule.where, _LONGEST_PLACE), rule.name)
+    return text
 
 
 def _deciding(verdict: Verdict) -> tuple[MatchedRule, ...]:

@@ -27,6 +27,11 @@ class MatchedRule:
     reason: str | None = None
 
     @property
+    def name(self) -> str:
+        """File and line, for those who must not learn where the file is."""
+        return f"{os.path.basename(self.file)}:{self.line}"  # noqa: PTH119 - a name, whatever is in it
+
+    @property
     def where(self) -> str:
         """File and line for a person, with `~` for their home."""
         home = f"{os.path.expanduser('~')}/"  # noqa: PTH111 - Path's own fails without a home

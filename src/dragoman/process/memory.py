@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from dragoman.process.supervisor import descendants, processes
 
-__all__ = ["MemoryUse", "measure_below", "measure_tree"]
+__all__ = ["MemoryUse", "machine_memory", "measure_below", "measure_tree"]
 
 
 class MemoryUse(NamedTuple):
@@ -39,6 +40,37 @@ def measure_tree(pid: int) -> tuple[int, ...]:
     """The memory of a process and of each one below it that could be measured."""
     tree = (pid, *descendants(processes(), pid))
     return tuple(size for each in tree if (size := _resident(each)) is not None)
+
+
+def machine_memory(root: Path = Path("/")) -> int | None:
+    """The memory of this machine in bytes, or the limit of the cgroup of this process. None where the system does not say."""
+    try:
+        first, *_ = (root / "proc/meminfo").read_text("ascii").splitlines()
+        # The first line has the total, in units of 1024 bytes.
+        total = int(first.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        return None
+    return min((total, *_cgroup_limits(root)))
+
+
+def _cgroup_limits(root: Path) -> Iterator[int]:
+    """The limits of the cgroup of this process and of those around it, in both versions of cgroups."""
+    with suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text("utf-8", "replace").splitlines():
+            number, controllers, path = line.split(":", 2)
+            if number == "0":
+                top, name = root / "sys/fs/cgroup", "memory.max"
+            elif "memory" in controllers.split(","):
+                top, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+            else:
+                continue
+            folder = top / path.lstrip("/")
+            for each in (folder, *folder.parents):
+                # In a container the path may be one of the host's. "max": no limit.
+                with suppress(OSError, ValueError):
+                    yield int((each / name).read_text("ascii"))
+                if each == top:
+                    break
 
 
 def _resident(pid: int) -> int | None:

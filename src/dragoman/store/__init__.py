@@ -4,7 +4,7 @@ from dragoman.store.agents import AgentStore
 from dragoman.store.approvals import ApprovalStore, StoredApproval
 from dragoman.store.database import Database, StoreError, private_folder
 from dragoman.store.keys import signing_key
-from dragoman.store.responses import ResponseStore, StoredResponse
+from dragoman.store.responses import ResponseStore, StoredResponse, file_ids
 
 __all__ = [
     "AgentStore",
@@ -14,6 +14,7 @@ __all__ = [
     "StoreError",
     "StoredApproval",
     "StoredResponse",
+    "file_ids",
     "private_folder",
     "signing_key",
 ]

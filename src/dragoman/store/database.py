@@ -173,6 +173,20 @@ MIGRATIONS: tuple[tuple[str | Callable[[Database], None], ...], ...] = (
         "CREATE TABLE unreadable_conversations (id TEXT NOT NULL, at REAL NOT NULL, content BLOB NOT NULL)",
         import_conversations,
     ),
+    (
+        # The items that a response or a conversation (`owner`) has: eight bytes for each, a hash of its id. One row for each
+        # owner costs little to write, and the newest are searched first. It goes with its owner, however that is deleted.
+        "CREATE TABLE stored_items (number INTEGER PRIMARY KEY, owner TEXT NOT NULL UNIQUE, keys BLOB NOT NULL)",
+        """
+        CREATE TRIGGER stored_items_of_response AFTER DELETE ON responses
+        BEGIN DELETE FROM stored_items WHERE owner = OLD.id; END
+        """,
+        """
+        CREATE TRIGGER stored_items_of_conversation AFTER UPDATE OF deleted ON journals
+        WHEN NEW.kind = 'items' AND NEW.deleted
+        BEGIN DELETE FROM stored_items WHERE owner = OLD.id; END
+        """,
+    ),
 )
 
 Value = str | int | float | bytes | None

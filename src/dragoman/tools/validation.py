@@ -117,7 +117,7 @@ def _list(value: object) -> list[object]:
 # --- Validation. -----------------------------------------------------------------------------------------------------
 
 
-def problems(schema: JsonObject, value: JsonObject) -> Iterator[str]:
+def problems(schema: JsonObject, value: object) -> Iterator[str]:
     """What is wrong with `value`, a line each, none twice."""
     dialect, resource, _ = _opened(schema)
     validator = _counting(dialect)(resource.contents, registry=EMPTY_REGISTRY)

@@ -6,7 +6,7 @@ from typing import Any
 
 import instructor
 from job import KEY, City, Job
-from openai import AsyncOpenAI, OpenAI
+from openai import OpenAI
 
 __all__ = ["Instructor"]
 

@@ -71,5 +71,7 @@ class Job:
             "texts": self.texts,
             "thinking": self.thinking,
             "calls": self.calls,
-            "objects": [value.model_dump() if isinstance(value, BaseModel) else value for value in self.objects],
+            "objects": [
+                value.model_dump() if isinstance(value, BaseModel) else value for value in self.objects
+            ],
         }

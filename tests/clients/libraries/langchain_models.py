@@ -51,7 +51,9 @@ class LangChainResponses:
             if not answer.tool_calls:
                 break
             for call in answer.tool_calls:
-                messages.append(ToolMessage(tools[call["name"]].invoke(call["args"]), tool_call_id=call["id"]))
+                messages.append(
+                    ToolMessage(tools[call["name"]].invoke(call["args"]), tool_call_id=call["id"])
+                )
         self.job.texts.append(answer.text)
 
     parallel_tools = tool_loop

@@ -38,7 +38,11 @@ class PydanticResponses:
     async def stream(self) -> None:
         async with self.agent().run_stream_events(self.job.prompt) as events:
             async for event in events:
-                if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart) and event.part.content:
+                if (
+                    isinstance(event, PartStartEvent)
+                    and isinstance(event.part, TextPart)
+                    and event.part.content
+                ):
                     self.job.piece(event.part.content)
                 elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
                     self.job.piece(event.delta.content_delta)

@@ -25,6 +25,7 @@ from dragoman.backends.agent.machine.timers import Timers
 from dragoman.backends.agent.machine.types import (
     AgentExited,
     AgentStarted,
+    AgentTurnEnded,
     AgentUnfit,
     AnswerPending,
     CallAnswer,
@@ -48,6 +49,7 @@ from dragoman.backends.agent.machine.types import (
     SendCancel,
     SendPrompt,
     SetTimer,
+    Settle,
     StartAgent,
     Steer,
     Steering,
@@ -61,8 +63,10 @@ from dragoman.backends.agent.machine.types import (
 )
 from dragoman.backends.agent.profile.observations import Observations
 from dragoman.backends.agent.profile.settings import AgentSettings
+from dragoman.backends.agent.prompt.demands import Demand
 from dragoman.backends.agent.prompt.session_context import SessionContext
 from dragoman.backends.agent.reply.backlog import Backlog
+from dragoman.backends.agent.reply.judging import judged, without_stop
 from dragoman.backends.agent.reply.reply import Reply
 from dragoman.backends.agent.reply.undelivered import UndeliveredResults
 from dragoman.backends.agent.session.console_requests import ConsoleRequests
@@ -71,6 +75,7 @@ from dragoman.backends.agent.session.opening import SessionPlan, open_session, w
 from dragoman.backends.agent.session.permission_requests import PermissionRequests
 from dragoman.backends.agent.session.session import AgentSession
 from dragoman.backends.agent.toolserver import Endpoint, ToolServer
+from dragoman.backends.agent.toolserver.naming import offered_names
 from dragoman.clock import Clock
 from dragoman.conversations.identify import Identified
 from dragoman.conversations.ids import CallName, IdSigner, MarkerName
@@ -87,15 +92,15 @@ from dragoman.lm import (
     Part,
     Request,
     Sink,
-    TextPart,
     ToolDefinition,
     ToolResultPart,
     until_cancelled,
 )
 from dragoman.lm.activity_text import Activities
-from dragoman.lm.gfm import escape, notice
+from dragoman.lm.foreign_items import ignored_files
+from dragoman.lm.gfm import escape, notice_part
 from dragoman.lm.parts import ToolResult
-from dragoman.lm.request import STORE_OPTION
+from dragoman.lm.request import ONE_SHOT_OPTION, STORE_OPTION
 from dragoman.permissions.pipeline import PermissionServices
 
 __all__ = ["Conversation", "ConversationStage", "SharedContext", "TakenOver"]
@@ -124,6 +129,8 @@ _MIXED = "{name} mixed words of earlier turns into this answer."
 _DETACH_AGAIN_SECONDS = 1.0
 # How often what an agent says is stored while it speaks.
 _PROGRESS_SECONDS = 1.0
+# How long a reply stays in memory, without its agent, that its consumer may prove to be its own.
+_PROVABLE_SECONDS = 600.0
 # A call that the agent withdraws earlier than this did not hit a time limit.
 _SHORTEST_LIMIT_SECONDS = 10.0
 
@@ -195,6 +202,8 @@ class Conversation:
         self._starts_over = 0
         # The function that sends the prompt, while the prompt waits until the agent has listed the tools.
         self._held: Callable[[], None] | None = None
+        # Events of the agent that wait while the reply of the turn that has just ended is judged; None: none is judged.
+        self._after_judging: list[Callable[[], None]] | None = None
         self.tasks = Tasks(id_, shared.clock)
         self._console_requests = ConsoleRequests(
             shared.permissions.inbox,
@@ -215,6 +224,11 @@ class Conversation:
             shared.clock,
             self._console_requests,
         )
+        # Of the latest request: whether it came over HTTP, and whether it says that no further one follows.
+        self._is_over_http = False
+        self._is_one_shot = False
+        # Since when the agent is idle, by the clock.
+        self._idle_since = 0.0
         # How long the consumer of the latest request waits while a person decides at the console.
         self._hold_seconds: float | None = None
         self._backlog = Backlog(self)
@@ -299,8 +313,18 @@ class Conversation:
         """Whether the record is all that is left of it: no agent, nothing under way, and no reply to repeat."""
         last = self.journal.record.last
         ended_at = last.ended_at if last is not None else None
-        is_old = ended_at is None or self._shared.clock.now() - ended_at > self._settings.timing.retry
+        is_old = ended_at is None or self._shared.clock.now() - ended_at > self._repeat_seconds
         return not self.is_held and not self.has_agent and is_old and not self.journal.writer.has_news
+
+    @property
+    def _repeat_seconds(self) -> float:
+        """How long the last reply stays in memory for a retry: longer if the retry can be proved."""
+        last, seconds = self.journal.record.last, self._settings.timing.retry
+        has_key = (
+            last is not None and last.request_key is not None and last.request_key.idempotency_key is not None
+        )
+        is_lost = last is not None and last.is_delivered is False
+        return max(seconds, _PROVABLE_SECONDS) if has_key or is_lost else seconds
 
     @property
     def lendable(self) -> RunningAgent | None:
@@ -326,9 +350,30 @@ class Conversation:
     def is_lent(self) -> bool:
         return self._lent > 0
 
+    @property
+    def has_one_turn(self) -> bool:
+        """Whether it has had one turn only, over HTTP: most such conversations never have a second."""
+        last = self.journal.record.last
+        return self._is_over_http and (last is None or last.turn == 1)
+
+    @property
+    def may_rest_early(self) -> bool:
+        """Whether its idle agent may be parked before its time when memory is short."""
+        idle_seconds = self._shared.clock.now() - self._idle_since
+        return self.has_one_turn or idle_seconds >= self._settings.timing.one_turn
+
+    def _set_timer(self, timer: Timer) -> None:
+        timing = self._settings.timing
+        if timer != "idle":
+            self._timers.set(timer)
+            return
+        self._idle_since = self._shared.clock.now()
+        seconds = min(timing.one_turn, timing.idle) if self.has_one_turn else timing.idle
+        self._timers.set(timer, 0.0 if self._is_one_shot else seconds)
+
     def _timer_passed(self, timer: Timer) -> None:
         if timer == "idle" and self.is_lent:
-            self._timers.set(timer)
+            self._set_timer(timer)
         else:
             self.dispatch(TimerPassed(timer))
 
@@ -381,8 +426,11 @@ class Conversation:
         self.permission_requests.session = consumer.session or self.id
         self.permission_requests.where = consumer.name
         self.permission_requests.program = consumer.program
+        self.permission_requests.sees_paths = consumer.sees_paths
         self.permission_requests.response_id = consumer.response_id
         self._hold_seconds = consumer.hold_seconds
+        self._is_over_http = consumer.name == "http"
+        self._is_one_shot = request.options.model_options.get(ONE_SHOT_OPTION) is True
         journal = self.journal
         journal.store_content(stores=request.options.model_options.get(STORE_OPTION) is not False)
         if journal.record.last is None:
@@ -395,11 +443,12 @@ class Conversation:
             (result.call_id for result in found.results),
             is_over=found.kind != "results",
         )
-        reply = Reply(number, consumer.features, self._settings.style, self, self._activities)
+        demand = self._demand_of(request)
+        reply = Reply(number, consumer.features, self._settings.style, self, self._activities, demand)
         self._replies[number] = reply
         answers = {result.call_id: self._answer_of(result) for result in found.results}
         late = self._undelivered.brought(request.messages, found.unwanted)
-        notices = tuple(TextPart(notice(text)) for text in late)
+        notices = tuple(notice_part(text) for text in late)
         self._arriving += 1
         journal.writer.hold(holds=True)
         try:
@@ -407,10 +456,18 @@ class Conversation:
         finally:
             self._arriving -= 1
             if not journal.writer.is_lost:
-                self.dispatch(Requested(number, answers, new, found.kind == "refusal", notices))
+                unmet = None if demand is None else demand.unanswered
+                self.dispatch(Requested(number, answers, new, found.kind == "refusal", notices, unmet))
         if journal.writer.is_lost:
             raise TakenOver(self.id)
         return reply
+
+    def _demand_of(self, request: Request) -> Demand | None:
+        """What the request demands of its reply. The agent has names of its own for the functions."""
+        form = request.options.answer_form
+        tools = self.permission_requests.tools if request.options.tool_mode == "required" else ()
+        functions = tuple(offered_names(tool.name for tool in tools).values())
+        return Demand(self._settings.name, form, functions) if form is not None or functions else None
 
     def _answer_of(self, result: ToolResultPart) -> CallAnswer:
         pending = next((call for call in self._state.pending if call.call_id == result.call_id), None)
@@ -454,6 +511,8 @@ class Conversation:
                 self._reply.report(part)
             case Emit(part=part):
                 self._emit(part)
+            case Settle(answer=answer) if self._reply is not None:
+                self._reply.settle(answer)
             case Keep(part=part):
                 self._backlog.add(part)
             case Release():
@@ -493,7 +552,7 @@ class Conversation:
             case StopAgent():
                 self._stop()
             case SetTimer(timer=timer):
-                self._timers.set(timer)
+                self._set_timer(timer)
             case ClearTimer(timer=timer):
                 self._timers.clear(timer)
 
@@ -549,6 +608,7 @@ class Conversation:
         reply = self._reply
         if reply is None or reply.number != number:
             raise AssertionError(f"reply {number} is not open")
+        reply.show_held()
         if end == "complete":
             # Again as the last part: the editor drops what follows a Stop, and the last marker wins.
             reply.report(self._marker(number))
@@ -587,7 +647,7 @@ class Conversation:
             if left <= 0:
                 address = self._shared.permissions.inbox.address
                 # The id tells two conversations apart that are equal so far.
-                text = TextPart(notice(_DETACHED.format(address=address, id=self.id)))
+                text = notice_part(_DETACHED.format(address=address, id=self.id))
                 self.dispatch(ReplyDetached(reply.number, (text,)))
             # It is ignored while the agent has not acknowledged what it was sent.
             await clock.sleep(max(left, _DETACH_AGAIN_SECONDS))
@@ -623,10 +683,14 @@ class Conversation:
             # The agent is gone, and an `AgentExited` event is about to follow.
             return
         self._prompt = prompt
-        composed = self._session_context.prompt(prompt, images=session.takes_images)
+        if self._reply is not None:
+            # What was said so far is not the answer to this prompt.
+            self._reply.show_held()
+        composed = self._session_context.prompt(prompt, images=session.takes_images, demand=self._demanded)
+        self._name_ignored(composed.left_out)
         for text in (*session.take_notices(), *composed.notices):
             # A prompt for another agent is composed again, and the user has seen its notices.
-            if self._reply is None or TextPart(notice(text)) not in self._reply.parts:
+            if self._reply is None or notice_part(text) not in self._reply.said:
                 self._notice(text)
 
         def send() -> None:
@@ -642,15 +706,29 @@ class Conversation:
             self._held = send
             self.tasks.wait(self._send_when_listed(session, send))
 
+    @property
+    def _demanded(self) -> str:
+        """What the open reply must be, in words for the agent."""
+        demand = self._reply.demand if self._reply is not None else None
+        return demand.words if demand is not None else ""
+
+    def _name_ignored(self, mime_types: tuple[str, ...]) -> None:
+        """Report the files that the agent does not get, for programs. People see a notice."""
+        if mime_types:
+            self.dispatch(Noticed(ignored_files(mime_types)))
+
     def _notice(self, text: str) -> None:
-        self.dispatch(Noticed(TextPart(notice(text))))
+        self.dispatch(Noticed(notice_part(text)))
 
     def _steer(self, steering: Steering) -> None:
         session = self._session
         if session is None:
             # The agent is gone, and an `AgentExited` event is about to follow.
             return
-        composed = self._session_context.steer(steering.prompt, images=session.takes_images)
+        composed = self._session_context.steer(
+            steering.prompt, images=session.takes_images, demand=self._demanded
+        )
+        self._name_ignored(composed.left_out)
         for text in composed.notices:
             self._notice(text)
         session.steer(composed.blocks, steering.reply)
@@ -798,6 +876,10 @@ class Conversation:
 
     def on_exit(self, session: AgentSession) -> None:
         """The agent exited. All of its output has been read; the reason comes from its process."""
+        if self._after_judging is not None:
+            # Its turn had ended before: the answer may be complete.
+            self._after_judging.append(lambda: self.on_exit(session) if self._session is session else None)
+            return
         self._epoch += 1
         self._session = self._held = None
         self.permission_requests.close()
@@ -837,8 +919,38 @@ class Conversation:
         return epoch == self._epoch
 
     def receive(self, epoch: int, event: MachineEvent) -> None:
+        if epoch != self._epoch:
+            return
+        if self._after_judging is not None:
+            self._after_judging.append(lambda: self.receive(epoch, event))
+        elif isinstance(event, AgentTurnEnded) and event.error is None and self._is_to_be_judged:
+            self._after_judging = []
+            self.tasks.wait(self._judge(epoch, event))
+        else:
+            self.dispatch(event)
+
+    @property
+    def _is_to_be_judged(self) -> bool:
+        return self.is_streaming and self._reply is not None and self._reply.demand is not None
+
+    async def _judge(self, epoch: int, event: AgentTurnEnded) -> None:
+        """Judge the open reply, and only then let the turn end. What the agent does meanwhile comes after that."""
+        reply = self._reply
+        if reply is None or reply.demand is None:
+            raise AssertionError("no reply is to be judged")
+        try:
+            verdict = await judged(reply.demand, reply.number, reply.held_text, event.last_words)
+            words = event.last_words
+            if verdict.unmet is not None:
+                words = tuple(map(without_stop, words))
+            event = AgentTurnEnded(words, verdict=verdict)
+        except Exception as fault:
+            self._fail(fault)
+        waiting, self._after_judging = self._after_judging or [], None
         if epoch == self._epoch:
             self.dispatch(event)
+        for each in waiting:
+            each()
 
     # Flow: a consumer that is behind holds its agent.
 
@@ -855,7 +967,7 @@ class Conversation:
 
     def stop_turn(self) -> None:
         """Cancel the turn under way, because a person at the console wants that."""
-        self.dispatch(TurnStopped(TextPart(notice(_STOPPED))))
+        self.dispatch(TurnStopped(notice_part(_STOPPED)))
 
     def park(self) -> None:
         """Stop the agent as if the idle timer had passed."""

@@ -197,6 +197,14 @@ class ConversationJournal:
             self._fold.note_end(now)
         self._put()
 
+    def note_delivery(self, *, whole: bool) -> None:
+        """Note whether the last reply has reached the consumer whole. It is not stored: after a restart the time decides."""
+        last = self.record.last
+        if last is not None and last.ended_at is not None:
+            # Otherwise another request has begun since.
+            self._fold.note_delivery(whole=whole)
+            self._put()
+
     def settle_orphans(self, waiting: Iterable[str], answered: Iterable[str], *, is_over: bool) -> None:
         """Settle calls that no agent waits for any more, because its process is gone.
 

@@ -35,6 +35,8 @@ from dragoman.lm import (
     until_cancelled,
 )
 from dragoman.lm.parts import CONVERSATION
+from dragoman.lm.request import SIDE_REQUEST_OPTION
+from dragoman.permissions.action import is_permission_tool
 from dragoman.permissions.pipeline import PermissionServices
 
 __all__ = ["AgentModel"]
@@ -93,8 +95,12 @@ class AgentModel:
         """The conversations that are under way in this process, or whose agents still run."""
         return self._registry.here
 
+    def delivered(self, conversation: str, *, whole: bool) -> None:
+        self._registry.delivered(conversation, whole=whole)
+
     async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None:
         self._check_open()
+        _check_call_possible(request)
         try:
             await self._prepare(token)
         except CancellationError:
@@ -153,7 +159,8 @@ class AgentModel:
             # Markers of another model are in every history that goes on with this one.
             level = logging.INFO if all(each == "marker" for each in found.foreign) else logging.WARNING
             _log.log(level, "ignored, because they are not ours: %s", ", ".join(found.foreign))
-        if request.consumer.features.reports:
+        features = request.consumer.features
+        if features.reports or features.confirms_delivery:
             where = {"conversation": conversation.id if conversation else None, "evidence": found.evidence}
             sink.report(DataPart.json({**where, "kind": found.kind}, CONVERSATION))
 
@@ -252,3 +259,17 @@ class AgentModel:
             with suppress(Exception):
                 await self._starting
                 await self._server.close()
+
+
+def _check_call_possible(request: Request) -> None:
+    """Raise an error for a request that requires a call and offers the agent nothing to call."""
+    options = request.options
+    offers = not options.model_options.get(SIDE_REQUEST_OPTION) and any(
+        not is_permission_tool(tool.name) for tool in options.tools
+    )
+    if options.tool_mode == "required" and not offers:
+        raise LanguageModelError(
+            "bad_request",
+            "A tool call is required, but the agent is offered no tool: a side request has none.",
+            hint="Offer a tool, or use the mode 'auto'.",
+        )

@@ -12,8 +12,8 @@ two turns the conversation has no owner, and any process may continue it. The le
 process has continued it: then an agent here that lacks the change is stopped, and its session is resumed. While the store
 fails, no journal can be claimed: a conversation whose lease has ended is forked.
 
-Everything is bounded. Idle agents are parked, the longest unused first, when there are too many or they take too much
-memory; records are put away in the same order. Conversations with pending work are never touched: after a burst, agents
+Everything is bounded. Idle agents are parked when there are too many or they take too much memory: first those whose
+conversations have had one turn only, and the longest unused before others; records are put away in the same order. Conversations with pending work are never touched: after a burst, agents
 beyond the limit are parked as they become idle.
 """
 
@@ -178,6 +178,12 @@ class ConversationRegistry:
                     self.settle()
                 return
         yield None
+
+    def delivered(self, conversation: str, *, whole: bool) -> None:
+        """The last reply of a conversation has reached its consumer whole, or will not."""
+        here = self._here.get(conversation)
+        if here is not None:
+            here.journal.note_delivery(whole=whole)
 
     @property
     def here(self) -> tuple[Conversation, ...]:
@@ -363,9 +369,10 @@ class ConversationRegistry:
                 self._rest(_Resting(each.journal.state, each.journal.writer.sequence))
 
     def _idle(self) -> list[Conversation]:
-        """The conversations with an idle agent, the longest unused first."""
+        """The conversations with an idle agent: those with one turn first, and of each kind the longest unused."""
         here = self._here.values()
-        return [each for each in here if each.has_agent and not each.is_held and not each.is_lent]
+        idle = [each for each in here if each.has_agent and not each.is_held and not each.is_lent]
+        return sorted(idle, key=lambda each: not each.has_one_turn)
 
     def _park_surplus(self, agents: int) -> None:
         for each in islice(self._idle(), max(agents - self._max_agents, 0)):

@@ -2,7 +2,8 @@
 
 Text, refusals and thinking pass as they arrive. A `.done` event, a finished part, a finished item and the response at the
 end each repeat what came before them; of each, only what its deltas did not bring is emitted. A call is emitted once, whole,
-when its arguments are. Events and items of unknown kinds are ignored, as the specification asks.
+when its arguments are. An item that no part has a form for is passed on whole, and so are events about it
+(`lm.foreign_items`); other events of unknown kinds are ignored, as the specification asks.
 
 Servers do not agree on ids: one item may be announced twice under two of them, its last event may have a third, or a
 call's own id in the place of the item's. So an item is found by its id, by its call's id, or by its place in the output.
@@ -16,8 +17,20 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from dragoman.backends.responses.failures import complaint_of_event, failure
-from dragoman.lm import JsonObject, LanguageModelError, Part, TextPart, ThinkingPart, ToolCallPart, UsagePart
+from dragoman.backends.responses.other_servers import activity_of, ignored_by, marker_of
+from dragoman.lm import (
+    DataPart,
+    JsonObject,
+    LanguageModelError,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    UsagePart,
+)
+from dragoman.lm.foreign_items import item_part
 from dragoman.lm.gfm import escape
+from dragoman.lm.parts import ANNOTATION, IGNORED, ITEM_EVENT, LOGPROBS, REFUSAL
 from dragoman.lm.stops import Stopped
 from dragoman.lm.surrogates import SurrogateJoiner, mended
 
@@ -51,11 +64,24 @@ _PARTS: dict[object, _Kind] = {
 _PART_ENDS = frozenset(
     {"response.content_part.done", "response.reasoning_part.done", "response.reasoning_summary_part.done"}
 )
+# Fields of a message that are not passed on: they are made anew, or say what is in the message.
+_OUR_FIELDS = frozenset({"id", "status", "content"})
+_OWN_TYPES = frozenset({"message", "reasoning", "function_call"})
 _STOPS = {
     "max_output_tokens": Stopped(
         "length", "The model stopped: it reached the limit of tokens for one answer."
     ),
     "content_filter": Stopped("content_filter", "The model stopped: a content filter cut the answer off."),
+}
+
+
+# The fields of a usage, each with the details in it.
+_USAGE: dict[str, frozenset[str]] = {
+    "input_tokens": frozenset(),
+    "input_tokens_details": frozenset({"cached_tokens"}),
+    "output_tokens": frozenset(),
+    "output_tokens_details": frozenset({"reasoning_tokens"}),
+    "total_tokens": frozenset(),
 }
 
 
@@ -80,6 +106,9 @@ class _Item:
     streams: dict[tuple[_Kind, int], _Stream] = field(default_factory=dict)
     arguments: list[str] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
+    # The annotations of each text, as far as they were passed on.
+    annotations: dict[int, list[object]] = field(default_factory=dict)
+    has_heading: bool = False
     is_finished: bool = False
 
     @property
@@ -97,8 +126,20 @@ class ResponseReader:
         name: str = "The model",
         model_id: str = "",
         redacted: Callable[[str], str] = lambda text: text,
+        *,
+        takes_items: bool = False,
+        unasked: frozenset[str] = frozenset(),
     ) -> None:
-        """`call` makes a part of a call id, a name and arguments; `issue` makes a call id of the endpoint's."""
+        """`call` makes a part of a call id, a name and arguments; `issue` makes a call id of the endpoint's.
+
+        `takes_items`: the consumer does (`Features.items`). Another gets citations as a list of sources. `unasked`: fields that
+        the consumer did not send, so that it need not know that a server ignored them.
+        """
+        self._takes_items = takes_items
+        # Whether the endpoint is a server of ours: then ids of messages prove which conversation they belong to.
+        self.is_dragoman = False
+        self._ignored = set(unasked)
+        self._has_refused = False
         self._redacted = redacted
         self._call = call
         self._issue = issue
@@ -120,6 +161,7 @@ class ResponseReader:
         if not isinstance(kind, str) or self.is_complete:
             return
         stem, _, step = kind.rpartition(".")
+        yield from self._named_as_ignored(event.get("response"))
         if stem in _STREAMS and step in ("delta", "done"):
             yield from self._stream(_STREAMS[stem], step, event)
         elif kind in _PART_ENDS:
@@ -127,11 +169,11 @@ class ResponseReader:
         elif stem == "response.function_call_arguments":
             yield from self._arguments(step, event)
         elif kind == "response.output_item.added":
-            self._announced(event)
+            yield from self._announced(event)
         elif kind == "response.output_item.done":
             yield from self._finished(event.get("item"), event.get("output_index"))
         elif kind == "response.output_text.annotation.added":
-            _add_source(self._found(event), event.get("annotation"))
+            yield from self._annotated(self._found(event), event.get("annotation"), _place_in(event))
         elif kind in ("response.completed", "response.incomplete"):
             yield from self._ended(event.get("response"), cut=step == "incomplete")
         elif kind in ("error", "response.failed", "response.cancelled"):
@@ -139,7 +181,7 @@ class ResponseReader:
             complaint = complaint_of_event(event)
             raise failure(replace(complaint, message=self._redacted(complaint.message)), self._name)
         else:
-            _log.debug("passed over: %s", kind[:100])
+            yield from self._about_item(kind, event)
 
     def end(self, *, was_announced: bool) -> Iterator[Part]:
         """The stream is over, by `[DONE]` if it `was_announced`. Without either of the two ends it was cut off."""
@@ -157,6 +199,10 @@ class ResponseReader:
 
     def _stream(self, kind: _Kind, step: str, event: JsonObject) -> Iterator[Part]:
         item, place = self._found(event), _place_in(event)
+        logprobs = event.get("logprobs")
+        # At the end of a text, they repeat those of its deltas.
+        if self._takes_items and logprobs and (step == "delta" or not item.text):
+            yield DataPart.json(logprobs, LOGPROBS)
         if step == "delta":
             delta = event.get("delta")
             if isinstance(delta, str):
@@ -172,8 +218,9 @@ class ResponseReader:
         kind = _PARTS[part.get("type")]
         yield from self._rest(item, kind, place, part.get("refusal" if kind == "refusal" else "text"))
         annotations = part.get("annotations")
-        for annotation in annotations if isinstance(annotations, list) else ():
-            _add_source(item, annotation)
+        known = len(item.annotations.get(place, ()))
+        for annotation in (annotations if isinstance(annotations, list) else ())[known:]:
+            yield from self._annotated(item, annotation, place)
 
     def _rest(self, item: _Item, kind: _Kind, place: int, whole: object) -> Iterator[Part]:
         """The part of the whole text that its deltas did not bring."""
@@ -197,8 +244,16 @@ class ResponseReader:
         is_thought = kind in ("thought", "summary")
         last = self._last.get(is_thought)
         self._last[is_thought] = key = (item.id, kind, place)
-        # Two texts are two paragraphs.
-        text = f"\n\n{text}" if last not in (None, key) else text
+        if not is_thought:
+            yield from self._heading(item, {"type": "message", "role": "assistant"})
+        if kind == "refusal":
+            self._has_refused = True
+            if self._takes_items:
+                yield DataPart(REFUSAL, text.encode())
+                return
+        is_same_message = last is None or last[0] == item.id or is_thought or not self._takes_items
+        # Two texts are two paragraphs, or two messages.
+        text = f"\n\n{text}" if last not in (None, key) and is_same_message else text
         yield ThinkingPart(text, item.id or None) if is_thought else TextPart(text)
 
     def _grow(self, by: int) -> None:
@@ -235,14 +290,61 @@ class ResponseReader:
         if isinstance(place, int):
             self._places[place] = item
 
-    def _announced(self, event: JsonObject) -> None:
+    def _announced(self, event: JsonObject) -> Iterator[Part]:
         given = event.get("item")
         if isinstance(given, dict):
             name = _id_of(given)
+            was_known = name in self._items
             item = self._items.get(name) or _Item(name)
             item.type = str(given.get("type"))
             _identify(item, given)
             self._remember(item, name, event.get("output_index"))
+            if item.type == "message":
+                yield from self._heading(item, given)
+            elif (activity := activity_of(given)) is not None:
+                yield activity
+            elif item.type not in _OWN_TYPES and name and not was_known:
+                yield from self._about_item("response.output_item.added", event)
+
+    def _heading(self, item: _Item, given: JsonObject) -> Iterator[Part]:
+        """What is known of a message before its content: whose it is, and that it is another one than the last."""
+        if item.has_heading:
+            return
+        item.has_heading = True
+        if self.is_dragoman and (marker := marker_of(item.id, self._model_id)) is not None:
+            yield marker
+        if self._takes_items:
+            yield item_part({key: value for key, value in given.items() if key not in _OUR_FIELDS})
+
+    def _about_item(self, kind: str, event: JsonObject) -> Iterator[Part]:
+        """An event about an item that no part has a form for. Any other event is passed over."""
+        if (activity := activity_of(event.get("item"))) is not None:
+            yield activity
+            return
+        id_ = event.get("item_id") if "item_id" in event else _id_of_item(event)
+        item = self._known(id_ if isinstance(id_, str) else "", None)
+        if self._takes_items and item is not None and item.type not in _OWN_TYPES and not item.is_finished:
+            yield self._foreign(DataPart.json(event, ITEM_EVENT))
+        else:
+            _log.debug("passed over: %s", kind[:100])
+
+    def _foreign(self, part: DataPart) -> DataPart:
+        self._grow(len(part.data))
+        return part
+
+    def _named_as_ignored(self, response: object) -> Iterator[Part]:
+        """What a server of ours did not do with the request, by the metadata of its response."""
+        names = [name for name in ignored_by(response) if name not in self._ignored]
+        if names:
+            self._ignored.update(names)
+            yield DataPart.json(names, IGNORED)
+
+    def _annotated(self, item: _Item, annotation: object, place: int) -> Iterator[Part]:
+        item.annotations.setdefault(place, []).append(annotation)
+        if self._takes_items:
+            yield DataPart.json(annotation, ANNOTATION)
+        else:
+            _add_source(item, annotation)
 
     def _finished(self, given: object, place: object) -> Iterator[Part]:
         if not isinstance(given, dict):
@@ -259,15 +361,25 @@ class ResponseReader:
         item.type = str(given.get("type"))
         match given:
             case {"type": "message", "content": list(content)}:
+                yield from self._heading(item, given)
                 for index, part in enumerate(content):
                     yield from self._part(item, part, index)
                 yield from self._sources(item)
+                others = [
+                    part for part in content if isinstance(part, dict) and part.get("type") not in _PARTS
+                ]
+                if others and not was_finished:
+                    yield self._foreign(item_part({**given, "content": others}))
             case {"type": "reasoning"}:
                 yield from self._thought(item, given, again=was_finished)
             case {"type": "function_call"}:
                 _identify(item, given)
                 if given.get("status") != "incomplete":
                     yield from self._make(item, given.get("arguments"))
+            case _ if (activity := activity_of(given)) is not None:
+                yield activity
+            case {"type": str()} if not was_finished and item.type not in _OWN_TYPES:
+                yield self._foreign(item_part(given))
             case _:
                 pass
 
@@ -278,15 +390,8 @@ class ResponseReader:
                 yield from self._part(item, part, index)
         if again or not isinstance(given.get("encrypted_content"), str):
             return
-        # By the specification, a reasoning item that is sent back has no `content`.
-        reasoning: JsonObject = {
-            "type": "reasoning",
-            "id": given.get("id"),
-            "summary": given.get("summary") or [],
-            "encrypted_content": given["encrypted_content"],
-        }
-        self._reasoning.append(reasoning)
-        yield ThinkingPart("", item.id or None, {"model": self._model_id, "item": reasoning})
+        self._reasoning.append(given)
+        yield ThinkingPart("", item.id or None, {"model": self._model_id, "item": given})
 
     def _sources(self, item: _Item) -> Iterator[Part]:
         """The pages that a text cites, unless the text names them itself."""
@@ -342,7 +447,10 @@ class ResponseReader:
             yield from self._sources(item)
             yield from self._unfinished(item, cut=cut)
         if cut or given.get("status") == "incomplete":
-            yield _why_cut(given).part
+            stopped = _why_cut(given)
+            # The refusal itself has the words.
+            has_words = stopped.reason == "content_filter" and self._has_refused and self._takes_items
+            yield (Stopped("content_filter", "") if has_words else stopped).part
         if (usage := _usage(given.get("usage"))) is not None:
             yield usage
         self.is_complete = True
@@ -379,6 +487,11 @@ class ResponseReader:
 def _id_of(given: JsonObject) -> str:
     id_ = given.get("id")
     return id_ if isinstance(id_, str) else ""
+
+
+def _id_of_item(event: JsonObject) -> str:
+    item = event.get("item")
+    return _id_of(item) if isinstance(item, dict) else ""
 
 
 def _text_of(given: JsonObject) -> str:
@@ -427,12 +540,24 @@ def _usage(usage: object) -> UsagePart | None:
     read, written = _count(usage, "input_tokens"), _count(usage, "output_tokens")
     if read is None or written is None:
         return None
+    total = _count(usage, "total_tokens")
     return UsagePart(
         read,
         written,
+        total if total != read + written else None,
         cached=_count(usage.get("input_tokens_details"), "cached_tokens"),
         reasoning=_count(usage.get("output_tokens_details"), "reasoning_tokens"),
+        reported=usage if _has_more(usage) else None,
     )
+
+
+def _has_more(usage: JsonObject) -> bool:
+    """Whether it has details that a usage part has no field for."""
+    for name, value in usage.items():
+        known = _USAGE.get(name)
+        if known is None or (isinstance(value, dict) and not value.keys() <= known):
+            return True
+    return False
 
 
 def _count(counts: object, name: str) -> int | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dragoman.lm import ErrorKind, JsonObject, LanguageModelError
+from dragoman.lm import ErrorKind, ErrorOrigin, JsonObject, LanguageModelError
 from dragoman.lm.json import decode
 
 __all__ = [
@@ -57,6 +57,10 @@ class EndpointComplaint:
     # The code, else the type of the error.
     code: str = ""
     param: str = ""
+    type: str = ""
+
+    def origin(self, status: int | None = None) -> ErrorOrigin:
+        return ErrorOrigin(status, self.type, self.code, self.param)
 
     @property
     def text(self) -> str:
@@ -104,6 +108,7 @@ def _complaint(error: JsonObject) -> EndpointComplaint:
         message if isinstance(message, str) else "",
         code if isinstance(code, str) and code else kind if isinstance(kind, str) else "",
         param if isinstance(param, str) else "",
+        kind if isinstance(kind, str) else "",
     )
 
 
@@ -113,7 +118,7 @@ def failure(complaint: EndpointComplaint, name: str) -> LanguageModelError:
     if hint is None and kind == "unavailable":
         hint = "Try again in a moment."
     text = complaint.text or "it gives no reason"
-    return LanguageModelError(kind, f"{name} failed: {text}", hint=hint)
+    return LanguageModelError(kind, f"{name} failed: {text}", hint=hint, origin=complaint.origin())
 
 
 def _by_code(complaint: EndpointComplaint) -> tuple[ErrorKind, str | None] | None:
@@ -176,7 +181,11 @@ def http_failure(
     if complaint.text:
         message += f": {complaint.text}"
     return LanguageModelError(
-        kind, message, hint=hint or _what_next(status, kind, complaint, address), retry_after=retry_after
+        kind,
+        message,
+        hint=hint or _what_next(status, kind, complaint, address),
+        retry_after=retry_after,
+        origin=complaint.origin(status),
     )
 
 

@@ -7,8 +7,9 @@ followed: they would carry the key elsewhere. When the reader of the events stop
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -45,6 +46,8 @@ CONNECT_SECONDS = 15.0
 _WRITE_SECONDS = 120.0
 _LIST_SECONDS = 10.0
 _OK = 200
+# Never tried again as they are; the status itself says what to change.
+_VAGUE = frozenset({400, 422})
 # An error that is longer has no more to say; a whole response, or a list of models, may be long.
 _MAX_ERROR_BYTES = 64 * 1024
 _MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -79,9 +82,18 @@ class Upstream:
         self._clock = clock
         self._client: httpx2.AsyncClient | None = None
 
-    async def events(self, body: JsonObject) -> AsyncGenerator[JsonObject]:
-        """Send one request and yield its events. Raises `EndpointFailure` if it fails or breaks off."""
-        async with self._response("POST", "/responses", encode(body)) as response:
+    async def events(
+        self,
+        body: JsonObject,
+        headers: Mapping[str, str] | None = None,
+        on_begin: Callable[[Mapping[str, str]], None] = lambda _headers: None,
+    ) -> AsyncGenerator[JsonObject]:
+        """Send one request and yield its events. Raises `EndpointFailure` if it fails or breaks off.
+
+        `on_begin` gets the headers of the response before the first event.
+        """
+        async with self._response("POST", "/responses", encode(body), headers) as response:
+            on_begin(response.headers)
             match _type_of(response):
                 case "application/json":
                     # A server that does not stream has said everything.
@@ -180,7 +192,7 @@ class Upstream:
 
     @asynccontextmanager
     async def _response(
-        self, method: str, path: str, content: bytes | None = None
+        self, method: str, path: str, content: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[httpx2.Response]:
         """A response with status 200. Whatever goes wrong with it, also while it is read, is `EndpointFailure`."""
         import httpx2  # noqa: PLC0415 - takes a while to import, and is only needed where an endpoint is used
@@ -191,7 +203,9 @@ class Upstream:
             if self._client is None:
                 timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS, write=_WRITE_SECONDS)
                 self._client = httpx2.AsyncClient(timeout=timeout, follow_redirects=False)
-            request = self._client.build_request(method, url, content=content, headers=self._headers())
+            request = self._client.build_request(
+                method, url, content=content, headers={**(headers or {}), **self._headers()}
+            )
             response = await self._unless_silent(self._client.send(request, stream=True))
             if response.status_code != _OK:
                 raise await self._refused(response, url)
@@ -222,9 +236,7 @@ class Upstream:
     async def _refused(self, response: httpx2.Response, url: str) -> EndpointFailure:
         body = await self._read(response, _MAX_ERROR_BYTES)
         complaint = complaint_of_body(body)
-        complaint = EndpointComplaint(
-            self._settings.redacted(complaint.message), complaint.code, complaint.param
-        )
+        complaint = replace(complaint, message=self._settings.redacted(complaint.message))
         address = Address(self._settings.name, url, self._settings.model, self._settings.key_place)
         error = http_failure(
             response.status_code,
@@ -233,7 +245,11 @@ class Upstream:
             retry_after=retry_after_seconds(response.headers.get("retry-after")),
         )
         # Without credit, coming back in a moment does not help.
-        trouble: Trouble = 402 if error.kind == "blocked" else response.status_code
+        is_final = error.kind == "blocked" or (
+            # A server of ours says so after a failure of an agent that may have acted; OpenAI has the header, too.
+            response.headers.get("x-should-retry") == "false" and response.status_code not in _VAGUE
+        )
+        trouble: Trouble = 402 if is_final else response.status_code
         return EndpointFailure(trouble, error, complaint, body)
 
     async def _read(self, response: httpx2.Response, limit: int) -> bytes:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from dragoman.backends.responses.call_ids import wire_ids
+from dragoman.backends.responses.other_servers import message_id
 from dragoman.backends.responses.tools import FunctionTools
 from dragoman.lm import (
     ContentPart,
@@ -26,7 +27,8 @@ from dragoman.lm import (
     ToolCallPart,
     ToolResultPart,
 )
-from dragoman.lm.parts import STOPPED, is_for_model
+from dragoman.lm.foreign_items import item_of
+from dragoman.lm.parts import ITEM, REFUSAL, STATEFUL_MARKER, STOPPED, is_for_model
 
 __all__ = ["ENCRYPTED_REASONING", "body_of", "items_of"]
 
@@ -53,18 +55,21 @@ def body_of(
     keeps_reasoning: bool,
 ) -> JsonObject:
     """The body of a request. The request's own options win over those of the configuration."""
-    wanted = {**options, **request.options.forwarded_options}
+    chosen = request.options
+    wanted = {**options, **chosen.forwarded_options}
     if refused := sorted(_OURS & wanted.keys()):
         _log.warning("model options that cannot be passed on: %s", ", ".join(refused))
     body: JsonObject = {"model": model, "input": list(input_items), "stream": True, "store": False}
     if keeps_reasoning:
         body["include"] = [ENCRYPTED_REASONING]
-    if tools.functions:
-        body["tools"] = list(tools.functions)
-        body["tool_choice"] = request.options.tool_mode
+    if tools.functions or chosen.other_tools:
+        body["tools"] = [*tools.functions, *chosen.other_tools]
+        body["tool_choice"] = chosen.tool_mode if chosen.other_choice is None else chosen.other_choice
     body.update((key, value) for key, value in wanted.items() if key not in _OURS)
-    if request.options.tool_mode == "required":
+    if chosen.tool_mode == "required":
         body["tool_choice"] = "required"
+    if keeps_reasoning and isinstance(included := wanted.get("include"), list):
+        body["include"] = list(dict.fromkeys([*included, ENCRYPTED_REASONING]))
     return body
 
 
@@ -76,9 +81,14 @@ def items_of(
     model_id: str | None = None,
     images: bool = True,
     remembered: Remembered = lambda _call_id: (),
-) -> list[JsonObject]:
-    """The history, item by item."""
-    return _History(messages, tools, original_id, model_id, images, remembered).items()
+    marks_messages: bool = False,
+) -> tuple[list[JsonObject], tuple[str, ...]]:
+    """The history, item by item, and the MIME types of what cannot be sent.
+
+    `marks_messages`: the endpoint is a server of ours, which knows its messages by their ids.
+    """
+    history = _History(messages, tools, original_id, model_id, images, remembered, marks_messages)
+    return history.items(), tuple(dict.fromkeys(history.left_out))
 
 
 class _History:
@@ -90,7 +100,11 @@ class _History:
         model_id: str | None,
         images: bool,  # noqa: FBT001 - of a private class with one caller
         remembered: Remembered,
+        marks_messages: bool,  # noqa: FBT001 - the same
     ) -> None:
+        self._marks_messages = marks_messages
+        self._marker: DataPart | None = None
+        self.left_out: list[str] = []
         self._messages = messages
         self._tools = tools
         self._model_id = model_id
@@ -123,6 +137,13 @@ class _History:
                     yield from self._reasoning(item)
                 case DataPart(mime_type=mime_type) if mime_type == STOPPED:
                     parts.append(TextPart(("\n\n" if parts else "") + Stopped.of(part).words))
+                case DataPart(mime_type=mime_type) if mime_type == ITEM:
+                    yield from self._message(message, parts)
+                    yield item_of(part)
+                case DataPart(mime_type=mime_type) if mime_type == STATEFUL_MARKER:
+                    if self._marks_messages:
+                        yield from self._message(message, parts)
+                        self._marker = part
                 case TextPart() | DataPart():
                     parts.append(part)
                 case _:
@@ -136,7 +157,11 @@ class _History:
         parts.clear()
         if message.role == "assistant":
             # An answer has text and nothing else; what else there is was for the consumer to see.
-            content = [part for part in content if part["type"] == "input_text"]
+            content = [part for part in content if part["type"] in ("input_text", "refusal")]
+            marker, self._marker = self._marker, None
+            if content and (marker is not None or any(part["type"] == "refusal" for part in content)):
+                yield _answer(content, marker)
+                return
         if content:
             yield {"type": "message", "role": _ROLES[message.role], "content": _shortest(content)}
 
@@ -153,22 +178,26 @@ class _History:
             case TextPart(value=value):
                 if value:
                     yield {"type": "input_text", "text": value}
+            case DataPart(mime_type=mime_type) if mime_type == REFUSAL:
+                yield {"type": "refusal", "refusal": part.data.decode("utf-8", "replace")}
             case DataPart() if part.is_internal:
                 return
             case DataPart(mime_type=mime_type) if mime_type.startswith("image/") and self._images:
                 yield {"type": "input_image", "image_url": _data_url(part), "detail": "auto"}
-            case DataPart(mime_type="application/pdf"):
-                yield {"type": "input_file", "filename": "file.pdf", "file_data": _data_url(part)}
+            case DataPart(mime_type="application/pdf", name=name):
+                yield {"type": "input_file", "filename": name or "file.pdf", "file_data": _data_url(part)}
             case DataPart(data=data) if part.is_textual:
                 yield {"type": "input_text", "text": data.decode("utf-8", "replace")}
             case DataPart(mime_type=mime_type, data=data):
+                self.left_out.append(mime_type)
                 text = f"[{mime_type}, {len(data):,} bytes: left out, because it cannot be sent]"
                 yield {"type": "input_text", "text": text}
 
     def _reasoning(self, item: JsonObject) -> Iterator[JsonObject]:
         if item.get("id") not in self._reasoned:
             self._reasoned.add(item.get("id"))
-            yield item
+            # By the specification, a reasoning item that is sent back has no `content`.
+            yield {key: value for key, value in item.items() if key not in ("content", "status")}
 
     def _call(self, call: ToolCallPart) -> Iterator[JsonObject]:
         if call.call_id in self._called:
@@ -213,6 +242,16 @@ class _History:
                 self._answered.add(call.call_id)
                 call_id = self._ids[call.call_id]
                 yield {"type": "function_call_output", "call_id": call_id, "output": _NO_RESULT}
+
+
+def _answer(content: list[JsonObject], marker: DataPart | None) -> JsonObject:
+    """A message of the model in full: with a refusal, or with the id that proves whose it is."""
+    parts = [
+        {"type": "output_text", "text": part["text"], "annotations": []} if "text" in part else part
+        for part in content
+    ]
+    named = {} if marker is None else {"id": message_id(marker), "status": "completed"}
+    return {"type": "message", **named, "role": "assistant", "content": parts}
 
 
 def _shortest(content: list[JsonObject]) -> str | list[JsonObject]:

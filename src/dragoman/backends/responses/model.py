@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 
 import msgspec
@@ -20,6 +20,7 @@ from dragoman.backends.responses.events import ResponseReader
 from dragoman.backends.responses.http import DONE, EndpointFailure, Upstream
 from dragoman.backends.responses.items import body_of, items_of
 from dragoman.backends.responses.listing import Listed
+from dragoman.backends.responses.other_servers import conversation_of, headers_for
 from dragoman.backends.responses.retries import pause_before_retry
 from dragoman.backends.responses.settings import EndpointSettings
 from dragoman.backends.responses.sse import ServerEvent
@@ -38,6 +39,7 @@ from dragoman.lm import (
     estimate_tokens,
     until_cancelled,
 )
+from dragoman.lm.foreign_items import ignored_files
 from dragoman.lm.json import encode
 from dragoman.nearest import nearest
 
@@ -77,6 +79,8 @@ class EndpointModel:
         self._reasoning = _Reasoning(_REMEMBERED_BYTES)
         # Until the endpoint says that it knows no such thing.
         self._keeps_reasoning = True
+        # Whether the endpoint's last response came from a server of ours.
+        self._is_dragoman = False
 
     @property
     def info(self) -> ModelInfo:
@@ -91,7 +95,7 @@ class EndpointModel:
 
     def framed(self, request: Request) -> AsyncGenerator[ServerEvent]:
         """The events of an answer as the endpoint writes them. Raises `EndpointFailure`."""
-        return self._upstream.framed(self._body(request))
+        return self._upstream.framed(self._body(request)[0])
 
     async def refused(self) -> bytes:
         """The endpoint's error body for an invalid request: one that names no model."""
@@ -134,7 +138,8 @@ class EndpointModel:
         tries = 0
         while True:
             tries += 1
-            exchange = _Exchange(self._body(request), self._answer(request))
+            body, left_out = self._body(request)
+            exchange = _Exchange(request, body, self._answer(request), left_out)
             try:
                 await self._exchange(exchange, sink)
                 break
@@ -157,26 +162,36 @@ class EndpointModel:
     def _answer(self, request: Request) -> ResponseReader:
         tools = FunctionTools(request)
         settings = self._settings
+        # We ask for it ourselves (`ENCRYPTED_REASONING`).
+        unasked = frozenset() if "include" in request.options.model_options else frozenset({"include"})
         return ResponseReader(
-            tools.call, self._call_ids.issue, settings.name, settings.model_id, settings.redacted
+            tools.call,
+            self._call_ids.issue,
+            settings.name,
+            settings.model_id,
+            settings.redacted,
+            takes_items=request.consumer.features.items,
+            unasked=unasked,
         )
 
-    def _body(self, request: Request) -> JsonObject:
+    def _body(self, request: Request) -> tuple[JsonObject, tuple[str, ...]]:
+        """The body to send, and the MIME types of what it leaves out."""
         tools = FunctionTools(request)
         connection = request.consumer.connection
 
         def remembered(call_id: str) -> Sequence[JsonObject]:
             return self._reasoning.of((connection, call_id)) if self._keeps_reasoning else ()
 
-        items = items_of(
+        items, left_out = items_of(
             request.messages,
             tools,
             self._call_ids.original,
             model_id=self._settings.model_id if self._keeps_reasoning else None,
             images=self._info.capabilities.image_input,
             remembered=remembered,
+            marks_messages=self._is_dragoman,
         )
-        return body_of(
+        body = body_of(
             request,
             tools,
             items,
@@ -184,11 +199,24 @@ class EndpointModel:
             self._settings.options,
             keeps_reasoning=self._keeps_reasoning,
         )
+        return body, left_out
+
+    def _begun(self, exchange: _Exchange, headers: Mapping[str, str], sink: Sink) -> None:
+        """Report what is known before the first event: the conversation, and what the endpoint does not get."""
+        where = conversation_of(headers, exchange.request.consumer)
+        self._is_dragoman = exchange.answer.is_dragoman = "x-dragoman-conversation" in headers
+        if where is not None:
+            sink.report(where)
+        if exchange.left_out:
+            sink.report(ignored_files(exchange.left_out))
 
     async def _exchange(self, exchange: _Exchange, sink: Sink) -> None:
         answer = exchange.answer
         was_announced = False
-        async with aclosing(self._upstream.events(exchange.body)) as events:
+        events_of = self._upstream.events(
+            exchange.body, headers_for(exchange.request), lambda headers: self._begun(exchange, headers, sink)
+        )
+        async with aclosing(events_of) as events:
             async for event in events:
                 exchange.has_begun = True
                 if event is DONE:
@@ -225,7 +253,11 @@ class EndpointModel:
 class _Exchange:
     """One request to the endpoint, and its response."""
 
-    def __init__(self, body: JsonObject, answer: ResponseReader) -> None:
+    def __init__(
+        self, request: Request, body: JsonObject, answer: ResponseReader, left_out: tuple[str, ...]
+    ) -> None:
+        self.request = request
+        self.left_out = left_out
         self.body = body
         self.answer = answer
         self.has_begun = False

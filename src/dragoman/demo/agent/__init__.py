@@ -8,11 +8,14 @@ well in this order:
     permissions   session/request_permission
     tools         its own two, and those of the consumer's tool servers (`dragoman.demo.mcp`)
     model         the script (`script.jsonl`), roles (`casting`) and acts (`acts`)
+    requested     functions of the consumer that a prompt asks for (`functions`), and answers in a JSON form (`demands`);
+                  their values come from the prompt (`facts`) and fit a schema (`filling`, `properties`, `schemas`)
 
 Sessions are stored on disk and can be loaded, resumed and forked by another process. The mode `plan` keeps it from acting; the
 option `pace` (natural, fast, instant) says how fast it talks.
 
-It reacts to plain words, which `script.jsonl` has: "two permissions", "use the tool NAME", "which tools do you have?".
+It reacts to plain words, which `script.jsonl` has: "two permissions", "use the tool NAME", "which tools do you have?". If the
+consumer offers a function for it, "What's the weather in Oslo?" calls that.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ import msgspec
 from dragoman.backends.scripted import ScriptedReply, ScriptStep, call, reply, say, think
 from dragoman.backends.scripted.scene import Scene
 from dragoman.demo.agent.casting import arguments_for, consumers, named
+from dragoman.demo.agent.demands import json_texts
 from dragoman.demo.agent.eyes import stripes
 from dragoman.demo.agent.prompt import TRANSCRIPT
 from dragoman.lm import (
@@ -34,12 +35,15 @@ from dragoman.lm.gfm import code, escape, fence
 from dragoman.lm.json import decode
 from dragoman.loop.round import DENIED_UNASKED
 
-__all__ = ["account", "excerpt", "reply_to", "words_of"]
+__all__ = ["account", "count_of_wishes", "excerpt", "is_about_itself", "literal", "reply_to", "words_of"]
 
 # A page that takes longer is not worth a demonstration.
 _FETCH_SECONDS = 10
 # Of what was said before, as much as answers the question: the last of it.
 _MAX_QUOTE = 2_000
+# Counting: at most so many numbers, and when it is to be slow so many words a second.
+_MAX_COUNT = 1_000
+_SLOW_PACE = 2.0
 # How much of a tool's result is quoted: enough to show that it arrived.
 _EXCERPT_LINES = 6
 _EXCERPT_CHARACTERS = 400
@@ -51,6 +55,8 @@ _DELETE = re.compile(r"\bdelete (?:the file )?`([^`\n]+)`", re.IGNORECASE)
 _FETCH = re.compile(r"\bfetch `(https?://[^`\s]+)`", re.IGNORECASE)
 _COLOURS = re.compile(r"\bcolou?rs?\b", re.IGNORECASE)
 _TOOLS = re.compile(r"\b(?:which|what) tools\b", re.IGNORECASE)
+_COUNT = re.compile(r"\bcount (?:slowly )?(?:from (\d{1,6}) )?(?:up )?to (\d{1,6})\b", re.IGNORECASE)
+_SLOWLY = re.compile(r"\bslow", re.IGNORECASE)
 _BEFORE = re.compile(r"\bwhat did i say\b|\bwhat was said\b|\bdo you remember\b", re.IGNORECASE)
 
 
@@ -99,7 +105,19 @@ def reply_to(request: Request, problems: tuple[str, ...] = ()) -> ScriptedReply 
         return _tools(cue)
     if _BEFORE.search(words):
         return _remember(cue)
+    if numbers := _COUNT.search(words):
+        return _count(numbers, slowly=_SLOWLY.search(words) is not None)
     return _in_turn(cue, tuple(act for _, act in sorted(_asked_for(words), key=itemgetter(0))))
+
+
+def count_of_wishes(words: str) -> int:
+    """How many acts that call tools a prompt asks for."""
+    return len([*_asked_for(words)])
+
+
+def is_about_itself(words: str) -> bool:
+    """Whether a prompt is a question about the agent or the conversation."""
+    return (_TOOLS.search(words) or _BEFORE.search(words)) is not None
 
 
 def _is_users(message: Message) -> bool:
@@ -112,17 +130,18 @@ def _text_step(text: str) -> ScriptStep:
 
 
 def _as_it_stands(value: JsonObject) -> JsonObject:
-    return {name: _literal(inner) for name, inner in value.items()}
+    return {name: literal(inner) for name, inner in value.items()}
 
 
-def _literal(value: object) -> object:
+def literal(value: object) -> object:
+    """A value whose strings have no places that the script would fill."""
     match value:
         case str():
             return value.replace("${", "$${")
         case dict():
             return _as_it_stands(value)
         case list():
-            return [_literal(inner) for inner in value]
+            return [literal(inner) for inner in value]
         case _:
             return value
 
@@ -155,6 +174,12 @@ def _see(pictures: list[DataPart], words: str) -> ScriptedReply:
         return reply(_text_step(f"{', '.join(seen)}\n"))
     lines = [f"- {code(picture.mime_type)}, {len(picture.data):,} bytes" for picture in pictures]
     return reply(_text_step("\n".join([f"You sent {len(pictures)}:", "", *lines, ""])))
+
+
+def _count(numbers: re.Match[str], *, slowly: bool) -> ScriptedReply:
+    first, last = int(numbers[1] or 1), int(numbers[2])
+    counted = range(first, min(last, first + _MAX_COUNT - 1) + 1)
+    return reply(say(", ".join(map(str, counted)) + ".\n", pace=_SLOW_PACE if slowly else None))
 
 
 def _quoted(text: str) -> str:
@@ -193,7 +218,9 @@ def _asked_for(words: str) -> Iterator[tuple[int, DemoAct]]:
         arguments = {"path": change[2], "content": f"{change[1]}\n"}
         yield change.start(), partial(_own_action, tool="write_file", arguments=arguments, first=_ON_WRITING)
     if (tool := _TOOL.search(words)) is not None:
-        yield tool.start(), partial(_call_by_name, name=tool[1])
+        given = next(json_texts(words[tool.end() :]), None)
+        arguments_text = words[tool.end() :][given.start : given.end] if given is not None else ""
+        yield tool.start(), partial(_call_by_name, name=tool[1], given=arguments_text)
 
 
 def _commands(words: str) -> Iterator[tuple[int, str]]:
@@ -218,7 +245,7 @@ def _in_turn(cue: Cue, wishes: Sequence[DemoAct]) -> ScriptedReply | None:
     return reply(*steps) if steps else None
 
 
-def _call_by_name(cue: Cue, name: str) -> ScriptedReply:
+def _call_by_name(cue: Cue, name: str, given: str) -> ScriptedReply:
     if "denied" in cue.scene.outcomes:
         # Of that there is another account.
         return reply()
@@ -226,7 +253,7 @@ def _call_by_name(cue: Cue, name: str) -> ScriptedReply:
         said = excerpt("\n".join(cue.scene.results))
         return reply(_text_step(f"{code(name)} says:\n\n{fence(said)}\n"))
     try:
-        return reply(_text_step(f"I call {code(name)}.\n\n"), _one_call(name, cue))
+        return reply(_text_step(f"I call {code(name)}.\n\n"), _one_call(f"{name} {given}", cue))
     except ValueError as error:
         return reply(_text_step(f"{error}\n"))
 

@@ -3,6 +3,7 @@
 It is a language model like any other, and the loop does not know the difference. What it adds to `backends.scripted`:
 
 - prompts that need code are answered by `acts`, and so is a refusal that the script has no words for;
+- prompts that ask for a function of the consumer, or for an answer in a form, are answered by `requested`;
 - a call of a role (`@read`) becomes a call of a tool that the consumer offers (`casting`), and the consumer's tools go by the
   consumer's own names for them;
 - of what a tool returned, the script quotes the beginning;
@@ -18,7 +19,7 @@ import msgspec
 
 from dragoman.backends.scripted import Script, ScriptedModel, ScriptedReply
 from dragoman.backends.scripted.scene import Scene, choose
-from dragoman.demo.agent import acts
+from dragoman.demo.agent import acts, requested
 from dragoman.demo.agent.casting import ROLE, arguments_for, cast, plain_names
 from dragoman.demo.agent.updates import Entry, Plan, SendUpdate
 from dragoman.lm import (
@@ -80,6 +81,7 @@ class DemoModel:
         shown = _as_script_sees(request, names)
         act = (
             self._prompts(request)
+            or requested.reply_to(request, shown, self._script)
             or acts.reply_to(request, self._problems())
             or self._refused(request, shown)
         )

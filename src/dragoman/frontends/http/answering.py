@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -16,9 +16,11 @@ from typing import Self
 import msgspec
 
 from dragoman.frontends.http.errors import of_model, unexpected
+from dragoman.frontends.http.ignored import names_of
 from dragoman.lm import (
     CancellationSource,
     DataPart,
+    Delivery,
     LanguageModel,
     LanguageModelError,
     Part,
@@ -26,7 +28,8 @@ from dragoman.lm import (
     UsagePart,
 )
 from dragoman.lm.json import decode
-from dragoman.lm.parts import CONVERSATION
+from dragoman.lm.parts import CONVERSATION, IGNORED
+from dragoman.lm.rules import is_shown
 
 __all__ = ["ConversationReport", "ResponseRun"]
 
@@ -54,9 +57,12 @@ class ResponseRun:
     """Runs a model for one request, and buffers its parts for the client."""
 
     def __init__(
-        self, model: LanguageModel, request: Request, spell_out: Callable[[Part], Part] = lambda part: part
+        self,
+        model: LanguageModel,
+        request: Request,
+        spell_out: Callable[[Part], Iterable[Part]] = lambda part: (part,),
     ) -> None:
-        """`spell_out` adds the question to a permission call: a client has no other source for it."""
+        """`spell_out` adds what only this server knows: the question to a permission call, the address to a file."""
         self._model = model
         self._spell_out = spell_out
         self._request = request
@@ -69,6 +75,8 @@ class ResponseRun:
         self.place: ConversationReport | None = None
         # The last usage that the model reported.
         self.usage: UsagePart | None = None
+        # The names of what the model did not get, as far as it has reported them.
+        self.ignored: list[str] = []
         # For the metrics. It stays "failed" until the response has ended well.
         self.outcome = "failed"
         self.was_cancelled = False
@@ -91,6 +99,12 @@ class ResponseRun:
         self.was_cancelled = self._task is None or not self._task.done() or bool(self._parts)
         self._source.cancel()
 
+    def delivered(self, *, whole: bool) -> None:
+        """Tell the model whether the whole response has reached the client."""
+        conversation = self.place.conversation if self.place is not None else None
+        if conversation is not None and isinstance(self._model, Delivery):
+            self._model.delivered(conversation, whole=whole)
+
     # As a sink.
 
     def report(self, part: Part) -> None:
@@ -100,9 +114,11 @@ class ResponseRun:
         if isinstance(part, UsagePart):
             self.usage = part
             return
-        if not isinstance(part, DataPart):
+        if isinstance(part, DataPart) and part.mime_type == IGNORED:
+            self.ignored += names_of(part)
+        elif not isinstance(part, DataPart) or is_shown(part):
             self._begun = True
-        self._parts.append(self._spell_out(part))
+        self._parts.extend(self._spell_out(part))
         if len(self._parts) >= _AHEAD and not self._is_held:
             self._room.clear()
         self._news.set()
@@ -125,6 +141,14 @@ class ResponseRun:
             except TimeoutError:
                 return
         if not self._begun:
+            self._raise()
+
+    def check_met(self) -> None:
+        """Raise `ApiError` if the model has failed, and the request demands a form or a call.
+
+        Without it, the rest of the answer is of no use to the client.
+        """
+        if self._request.options.has_demands and self._task is not None and self._task.done():
             self._raise()
 
     async def held(self, limit: Callable[[], float | None]) -> bool:

@@ -20,13 +20,16 @@ from dragoman.frontends.console.routes import console_routes
 from dragoman.frontends.console.wire import API_ROOT, ConsoleError, on_console_error
 from dragoman.frontends.event_streams import EventStream, WriteEvent, until_disconnected, while_connected
 from dragoman.frontends.http.answering import ResponseRun
-from dragoman.frontends.http.auth import AccessCheck
+from dragoman.frontends.http.auth import WITHOUT_KEY, AccessCheck
 from dragoman.frontends.http.chat import ChatStream, read_chat
 from dragoman.frontends.http.conversation_routes import conversation_routes
 from dragoman.frontends.http.create_request import object_of, read_compact, read_create
-from dragoman.frontends.http.errors import ApiError, bad_request
+from dragoman.frontends.http.delivery import ConfirmedResponse
+from dragoman.frontends.http.errors import ApiError, ErrorType, bad_request
+from dragoman.frontends.http.file_routes import file_route
 from dragoman.frontends.http.front_page import FRONT_PAGE
 from dragoman.frontends.http.holding import held_response
+from dragoman.frontends.http.ignored import printable
 from dragoman.frontends.http.input_items import listed
 from dragoman.frontends.http.middleware import ApiCorsMiddleware, RequestMiddleware, client_of
 from dragoman.frontends.http.openapi import description
@@ -34,6 +37,7 @@ from dragoman.frontends.http.over_websocket import Socket
 from dragoman.frontends.http.resource import new_id
 from dragoman.frontends.http.service import HttpService, Prepared
 from dragoman.frontends.http.wire import DONE, JsonResponse, error_response, framed, read_body
+from dragoman.frontends.http.workspace_choice import WORKSPACE_HEADER, header_text
 from dragoman.frontends.request_values import whole_number
 from dragoman.lm import JsonObject, ModelInfo
 from dragoman.lm.json import encode
@@ -42,7 +46,6 @@ __all__ = ["build_app"]
 
 # The status that some proxies log for a client that disconnects before the response.
 _GONE = 499
-_HEADER_LENGTH = 2_000
 
 
 def build_app(service: HttpService, gate: AccessCheck, console: Console | None = None) -> ASGIApp:
@@ -56,7 +59,7 @@ def build_app(service: HttpService, gate: AccessCheck, console: Console | None =
             allow_origins=origins,
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
-            expose_headers=["x-dragoman-conversation", "x-dragoman-ignored"],
+            expose_headers=["x-dragoman-conversation", "x-dragoman-ignored", WORKSPACE_HEADER],
         )
         middleware.insert(0, cors)
     at_root: list[BaseRoute] = [Route("/", routes.front_page, methods=["GET"])]
@@ -68,11 +71,13 @@ def build_app(service: HttpService, gate: AccessCheck, console: Console | None =
             Route("/v1/responses", routes.create, methods=["POST"]),
             WebSocketRoute("/v1/responses", Socket(service)),
             Route("/v1/responses/compact", routes.compact, methods=["POST"]),
+            Route("/v1/responses/input_tokens", routes.input_tokens, methods=["POST"]),
             Route("/v1/responses/{id}", routes.retrieve, methods=["GET"]),
             Route("/v1/responses/{id}", routes.delete, methods=["DELETE"]),
             Route("/v1/responses/{id}/input_items", routes.input_items, methods=["GET"]),
             Route("/v1/responses/{id}/cancel", routes.cancel, methods=["POST"]),
             *conversation_routes(service),
+            file_route(service.files, [key.connection for key in gate.keys] or [WITHOUT_KEY]),
             Route("/v1/chat/completions", routes.chat, methods=["POST"]),
             Route("/v1/models", routes.models, methods=["GET"]),
             Route("/v1/models/{id}", routes.model, methods=["GET"]),
@@ -93,7 +98,7 @@ async def _on_api_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, ApiError) or request.scope["type"] != "http":
         # `RequestMiddleware` refuses a WebSocket.
         raise error
-    return error_response(error)
+    return error_response(error, request.scope["path"])
 
 
 async def _on_router_error(request: Request, error: Exception) -> Response:
@@ -107,7 +112,8 @@ async def _on_router_error(request: Request, error: Exception) -> Response:
     )
     if path.startswith(API_ROOT):
         return await on_console_error(request, ConsoleError(status, "not_found", message))
-    response = error_response(ApiError(status, "not_found" if status == 404 else "invalid_request", message))  # noqa: PLR2004
+    kind: ErrorType = "not_found" if status == 404 else "invalid_request"  # noqa: PLR2004 - as HTTP says it
+    response = error_response(ApiError(status, kind, message), path)
     response.headers.update(getattr(error, "headers", None) or {})
     return response
 
@@ -131,12 +137,13 @@ class _Routes:
             return await _streamed(self._answering(prepared, request), prepared, self._events)
         answer, response = await held_response(self._service, prepared, request.receive)
         if response is None:
+            answer.delivered(whole=False)
             return Response(status_code=_GONE)
-        return JsonResponse(response, headers=_headers(answer, prepared.ignored))
+        return ConfirmedResponse(JsonResponse(response, headers=_headers(answer, prepared)), answer)
 
     async def _in_background(self, prepared: Prepared, request: Request) -> Response:
         started = await self._service.start(prepared)
-        headers = {"x-dragoman-ignored": _printable(prepared.ignored)} if prepared.ignored else {}
+        headers = _headers(None, prepared)
         if not prepared.create.is_streamed:
             return JsonResponse(started.so_far(), headers=headers)
         events = await self._service.background.events(started.id, started.entry, -1)
@@ -152,6 +159,11 @@ class _Routes:
         body = read_compact(await self._body(request))
         return JsonResponse(await self._service.compact(body, client_of(request)))
 
+    async def input_tokens(self, request: Request) -> Response:
+        create = read_create(await self._body(request), request.headers)
+        count = await self._service.count_tokens(create, client_of(request))
+        return JsonResponse({"object": "response.input_tokens", "input_tokens": count})
+
     async def retrieve(self, request: Request) -> Response:
         id_, query = request.path_params["id"], request.query_params
         entry = self._service.histories.find(id_, client_of(request).connection)
@@ -166,6 +178,7 @@ class _Routes:
     async def delete(self, request: Request) -> Response:
         id_ = request.path_params["id"]
         await self._service.background.delete(id_, client_of(request).connection)
+        self._service.files.forget(id_)
         return JsonResponse({"id": id_, "object": "response", "deleted": True})
 
     async def input_items(self, request: Request) -> Response:
@@ -182,10 +195,16 @@ class _Routes:
 
     async def chat(self, request: Request) -> Response:
         create, with_usage = read_chat(await self._body(request), request.headers)
-        # Chat completions have no items.
-        client = replace(client_of(request), approves_items=False, takes_activity=False)
+        # Chat completions have no items. Only a permission request has another form here.
+        client = replace(client_of(request), takes_activity=False, has_items=False)
         prepared = await self._service.prepare(create, client)
-        stream = ChatStream(new_id("chatcmpl"), create.model, prepared.created_at, prepared.ignored)
+        stream = ChatStream(
+            new_id("chatcmpl"),
+            create.model,
+            prepared.created_at,
+            prepared.ignored,
+            approves_items=client.approves_items,
+        )
         run = self._answering(prepared, request)
         if create.is_streamed:
             return await _streamed(run, prepared, partial(_chunks, stream, with_usage=with_usage))
@@ -197,12 +216,14 @@ class _Routes:
                         pass
             except ApiError as error:
                 # The agent may have acted already, so a client must not repeat the request automatically.
-                headers = {**error.headers, **_headers(answer, prepared.ignored), "x-should-retry": "false"}
-                return JsonResponse(stream.failed(error), error.status, headers)
+                headers = {**error.headers, **_headers(answer, prepared), "x-should-retry": "false"}
+                return ConfirmedResponse(JsonResponse(stream.failed(error), error.status, headers), answer)
             if answer.is_cancelled:
+                answer.delivered(whole=False)
                 return Response(status_code=_GONE)
             answer.outcome = "completed"
-            return JsonResponse(stream.whole(answer.usage), headers=_headers(answer, prepared.ignored))
+            headers = _headers(answer, prepared)
+            return ConfirmedResponse(JsonResponse(stream.whole(answer.usage), headers=headers), answer)
 
     # Everything else.
 
@@ -236,7 +257,7 @@ class _Routes:
     async def _answering(self, prepared: Prepared, request: Request) -> AsyncIterator[ResponseRun]:
         """Run a response within the block, and cancel it when the client disconnects."""
         async with (
-            self._service.answering(prepared.model, prepared.request) as answer,
+            self._service.answering(prepared.model, prepared.request, prepared.files) as answer,
             while_connected(request.receive, answer.cancel),
         ):
             yield answer
@@ -261,7 +282,7 @@ async def _streamed(
             async for frame in frames(prepared, answer):
                 await put(frame, more=answer.has_many)
 
-    return EventStream(write, _headers(answer, prepared.ignored))
+    return ConfirmedResponse(EventStream(write, _headers(answer, prepared)), answer)
 
 
 def _followed(events: AsyncIterator[JsonObject], request: Request, headers: dict[str, str]) -> Response:
@@ -292,7 +313,7 @@ async def _chunks(
             for chunk in stream.take(part):
                 yield _data(chunk)
     except ApiError as error:
-        yield _data(error.body)
+        yield _data(error.openai_body)
         return
     if answer.is_cancelled:
         return
@@ -302,19 +323,16 @@ async def _chunks(
     yield DONE
 
 
-def _headers(answer: ResponseRun, ignored: tuple[str, ...]) -> dict[str, str]:
+def _headers(answer: ResponseRun | None, prepared: Prepared) -> dict[str, str]:
     headers: dict[str, str] = {}
-    if answer.place is not None:
+    if answer is not None and answer.place is not None:
         headers["x-dragoman-conversation"] = answer.place.header
+    ignored = (*prepared.ignored, *(() if answer is None else answer.ignored))
     if ignored:
-        headers["x-dragoman-ignored"] = _printable(ignored)
+        headers["x-dragoman-ignored"] = printable(ignored)
+    if prepared.workspace is not None:
+        headers[WORKSPACE_HEADER] = header_text(prepared.workspace)
     return headers
-
-
-def _printable(ignored: tuple[str, ...]) -> str:
-    """The names of what was ignored. The client chose them: a character that is not printable ASCII becomes a question mark."""
-    named = ", ".join(ignored)[:_HEADER_LENGTH]
-    return "".join(char if " " <= char <= "~" else "?" for char in named)
 
 
 def _is_streamed(given: str) -> bool:

@@ -1,7 +1,8 @@
 """A client's decisions about an agent's permission requests.
 
 A client that offers a permission tool gets a function call and answers with its output. A client that takes approvals as
-items gets an `mcp_approval_request` and answers with an `mcp_approval_response`. Either way the decision must match the
+items gets an `mcp_approval_request` and answers with an `mcp_approval_response`. Chat completions have no items: there the
+request is a tool call with the id of that item, and a tool message answers it. In each form the decision must match the
 pending request. Only then does it become the proof that the agent's request waits for. A decision that is repeated, late,
 or about another request grants nothing.
 """
@@ -15,6 +16,7 @@ import msgspec
 
 from dragoman.lm import JsonObject, Message, Part, TextPart, ToolCallPart, ToolDefinition, ToolResultPart
 from dragoman.lm.json import decode, encode_text
+from dragoman.lm.rules import NAMESPACE
 from dragoman.permissions.action import PERMISSION_TOOLS, is_permission_tool
 from dragoman.permissions.grants import Grants
 from dragoman.permissions.layout import on_one_line
@@ -23,9 +25,12 @@ from dragoman.permissions.question import question_about
 __all__ = [
     "APPROVAL_TOOLS",
     "ClientDecision",
+    "approval_id",
     "approval_item",
     "approved_call",
+    "decision_of_message",
     "is_approval",
+    "is_approval_id",
     "spelled_out",
     "with_proofs",
 ]
@@ -55,11 +60,31 @@ def is_approval(call: ToolCallPart) -> bool:
 def approval_item(call: ToolCallPart) -> JsonObject:
     return {
         "type": "mcp_approval_request",
-        "id": f"{_ITEM_ID}{call.call_id}",
+        "id": approval_id(call),
         "server_label": _SERVER,
         "name": call.name,
         "arguments": encode_text(call.input),
     }
+
+
+def approval_id(call: ToolCallPart) -> str:
+    return f"{_ITEM_ID}{call.call_id}"
+
+
+def is_approval_id(id_: str) -> bool:
+    """Whether this is an id of ours. Other servers name their requests in the same way."""
+    return id_.startswith(f"{_ITEM_ID}{NAMESPACE}")
+
+
+def decision_of_message(text: str) -> ClientDecision:
+    """Read the answer of a tool message: `{"approve": true}` allows. Anything else is a refusal."""
+    match _json(text):
+        case {"approve": True}:
+            return ClientDecision(approve=True)
+        case {"reason": str(reason)}:
+            return ClientDecision(approve=False, reason=reason)
+        case _:
+            return ClientDecision(approve=False)
 
 
 def spelled_out(part: Part, grants: Grants) -> Part:
@@ -126,11 +151,7 @@ def _proved(part: Part, decisions: Mapping[str, ClientDecision], grants: Grants)
 
 
 def _decision(text: str) -> ClientDecision | None:
-    try:
-        value = decode(text)
-    except msgspec.DecodeError:
-        return None
-    match value:
+    match _json(text):
         case {"decision": "allow" | "deny" as decided, **more}:
             reason, nonce = more.get("reason"), more.get("nonce")
             return ClientDecision(
@@ -140,6 +161,13 @@ def _decision(text: str) -> ClientDecision | None:
             )
         case _:
             return None
+
+
+def _json(text: str) -> object:
+    try:
+        return decode(text)
+    except msgspec.DecodeError:
+        return None
 
 
 def _refusal(decision: ClientDecision) -> str:

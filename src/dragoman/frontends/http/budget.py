@@ -3,7 +3,7 @@
 A body has a limit in bytes, and a few bytes of JSON can become a large object: 64 MB of `{},{},…` take 3 GB of memory
 and 18 seconds. So the number of JSON values is limited as well, and counted before anything is decoded. What is packed
 in a request counts with its unpacked size: all its compactions, and the JSON texts that are the arguments of calls, share
-one budget.
+one budget. The stored items that it refers to have another one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Budget:
     def spend(self, data: bytes, where: str) -> None:
         """Count what is in a compaction. Raises `ApiError` beyond the budget."""
         if len(data) > self._bytes:
-            raise _too_large(f"The compactions of a request hold at most {self._most_bytes:,} bytes.", where)
+            packed = "The compactions, or the references, of a request"
+            raise _too_large(f"{packed} hold at most {self._most_bytes:,} bytes.", where)
         self.count(data, where)
         self._bytes -= len(data)
 
@@ -52,7 +53,7 @@ class Budget:
         """Count the values of a JSON text that is about to be decoded. Raises `ApiError` beyond the budget."""
         values = values_in(text, self._values)
         if values > self._values:
-            packed = "The compactions and arguments of a request"
+            packed = "The compactions and arguments, or the references, of a request"
             raise _too_large(f"{packed} hold at most {MOST_VALUES:,} JSON values.", where)
         self._values -= values
 

@@ -1,4 +1,8 @@
-"""Chat completions: reads requests of the older API, and writes its responses. Values in, values out."""
+"""Chat completions: reads requests of the older API, and writes its responses. Values in, values out.
+
+For a client that takes approvals as items, a permission request is a tool call whose id says so (`approvals`). The client
+offers no tool for it, and answers with a tool message. Every client of this API carries both.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,21 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from dragoman.frontends.http.approvals import (
+    ClientDecision,
+    approval_id,
+    approved_call,
+    decision_of_message,
+    is_approval,
+    is_approval_id,
+)
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.create_request import CreateRequest, read_form
 from dragoman.frontends.http.errors import ApiError, bad_request
+from dragoman.frontends.http.ignored import names_of
 from dragoman.frontends.http.items import arguments_of, content_of, refused
-from dragoman.frontends.http.tools import chosen, functions_of
+from dragoman.frontends.http.request_headers import conversation_hint
+from dragoman.frontends.http.tools import OfferedTools, chosen, functions_of, other_tools
 from dragoman.frontends.http.usage import chat_usage
 from dragoman.lm import (
     DataPart,
@@ -26,8 +40,9 @@ from dragoman.lm import (
     ToolResultPart,
     UsagePart,
 )
+from dragoman.lm.foreign_items import is_heading, item_line, item_of
 from dragoman.lm.json import encode_text
-from dragoman.lm.parts import STOPPED
+from dragoman.lm.parts import ANNOTATION, IGNORED, ITEM, REFUSAL, STOPPED
 from dragoman.lm.rules import CALL_ID_LIMIT, NAMESPACE
 
 __all__ = ["ChatBody", "ChatStream", "read_chat"]
@@ -77,14 +92,18 @@ def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[CreateRequ
         str(name)[:64] for name, given in value.items() if name not in _KNOWN and given is not None
     )
     ignored += ["store"] if body.store else []
-    tools = functions_of(body.tools or (), ignored)
-    messages = tuple(_messages(body.messages, ignored))
+    tools = functions_of(body.tools or ())
+    ignored += OfferedTools(others=other_tools(body.tools or ())).ignored
+    decisions: dict[str, ClientDecision] = {}
+    messages = tuple(_messages(body.messages, ignored, decisions))
     create = CreateRequest(
         model=body.model,
         items=[],
         messages=messages,
+        decisions=decisions,
         offer=chosen(body.tool_choice, tools),
         consumer_id=headers.get("x-conversation-id") or None,
+        consumer_hint=conversation_hint(headers),
         is_streamed=bool(body.stream),
         is_stored=False,
         refuses_storing=body.store is False,
@@ -113,7 +132,9 @@ def _options(body: ChatBody, value: JsonObject) -> JsonObject:
     return options
 
 
-def _messages(given: list[JsonObject], ignored: list[str]) -> Iterator[Message]:
+def _messages(
+    given: list[JsonObject], ignored: list[str], decisions: dict[str, ClientDecision]
+) -> Iterator[Message]:
     called: set[str] = set()
     # Limits the arguments of all calls. Chat completions have no compactions.
     budget = Budget(0)
@@ -136,13 +157,17 @@ def _messages(given: list[JsonObject], ignored: list[str]) -> Iterator[Message]:
                 yield Message("assistant", (*content, *calls, *stop))
             case "tool":
                 call_id = message.get("tool_call_id")
+                results = tuple(_content(content))
+                if isinstance(call_id, str) and is_approval_id(call_id):
+                    call_id, text = approved_call(call_id), "".join(_texts(results))
+                    decisions[call_id], results = decision_of_message(text), ()
                 if not isinstance(call_id, str) or (
                     call_id not in called and not call_id.startswith(NAMESPACE)
                 ):
                     raise bad_request(
                         "A tool's message names the call it answers.", param=f"{where}.tool_call_id"
                     )
-                yield Message("user", (ToolResultPart(call_id, tuple(_content(content))),))
+                yield Message("user", (ToolResultPart(call_id, results),))
             case _:
                 raise bad_request(
                     "The role is system, developer, user, assistant or tool.", param=f"{where}.role"
@@ -153,6 +178,10 @@ def _content(parts: tuple[Part, ...]) -> Iterator[TextPart | DataPart]:
     return (part for part in parts if isinstance(part, TextPart | DataPart))
 
 
+def _texts(parts: tuple[TextPart | DataPart, ...]) -> Iterator[str]:
+    return (part.value for part in parts if isinstance(part, TextPart))
+
+
 def _calls(calls: object, where: str, budget: Budget) -> Iterator[ToolCallPart]:
     for index, call in enumerate(calls if isinstance(calls, list) else ()):
         match call:
@@ -160,7 +189,8 @@ def _calls(calls: object, where: str, budget: Budget) -> Iterator[ToolCallPart]:
                 0 < len(call_id) <= CALL_ID_LIMIT
             ):
                 place = f"{where}.tool_calls[{index}].function"
-                yield arguments_of(call_id, name, function.get("arguments"), place, budget)
+                called = approved_call(call_id) if is_approval_id(call_id) else call_id
+                yield arguments_of(called, name, function.get("arguments"), place, budget)
             case _:
                 raise bad_request("A call has an id and a function.", param=f"{where}.tool_calls[{index}]")
 
@@ -168,9 +198,23 @@ def _calls(calls: object, where: str, budget: Budget) -> Iterator[ToolCallPart]:
 class ChatStream:
     """Builds one completion from parts: as chunks, or whole."""
 
-    def __init__(self, id_: str, model: str, created: int, ignored: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        id_: str,
+        model: str,
+        created: int,
+        ignored: tuple[str, ...] = (),
+        *,
+        approves_items: bool = False,
+    ) -> None:
         self._head: JsonObject = {"id": id_, "created": created, "model": model}
-        self._ignored: JsonObject = {"dragoman": {"ignored": list(ignored)}} if ignored else {}
+        self._ignored = list(dict.fromkeys(ignored))
+        self._annotations: list[JsonObject] = []
+        # Whether the next text belongs to another message of the endpoint.
+        self._is_next_message = False
+        self._approves_items = approves_items
+        # The ids of the calls that are permission requests.
+        self._approvals: list[str] = []
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._calls: list[JsonObject] = []
@@ -178,11 +222,18 @@ class ChatStream:
         self._stop: StopReason | None = None
 
     def begin(self) -> JsonObject:
-        return self._chunk({"role": "assistant", "content": ""}) | self._ignored
+        return {**self._chunk({"role": "assistant", "content": ""}), **_ours(self._named_as_ignored)}
+
+    @property
+    def _named_as_ignored(self) -> JsonObject:
+        return {"ignored": list(self._ignored)} if self._ignored else {}
 
     def take(self, part: Part) -> Iterator[JsonObject]:
         match part:
             case TextPart(value=text) if text:
+                # A completion has one message.
+                text = f"\n\n{text}" if self._is_next_message and self._text else text
+                self._is_next_message = False
                 self._text.append(text)
                 yield self._chunk({"content": text})
             case ThinkingPart() if part.text:
@@ -190,33 +241,64 @@ class ChatStream:
                 # The API has no such field, but other servers send thinking here, and clients read it.
                 yield self._chunk({"reasoning_content": part.text})
             case ToolCallPart():
-                call = _call(part)
+                call = self._call(part)
                 yield self._chunk({"tool_calls": [{"index": len(self._calls), **call}]})
                 self._calls.append(call)
             case DataPart(mime_type=mime_type) if mime_type == STOPPED:
                 stopped = Stopped.of(part)
                 self._stop = stopped.reason
-                if stopped.reason == "content_filter":
-                    self._refusal = stopped.words
-                    yield self._chunk({"refusal": stopped.words})
+                if stopped.reason == "content_filter" and stopped.words:
+                    yield self._refuse(stopped.words)
+            case DataPart(mime_type=mime_type) if mime_type == REFUSAL:
+                yield self._refuse(part.data.decode("utf-8", "replace"))
+            case DataPart(mime_type=mime_type) if mime_type == ANNOTATION:
+                annotation = _annotation(item_of(part))
+                self._annotations.append(annotation)
+                yield self._chunk({"annotations": [annotation]})
+            case DataPart(mime_type=mime_type) if mime_type == IGNORED:
+                self._ignored = list(dict.fromkeys([*self._ignored, *names_of(part)]))
+            case DataPart(mime_type=mime_type) if mime_type == ITEM:
+                yield from self._item(item_of(part))
             case _:
                 return
 
+    def _refuse(self, words: str) -> JsonObject:
+        self._refusal = (self._refusal or "") + words
+        return self._chunk({"refusal": words})
+
+    def _item(self, item: JsonObject) -> Iterator[JsonObject]:
+        """Add an endpoint's item: a call of a custom tool, or a line that names what the API has no form for."""
+        if is_heading(item):
+            self._is_next_message = True
+        elif item.get("type") == "custom_tool_call":
+            called = {"name": item.get("name"), "input": item.get("input")}
+            call: JsonObject = {"id": item.get("call_id"), "type": "custom", "custom": called}
+            yield self._chunk({"tool_calls": [{"index": len(self._calls), **call}]})
+            self._calls.append(call)
+        else:
+            yield from self.take(TextPart(item_line(item)))
+
     def end(self, usage: UsagePart | None, *, with_usage: bool) -> Iterator[JsonObject]:
-        yield self._chunk({}, self._finish)
+        yield {**self._chunk({}, self._finish), **_ours({**self._named_as_ignored, **self._asked})}
         if with_usage:
             counted = chat_usage(usage)
             yield {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": counted}
 
     def failed(self, error: ApiError) -> JsonObject:
         """Return the error with the partial message beside it. The API has no form for an incomplete answer."""
-        return {**error.body, "dragoman": {"partial": self._message()}}
+        return {**error.openai_body, "dragoman": {"partial": self._message()}}
 
     def whole(self, usage: UsagePart | None) -> JsonObject:
         choice = {"index": 0, "message": self._message(), "finish_reason": self._finish, "logprobs": None}
         counted = chat_usage(usage)
         named = {"usage": counted} if counted is not None else {}
-        return {**self._head, "object": "chat.completion", "choices": [choice], **named, **self._ignored}
+        return {
+            **self._head,
+            "object": "chat.completion",
+            "choices": [choice],
+            **named,
+            **_ours({**self._named_as_ignored, **self._asked}),
+        }
 
     def _message(self) -> JsonObject:
         message: JsonObject = {
@@ -226,9 +308,23 @@ class ChatStream:
         }
         if self._thoughts:
             message["reasoning_content"] = "".join(self._thoughts)
+        if self._annotations:
+            message["annotations"] = self._annotations
         if self._calls:
             message["tool_calls"] = self._calls
         return message
+
+    def _call(self, call: ToolCallPart) -> JsonObject:
+        arguments = call.unparsed if call.unparsed is not None else encode_text(call.input)
+        id_ = call.call_id
+        if self._approves_items and is_approval(call):
+            id_ = approval_id(call)
+            self._approvals.append(id_)
+        return {"id": id_, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+    @property
+    def _asked(self) -> JsonObject:
+        return {"approval_requests": self._approvals} if self._approvals else {}
 
     @property
     def _finish(self) -> _Finish:
@@ -241,6 +337,12 @@ class ChatStream:
         return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
 
 
-def _call(call: ToolCallPart) -> JsonObject:
-    arguments = call.unparsed if call.unparsed is not None else encode_text(call.input)
-    return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+def _annotation(annotation: JsonObject) -> JsonObject:
+    """The chat API has the fields of an annotation one level deeper."""
+    kind = str(annotation.get("type"))
+    return {"type": kind, kind: {key: value for key, value in annotation.items() if key != "type"}}
+
+
+def _ours(fields: JsonObject) -> JsonObject:
+    """Our own fields of a completion or a chunk."""
+    return {"dragoman": fields} if fields else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -40,11 +41,15 @@ def conversation_routes(service: HttpService) -> list[Route]:
 class _Routes:
     def __init__(self, service: HttpService) -> None:
         self._conversations = service.conversations
+        self._references = service.references
         self._limit = service.serve.max_body_bytes
 
     async def create(self, request: Request) -> Response:
         body = read_form(await self._body(request), ConversationBody)
-        return JsonResponse((await self._conversations.create(body, client_of(request).connection)).as_json())
+        connection = client_of(request).connection
+        items = await self._references.resolved(body.items or [], connection, param="items")
+        body = msgspec.structs.replace(body, items=items)
+        return JsonResponse((await self._conversations.create(body, connection)).as_json())
 
     async def retrieve(self, request: Request) -> Response:
         return JsonResponse((await self._conversations.find(*_named(request))).as_json())
@@ -62,7 +67,8 @@ class _Routes:
     async def add_items(self, request: Request) -> Response:
         body = read_form(await self._body(request), ItemsBody)
         id_, connection = _named(request)
-        added = await self._conversations.add(id_, connection, body.items)
+        items = await self._references.resolved(body.items, connection, param="items")
+        added = await self._conversations.add(id_, connection, items)
         return JsonResponse(listed(added, id_, {"order": "asc"}))
 
     async def items(self, request: Request) -> Response:

@@ -13,15 +13,16 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from dragoman.frontends.http.approvals import ClientDecision
 from dragoman.frontends.http.budget import check_values
 from dragoman.frontends.http.errors import ApiError, bad_request, too_deep
-from dragoman.frontends.http.tools import OfferedTools, chosen, functions_of
+from dragoman.frontends.http.request_headers import conversation_hint
+from dragoman.frontends.http.tools import OfferedTools, chosen, functions_of, other_tools
 from dragoman.lm import JsonObject, Message
 from dragoman.lm.json import decode
 from dragoman.lm.nesting import NestedTooDeeply, place_of
 
 __all__ = [
-    "IGNORED",
     "OUR_CONVERSATION",
     "CompactBody",
     "CreateBody",
@@ -33,9 +34,6 @@ __all__ = [
     "read_create",
     "read_form",
 ]
-
-# The key of a response's metadata that names the ignored fields.
-IGNORED = "dragoman.ignored"
 
 # The ids that `POST /v1/conversations` makes. Others are only evidence of which conversation a request belongs to.
 OUR_CONVERSATION = re.compile(r"conv_[0-9a-f]{32}")
@@ -102,15 +100,15 @@ _OPTIONS: dict[str, tuple[object, ...]] = {
     "truncation": ("disabled",),
     "service_tier": ("auto", "default"),
     "top_logprobs": (0,),
+    "include": ([],),
 }
 _ECHOED = (
-    *_OPTIONS,
+    *(name for name in _OPTIONS if name != "include"),
     "instructions",
     "safety_identifier",
     "prompt_cache_key",
 )
 _FIELDS = frozenset(each.encode_name for each in msgspec.structs.fields(CreateBody)) | {"type"}
-_HTTP_ONLY = ("stream", "stream_options", "background")
 _VALIDATION_ERROR = re.compile(r"(?P<problem>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`)?", re.DOTALL)
 
 
@@ -123,6 +121,8 @@ class CreateRequest:
     offer: OfferedTools
     previous: str | None = None
     consumer_id: str | None = None
+    # An id that its program gives the conversation, and that was not meant for us. Where others name it, they count.
+    consumer_hint: str | None = None
     instructions: str | None = None
     is_streamed: bool = False
     is_stored: bool = True
@@ -135,6 +135,8 @@ class CreateRequest:
     refuses_storing: bool = False
     # The history of a chat completion, which has no items.
     messages: tuple[Message, ...] = ()
+    # The decisions in it about permission requests, by the id of their call.
+    decisions: dict[str, ClientDecision] = field(default_factory=dict)
     metadata: JsonObject = field(default_factory=dict)
     # The fields of the request that the response repeats.
     echoed: JsonObject = field(default_factory=dict)
@@ -168,11 +170,10 @@ def read_form(value: JsonObject, form: type[_Form]) -> _Form:
 def read_create(
     value: JsonObject, headers: Mapping[str, str], *, over_websocket: bool = False
 ) -> CreateRequest:
-    """Read and check a request. `headers` may have the client's own id of the conversation."""
-    if over_websocket:
-        for name in _HTTP_ONLY:
-            if value.get(name) is not None:
-                raise bad_request(f"`{name}` is for HTTP.", param=name)
+    """Read and check a request. `headers` may have the client's own id of the conversation.
+
+    Every response over a WebSocket is a stream, so `stream` and `stream_options` mean nothing there. Codex sends them.
+    """
     body = read_form(value, CreateBody)
     if body.background and body.store is False:
         raise bad_request(
@@ -180,18 +181,18 @@ def read_create(
             param="background",
             code="conflicting_fields",
         )
-    if body.stream_options and not body.stream:
+    if body.stream_options and not body.stream and not over_websocket:
         raise bad_request("`stream_options` are for streams.", param="stream_options")
     ignored = sorted(str(name)[:64] for name in value if name not in _FIELDS)
-    ignored += ["include"] if body.include else []
-    tools = functions_of(body.tools or (), ignored)
+    tools = functions_of(body.tools or ())
     named = _conversation(body)
     return CreateRequest(
         model=body.model,
         items=items_of(body.input),
-        offer=chosen(body.tool_choice, tools),
+        offer=chosen(body.tool_choice, tools, other_tools(body.tools or ())),
         previous=body.previous_response_id,
         consumer_id=_consumer_id(body, named, headers),
+        consumer_hint=conversation_hint(headers),
         instructions=body.instructions,
         is_streamed=bool(body.stream) or over_websocket,
         is_stored=body.store is not False,
@@ -228,6 +229,13 @@ def _echoed(body: CreateBody, value: JsonObject) -> JsonObject:
     echoed = {name: value[name] for name in _ECHOED if value.get(name) is not None}
     if "text" in echoed:
         echoed["text"] = {"format": {"type": "text"}, **(body.text or {})}
+        match echoed["text"]:
+            case {"format": {"type": "json_schema"} as given}:
+                # With all the fields that the response resource requires.
+                echoed["text"] = {
+                    **(body.text or {}),
+                    "format": {"description": None, "strict": False, **given},
+                }
     if "reasoning" in echoed:
         echoed["reasoning"] = {"effort": None, "summary": None, **(body.reasoning or {})}
     if body.service_tier == "auto":

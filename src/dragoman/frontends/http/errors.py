@@ -1,14 +1,14 @@
 """Errors as an HTTP status and the body that clients of this API expect.
 
 The error types are those of the specification. It has none for a model that is busy or slow. Such an error has the usual
-HTTP status and the type `server_error`.
+HTTP status and the type `server_error`. Chat completions and models are OpenAI's API: there the types are OpenAI's.
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
-from dragoman.lm import ErrorKind, JsonObject, LanguageModelError
+from dragoman.lm import ErrorKind, ErrorOrigin, JsonObject, LanguageModelError
 from dragoman.lm.nesting import NestedTooDeeply
 
 __all__ = ["ApiError", "ErrorType", "bad_request", "of_model", "too_deep", "unexpected", "unknown_model"]
@@ -29,9 +29,23 @@ _BY_KIND: dict[ErrorKind, tuple[int, ErrorType]] = {
     "agent_failed": (500, "model_error"),
     "internal": (500, "server_error"),
 }
+# The paths of the API that the specification describes, and of what belongs to it.
+_SPECIFIED = ("/v1/responses", "/v1/conversations")
+# OpenAI's types, for all other paths.
+_OPENAI_TYPES: dict[ErrorType, str] = {
+    "invalid_request": "invalid_request_error",
+    "not_found": "invalid_request_error",
+    "too_many_requests": "rate_limit_error",
+    "model_error": "server_error",
+    "server_error": "server_error",
+}
+_FORBIDDEN = 403
 # Characters of a client's value that a message quotes.
 _SHOWN = 128
-_TRANSIENT = frozenset({429, 503, 504})
+_TRANSIENT = frozenset({429, 502, 503, 504, 529})
+_FIRST_ERROR = 400
+# Not those about our own access to an endpoint.
+_OF_THE_REQUEST: frozenset[ErrorKind] = frozenset({"bad_request", "unavailable", "timeout", "agent_failed"})
 
 
 class ApiError(Exception):
@@ -64,6 +78,16 @@ class ApiError(Exception):
         return {"error": self.payload}
 
     @property
+    def openai_body(self) -> JsonObject:
+        """The body with the type that OpenAI's servers give to such an error."""
+        kind = "permission_error" if self.status == _FORBIDDEN else _OPENAI_TYPES[self.kind]
+        return {"error": {**self.payload, "type": kind}}
+
+    def body_at(self, path: str) -> JsonObject:
+        """The body for clients of this path."""
+        return self.body if path.startswith(_SPECIFIED) else self.openai_body
+
+    @property
     def headers(self) -> dict[str, str]:
         """Headers that limit retries. The official clients retry after most errors, also where it cannot help."""
         headers = {"x-should-retry": "true" if self.status in _TRANSIENT else "false"}
@@ -83,8 +107,19 @@ def too_deep(error: NestedTooDeeply, where: str) -> ApiError:
 
 def of_model(error: LanguageModelError) -> ApiError:
     status, kind = _BY_KIND[error.kind]
-    code = "model_not_found" if error.kind == "not_found" else error.kind
-    return ApiError(status, kind, error.sentence, code=code, retry_after=error.retry_after)
+    code: str = "model_not_found" if error.kind == "not_found" else error.kind
+    origin = error.origin or ErrorOrigin()
+    if error.kind in _OF_THE_REQUEST:
+        # An endpoint's own error, which the client can read as if it had asked the endpoint itself.
+        status = origin.status if origin.status is not None and origin.status >= _FIRST_ERROR else status
+        kind = next((each for each in get_args(ErrorType) if each == origin.type), _of_status(status, kind))
+        code = origin.code or code
+    param = origin.param or None
+    return ApiError(status, kind, error.sentence, code=code, param=param, retry_after=error.retry_after)
+
+
+def _of_status(status: int, otherwise: ErrorType) -> ErrorType:
+    return "too_many_requests" if status == 429 else otherwise  # noqa: PLR2004 - as HTTP says it
 
 
 def unknown_model(model_id: str) -> ApiError:

@@ -18,6 +18,8 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from dragoman.frontends.http.delivery import CONNECTION, WrittenBytes
+
 __all__ = ["HEAD_SECONDS", "MOST_WAITING", "HeadLimits", "LimitedHttp"]
 
 _log = logging.getLogger(__name__)
@@ -77,21 +79,30 @@ class LimitedHttp(H11Protocol):
         *,
         limits: HeadLimits,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        self._written = WrittenBytes()
+        super().__init__(config, server_state, {**app_state, CONNECTION: self._written}, _loop)
         self._limits = limits
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the library has it
         super().connection_made(transport)
+        self._written.connected(transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
+        if self.conn.their_state is h11.IDLE:
+            self._written.flushed()
         super().data_received(data)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
+        self._written.lost(exc)
         super().connection_lost(exc)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._written.flushed()
 
     def _watch(self) -> None:
         """Start the timer if a head is awaited and it does not run yet. Stop it if the head is complete."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from dragoman.frontends.http.errors import ApiError
+from dragoman.frontends.http.file_links import is_file_id
 from dragoman.journal.content import JournalContent
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode
@@ -74,6 +75,12 @@ class HistoryEntry(msgspec.Struct, frozen=True):
         output = self.response.get("output")
         return msgspec.convert(output, list[JsonObject])
 
+    @property
+    def item_ids(self) -> list[str]:
+        """The ids by which a client may refer to its items."""
+        ids = (item.get("id") for item in (*self.items, *self.output))
+        return [id_ for id_ in ids if isinstance(id_, str)]
+
 
 @dataclass(frozen=True, slots=True)
 class ResponseChain:
@@ -112,7 +119,7 @@ class Histories:
         while id_ is not None:
             entry = local.get(id_) if local is not None else None
             if entry is None:
-                entry, length = self._find(id_, connection)
+                entry, length = self.read(id_, connection)
                 size += length
             if entry is not None and not entry.can_be_continued:
                 raise _not_completed(id_, entry)
@@ -127,7 +134,7 @@ class Histories:
         return ResponseChain(items, tuple(links), last.consumer_id, last.conversation)
 
     def find(self, id_: str, connection: str) -> HistoryEntry:
-        entry, _ = self._find(id_, connection)
+        entry, _ = self.read(id_, connection)
         if entry is None:
             raise ApiError(
                 404,
@@ -151,7 +158,8 @@ class Histories:
         now = datetime.now(UTC)
         try:
             self._store.save(
-                StoredResponse(id_, connection, entry.previous, now, encode(entry), conversation)
+                StoredResponse(id_, connection, entry.previous, now, encode(entry), conversation),
+                entry.item_ids,
             )
             if used:
                 self._store.touch(used, now)
@@ -162,7 +170,11 @@ class Histories:
 
     def update(self, id_: str, entry: HistoryEntry) -> None:
         """Store what has become of a response."""
-        self._write(id_, lambda store: store.update(id_, encode(entry)))
+        self._write(id_, lambda store: store.update(id_, encode(entry), entry.item_ids))
+
+    def index(self, conversation: str, items: Iterable[str]) -> None:
+        """Note the ids of items that were added to a conversation of this server."""
+        self._write(conversation, lambda store: store.index(conversation, items))
 
     def assign(self, id_: str, conversation: str) -> None:
         """Note the agent's conversation of a response: it is deleted with the last of its responses."""
@@ -173,7 +185,7 @@ class Histories:
             try:
                 work(self._store)
             except StoreError as error:
-                _log.warning("response %s is not stored: %s", id_, error)
+                _log.warning("%s is not stored: %s", id_, error)
 
     def delete(self, id_: str, connection: str) -> str | None:
         """Delete a response. Return the id of its agent's conversation, if it was the last response of it."""
@@ -185,16 +197,34 @@ class Histories:
         if self._store is not None:
             await self._store.scrub()
 
-    def _find(self, id_: str, connection: str) -> tuple[HistoryEntry | None, int]:
-        if self._store is None:
+    def read(self, id_: str, connection: str) -> tuple[HistoryEntry | None, int]:
+        """Return a stored response and its size in bytes. None: there is none, or it cannot be read."""
+        if is_file_id(id_):
             return None, 0
+        return self._read(lambda store: store.find(id_, connection))
+
+    def read_with_item(self, item: str, connection: str) -> tuple[HistoryEntry | None, int]:
+        """The same for the newest response that has this item."""
+        return self._read(lambda store: store.find_by_item(item, connection))
+
+    def conversations_with(self, item: str, connection: str) -> list[str]:
+        """Return the conversations of this server that have had this item."""
         try:
-            stored = self._store.find(id_, connection)
+            return [] if self._store is None else self._store.conversations_with(item, connection)
+        except StoreError as error:
+            _log.warning("stored items cannot be read: %s", error)
+            return []
+
+    def _read(
+        self, find: Callable[[ResponseStore], StoredResponse | None]
+    ) -> tuple[HistoryEntry | None, int]:
+        try:
+            stored = None if self._store is None else find(self._store)
             if stored is None:
                 return None, 0
             return msgspec.json.decode(stored.content, type=HistoryEntry), len(stored.content)
         except (StoreError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            _log.warning("response %s cannot be read: %s", id_, error)
+            _log.warning("a stored response cannot be read: %s", error)
             return None, 0
 
 

@@ -35,10 +35,13 @@ async def held_response(
 ) -> tuple[ResponseRun, JsonObject | None]:
     """Run a response to its end, or until it goes on in the background. The response is None if the client disconnects.
 
-    Raise `ApiError` if the model fails before it has said anything. After that, the response contains the error.
+    Raise `ApiError` if the model fails before it has said anything, or if the request demands a form or a call and does
+    not get it. Any other response contains the error.
     """
     async with AsyncExitStack() as stack:
-        answer = await stack.enter_async_context(service.answering(prepared.model, prepared.request))
+        answer = await stack.enter_async_context(
+            service.answering(prepared.model, prepared.request, prepared.files)
+        )
         limit: Callable[[], float | None] = _never
         if service.is_stored(prepared.create):
             limit = _limit(answer, service.models.permissions.inbox, service.console_config.decide_seconds)
@@ -52,6 +55,7 @@ async def held_response(
             async with while_connected(receive, answer.cancel):
                 await answer.held(_never)
         await answer.begun(None)
+        answer.check_met()
         last: JsonObject = {}
         async for event in service.events(prepared, answer):
             last = event

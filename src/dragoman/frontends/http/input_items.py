@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dragoman.frontends.http.errors import bad_request
 from dragoman.lm import JsonObject
 
-__all__ = ["full_item", "item_id", "listed"]
+__all__ = ["full_item", "item_id", "listed", "listed_id"]
 
 _PREFIXES = {
     "message": "msg",
@@ -33,10 +33,7 @@ def listed(items: Sequence[JsonObject], owner_id: str, query: Mapping[str, str])
     order = query.get("order", "desc")
     if order not in ("asc", "desc"):
         raise bad_request("`order` is asc or desc.", param="order")
-    full = [
-        full_item(item, lambda prefix, index=index: f"{prefix}_in{index}_{owner_id}")  # type: ignore[misc] # a lambda
-        for index, item in enumerate(items)
-    ]
+    full = [full_item(item, listed_id(index, owner_id)) for index, item in enumerate(items)]
     if order == "desc":
         full.reverse()
     rest = full[_index_after(full, query.get("after")) :]
@@ -79,6 +76,11 @@ def full_item(item: JsonObject, new_id: Callable[[str], str]) -> JsonObject:
         full["status"] = item.get("status") or "completed"
         full["content"] = _content(item.get("content"), is_ours=item.get("role") == "assistant")
     return full
+
+
+def listed_id(index: int, owner_id: str) -> Callable[[str], str]:
+    """Makes the id of an item without one: it says where the item is stored."""
+    return lambda prefix: f"{prefix}_in{index}_{owner_id}"
 
 
 def item_id(item: JsonObject) -> str:

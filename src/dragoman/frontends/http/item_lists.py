@@ -16,6 +16,7 @@ import msgspec
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.create_request import OUR_CONVERSATION, Labels
 from dragoman.frontends.http.errors import ApiError, bad_request
+from dragoman.frontends.http.histories import Histories
 from dragoman.frontends.http.input_items import full_item, item_id
 from dragoman.frontends.http.items import messages_from_items
 from dragoman.frontends.http.resource import new_id
@@ -93,9 +94,10 @@ class ItemList:
 class ItemLists:
     """Makes, finds and changes conversations. Every call raises `ApiError`."""
 
-    def __init__(self, journals: Journals, *, max_bytes: int, is_on: bool) -> None:
+    def __init__(self, journals: Journals, histories: Histories, *, max_bytes: int, is_on: bool) -> None:
         """`max_bytes` limits the packed content of items."""
         self._journals = journals
+        self._histories = histories
         self._max_bytes = max_bytes
         self._is_on = is_on
 
@@ -225,6 +227,8 @@ class ItemLists:
             await self._store().append(conversation.id, first, stamped, holds=False)
         for sequence, event in enumerate(events, first + 1):
             conversation.apply(JournalEntry(sequence, at, event))
+            if isinstance(event, ItemsAdded):
+                self._histories.index(conversation.id, map(item_id, event.items))
         return conversation
 
 

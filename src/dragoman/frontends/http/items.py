@@ -21,6 +21,12 @@ from dragoman.frontends.http.approvals import ClientDecision, approved_call
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import expanded
 from dragoman.frontends.http.errors import bad_request, too_deep
+from dragoman.frontends.http.foreign_inputs import (
+    endpoint_part,
+    foreign_role,
+    is_foreign_message,
+    picture_part,
+)
 from dragoman.frontends.http.stream import MESSAGE_ID
 from dragoman.lm import (
     ContentPart,
@@ -37,7 +43,7 @@ from dragoman.lm import (
 )
 from dragoman.lm.json import decode, encode_text
 from dragoman.lm.nesting import INPUT_LEVELS, NestedTooDeeply
-from dragoman.lm.parts import STATEFUL_MARKER
+from dragoman.lm.parts import REFUSAL, STATEFUL_MARKER
 from dragoman.lm.rules import CALL_ID_LIMIT, NAMESPACE
 
 __all__ = ["RequestInput", "arguments_of", "content_of", "messages_from_items", "refused"]
@@ -62,13 +68,19 @@ class RequestInput:
     ignored: list[str] = field(default_factory=list)
 
 
-def messages_from_items(items: Sequence[object], model: str, budget: Budget) -> RequestInput:
-    """Convert these items. `model` is the model of the markers in them; `budget` limits their packed content."""
-    return _Converter(model, budget).convert(items)
+def messages_from_items(
+    items: Sequence[object], model: str, budget: Budget, *, for_endpoint: bool = False
+) -> RequestInput:
+    """Convert these items. `model` is the model of the markers in them; `budget` limits their packed content.
+
+    `for_endpoint`: items that no part has a form for are passed on as they are.
+    """
+    return _Converter(model, budget, for_endpoint=for_endpoint).convert(items)
 
 
 class _Converter:
-    def __init__(self, model: str, budget: Budget) -> None:
+    def __init__(self, model: str, budget: Budget, *, for_endpoint: bool) -> None:
+        self._for_endpoint = for_endpoint
         self._model = model
         self._budget = budget
         # The number of items, with those in compactions.
@@ -97,8 +109,12 @@ class _Converter:
 
     def _take(self, item: JsonObject, where: str) -> None:
         match item.get("type", "message"):
+            case "message" if self._for_endpoint and is_foreign_message(item):
+                self._foreign(item)
             case "message":
                 self._message(item, where)
+            case "reasoning" if self._for_endpoint and item.get("encrypted_content"):
+                self._foreign(item)
             case "reasoning":
                 if text := "".join(_thoughts(item)):
                     self._add("assistant", ThinkingPart(text))
@@ -109,6 +125,8 @@ class _Converter:
                 call_id = _text(item, "call_id", where)
                 content = tuple(content_of(item.get("output"), f"{where}.output", self._input.ignored))
                 self._result(call_id, content, where)
+            case "mcp_approval_request" | "mcp_approval_response" if self._for_endpoint:
+                self._foreign(item)
             case "mcp_approval_request":
                 call_id = approved_call(_text(item, "id", where))
                 self._call(call_id, _text(item, "name", where), item.get("arguments"), where)
@@ -121,16 +139,31 @@ class _Converter:
                 for inner in packed:
                     self._take(inner, where)
             case "item_reference":
-                raise bad_request(
-                    "Items are not stored one by one. Send the item itself, or `previous_response_id`.",
-                    param=where,
-                    code="unsupported_item",
-                )
+                # The references of a request are resolved before. This one is in a compaction, where none can be.
+                raise bad_request("Send the item itself.", param=where, code="unsupported_item")
             case str(extension) if extension in ITEM_TYPES:
                 # A client sends these items back. They are no part of the conversation.
                 pass
+            case str() if self._for_endpoint:
+                self._foreign(item)
+            case _ if (picture := picture_part(item)) is not None:
+                self._add("assistant", picture)
             case other:
                 self._input.ignored.append(f"{where} ({str(other)[:64]})")
+
+    def _foreign(self, item: JsonObject) -> None:
+        """Add an item that an endpoint gets as it is."""
+        is_message = item.get("type", "message") == "message"
+        role = _ROLES.get(item.get("role")) if is_message else foreign_role(item)
+        if role is None:
+            role = "user"
+        part = endpoint_part(item, self._model, "".join(_thoughts(item)))
+        is_answer = role == "assistant"
+        if is_message and not is_answer:
+            self._flush()
+        self._add(role, part)
+        if is_message and not is_answer:
+            self._flush()
 
     def _message(self, item: JsonObject, where: str) -> None:
         role = _ROLES.get(item.get("role"))
@@ -140,7 +173,13 @@ class _Converter:
             )
         is_answer = role == "assistant"
         content = tuple(
-            content_of(item.get("content"), f"{where}.content", self._input.ignored, of_answer=is_answer)
+            content_of(
+                item.get("content"),
+                f"{where}.content",
+                self._input.ignored,
+                of_answer=is_answer,
+                for_endpoint=self._for_endpoint,
+            )
         )
         if not is_answer:
             self._flush()
@@ -192,7 +231,7 @@ class _Converter:
 
 
 def content_of(
-    content: object, where: str, ignored: list[str], *, of_answer: bool = False
+    content: object, where: str, ignored: list[str], *, of_answer: bool = False, for_endpoint: bool = False
 ) -> Iterator[ContentPart]:
     """Yield the content of a message or a result: a text, or parts of the types that the two APIs have."""
     if content is None:
@@ -209,7 +248,7 @@ def content_of(
             case {"type": "input_text" | "output_text" | "text" | "summary_text", "text": str(text)}:
                 yield TextPart(text)
             case {"type": "refusal", "refusal": str(text)}:
-                yield refused(text) if of_answer else TextPart(text)
+                yield _refusal(text, for_endpoint=for_endpoint) if of_answer else TextPart(text)
             case {"type": "input_image" | "image_url", "image_url": str(url)}:
                 yield _file(url, None, place, ignored)
             case {"type": "image_url", "image_url": {"url": str(url)}}:
@@ -217,8 +256,9 @@ def content_of(
             case {"type": "input_file", "file_data": str(data)}:
                 name = part.get("filename")
                 yield _file(data, name if isinstance(name, str) else None, place, ignored)
-            case {"type": "file", "file": {"file_data": str(data)}}:
-                yield _file(data, None, place, ignored)
+            case {"type": "file", "file": {"file_data": str(data), **named}}:
+                name = named.get("filename")
+                yield _file(data, name if isinstance(name, str) else None, place, ignored)
             case {"type": "input_file", "file_url": str(url)}:
                 yield _file(url, None, place, ignored)
             case {"type": str(kind)}:
@@ -229,6 +269,11 @@ def content_of(
                 )
             case _:
                 raise bad_request("A part of the content is an object with a type.", param=place)
+
+
+def _refusal(words: str, *, for_endpoint: bool) -> DataPart:
+    """A refusal of the history. An endpoint gets it as one."""
+    return DataPart(REFUSAL, words.encode("utf-8", "replace")) if for_endpoint else refused(words)
 
 
 def refused(words: str) -> DataPart:
@@ -244,7 +289,7 @@ def _file(url: str, name: str | None, where: str, ignored: list[str]) -> Content
             raise bad_request(
                 "This is not a data URL that can be read.", param=where, code="invalid_data_url"
             )
-        return data
+        return msgspec.structs.replace(data, name=name) if name else data
     if url.startswith(("http://", "https://")):
         ignored.append(f"{where} (not fetched)")
         return TextPart(f"[{name or 'A file'} at {url}]")

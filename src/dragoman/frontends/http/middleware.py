@@ -14,10 +14,19 @@ from dragoman.frontends.console.access import ConsoleAccess, is_console_path
 from dragoman.frontends.console.wire import ConsoleError, error_response as console_error_response
 from dragoman.frontends.http.auth import WITHOUT_KEY, AccessCheck
 from dragoman.frontends.http.errors import ApiError, unexpected
+from dragoman.frontends.http.file_links import FILES_PATH
 from dragoman.frontends.http.metrics import Metrics
-from dragoman.frontends.http.request_headers import is_switched_on, program_of
+from dragoman.frontends.http.request_headers import (
+    idempotency_key,
+    is_repeated,
+    is_switched_on,
+    program_of,
+    renders_markdown,
+)
 from dragoman.frontends.http.service import HttpClient
 from dragoman.frontends.http.wire import error_response
+from dragoman.frontends.http.workspace_choice import named_folder
+from dragoman.frontends.request_values import host_header
 from dragoman.lm.json import encode
 
 __all__ = ["HEADER_BYTES", "ApiCorsMiddleware", "RequestMiddleware", "client_of"]
@@ -32,18 +41,39 @@ HEADER_BYTES = 64 * 1024
 _OPEN_TO_ALL = frozenset({"/", "/healthz", "/openapi.json"})
 
 
+def _is_open(path: str, headers: Headers) -> bool:
+    """Whether a request needs no key. In the address of a file, the id is the credential."""
+    return path in _OPEN_TO_ALL or (path.startswith(FILES_PATH) and "authorization" not in headers)
+
+
 def client_of(incoming: HTTPConnection) -> HttpClient:
     """Return the client of a request, with what its headers ask for."""
     headers = incoming.headers
     key: ClientKey | None = incoming.scope[_KEY]
+    # A WebSocket has many requests, and the headers of one.
+    is_one_request = incoming.scope["type"] == "http"
     return HttpClient(
         WITHOUT_KEY if key is None else key.connection,
         key=key,
         approves_items=is_switched_on(headers, "x-dragoman-approvals"),
         takes_activity=is_switched_on(headers, "x-dragoman-activity"),
         is_aside=is_switched_on(headers, "x-dragoman-aside"),
+        idempotency_key=idempotency_key(headers) if is_one_request else None,
+        is_repeated=is_one_request and is_repeated(headers),
         program=program_of(headers),
+        workspace=named_folder(headers),
+        links_files=is_switched_on(headers, "x-dragoman-files"),
+        origin=_origin_of(incoming),
+        renders_markdown=renders_markdown(headers),
+        is_one_shot=is_switched_on(headers, "x-dragoman-one-shot"),
     )
+
+
+def _origin_of(incoming: HTTPConnection) -> str:
+    """The address by which the client reached the server."""
+    host = host_header(incoming.headers)
+    scheme = "https" if incoming.scope.get("scheme") in ("https", "wss") else "http"
+    return f"{scheme}://{host.text}" if host is not None else ""
 
 
 class RequestMiddleware:
@@ -73,7 +103,7 @@ class RequestMiddleware:
                 self._console_access.check_host(headers)
             else:
                 self._gate.check_host_and_origin(headers)
-                if scope["path"] not in _OPEN_TO_ALL:
+                if not _is_open(scope["path"], headers):
                     scope[_KEY] = self._gate.key(headers)
             await self._app(scope, receive, tracked)
         except ApiError as error:
@@ -134,12 +164,12 @@ def _refuse_long_headers(scope: Scope) -> None:
 
 async def _refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "http":
-        await error_response(error)(scope, receive, send)
+        await error_response(error, scope["path"])(scope, receive, send)
         return
     await receive()
     if "websocket.http.response" in scope.get("extensions", {}):
         headers = [(b"content-type", b"application/json")]
         await send({"type": "websocket.http.response.start", "status": error.status, "headers": headers})
-        await send({"type": "websocket.http.response.body", "body": encode(error.body)})
+        await send({"type": "websocket.http.response.body", "body": encode(error.body_at(scope["path"]))})
     else:
         await send({"type": "websocket.close", "code": 1008, "reason": error.message[:120]})

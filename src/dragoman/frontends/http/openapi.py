@@ -48,6 +48,9 @@ def description(*, has_console: bool = False) -> JsonObject:
             "/": {"get": _operation("The front page, for a browser.", form="text/html", is_open=True)},
             "/v1/responses": {"post": _operation("Create a response.", body=create, streams=True)},
             "/v1/responses/compact": {"post": _operation("Pack a history into one item.", body=compact)},
+            "/v1/responses/input_tokens": {
+                "post": _operation("Estimate the input tokens of a request.", body=create)
+            },
             "/v1/responses/{id}": {
                 "get": _operation(
                     "Return a stored response, or the events of a background response.",
@@ -77,6 +80,14 @@ def description(*, has_console: bool = False) -> JsonObject:
             "/v1/conversations/{id}/items/{item}": {
                 "get": _operation("Return an item of a conversation.", parameters=by_item),
                 "delete": _operation("Delete an item of a conversation.", parameters=by_item),
+            },
+            "/v1/files/{id}/content": {
+                "get": _operation(
+                    "Return a picture or a file of an answer. Its id is the credential.",
+                    parameters=by_id,
+                    form="application/octet-stream",
+                    is_open=True,
+                )
             },
             "/v1/chat/completions": {
                 "post": _operation("Create a chat completion.", body=chat, streams=True)

@@ -2,7 +2,7 @@
 
 The socket remembers responses with `store: false` while it is open, so that the next turn can continue from them. A turn
 that continues from such a response and fails discards it, as the specification requires. A disconnect cancels the
-running response.
+running response, unless it runs in the background. Then only the sending of its events ends.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ _LIMIT_SECONDS = 60 * 60.0
 # Queued turns behind the running one. They run one by one; reading stops while the queue is full.
 _AHEAD = 8
 _GOING_AWAY = 1001
+# The events with which a response ends.
+_LAST = frozenset({"response.completed", "response.incomplete", "response.failed"})
 # Open sockets for each running response: most sockets are idle between two turns.
 _SOCKETS_A_RESPONSE = 8
 # The share of all sockets that one key may open, so that others find room.
@@ -82,6 +84,9 @@ class _Session:
         self._local = SocketHistory()
         self._turns: asyncio.Queue[str | None] = asyncio.Queue(_AHEAD)
         self._answer: ResponseRun | None = None
+        # Sends the events of a background response.
+        self._following: asyncio.Task[object] | None = None
+        self._has_left = False
         self._deadline = asyncio.get_running_loop().time() + _LIMIT_SECONDS
 
     async def run(self) -> None:
@@ -120,8 +125,11 @@ class _Session:
                     message.get("text") or (message.get("bytes") or b"").decode("utf-8", "replace")
                 )
         finally:
+            self._has_left = True
             if self._answer is not None:
                 self._answer.cancel()
+            if self._following is not None:
+                self._following.cancel()
             while self._turns.full():
                 self._turns.get_nowait()
             self._turns.put_nowait(None)
@@ -154,17 +162,44 @@ class _Session:
             async for event in self._service.without_answer(prepared, self._local):
                 await self._send(event)
             return False
+        if create.is_background:
+            return await self._follow(prepared)
         kind: object = None
-        async with self._service.answering(prepared.model, prepared.request) as answer:
+        async with self._service.answering(prepared.model, prepared.request, prepared.files) as answer:
             self._answer = answer
             try:
                 await answer.begun()
                 async for event in self._service.events(prepared, answer, self._local):
+                    kind = None
                     await self._send(event)
                     kind = event["type"]
             finally:
                 self._answer = None
+                answer.delivered(whole=kind in _LAST and not answer.was_cancelled)
         return kind == "response.failed"
+
+    async def _follow(self, prepared: Prepared) -> bool:
+        """Start a background response and send its events. Return whether it failed."""
+        background = self._service.background
+        started = await self._service.start(prepared)
+        events = await background.events(started.id, started.entry, -1)
+
+        async def send() -> object:
+            kind: object = None
+            async for event in events:
+                await self._send(event)
+                kind = event["type"]
+            return kind
+
+        self._following = following = asyncio.create_task(send())
+        try:
+            if self._has_left:
+                following.cancel()
+            await asyncio.wait({following})
+        finally:
+            following.cancel()
+            self._following = None
+        return not following.cancelled() and following.result() == "response.failed"
 
     async def _refuse(self, error: ApiError) -> None:
         with suppress(WebSocketDisconnect, OSError, RuntimeError):

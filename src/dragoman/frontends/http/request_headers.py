@@ -1,4 +1,4 @@
-"""The headers by which a client changes the form or the kind of a response. Values in, values out."""
+"""The headers by which a client changes a response, or says which request and conversation it is. Values in, values out."""
 
 from __future__ import annotations
 
@@ -9,16 +9,50 @@ from typing import Literal, TypeAlias
 from dragoman.frontends.http.errors import bad_request
 from dragoman.visible import visible_line
 
-__all__ = ["SwitchHeader", "is_switched_on", "program_of"]
+__all__ = [
+    "SwitchHeader",
+    "conversation_hint",
+    "idempotency_key",
+    "is_repeated",
+    "is_switched_on",
+    "program_of",
+    "renders_markdown",
+]
 
-SwitchHeader: TypeAlias = Literal["x-dragoman-activity", "x-dragoman-approvals", "x-dragoman-aside"]
+SwitchHeader: TypeAlias = Literal[
+    "x-dragoman-activity",
+    "x-dragoman-approvals",
+    "x-dragoman-aside",
+    "x-dragoman-files",
+    "x-dragoman-markdown",
+    "x-dragoman-one-shot",
+]
 
+_ON_OR_OFF = {"true": True, "1": True, "false": False, "0": False}
 # The values of each header, and whether a value switches it on.
 _VALUES: dict[SwitchHeader, dict[str, bool]] = {
     "x-dragoman-activity": {"items": True},
     "x-dragoman-approvals": {"items": True},
-    "x-dragoman-aside": {"true": True, "1": True, "false": False, "0": False},
+    "x-dragoman-aside": _ON_OR_OFF,
+    "x-dragoman-files": {"links": True, "items": False},
+    "x-dragoman-markdown": _ON_OR_OFF,
+    "x-dragoman-one-shot": _ON_OR_OFF,
 }
+
+# The headers in which known clients name their conversation, with every request of it: Open WebUI; Codex, now and before;
+# opencode. They were not made for us, so they are never a reason to refuse a request.
+_CONVERSATION_HINTS = (
+    "x-openwebui-chat-id",
+    "thread-id",
+    "conversation_id",
+    "session_id",
+    "x-session-affinity",
+)
+_LONGEST_HINT = 512
+
+# Programs that are known to render Markdown: by a header that no other sends, and by their own names.
+_MARKDOWN_HEADER = "x-openwebui-"
+_MARKDOWN_PROGRAMS = ("opencode/",)
 
 # Of a `User-Agent`: comments in parentheses, and as much as names the program.
 _COMMENT = re.compile(r"\([^()]*\)?")
@@ -30,6 +64,31 @@ def program_of(headers: Mapping[str, str]) -> str:
     """Return the name that the client's program gives itself, on one line and short. It proves nothing."""
     named = _COMMENT.sub(" ", headers.get("user-agent", ""))
     return visible_line(" ".join(named.split()[:_PRODUCTS]))[:_LONGEST_PROGRAM]
+
+
+def conversation_hint(headers: Mapping[str, str]) -> str | None:
+    """Return the id that a known client gives its conversation."""
+    given = (headers.get(name, "").strip() for name in _CONVERSATION_HINTS)
+    return next((hint for hint in given if 0 < len(hint) <= _LONGEST_HINT), None)
+
+
+def idempotency_key(headers: Mapping[str, str]) -> str | None:
+    """Return the client's own name for this request, which its retries have as well."""
+    return headers.get("idempotency-key", "").strip() or None
+
+
+def is_repeated(headers: Mapping[str, str]) -> bool:
+    """Return whether the client says that it sends the request again. OpenAI's own libraries count their attempts."""
+    count = headers.get("x-stainless-retry-count", "").strip()
+    return count.isdecimal() and int(count[:9]) > 0
+
+
+def renders_markdown(headers: Mapping[str, str]) -> bool:
+    """Return whether the client renders Markdown: it says so, or its program is known for it."""
+    if "x-dragoman-markdown" in headers:
+        return is_switched_on(headers, "x-dragoman-markdown")
+    is_known = headers.get("user-agent", "").startswith(_MARKDOWN_PROGRAMS)
+    return is_known or any(name.lower().startswith(_MARKDOWN_HEADER) for name in headers)
 
 
 def is_switched_on(headers: Mapping[str, str], name: SwitchHeader) -> bool:

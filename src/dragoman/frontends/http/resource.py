@@ -16,7 +16,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from dragoman.frontends.http.errors import ApiError
-from dragoman.lm import JsonObject, StopReason
+from dragoman.frontends.http.ignored import names_of, with_ignored
+from dragoman.lm import DataPart, JsonObject, StopReason
 
 __all__ = ["Resource", "Status", "new_id"]
 
@@ -100,6 +101,10 @@ class Resource:
             is_background=begun.background,
             conversation=begun.conversation["id"] if begun.conversation is not None else None,
         )
+
+    def add_ignored(self, part: DataPart) -> None:
+        """Add the names of what the model did not get."""
+        self.metadata = with_ignored(self.metadata, names_of(part))
 
     @property
     def derived_ids(self) -> Callable[[str], str]:

@@ -8,44 +8,61 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import msgspec
 
 from dragoman.config import ClientKey, ConsoleConfig, Serve
+from dragoman.frontends.http.answer_forms import form_of, ignored_options, outside_text
 from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.approvals import APPROVAL_TOOLS, spelled_out, with_proofs
 from dragoman.frontends.http.background import BackgroundResponses
 from dragoman.frontends.http.background_run import BackgroundRun
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.compaction import compacted, expanded
-from dragoman.frontends.http.create_request import IGNORED, CompactBody, CreateRequest, items_of
+from dragoman.frontends.http.create_request import CompactBody, CreateRequest, items_of
 from dragoman.frontends.http.errors import ApiError, bad_request, of_model, unexpected, unknown_model
+from dragoman.frontends.http.files import Files, FilesOfResponse
 from dragoman.frontends.http.histories import Histories, HistoryEntry, ResponseChain, SocketHistory
+from dragoman.frontends.http.ignored import IGNORED_KEY, with_ignored
 from dragoman.frontends.http.item_lists import ItemLists
-from dragoman.frontends.http.items import messages_from_items
+from dragoman.frontends.http.items import RequestInput, messages_from_items
 from dragoman.frontends.http.metrics import Metrics
+from dragoman.frontends.http.references import ItemReferences
 from dragoman.frontends.http.resource import Resource, new_id
 from dragoman.frontends.http.stream import ResponseStream
 from dragoman.frontends.http.stream_rebuild import new_stream, server_ended
 from dragoman.frontends.http.usage import response_usage
+from dragoman.frontends.http.workspace_choice import WORKSPACE_HEADER, FolderRoots, codex_folder
 from dragoman.frontends.side_requests import is_side_request
 from dragoman.journal.response_events import ResponseClosed, ResponseOpened
 from dragoman.journal.writer import Journals
 from dragoman.lm import (
     Consumer,
+    DataPart,
     Features,
     JsonObject,
     LanguageModel,
     LanguageModelError,
+    Message,
+    Part,
     Request,
     RequestOptions,
     UsagePart,
     system,
 )
-from dragoman.lm.request import SIDE_REQUEST_OPTION, STORE_OPTION
+from dragoman.lm.json import encode_text
+from dragoman.lm.request import (
+    IDEMPOTENCY_OPTION,
+    ONE_SHOT_OPTION,
+    RETRY_OPTION,
+    SIDE_REQUEST_OPTION,
+    STORE_OPTION,
+)
 from dragoman.models import ModelSource
 from dragoman.store import ResponseStore
 
@@ -53,9 +70,18 @@ __all__ = ["FEATURES", "HttpClient", "HttpService", "Prepared"]
 
 _log = logging.getLogger(__name__)
 
-# What both APIs can carry. They have no form for pictures, which become a line of text.
-FEATURES = Features(thinking=True, keeps_parts_of_failures=True, unparsed_calls=True, reports=True)
+# What both APIs can carry.
+FEATURES = Features(
+    thinking=True,
+    keeps_parts_of_failures=True,
+    unparsed_calls=True,
+    reports=True,
+    items=True,
+    markdown=False,
+)
 _METADATA_LENGTH = 512
+# The key of a response's metadata that names the folder, if the request named one.
+_WORKSPACE = "dragoman.workspace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +97,22 @@ class HttpClient:
     takes_activity: bool = False
     # Marks its requests as side requests.
     is_aside: bool = False
+    # Its own name for this request, and whether it says that it sends it again.
+    idempotency_key: str | None = None
+    is_repeated: bool = False
     # The name that its program gives itself, for people to read.
     program: str = ""
+    # The folder in which an agent is to work.
+    workspace: str | None = None
+    # Takes pictures as links in Markdown, not as items.
+    links_files: bool = False
+    # Takes items at all: chat completions have none.
+    has_items: bool = True
+    # The address by which it reached the server, without a path.
+    origin: str = ""
+    renders_markdown: bool = False
+    # Says that no further request of its conversation follows.
+    is_one_shot: bool = False
 
     @property
     def key_name(self) -> str:
@@ -80,6 +120,11 @@ class HttpClient:
 
     def allows(self, model_id: str) -> bool:
         return self.key is None or self.key.allows(model_id)
+
+    @property
+    def sees_paths(self) -> bool:
+        """Whether it may learn where the operator's files are. Without keys, the client is on this machine."""
+        return self.key is None or self.key.role == "admin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +140,10 @@ class Prepared:
     # The id of the response. A chat completion has an id of its own form.
     response_id: str
     ignored: tuple[str, ...] = ()
+    # The folder in which the agent works, and whether the request named one. None: the model is no agent.
+    workspace: str | None = None
+    names_workspace: bool = False
+    files: FilesOfResponse | None = None
 
 
 class HttpService:
@@ -107,15 +156,25 @@ class HttpService:
         store: ResponseStore | None = None,
         journals: Journals | None = None,
         console_config: ConsoleConfig | None = None,
+        config_file: Path | None = None,
     ) -> None:
-        """Without journals, background responses are only in memory, and there are no conversations."""
+        """Without journals, background responses are only in memory, and there are no conversations.
+
+        `config_file` is the file that a client's operator changes.
+        """
         journals = journals or Journals()
         self.console_config = console_config or ConsoleConfig()
         self.models = models
         self.serve = serve
+        self._roots = tuple(folder.resolve() for folder in serve.workspaces)
+        self._config_file = config_file
         self.histories = Histories(store if serve.store else None)
+        self.files = Files(store if serve.store else None)
         self.background = BackgroundResponses(journals, self.histories)
-        self.conversations = ItemLists(journals, max_bytes=serve.max_body_bytes, is_on=serve.store)
+        self.conversations = ItemLists(
+            journals, self.histories, max_bytes=serve.max_body_bytes, is_on=serve.store
+        )
+        self.references = ItemReferences(self.histories, self.conversations, max_bytes=serve.max_body_bytes)
         # The tasks of background responses: the event loop holds no strong reference to them.
         self._tasks: set[asyncio.Task[None]] = set()
         self.metrics = Metrics(model.id for model in models.infos())
@@ -140,7 +199,9 @@ class HttpService:
         return create.is_stored and self.histories.stores
 
     @asynccontextmanager
-    async def answering(self, model: LanguageModel, request: Request) -> AsyncIterator[ResponseRun]:
+    async def answering(
+        self, model: LanguageModel, request: Request, files: FilesOfResponse | None = None
+    ) -> AsyncIterator[ResponseRun]:
         """Run a response within the block, and count it at its end. Raise `ApiError` if too many run already."""
         if self._under_way >= self.serve.max_responses:
             raise ApiError(
@@ -152,7 +213,14 @@ class HttpService:
         self._under_way += 1
         self.metrics.under_way = self._under_way
         began = time.monotonic()
-        answer = ResponseRun(model, request, lambda part: spelled_out(part, self.models.permissions.grants))
+
+        def spell_out(part: Part) -> Iterable[Part]:
+            if files is not None and isinstance(part, DataPart):
+                shown = files.shown(part, answer.place.conversation if answer.place is not None else None)
+                return shown if request.options.answer_form is None else outside_text(shown)
+            return (spelled_out(part, self.models.permissions.grants),)
+
+        answer = ResponseRun(model, request, spell_out)
         try:
             async with answer:
                 yield answer
@@ -168,9 +236,7 @@ class HttpService:
         self, create: CreateRequest, client: HttpClient, local: SocketHistory | None = None
     ) -> Prepared:
         model = self.model(create.model, client)
-        chain = await self._chain(create.previous, client, local)
-        if create.conversation is not None:
-            chain = await self._conversation(create, create.conversation, client)
+        create, chain, given = await self._read(create, client, local, for_endpoint=model.info.takes_options)
         if create.consumer_id is not None and chain.consumer_id not in (
             None,
             create.consumer_id,
@@ -180,36 +246,65 @@ class HttpService:
                 param="previous_response_id",
                 code="conflicting_ids",
             )
-        given = messages_from_items([*chain.items, *create.items], create.model, self._budget())
-        messages = (*create.messages, *given.messages)
-        messages = with_proofs(messages, given.decisions, self.models.permissions.grants)
-        if create.instructions:
-            messages = (system(create.instructions), *messages)
+        decisions = {**create.decisions, **given.decisions}
+        messages = with_proofs(_messages(create, given), decisions, self.models.permissions.grants)
         takes_options = model.info.takes_options
+        messages = tuple(
+            self.files.without_links(message, client.connection, for_endpoint=takes_options)
+            for message in messages
+        )
+        offer = create.offer
+        if offer.other_choice is not None and not takes_options:
+            raise bad_request(
+                "An agent has only your functions: choose one of them, or leave `tool_choice` out.",
+                param="tool_choice",
+            )
         options: JsonObject = dict(create.options) if takes_options else {}
-        if consumer_id := create.consumer_id or chain.consumer_id:
+        if consumer_id := create.consumer_id or chain.consumer_id or create.consumer_hint:
             options["_conversationId"] = consumer_id
+        if client.idempotency_key is not None:
+            options[IDEMPOTENCY_OPTION] = client.idempotency_key
+        if client.is_repeated:
+            options[RETRY_OPTION] = True
         if client.is_aside or is_side_request(messages, create.offer.tools):
             options[SIDE_REQUEST_OPTION] = True
         if create.refuses_storing or not self.serve.store:
             options[STORE_OPTION] = False
+        if client.is_one_shot:
+            options[ONE_SHOT_OPTION] = True
         response_id = new_id("resp")
         is_stored = self.is_stored(create)
         # Only agents send permission requests. A model would call these tools like any other.
         approvals = APPROVAL_TOOLS if client.approves_items and not takes_options else ()
+        configured = self.models.folder(create.model)
+        chosen, names_workspace = (None, False) if configured is None else self._chosen(client, messages)
+        folders: tuple[str, ...] = ()
+        if chosen is not None:
+            folders = (str(chosen),)
+        elif client.key is not None and configured is not None:
+            folders = client.key.folders(configured)
         request = Request(
             messages,
             RequestOptions(
-                tools=(*create.offer.tools, *approvals),
-                tool_mode=create.offer.mode,
+                tools=(*offer.tools, *approvals),
+                tool_mode=offer.mode,
                 model_options=options,
+                answer_form=await form_of(create, model.info),
+                other_tools=tuple(tool for _, tool in offer.others) if takes_options else (),
+                other_choice=offer.other_choice,
             ),
             Consumer(
                 "http",
                 client.connection,
-                () if client.key is None else client.key.folders(self.models.folder(create.model)),
-                features=msgspec.structs.replace(FEATURES, activity=client.takes_activity),
+                folders,
+                features=msgspec.structs.replace(
+                    FEATURES,
+                    activity=client.takes_activity,
+                    approvals=client.approves_items,
+                    markdown=client.renders_markdown,
+                ),
                 program=client.program,
+                sees_paths=client.sees_paths,
                 # A stream stays open, and `holding` moves a stored response to the background.
                 hold_seconds=None if create.is_streamed or is_stored else self.console_config.decide_seconds,
                 response_id=response_id if is_stored else None,
@@ -218,15 +313,81 @@ class HttpService:
         ignored = (
             *create.ignored,
             *given.ignored,
-            *(() if takes_options else create.options),
+            *ignored_options(create, model.info),
+            *(() if takes_options else offer.ignored),
+            *((WORKSPACE_HEADER,) if client.workspace is not None and configured is None else ()),
         )
-        return Prepared(model, request, create, client, chain, int(time.time()), response_id, ignored)
+        workspace = None if configured is None else (*folders, str(configured))[0]
+        files = FilesOfResponse(
+            self.files,
+            response_id,
+            client.connection,
+            self.console_config.url or client.origin,
+            may_store=not create.refuses_storing,
+            links_pictures=client.links_files or not client.has_items,
+            has_items=client.has_items,
+        )
+        return Prepared(
+            model,
+            request,
+            create,
+            client,
+            chain,
+            int(time.time()),
+            response_id,
+            ignored,
+            workspace,
+            names_workspace,
+            files,
+        )
+
+    def _chosen(self, client: HttpClient, messages: Sequence[Message]) -> tuple[Path | None, bool]:
+        """The folder that a request chooses, and whether it names one. Raise `ApiError` if the header may not."""
+        roots = FolderRoots(self._roots, (client.key and client.key.workspaces) or (), self._file_for(client))
+        if client.workspace is not None:
+            return roots.require(client.workspace), True
+        wish = codex_folder(messages)
+        return (None, False) if wish is None else (roots.find(wish), True)
+
+    def _file_for(self, client: HttpClient) -> str:
+        """The configuration file in words. Where it is, only a client learns that is on this machine, or an administrator."""
+        if self._config_file is None:
+            return "the server's configuration"
+        return str(self._config_file) if client.sees_paths else self._config_file.name
+
+    async def count_tokens(self, create: CreateRequest, client: HttpClient) -> int:
+        """Return how many tokens of input a request has, by the model's own count. Nothing is run or decided."""
+        model = self.model(create.model, client)
+        create, _, given = await self._read(create, client, for_endpoint=model.info.takes_options)
+        said = sum(model.count_tokens(message) for message in _messages(create, given))
+        return said + sum(model.count_tokens(encode_text(tool)) for tool in create.offer.tools)
+
+    async def _read(
+        self,
+        create: CreateRequest,
+        client: HttpClient,
+        local: SocketHistory | None = None,
+        *,
+        for_endpoint: bool,
+    ) -> tuple[CreateRequest, ResponseChain, RequestInput]:
+        """Return the request with its references resolved, the history it continues, and both as messages."""
+        chain = await self._chain(create.previous, client, local)
+        if create.conversation is not None:
+            chain = await self._conversation(create, create.conversation, client)
+        items = await self.references.resolved(
+            create.items, client.connection, known=chain.items, local=local
+        )
+        given = messages_from_items(
+            [*chain.items, *items], create.model, self._budget(), for_endpoint=for_endpoint
+        )
+        return replace(create, items=items), chain, given
 
     async def events(
         self, prepared: Prepared, answer: ResponseRun, local: SocketHistory | None = None
     ) -> AsyncIterator[JsonObject]:
         """Yield the events of a response. The last one has the whole response; a cancelled response has no last event."""
         stream = self._stream(prepared)
+        stream.resource.metadata = with_ignored(stream.resource.metadata, answer.ignored)
         for event in stream.begin():
             yield event
         try:
@@ -237,15 +398,21 @@ class HttpService:
             stream.resource.usage = response_usage(answer.usage)
             events = list(stream.fail(error))
             await self._add_to_conversation(prepared, stream.resource)
+            self._save(prepared, stream.resource, _conversation_of(answer))
             for event in events:
                 yield event
             return
-        if not answer.is_cancelled:
-            stream.resource.usage = response_usage(answer.usage)
-            conversation = answer.place.conversation if answer.place is not None else None
-            for event in await self._completed(prepared, stream, local, conversation):
-                yield event
-            answer.outcome = stream.resource.status
+        stream.resource.usage = response_usage(answer.usage)
+        if answer.is_cancelled:
+            # The client has the beginning of the answer, and may refer to its items.
+            deque(stream.cancel(), maxlen=0)
+            if stream.resource.output:
+                await self._add_to_conversation(prepared, stream.resource)
+                self._save(prepared, stream.resource, _conversation_of(answer))
+            return
+        for event in await self._completed(prepared, stream, local, _conversation_of(answer)):
+            yield event
+        answer.outcome = stream.resource.status
 
     async def without_answer(self, prepared: Prepared, local: SocketHistory) -> AsyncIterator[JsonObject]:
         """Yield the events of a response with `generate: false`, which only stores its input."""
@@ -265,7 +432,9 @@ class HttpService:
                 code="unsupported",
             )
         async with AsyncExitStack() as stack:
-            answer = await stack.enter_async_context(self.answering(prepared.model, prepared.request))
+            answer = await stack.enter_async_context(
+                self.answering(prepared.model, prepared.request, prepared.files)
+            )
             return await self.continue_in_background(prepared, answer, stack)
 
     async def continue_in_background(
@@ -280,7 +449,7 @@ class HttpService:
         entry = self._entry(prepared, resource)
         if not self.histories.save(resource.id, entry, connection, prepared.chain.ids):
             raise ApiError(503, "server_error", "The response cannot be stored now.", retry_after=1)
-        opened = ResponseOpened(self.serve.reasoning_events, prepared.client.approves_items)
+        opened = self._opened(prepared, resource)
         run = self.background.new(entry, opened)
         stack.callback(self.background.ended, run)
         await run.open(prepared.create.model, connection, answer.cancel)
@@ -297,6 +466,8 @@ class HttpService:
     ) -> None:
         async with stack:
             error = await self._take_parts(run, answer)
+            # The client can fetch it.
+            answer.delivered(whole=True)
             if run.stopped == "server" or run.is_lost:
                 error = server_ended()
             closed = ResponseClosed(
@@ -340,7 +511,9 @@ class HttpService:
         if chain.conversation is None:
             return chain
         if not await self.conversations.has(chain.conversation, client.connection):
-            raise bad_request(
+            raise ApiError(
+                404,
+                "not_found",
                 f"This response is in the conversation {chain.conversation!r}, which was deleted. Send the whole history "
                 "instead.",
                 param="previous_response_id",
@@ -373,8 +546,12 @@ class HttpService:
             await self.conversations.add_turn(create.conversation, prepared.client.connection, items)
 
     def _stream(self, prepared: Prepared) -> ResponseStream:
-        opened = ResponseOpened(self.serve.reasoning_events, prepared.client.approves_items)
-        return new_stream(self._resource(prepared), opened)
+        resource = self._resource(prepared)
+        return new_stream(resource, self._opened(prepared, resource))
+
+    def _opened(self, prepared: Prepared, resource: Resource) -> ResponseOpened:
+        ignored = str(resource.metadata.get(IGNORED_KEY, ""))
+        return ResponseOpened(self.serve.reasoning_events, prepared.client.approves_items, ignored)
 
     def _resource(self, prepared: Prepared) -> Resource:
         create = prepared.create
@@ -383,7 +560,7 @@ class HttpService:
             model=create.model,
             created_at=prepared.created_at,
             echoed=create.echoed,
-            metadata={**create.metadata, **_named(prepared.ignored)},
+            metadata=with_ignored({**create.metadata, **_named(prepared)}, prepared.ignored),
             previous=create.previous,
             is_stored=self.is_stored(create),
             is_background=create.is_background,
@@ -410,15 +587,18 @@ class HttpService:
         """Store a response, and only then return its last events."""
         events = list(stream.complete(int(time.time())))
         resource = stream.resource
-        entry = self._entry(prepared, resource)
         await self._add_to_conversation(prepared, resource)
-        if resource.is_stored:
-            self.histories.save(
-                resource.id, entry, prepared.client.connection, prepared.chain.ids, conversation
-            )
-        elif local is not None:
-            local.add(resource.id, entry)
+        self._save(prepared, resource, conversation)
+        if local is not None and not resource.is_stored:
+            local.add(resource.id, self._entry(prepared, resource))
         return events
+
+    def _save(self, prepared: Prepared, resource: Resource, conversation: str | None) -> None:
+        """Store a response that has ended, however it has. `conversation` is its agent's."""
+        if resource.is_stored:
+            entry = self._entry(prepared, resource)
+            connection = prepared.client.connection
+            self.histories.save(resource.id, entry, connection, prepared.chain.ids, conversation)
 
     def _budget(self) -> Budget:
         """Return the budget for the packed content of a request: the limit of an unpacked body."""
@@ -427,10 +607,11 @@ class HttpService:
     async def compact(self, body: CompactBody, client: HttpClient) -> JsonObject:
         self.model(body.model, client)
         chain = await self._chain(body.previous_response_id, client)
+        given = await self.references.resolved(items_of(body.input), client.connection, known=chain.items)
         budget = self._budget()
         items = [
             inner
-            for item in (*chain.items, *items_of(body.input))
+            for item in (*chain.items, *given)
             for inner in (
                 expanded(str(item.get("encrypted_content")), "input", budget)
                 if item.get("type") == "compaction"
@@ -454,5 +635,17 @@ class HttpService:
         }
 
 
-def _named(ignored: tuple[str, ...]) -> JsonObject:
-    return {IGNORED: ", ".join(ignored)[:_METADATA_LENGTH]} if ignored else {}
+def _messages(create: CreateRequest, given: RequestInput) -> tuple[Message, ...]:
+    messages = (*create.messages, *given.messages)
+    return (system(create.instructions), *messages) if create.instructions else messages
+
+
+def _conversation_of(answer: ResponseRun) -> str | None:
+    return answer.place.conversation if answer.place is not None else None
+
+
+def _named(prepared: Prepared) -> JsonObject:
+    named: JsonObject = {}
+    if prepared.names_workspace and prepared.workspace is not None:
+        named[_WORKSPACE] = prepared.workspace[:_METADATA_LENGTH]
+    return named

@@ -13,6 +13,7 @@ import msgspec
 
 from dragoman.frontends.http.approvals import is_approval
 from dragoman.frontends.http.errors import ApiError, ErrorType
+from dragoman.frontends.http.ignored import IGNORED_KEY, with_ignored
 from dragoman.frontends.http.resource import Resource
 from dragoman.frontends.http.stream import ResponseStream
 from dragoman.journal.response_events import ResponseClosed, ResponseOpened
@@ -43,6 +44,10 @@ def server_ended() -> ApiError:
 
 
 def new_stream(resource: Resource, opened: ResponseOpened) -> ResponseStream:
+    if opened.ignored is not None:
+        # A stored response names all that was ignored. Its first events did not.
+        others = {key: value for key, value in resource.metadata.items() if key != IGNORED_KEY}
+        resource.metadata = with_ignored(others, filter(None, opened.ignored.split(", ")))
     return ResponseStream(
         resource,
         reasoning=opened.reasoning,

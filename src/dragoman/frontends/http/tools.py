@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dragoman.frontends.http.errors import bad_request
 from dragoman.lm import JsonObject, ToolDefinition, ToolMode
 
-__all__ = ["OfferedTools", "chosen", "functions_of"]
+__all__ = ["OfferedTools", "chosen", "functions_of", "other_tools"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # More than the strictest consumer takes, by a factor of ten.
@@ -24,10 +24,25 @@ _MOST_TOOLS = 1_280
 class OfferedTools:
     tools: tuple[ToolDefinition, ...] = ()
     mode: ToolMode = "auto"
+    # Tools of other types with their place in the request, and a choice that names one of them. Only an endpoint gets them.
+    others: tuple[tuple[str, JsonObject], ...] = ()
+    other_choice: JsonObject | None = None
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """The names of the tools that an agent does not get."""
+        return tuple(f"{where} ({str(tool.get('type'))[:64]})" for where, tool in self.others)
 
 
-def functions_of(tools: Sequence[object], ignored: list[str]) -> tuple[ToolDefinition, ...]:
-    """Return the functions. Tools of other types, which a server would have to run itself, are added to `ignored`."""
+def other_tools(tools: Sequence[JsonObject]) -> tuple[tuple[str, JsonObject], ...]:
+    """Return the tools that are not functions, each with its place in the request."""
+    return tuple(
+        (f"tools[{index}]", tool) for index, tool in enumerate(tools) if tool.get("type") != "function"
+    )
+
+
+def functions_of(tools: Sequence[object]) -> tuple[ToolDefinition, ...]:
+    """Return the functions. Tools of other types are for endpoints (`other_tools`)."""
     if len(tools) > _MOST_TOOLS:
         raise bad_request(f"There are more than {_MOST_TOOLS:,} tools.", param="tools")
     found: dict[str, ToolDefinition] = {}
@@ -36,7 +51,6 @@ def functions_of(tools: Sequence[object], ignored: list[str]) -> tuple[ToolDefin
         if not isinstance(tool, dict) or not isinstance(kind := tool.get("type"), str):
             raise bad_request("A tool is an object with a type.", param=where)
         if kind != "function":
-            ignored.append(f"{where} ({kind[:64]})")
             continue
         # Chat completions have the definition one level deeper.
         nested = tool.get("function")
@@ -56,7 +70,26 @@ def _definition(function: JsonObject, where: str) -> ToolDefinition:
     return ToolDefinition(name, description if isinstance(description, str) else "", schema)
 
 
-def chosen(choice: object, tools: tuple[ToolDefinition, ...]) -> OfferedTools:
+def chosen(
+    choice: object, tools: tuple[ToolDefinition, ...], others: tuple[tuple[str, JsonObject], ...] = ()
+) -> OfferedTools:
+    if isinstance(choice, dict) and others and _names_other(choice):
+        return OfferedTools(tools, others=others, other_choice=choice)
+    offer = _chosen(choice, tools)
+    return offer if choice == "none" else replace(offer, others=others)
+
+
+def _names_other(choice: JsonObject) -> bool:
+    """Whether a choice is about a tool that is no function."""
+    if choice.get("type") != "allowed_tools":
+        return choice.get("type") != "function"
+    listed = choice.get("tools")
+    return isinstance(listed, list) and any(
+        isinstance(tool, dict) and tool.get("type") != "function" for tool in listed
+    )
+
+
+def _chosen(choice: object, tools: tuple[ToolDefinition, ...]) -> OfferedTools:
     match choice:
         case None | "auto":
             return OfferedTools(tools)

@@ -6,6 +6,8 @@ details, which are zero where the model does not name them. Chat completions lea
 
 from __future__ import annotations
 
+from typing import Literal
+
 from dragoman.lm import JsonObject, UsagePart
 
 __all__ = ["chat_usage", "response_usage"]
@@ -14,11 +16,13 @@ __all__ = ["chat_usage", "response_usage"]
 def response_usage(usage: UsagePart | None) -> JsonObject | None:
     if usage is None or usage.input is None or usage.output is None:
         return None
+    reported = usage.reported or {}
     return {
+        **reported,
         "input_tokens": usage.input,
-        "input_tokens_details": {"cached_tokens": usage.cached or 0},
+        "input_tokens_details": {**_details(usage, "input"), "cached_tokens": usage.cached or 0},
         "output_tokens": usage.output,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
+        "output_tokens_details": {**_details(usage, "output"), "reasoning_tokens": usage.reasoning or 0},
         "total_tokens": _total(usage.input, usage.output, usage.total),
     }
 
@@ -31,11 +35,19 @@ def chat_usage(usage: UsagePart | None) -> JsonObject | None:
         "completion_tokens": usage.output,
         "total_tokens": _total(usage.input, usage.output, usage.total),
     }
-    if usage.cached is not None:
-        counts["prompt_tokens_details"] = {"cached_tokens": usage.cached}
-    if usage.reasoning is not None:
-        counts["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
+    cached = {"cached_tokens": usage.cached} if usage.cached is not None else {}
+    reasoned = {"reasoning_tokens": usage.reasoning} if usage.reasoning is not None else {}
+    if details := {**_details(usage, "input"), **cached}:
+        counts["prompt_tokens_details"] = details
+    if details := {**_details(usage, "output"), **reasoned}:
+        counts["completion_tokens_details"] = details
     return counts
+
+
+def _details(usage: UsagePart, side: Literal["input", "output"]) -> JsonObject:
+    """Return the details that an endpoint names, also those that a usage part has no field for."""
+    details = (usage.reported or {}).get(f"{side}_tokens_details")
+    return details if isinstance(details, dict) else {}
 
 
 def _total(read: int, written: int, total: int | None) -> int:

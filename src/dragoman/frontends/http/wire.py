@@ -30,8 +30,8 @@ class JsonResponse(Response):
         return encode(content)
 
 
-def error_response(error: ApiError) -> JsonResponse:
-    return JsonResponse(error.body, error.status, error.headers)
+def error_response(error: ApiError, path: str) -> JsonResponse:
+    return JsonResponse(error.body_at(path), error.status, error.headers)
 
 
 def framed(event: JsonObject) -> bytes:

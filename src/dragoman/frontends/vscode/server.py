@@ -49,6 +49,8 @@ from dragoman.jsonrpc import (
 from dragoman.lm import (
     CancellationError,
     Consumer,
+    DataPart,
+    Delivery,
     Features,
     LanguageModelError,
     Part,
@@ -56,8 +58,9 @@ from dragoman.lm import (
     TextPart,
 )
 from dragoman.lm.gfm import escape
-from dragoman.lm.json import JsonObject
+from dragoman.lm.json import JsonObject, decode
 from dragoman.lm.messages import messages_from
+from dragoman.lm.parts import CONVERSATION
 from dragoman.lm.request import SIDE_REQUEST_OPTION
 from dragoman.models import ModelSource
 from dragoman.permissions.action import PERMISSION_TOOLS
@@ -172,7 +175,12 @@ class VsCodeServer:
             )
             return
         declared = wanted.features
-        features = Features(thinking=declared.thinking, data=declared.data, activity=declared.activity)
+        features = Features(
+            thinking=declared.thinking,
+            data=declared.data,
+            activity=declared.activity,
+            confirms_delivery=True,
+        )
         # The name outlasts a restart of this process, so that the editor's conversations continue.
         self._consumer = Consumer("vscode", f"stdio:{wanted.client.name}", wanted.workspace_folders, features)
         incoming.reply(
@@ -219,7 +227,13 @@ class VsCodeServer:
             marked = {**options.model_options, SIDE_REQUEST_OPTION: True}
             options = msgspec.structs.replace(options, model_options=marked)
         request = Request(unrendered_messages(chat.messages), options, consumer)
-        await model.respond(request, _PartSink(self._connection, incoming), incoming.token)
+        sink = _PartSink(self._connection, incoming)
+        try:
+            await model.respond(request, sink, incoming.token)
+        finally:
+            if isinstance(model, Delivery) and sink.conversation is not None:
+                # A stopped response counts as delivered: the same request after it is a wish for another answer.
+                model.delivered(sink.conversation, whole=self._connection.closed is None)
         return {}
 
     async def _count_tokens(self, incoming: Incoming) -> object:
@@ -371,19 +385,27 @@ def _fault(incoming: Incoming, error: Exception) -> LanguageModelError:
     return LanguageModelError("internal", cause, hint=hint)
 
 
+class _Placed(msgspec.Struct, frozen=True):
+    conversation: str | None = None
+
+
 class _Reported(msgspec.Struct, frozen=True, rename="camel"):
     request_id: int | str | None
     part: Part
 
 
 class _PartSink:
-    """Sends the parts of one response to the editor."""
+    """Sends the parts of one response to the editor, all but the one that names its conversation."""
 
     def __init__(self, peer: Peer, incoming: Incoming) -> None:
         self._peer = peer
         self._id = incoming.id
+        self.conversation: str | None = None
 
     def report(self, part: Part) -> None:
+        if isinstance(part, DataPart) and part.mime_type == CONVERSATION:
+            self.conversation = msgspec.convert(decode(part.data), _Placed).conversation
+            return
         try:
             self._peer.notify("lm/responsePart", _Reported(self._id, part))
         except ConnectionClosed:

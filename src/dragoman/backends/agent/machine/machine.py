@@ -47,6 +47,11 @@ and has not *acknowledged* by any output also go into the next agent's prompt.
 An agent may also turn out to be *unfit* for the prompt under way: it does not see the tools that the prompt is about, or
 it still replays the history of an earlier turn. Then it is stopped, and a new run of it gets the prompt.
 
+A request may *demand* something of its reply: an answer of a form, or a call. A reply with calls meets either. The caller
+holds the text of such a reply back, and judges it when the agent has ended its turn (`ReplyVerdict`). If the demand is *unmet*,
+the agent is asked for it once more, in the same reply. If it is unmet again, or if the reply ends in another way, the reply
+fails. A queued prompt goes first: only the reply's last turn is judged.
+
 What the user says while a turn runs waits for its end; an agent that can be *steered* gets it at once. Messages that the
 agent rejects, or has not confirmed when the turn ends, wait like the rest.
 
@@ -108,10 +113,12 @@ from dragoman.backends.agent.machine.types import (
     ReplyCancelled,
     ReplyDetached,
     ReplyEnd,
+    ReplyVerdict,
     Requested,
     SendCancel,
     SendPrompt,
     SetTimer,
+    Settle,
     Spoke,
     StartAgent,
     Steer,
@@ -123,9 +130,10 @@ from dragoman.backends.agent.machine.types import (
     TimerPassed,
     TurnCancelled,
     TurnStopped,
+    Unmet,
 )
 from dragoman.lm import LanguageModelError, Part, TextPart
-from dragoman.lm.gfm import error_text, notice
+from dragoman.lm.gfm import error_part, notice_part, plain
 from dragoman.lm.parts import ToolResult
 
 __all__ = ["PHASES", "TABLE", "IllegalEvent", "Phase", "State", "Step", "TableRow", "give_up", "handle"]
@@ -133,9 +141,9 @@ __all__ = ["PHASES", "TABLE", "IllegalEvent", "Phase", "State", "Step", "TableRo
 Phase: TypeAlias = Literal["Parked", "Starting", "Idle", "Streaming", "Awaiting", "Cancelling", "Dead"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 # For results that arrive when no call waits for them any more.
-_TOO_LATE = TextPart(notice("The agent ended its turn before these results arrived."))
+_TOO_LATE = notice_part("The agent ended its turn before these results arrived.")
 # For a turn that went on without a consumer for too long.
-_UNATTENDED = TextPart(notice("The agent's turn was stopped: no request came for a long time."))
+_UNATTENDED = notice_part("The agent's turn was stopped: no request came for a long time.")
 
 
 # State.
@@ -148,6 +156,9 @@ class State:
     agent: Literal["none", "dead", "starting", "up"] = "none"
     turn: Literal["none", "running", "cancelling"] = "none"
     reply: int | None = None
+    # What the open reply lacks, as far as it is known, and whether the agent was asked for it once more.
+    unmet: Unmet | None = None
+    asked_again: bool = False
     pending: tuple[Pending, ...] = ()
     # Calls that the consumer has, of an agent that is gone.
     orphaned: tuple[Pending, ...] = ()
@@ -230,6 +241,8 @@ def give_up(state: State) -> Step:
         ClearTimer("grace"),
         ClearTimer("idle"),
         reply=None,
+        unmet=None,
+        asked_again=False,
         unacknowledged_prompt=(),
         has_backlog=False,
     )
@@ -255,11 +268,28 @@ class _Transition(msgspec.Struct):
 
     def end_reply(self, end: ReplyEnd, error: LanguageModelError | None = None) -> None:
         if self.state.reply is not None:
-            self.emit(EndReply(self.state.reply, end, error), reply=None)
+            self.emit(EndReply(self.state.reply, end, error), reply=None, unmet=None, asked_again=False)
+
+    def end_answer(self, *why: Part) -> None:
+        """End the reply as complete, or as failed if it lacks what its request demands. `why` are its last parts."""
+        self.emit(*map(Emit, why))
+        unmet = self.state.unmet
+        if unmet is None:
+            self.end_reply("complete")
+        else:
+            self.end_reply("failed", _explained(unmet.error, why))
+
+    def judge(self, verdict: ReplyVerdict | None) -> None:
+        """Note whether the open reply meets its demand. A queued prompt has its answer still to come."""
+        if verdict is None or verdict.reply != self.state.reply or self.state.queue:
+            return
+        self.emit(unmet=verdict.unmet)
+        if verdict.unmet is None:
+            self.emit(Settle(verdict.answer))
 
     def open_reply(self, event: Requested) -> bool:
         """Open a reply with the backlog and the notices. Returns whether there are notices."""
-        self.emit(OpenReply(event.reply), reply=event.reply)
+        self.emit(OpenReply(event.reply), reply=event.reply, unmet=event.unmet)
         if self.state.has_backlog and self.state.turn != "cancelling":
             self.emit(Release(), has_backlog=False)
         notices = (*self.state.notices, *event.notices)
@@ -372,9 +402,17 @@ class _Transition(msgspec.Struct):
             self.end_reply("complete")
         elif state.turn == "none" and state.queue:
             self.emit(SendPrompt(state.queue), turn="running", queue=(), silent=True)
+        elif state.turn == "none" and state.unmet is not None and not state.asked_again:
+            self.emit(SendPrompt(state.unmet.prompt), turn="running", silent=True, asked_again=True)
         elif state.turn == "none":
-            self.end_reply("complete")
+            self.end_answer()
             self.emit(SetTimer("idle"))
+
+
+def _explained(error: LanguageModelError, why: tuple[Part, ...]) -> LanguageModelError:
+    """The error with the last words of the reply: a consumer may get nothing but the error."""
+    words = [plain(part.value).strip() for part in why if isinstance(part, TextPart)]
+    return LanguageModelError(error.kind, " ".join([error.message, *words])) if words else error
 
 
 def _is_for_consumer(call: Pending) -> bool:
@@ -410,7 +448,7 @@ def _start(do: _Transition, event: Requested) -> None:
     if do.state.queue:
         do.emit(StartAgent(), agent="starting")
     else:
-        do.end_reply("complete")
+        do.end_answer()
 
 
 def _replace_request(do: _Transition, event: Requested) -> None:
@@ -503,11 +541,14 @@ def _start_over(do: _Transition, event: AgentUnfit) -> None:
     """A new run of the agent gets the prompt, and the reply stays open; ignored once the agent has sent output."""
     if do.state.silent:
         do.lose_turn()
-        queue = do.state.unacknowledged_results + event.prompt + do.state.queue
+        # What asks for an answer once more belongs to this reply alone, so it is not queued: it is sent anew.
+        prompt = () if do.state.asked_again else event.prompt
+        queue = do.state.unacknowledged_results + prompt + do.state.queue
         do.emit(
             StopAgent(),
             StartAgent(),
             agent="starting",
+            asked_again=False,
             pending=(),
             queue=queue,
             unacknowledged_prompt=(),
@@ -609,21 +650,19 @@ def _detach(do: _Transition, event: ReplyDetached) -> None:
     has_acknowledged = not (do.state.silent or do.state.unacknowledged_results)
     if event.reply == do.state.reply and has_acknowledged:
         do.stop_gathering()
-        do.emit(*map(Emit, event.parts), SetTimer("human"))
-        do.end_reply("complete")
+        do.emit(SetTimer("human"))
+        do.end_answer(*event.parts)
 
 
 def _stop_unsent(do: _Transition, event: TurnStopped) -> None:
     """A reply whose prompt was not sent ends with a notice. The prompt goes to the agent with the next one."""
     if do.state.reply is not None:
-        do.emit(Emit(event.part))
-        do.end_reply("complete")
+        do.end_answer(event.part)
 
 
 def _stop_streaming(do: _Transition, event: TurnStopped) -> None:
     """The reply ends with a notice, and the turn is cancelled."""
-    do.emit(Emit(event.part))
-    do.end_reply("complete")
+    do.end_answer(event.part)
     do.cancel_turn(Interrupted())
 
 
@@ -634,10 +673,11 @@ def _stop_awaiting(do: _Transition, event: TurnStopped) -> None:
 
 
 def _turn_ended(do: _Transition, event: AgentTurnEnded) -> None:
-    """The reply ends with the turn, unless another prompt was queued in the meantime."""
+    """The reply ends with the turn, unless another prompt was queued, or the agent is asked for what the reply lacks."""
     do.stop_steering()
     do.drop_pending(Interrupted())
-    do.emit(*(Emit(part) for part in event.last_words))
+    do.judge(event.verdict)
+    do.emit(*map(Emit, event.last_words))
     do.end_turn(event.error)
     if event.error is not None:
         do.end_reply("failed", event.error)
@@ -652,7 +692,7 @@ def _turn_ended_unseen(do: _Transition, event: AgentTurnEnded) -> None:
     do.drop_pending(Interrupted())
     words = event.last_words
     if event.error is not None:
-        words = (*words, TextPart(error_text(event.error)))
+        words = (*words, error_part(event.error))
     do.end_turn(event.error)
     do.emit(
         *(Keep(part) for part in words), SetTimer("idle"), has_backlog=do.state.has_backlog or bool(words)

@@ -25,10 +25,11 @@ class Timers:
         self._on_passed = on_passed
         self._running: dict[Timer, asyncio.Task[None]] = {}
 
-    def set(self, timer: Timer) -> None:
-        """Start a timer from now. One that runs starts again."""
+    def set(self, timer: Timer, seconds: float | None = None) -> None:
+        """Start a timer from now. One that runs starts again. `seconds`: not as long as usual."""
         self.clear(timer)
-        self._running[timer] = asyncio.create_task(self._pass(timer))
+        seconds = self._seconds[timer] if seconds is None else seconds
+        self._running[timer] = asyncio.create_task(self._pass(timer, seconds))
 
     def clear(self, timer: Timer) -> None:
         task = self._running.pop(timer, None)
@@ -39,7 +40,7 @@ class Timers:
         for timer in list(self._running):
             self.clear(timer)
 
-    async def _pass(self, timer: Timer) -> None:
-        await self._clock.sleep(self._seconds[timer])
+    async def _pass(self, timer: Timer, seconds: float) -> None:
+        await self._clock.sleep(seconds)
         self._running.pop(timer, None)
         self._on_passed(timer)

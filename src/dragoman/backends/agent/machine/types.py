@@ -40,10 +40,12 @@ __all__ = [
     "ReplyCancelled",
     "ReplyDetached",
     "ReplyEnd",
+    "ReplyVerdict",
     "Requested",
     "SendCancel",
     "SendPrompt",
     "SetTimer",
+    "Settle",
     "Spoke",
     "StartAgent",
     "Steer",
@@ -56,6 +58,7 @@ __all__ = [
     "TimerPassed",
     "TurnCancelled",
     "TurnStopped",
+    "Unmet",
 ]
 
 Prompt: TypeAlias = tuple[Message, ...]
@@ -121,13 +124,35 @@ class Steering(_Value, frozen=True):
     prompt: Prompt
 
 
+class Unmet(_Value, frozen=True):
+    """A reply lacks what its request demands: an answer of a form, or a call.
+
+    `prompt` asks the agent for it once more. `error` is for the consumer, if the reply ends so.
+    """
+
+    prompt: Prompt
+    error: LanguageModelError
+
+
+class ReplyVerdict(_Value, frozen=True):
+    """Whether the reply with this number meets its demand, now that the agent has ended its turn.
+
+    `answer` is what the consumer gets in the place of the text that was held back, if the demand is met.
+    """
+
+    reply: int
+    answer: tuple[Part, ...] = ()
+    unmet: Unmet | None = None
+
+
 # Events.
 
 
 class Requested(_Value, frozen=True):
     """A consumer's request, identified. `cancels`: it cancels the open turn.
 
-    `notices` go to the beginning of its reply: what became of results that it brought and that no call waits for.
+    `notices` go to the beginning of its reply: what became of results that it brought and that no call waits for. `unmet`:
+    the request demands something of its reply, which holds until the reply is judged.
     """
 
     reply: int
@@ -135,6 +160,7 @@ class Requested(_Value, frozen=True):
     prompt: Prompt = ()
     cancels: bool = False
     notices: tuple[Part, ...] = ()
+    unmet: Unmet | None = None
 
 
 class ReplyCancelled(_Value, frozen=True):
@@ -209,10 +235,14 @@ class TurnStopped(_Value, frozen=True):
 
 
 class AgentTurnEnded(_Value, frozen=True):
-    """The agent's answer to the prompt. `last_words` explain a stop that is not the normal one to the user."""
+    """The agent's answer to the prompt. `last_words` explain a stop that is not the normal one to the user.
+
+    `verdict` is there if the open reply has a demand.
+    """
 
     last_words: tuple[Part, ...] = ()
     error: LanguageModelError | None = None
+    verdict: ReplyVerdict | None = None
 
 
 class AgentUnfit(_Value, frozen=True):
@@ -309,6 +339,12 @@ class Emit(_Value, frozen=True):
     part: Part
 
 
+class Settle(_Value, frozen=True):
+    """Send the answer of the open reply in the place of the text that was held back."""
+
+    answer: tuple[Part, ...]
+
+
 class Keep(_Value, frozen=True):
     """Add a part to the backlog, for the next reply."""
 
@@ -348,6 +384,7 @@ MachineCommand: TypeAlias = (
     | Forget
     | OpenReply
     | Emit
+    | Settle
     | Keep
     | Release
     | Discard

@@ -1,8 +1,9 @@
 """The limit on the memory of all agents of a server.
 
 It counts the resident memory of everything below this process: agents, their child processes, and the supervisors. Above
-the limit, idle agents are parked, the longest unused first, as many as it takes. When no idle agent is left, no further
-agent is started until there is room: a request that needs one fails, and says why.
+the limit, idle agents are parked, as many as it takes: first those whose conversations have had one turn only, and the
+longest unused before others. When no idle agent is left, no further agent is started until there is room: a request that
+needs one fails, and says why. Near the limit, those are parked that may rest early.
 
 Linux has the memory of a process in /proc. On other systems there is no limit, and the log says so.
 """
@@ -23,6 +24,8 @@ _log = logging.getLogger(__name__)
 # Between two measurements: idle agents may grow, too.
 LOOK_SECONDS = 10.0
 _RETRY_SECONDS = 10.0
+# Above this part of the limit, memory is short.
+_SHORT = 3 / 4
 _MEGABYTE = 1_000_000
 
 
@@ -31,6 +34,12 @@ class Idle(Protocol):
 
     @property
     def agent_pid(self) -> int | None: ...
+
+    @property
+    def has_one_turn(self) -> bool: ...
+
+    @property
+    def may_rest_early(self) -> bool: ...
 
     def park(self) -> None: ...
 
@@ -57,7 +66,9 @@ class MemoryLimit:
 
     def relieve(self) -> int:
         """Park idle agents while there is too much. Returns by how many bytes it is still too much then."""
-        idle = [each for source in self._sources for each in source()]
+        idle = sorted(
+            (each for source in self._sources for each in source()), key=lambda each: not each.has_one_turn
+        )
         pids = {pid: each for each in idle if (pid := each.agent_pid) is not None}
         usage = self._look([*pids, *self._ending])
         if usage is None:
@@ -68,15 +79,19 @@ class MemoryLimit:
                 )
             return 0
         self._ending &= usage.trees.keys()
-        excess = usage.total - sum(usage.trees[pid] for pid in self._ending) - self._most
+        used = usage.total - sum(usage.trees[pid] for pid in self._ending)
         for pid, each in pids.items():
-            if excess <= 0:
+            if used <= self._most * _SHORT:
                 break
-            _log.info("an idle agent (process %d) is parked: all agents take more than max_memory", pid)
+            if used <= self._most and not each.may_rest_early:
+                continue
+            _log.info(
+                "an idle agent (process %d) is parked: all agents come near max_memory, or exceed it", pid
+            )
             each.park()
             self._ending.add(pid)
-            excess -= usage.trees.get(pid, 0)
-        return max(excess, 0)
+            used -= usage.trees.get(pid, 0)
+        return max(used - self._most, 0)
 
     def check(self) -> None:
         """Raise `LanguageModelError` if no further agent may start."""

@@ -21,6 +21,8 @@ class Timing:
 
     # An agent is parked after so much idleness.
     idle: float = 30 * 60.0
+    # The same over HTTP while its conversation has had one turn only.
+    one_turn: float = 60.0
     # How long a person may take to decide.
     human: float = 240 * 60.0
     # How long a cancelled turn may take to stop.
@@ -75,3 +77,5 @@ class AgentSettings:
     max_agents: int = 32
     # The same by the memory they take, with the agents of other models.
     memory: MemoryLimit | None = None
+    # Where all of this is set, for messages.
+    config_file: Path | None = None

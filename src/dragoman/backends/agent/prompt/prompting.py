@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from dragoman.acp.content import ContentBlock, TextBlock
 from dragoman.acp.messages import PromptResponse
 from dragoman.backends.agent.prompt.replay import blocks_of, context_block, transcript
-from dragoman.lm import Message, Part, TextPart, ToolResultPart
-from dragoman.lm.gfm import escape, notice
+from dragoman.lm import Message, Part, ToolResultPart
+from dragoman.lm.gfm import escape, notice_part
 from dragoman.lm.stops import Stopped
 
 __all__ = ["Composed", "compose", "last_words", "split_prompt"]
@@ -38,6 +38,8 @@ class Composed:
     blocks: tuple[ContentBlock, ...]
     # For the user: what the agent does not get.
     notices: tuple[str, ...] = ()
+    # The MIME types of the files among it, for programs.
+    left_out: tuple[str, ...] = ()
 
 
 def split_prompt(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
@@ -48,11 +50,18 @@ def split_prompt(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tupl
 
 
 def compose(
-    prompt: Sequence[Message], *, context: str, history: Sequence[Message], images: bool, budget: int
+    prompt: Sequence[Message],
+    *,
+    context: str,
+    history: Sequence[Message],
+    images: bool,
+    budget: int,
+    demand: str = "",
 ) -> Composed:
     """Compose a prompt. `history` is what the agent has not seen; `prompt` may begin with turns of another model.
 
-    Results in `prompt` are of calls that this agent has not made, so they go into the transcript.
+    `demand` says what the answer must be; it goes before the user's words, and is part of no history. Results in `prompt`
+    are of calls that this agent has not made, so they go into the transcript.
     """
     before, words = split_prompt(prompt)
     results = [Message(message.role, message.results) for message in words if message.results]
@@ -66,13 +75,15 @@ def compose(
         f"The agent cannot take {escape(mime_type)}; it was left out." for mime_type in dict.fromkeys(refused)
     ]
     leading = (context_block(context),) if context else ()
-    return Composed((*leading, *replay.blocks, *blocks), tuple(notices))
+    demanded = (TextBlock(demand),) if demand else ()
+    left_out = tuple(dict.fromkeys((*refused, *replay.left_out)))
+    return Composed((*leading, *replay.blocks, *demanded, *blocks), tuple(notices), left_out)
 
 
 def last_words(response: PromptResponse, *, silenced: bool = False) -> tuple[Part, ...]:
     """The parts that a turn's end adds to the answer. `silenced`: the agent has sent no text since a refusal."""
     if silenced and response.stop_reason in _AFTER_REFUSAL:
-        return (TextPart(notice("The agent ended its turn after the refusal.")),)
+        return (notice_part("The agent ended its turn after the refusal."),)
     if response.stop_reason != "end_turn":
         unknown = Stopped("other", f"The agent stopped: {escape(response.stop_reason)}.")
         return (_STOPS.get(response.stop_reason, unknown).part,)

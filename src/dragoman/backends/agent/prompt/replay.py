@@ -37,7 +37,7 @@ from dragoman.permissions.action import PERMISSION_TOOLS, is_permission_tool
 from dragoman.permissions.grants import GRANT_PREFIX
 from dragoman.permissions.question import WANTS
 
-__all__ = ["ReplayTranscript", "blocks_of", "context_block", "transcript"]
+__all__ = ["ReplayTranscript", "blocks_of", "context_block", "tagged", "transcript"]
 
 _TRANSCRIPT = "conversation-so-far"
 _CONTEXT = "client-context"
@@ -58,6 +58,8 @@ class ReplayTranscript:
     blocks: tuple[ContentBlock, ...]
     # What was left out, for the user; None if nothing was.
     notice: str | None = None
+    # The MIME types of files of which the agent gets only the type and the size.
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -93,10 +95,19 @@ def transcript(messages: Sequence[Message], *, budget: int, images: bool) -> Rep
     results, older = _cut(entries, budget)
     body = "\n\n".join([_PREAMBLE, *_older(older), *(entry.text for entry in entries)])
     pictures = tuple(image for entry in entries for image in entry.images)
-    return ReplayTranscript((TextBlock(_tagged(_TRANSCRIPT, body)), *pictures), _notice(results, older))
+    block = TextBlock(tagged(_TRANSCRIPT, body))
+    return ReplayTranscript((block, *pictures), _notice(results, older), _left_out(messages, images=images))
 
 
-def _tagged(tag: str, body: str) -> str:
+def _left_out(messages: Sequence[Message], *, images: bool) -> tuple[str, ...]:
+    parts = [part for message in messages for part in message.content]
+    parts += [inner for part in parts if isinstance(part, ToolResultPart) for inner in part.content]
+    files = [part for part in parts if isinstance(part, DataPart) and not part.is_internal]
+    is_sent = [part.is_textual or (images and part.mime_type.startswith("image/")) for part in files]
+    return tuple(part.mime_type for part, sent in zip(files, is_sent, strict=True) if not sent)
+
+
+def tagged(tag: str, body: str) -> str:
     """Wrap a text in a tag that the text cannot close."""
     if f"</{tag}" in body.lower():
         tag += f"-{hashlib.blake2b(body.encode(), digest_size=_TAG_DIGEST_BYTES).hexdigest()}"
@@ -231,7 +242,7 @@ def blocks_of(parts: Sequence[Part], *, images: bool) -> tuple[tuple[ContentBloc
 
 def context_block(text: str) -> TextBlock:
     """The consumer's context as a block, marked as context and not as the user's message."""
-    return TextBlock(_tagged(_CONTEXT, f"From the program you are used in, not from the user.\n\n{text}"))
+    return TextBlock(tagged(_CONTEXT, f"From the program you are used in, not from the user.\n\n{text}"))
 
 
 def _described(part: DataPart) -> str:

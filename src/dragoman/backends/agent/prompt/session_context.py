@@ -66,8 +66,8 @@ class SessionContext:
         self._is_new = self._was_new = True
         self._sent = self._sent_before = ""
 
-    def prompt(self, prompt: Sequence[Message], *, images: bool) -> Composed:
-        """Compose a prompt with all that the session lacks, and mark that as sent."""
+    def prompt(self, prompt: Sequence[Message], *, images: bool, demand: str = "") -> Composed:
+        """Compose a prompt with all that the session lacks, and mark that as sent. `demand`: what the answer must be."""
         self._was_new, self._sent_before = self._is_new, self._sent
         composed = compose(
             # A new session gets everything before the last messages as the transcript.
@@ -76,13 +76,14 @@ class SessionContext:
             history=self._before if self._is_new else (),
             images=images,
             budget=self._budget,
+            demand=demand,
         )
         self._is_new, self._sent = False, self._context or self._sent
         return composed
 
-    def steer(self, words: Sequence[Message], *, images: bool) -> Composed:
+    def steer(self, words: Sequence[Message], *, images: bool, demand: str = "") -> Composed:
         """Compose messages for a turn that runs. The context waits for the next prompt."""
-        return compose(words, context="", history=(), images=images, budget=self._budget)
+        return compose(words, context="", history=(), images=images, budget=self._budget, demand=demand)
 
     def take_back(self, *, acknowledged: bool) -> None:
         """Send the content of the last prompt again with the next, because the session may not have stored it.

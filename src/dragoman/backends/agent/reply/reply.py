@@ -2,15 +2,19 @@
 
 Usually one request listens. A consumer that sends the same request again, because its connection broke or timed out,
 joins: it gets all parts so far, and then the rest. A reply without listeners is cancelled.
+
+If the request demands a form or a call, the text is held back (`held_text`) until the reply is judged.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from dragoman.backends.agent.machine.types import ReplyEnd
+from dragoman.backends.agent.prompt.demands import Demand
 from dragoman.backends.agent.reply.backpressure import Backpressure, Flow
+from dragoman.backends.agent.reply.held_text import HeldText, only_thinking, style_of_form
 from dragoman.conversations.history import NormalAnswer
 from dragoman.lm import (
     Features,
@@ -31,8 +35,9 @@ __all__ = ["Reply"]
 class _Listener:
     """A request that listens. It has a presentation if its features differ from those of the first request."""
 
-    def __init__(self, sink: Sink, presentation: Presentation | None) -> None:
+    def __init__(self, sink: Sink, features: Features, presentation: Presentation | None) -> None:
         self.sink = sink
+        self.features = features
         self.presentation = presentation
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -44,10 +49,20 @@ class Reply:
     """
 
     def __init__(
-        self, number: int, features: Features, style: Style, flow: Flow, activities: Activities
+        self,
+        number: int,
+        features: Features,
+        style: Style,
+        flow: Flow,
+        activities: Activities,
+        demand: Demand | None = None,
     ) -> None:
         self.number = number
+        self.demand = demand
         self._features = features
+        # Whether its text is JSON and nothing else.
+        self._has_form = demand is not None and demand.form is not None
+        self._held = HeldText(features, has_form=self._has_form) if demand is not None else None
         self._style = style
         # What the agent said, and the same as the consumer got it. The consumer sends that back, so it is presented here
         # and not by the guard. Where a part is passed on as it is, both hold the same object.
@@ -57,19 +72,20 @@ class Reply:
         self.error: LanguageModelError | None = None
         self._listeners: list[_Listener] = []
         self._backpressure = Backpressure(flow, lambda: (listener.sink for listener in self._listeners))
-        self._presentation = Presentation(features, style, activities)
+        self._presentation = Presentation(features, self._style_for(features), activities)
         # Set when the end may be seen: after it is stored.
         self._is_over = asyncio.Event()
 
     @property
     def has_spoken(self) -> bool:
-        """Whether it has text or calls."""
-        return bool(self._shown.calls) or bool(self._shown.text.strip())
+        """Whether it has text, calls or files."""
+        return self.answer != NormalAnswer("")
 
     @property
     def answer(self) -> NormalAnswer:
         """The reply in normal form."""
-        return NormalAnswer.of(assistant(self._shown.text, *self._shown.calls))
+        files = (part for part in self._shown.data if not part.is_internal)
+        return NormalAnswer.of(assistant(self._shown.text, *self._shown.calls, *files))
 
     @property
     def said(self) -> list[Part]:
@@ -81,8 +97,42 @@ class Reply:
         """The parts that the consumer got so far. An activity is in it once, in its current state."""
         return self._shown.parts
 
+    @property
+    def held_text(self) -> str:
+        """The text that is held back."""
+        return self._held.text if self._held is not None else ""
+
     def report(self, part: Part) -> None:
-        shown = tuple(self._presentation.present(part))
+        """Report a part, or hold it back."""
+        if self._held is None:
+            self._report(part)
+        else:
+            for each in self._held.take(part):
+                self._report(each)
+
+    def show_held(self) -> None:
+        """Report the text that was held back as thinking, because it is not the answer."""
+        if self._held is not None:
+            for part in self._held.release():
+                self._report(part)
+
+    def settle(self, answer: Iterable[Part]) -> None:
+        """Report the answer in the place of the text that was held back."""
+        if self._held is not None:
+            self._held.clear()
+        for part in answer:
+            self._report(part)
+
+    def _style_for(self, features: Features) -> Style:
+        return style_of_form(self._style, features) if self._has_form else self._style
+
+    def _presented(self, part: Part, presentation: Presentation, features: Features) -> Iterable[Part]:
+        shown = presentation.present(part)
+        # All text but the answer was held back, so other text is only a line about another part.
+        return only_thinking(shown, features) if self._has_form and not isinstance(part, TextPart) else shown
+
+    def _report(self, part: Part) -> None:
+        shown = tuple(self._presented(part, self._presentation, self._features))
         if isinstance(part, TextPart):
             self._said.parts.append(part)
             self._shown.parts.extend(shown)
@@ -95,7 +145,11 @@ class Reply:
                 continue
             # A listener that cannot take a part fails alone: the conversation and the others go on.
             try:
-                for each in shown if listener.presentation is None else listener.presentation.present(part):
+                for each in (
+                    shown
+                    if listener.presentation is None
+                    else self._presented(part, listener.presentation, listener.features)
+                ):
                     listener.sink.report(each)
             except Exception as error:
                 listener.done.set_exception(error)
@@ -107,14 +161,16 @@ class Reply:
         A request that joins may have other features than the first: it gets the parts presented for it. `on_leave` is
         called when the last listener is cancelled before the end.
         """
-        presentation = None if features == self._features else Presentation(features, self._style)
-        listener = _Listener(sink, presentation)
+        presentation = (
+            None if features == self._features else Presentation(features, self._style_for(features))
+        )
+        listener = _Listener(sink, features, presentation)
         if presentation is None:
             for part in self._shown.parts:
                 sink.report(part)
         else:
             for part in self._said.parts:
-                for shown in presentation.present(part):
+                for shown in self._presented(part, presentation, features):
                     sink.report(shown)
         if self.end is not None:
             await self._is_over.wait()

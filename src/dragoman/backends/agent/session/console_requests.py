@@ -21,8 +21,8 @@ from dragoman.backends.agent.machine.types import (
 )
 from dragoman.backends.agent.reply.narrator import new_activity_id
 from dragoman.backends.agent.session.actions import permission_call
-from dragoman.lm import ActivityNote, TextPart
-from dragoman.lm.gfm import escape, notice
+from dragoman.lm import ActivityNote
+from dragoman.lm.gfm import escape, notice_part
 from dragoman.permissions.action import Action
 from dragoman.permissions.grants import PendingPermission
 from dragoman.permissions.inbox import Inbox, InboxDecision, OutcomeState
@@ -146,7 +146,7 @@ class ConsoleRequests:
         rest = "" if response_id is None else _REST.format(id=response_id)
         what = escape(in_one_line(action))
         text = _AT_CONSOLE.format(what=what, address=self._inbox.address, rest=rest)
-        dispatch(Noticed(TextPart(notice(text))))
+        dispatch(Noticed(notice_part(text)))
         self._on_asked()
 
     async def _take(self, call_id: str, decision: InboxDecision) -> None:

@@ -40,12 +40,11 @@ from dragoman.lm import (
     LanguageModelError,
     Part,
     PlanPart,
-    TextPart,
     ThinkingPart,
     ToolCallPart,
     UsagePart,
 )
-from dragoman.lm.gfm import escape, notice
+from dragoman.lm.gfm import escape, notice_part
 
 __all__ = ["AgentListener"]
 
@@ -220,9 +219,9 @@ class AgentListener:
         if self.session is not None:
             self.session.may_send_history = False
             late = self._host.uncollected(self.session)
-            words = (*self.session.narrator.end_turn(), *(TextPart(notice(text)) for text in late))
+            words = (*self.session.narrator.end_turn(), *(notice_part(text) for text in late))
         if self._allowed and not self._host.is_cancelling:
-            words = (*words, TextPart(notice(self._found_out())))
+            words = (*words, notice_part(self._found_out()))
         if not isinstance(end, LanguageModelError):
             words = (*words, *last_words(end, silenced=self._is_silenced))
             if self.session is not None:
@@ -250,7 +249,7 @@ class AgentListener:
         """The connection has ended. While the agent starts, the caller of `open_session` gets an error instead."""
         if self.is_up and self.session is not None and self._host.is_current(self._epoch):
             if self._allowed and not self._host.is_cancelling:
-                self._dispatch(Spoke(TextPart(notice(self._found_out()))))
+                self._dispatch(Spoke(notice_part(self._found_out())))
             self._host.on_exit(self.session)
 
     # The tool server.

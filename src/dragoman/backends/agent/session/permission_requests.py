@@ -38,15 +38,16 @@ from dragoman.journal.agent_events import AgentEvent, PermissionDecided
 from dragoman.journal.decision_text import at_console
 from dragoman.journal.permission_event import permission_requested
 from dragoman.jsonrpc import Incoming
-from dragoman.lm import ActivityNote, JsonObject, Part, TextPart, ToolDefinition, ToolResultPart
-from dragoman.lm.gfm import escape, notice
+from dragoman.lm import ActivityNote, JsonObject, Part, ToolDefinition, ToolResultPart
+from dragoman.lm.gfm import escape, notice_part
 from dragoman.permissions.action import Action, is_permission_tool
-from dragoman.permissions.decide import Allowed, Ask, RefusedByRule, StepDecision, unasked
+from dragoman.permissions.decide import Allowed, Ask, RefusedByRule, StepDecision, unasked, without_folders
 from dragoman.permissions.grants import Grants
 from dragoman.permissions.inbox import InboxDecision
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.permissions.question import in_one_line
 from dragoman.permissions.record import By
+from dragoman.permissions.verdict import MatchedRule
 
 __all__ = ["PermissionRequests", "answer_agent", "verdict"]
 
@@ -94,6 +95,8 @@ class PermissionRequests:
         self.where = ""
         self.program = ""
         self.response_id: str | None = None
+        # Whether the client may learn where the operator's files are.
+        self.sees_paths = True
         self._conversation = conversation
         self._folders = workspace
         self._workspace = workspace[0]
@@ -176,7 +179,7 @@ class PermissionRequests:
         notice_text = answer(asked.answer)
         dispatch(Spoke(asked.shown))
         if notice_text:
-            dispatch(Spoke(TextPart(notice(notice_text))))
+            dispatch(Spoke(notice_part(notice_text)))
 
     def record_cancelled(self, action: Action) -> None:
         """Record a request that came when its turn was cancelled already, and was refused."""
@@ -226,12 +229,12 @@ class PermissionRequests:
         action = asked.action
         if isinstance(decision, Allowed):
             self._decided(asked, decision.by, decision.reason, allowed=True)
-            line = f"{in_one_line(action, 'may')} · {decision.why}"
+            line = f"{in_one_line(action, 'may')} · {self._for_client(decision.why, decision.rules)}"
             note = ActivityNote(new_activity_id(), line, "other", "completed", text=f"\n\n✓ {escape(line)}\n")
             return _DecidedUnasked(Granted(), note)
         if isinstance(decision, RefusedByRule):
             self._decided(asked, "rule", decision.why, allowed=False)
-            return _refused_unasked(action, decision.why)
+            return _refused_unasked(action, self._for_client(decision.why, decision.rules))
         asks_client = action.permission_tool in self._permission_tools
         if not asks_client and (decided := self._unasked(asked)) is not None:
             return decided
@@ -241,7 +244,7 @@ class PermissionRequests:
             self._decided(asked, "limit", None, allowed=False)
             reason = "Too many requests of this agent wait for a decision already."
             shown = f"{escape(in_one_line(action))}. It was refused, because too many of its requests wait already."
-            return _DecidedUnasked(Refused(reason, by="no_one"), TextPart(notice(shown)))
+            return _DecidedUnasked(Refused(reason, by="no_one"), notice_part(shown))
         return "client" if asks_client else "console"
 
     def _unasked(self, asked: WaitingRequest) -> _DecidedUnasked | None:
@@ -250,27 +253,49 @@ class PermissionRequests:
         decision = unasked(setting, needs_person=ask.needs_person, read=action.risk == "read")
         if decision == "allowed":
             self._decided(asked, "setting", f"permission = {setting}", allowed=True)
-            words = f'This client cannot ask you, so the setting `permission = "{setting}"` allowed it.'
-            return _DecidedUnasked(Granted(), TextPart(notice(f"{escape(in_one_line(action))}. {words}")))
+            words = f"This client cannot ask you, so {self._setting} allowed it."
+            return _DecidedUnasked(Granted(), notice_part(escape(f"{in_one_line(action)}. {words}")))
         if decision == "console" and self._console_requests.is_reachable:
             return None
         why = ""
         if ask.because is not None:
             self._decided(asked, "unasked", f"{ask.because} {_NO_PERSON}", allowed=False)
-            why = f"{ask.because} {_NEEDS_PERSON}"
+            why = f"{self._for_client(ask.because, ask.rules)} {_NEEDS_PERSON}"
         elif ask.needs_person:
             self._decided(asked, "unasked", "it needs a person", allowed=False)
-            why = _NEEDS_PERSON
+            why = f"{_NEEDS_PERSON} {self._without_person(action)}"
         elif decision == "console":
             self._decided(asked, "unasked", _NO_PERSON, allowed=False)
+            why = f"By {self._setting} a person decides."
         else:
             self._decided(asked, "setting", f"permission = {setting}", allowed=False)
-            why = f'The setting permission = "{setting}" of [models.{self._settings.model_id}] refuses it.'
+            why = f"It is refused by {self._setting}."
         unreachable = self._console_requests.why_unreachable if decision == "console" else ""
         if not (unreachable and self._console_requests.exists):
             # Where there is a console, that is the easier way.
             why = f"The client offers no tool {action.permission_tool}. {why}".rstrip()
         return _refused_unasked(action, why, unreachable)
+
+    @property
+    def _file(self) -> str:
+        """The configuration file, as the client may see it."""
+        file = self._settings.config_file
+        return "the configuration" if file is None else str(file) if self.sees_paths else file.name
+
+    @property
+    def _setting(self) -> str:
+        """The setting that decides where the client cannot be asked."""
+        settings = self._settings
+        return f'permission = "{settings.permission}" in [models.{settings.model_id}] of {self._file}'
+
+    def _without_person(self, action: Action) -> str:
+        """What has to be changed so that an action needs no person."""
+        if action.sensitive is not None:
+            return f"Only a rule with sensitive = true in [[policy]] of {self._file} can allow it."
+        return f"eligible in [tools] of {self._file} says so."
+
+    def _for_client(self, text: str, rules: tuple[MatchedRule, ...]) -> str:
+        return text if self.sees_paths else without_folders(text, rules)
 
     def take_decision(self, result: ToolResultPart) -> Granted | Refused:
         """What a client's result decides about the request that it answers. It is recorded before the agent gets it."""
@@ -363,7 +388,7 @@ def _refused_unasked(action: Action, reason: str, unreachable: str = "") -> _Dec
     """`unreachable` is ours and holds a link, so it is shown as it is."""
     shown = f"{_unasked_notice(action, reason)} {unreachable}".rstrip()
     refused = Refused(f"{reason} {unreachable}".strip(), by="no_one")
-    return _DecidedUnasked(refused, TextPart(notice(shown)))
+    return _DecidedUnasked(refused, notice_part(shown))
 
 
 def _unasked_notice(action: Action, reason: str | None) -> str:

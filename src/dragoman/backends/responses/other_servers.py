@@ -1,0 +1,88 @@
+"""What only a server of ours sends: a chain of servers must lose nothing. Values in, values out.
+
+Such a server has items for an agent's activities, names what it ignored in the metadata of a response, and marks its
+messages with ids that prove which conversation they belong to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from dragoman.lm import ActivityPart, Consumer, DataPart, PlanPart, Request
+from dragoman.lm.parts import CONVERSATION, STATEFUL_MARKER
+from dragoman.lm.request import SIDE_REQUEST_OPTION
+
+__all__ = ["activity_of", "conversation_of", "headers_for", "ignored_by", "marker_of", "message_id"]
+
+_MARKED = re.compile(r"msg_\d+_([A-Za-z0-9_-]+)")
+_CONVERSATION = re.compile(r"([\w-]+); evidence=([\w-]+); kind=([\w-]+)", re.ASCII)
+
+
+def headers_for(request: Request) -> dict[str, str]:
+    """The headers that ask a server of ours for what the consumer takes. Other servers ignore them."""
+    features, options = request.consumer.features, request.options.model_options
+    headers = {}
+    if features.approvals:
+        headers["x-dragoman-approvals"] = "items"
+    if features.activity:
+        headers["x-dragoman-activity"] = "items"
+    if options.get(SIDE_REQUEST_OPTION) is True:
+        headers["x-dragoman-aside"] = "true"
+    if isinstance(name := options.get("_conversationId"), str) and _is_header(name):
+        headers["x-conversation-id"] = name
+    return headers
+
+
+def conversation_of(headers: Mapping[str, str], consumer: Consumer) -> DataPart | None:
+    """The conversation that a server of ours found, for a consumer that takes such reports."""
+    found = _CONVERSATION.fullmatch(headers.get("x-dragoman-conversation", ""))
+    if found is None or not consumer.features.reports:
+        return None
+    conversation, evidence, kind = found.groups()
+    where = {"conversation": None if conversation == "-" else conversation}
+    return DataPart.json({**where, "evidence": evidence, "kind": kind}, CONVERSATION)
+
+
+def activity_of(item: object) -> ActivityPart | PlanPart | None:
+    """The activity or the plan that an item is."""
+    if not isinstance(item, dict):
+        return None
+    try:
+        match item:
+            case {"type": "dragoman:activity", "activity_status": status, **fields}:
+                ours = {"type": "activity", "status": status, "exitStatus": fields.get("exit_status")}
+                return msgspec.convert({**fields, **ours}, ActivityPart)
+            case {"type": "dragoman:plan", **fields}:
+                return msgspec.convert({**fields, "type": "plan"}, PlanPart)
+            case _:
+                return None
+    except msgspec.ValidationError:
+        return None
+
+
+def ignored_by(response: object) -> list[str]:
+    """The names of what a server of ours ignored."""
+    match response:
+        case {"metadata": {"dragoman.ignored": str(names)}}:
+            return [name for name in names.split(", ") if name]
+        case _:
+            return []
+
+
+def marker_of(id_: str, model_id: str) -> DataPart | None:
+    """The marker in the id of a message."""
+    found = _MARKED.fullmatch(id_)
+    return None if found is None else DataPart(STATEFUL_MARKER, f"{model_id}\\{found[1]}".encode())
+
+
+def message_id(part: DataPart) -> str:
+    """The id of a message with this marker."""
+    token = part.data.rpartition(b"\\")[2].decode("ascii", "replace")
+    return f"msg_0_{token}"
+
+
+def _is_header(value: str) -> bool:
+    return value.isascii() and value.isprintable() and value == value.strip()

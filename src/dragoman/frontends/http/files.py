@@ -1,0 +1,171 @@
+"""Pictures and files of answers, which clients fetch by their address.
+
+A browser sends no key with the request for a picture. So the id in the address is the credential: it has 128 random
+bits, beside those of its response, and only the client of the response gets it. The file belongs to that client's connection and to its response, and is stored
+where responses are. Files of responses that may not be stored are in memory.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+
+from dragoman.frontends.http.file_links import file_address, link_parts, link_text, linked_files
+from dragoman.lm import DataPart, JsonObject, Message, Part, TextPart
+from dragoman.lm.foreign_items import item_of, item_part, picture_of
+from dragoman.lm.parts import ITEM
+from dragoman.store import ResponseStore, StoredResponse, StoreError, file_ids
+
+__all__ = ["Files", "FilesOfResponse", "StoredFile"]
+
+_log = logging.getLogger(__name__)
+
+_SECRET_BYTES = 16
+_MEMORY_BYTES = 64 * 1024 * 1024
+
+
+class StoredFile(msgspec.Struct, frozen=True, array_like=True):
+    connection: str
+    mime_type: str
+    name: str
+    data: bytes
+    # The item of an endpoint that the picture is from, without the picture.
+    item: JsonObject | None = None
+
+    @property
+    def part(self) -> DataPart:
+        return DataPart(self.mime_type, self.data, name=self.name)
+
+    @property
+    def original(self) -> DataPart:
+        """The picture as the endpoint's item that it came from."""
+        result = base64.b64encode(self.data).decode()
+        return self.part if self.item is None else item_part({**self.item, "result": result})
+
+
+class Files:
+    """Stores the files of answers, and finds them."""
+
+    def __init__(self, store: ResponseStore | None, memory_bytes: int = _MEMORY_BYTES) -> None:
+        self._store = store
+        self._most = memory_bytes
+        # Those that may not be stored. The least recently used are dropped first.
+        self._memory: OrderedDict[str, StoredFile] = OrderedDict()
+        self._size = 0
+
+    def add(self, file: StoredFile, response_id: str, conversation: str | None, *, may_store: bool) -> str:
+        """Store a file. Return its id."""
+        id_ = file_ids(response_id) + secrets.token_hex(_SECRET_BYTES)
+        if may_store and self._store is not None:
+            row = StoredResponse(
+                id_, file.connection, None, datetime.now(UTC), msgspec.msgpack.encode(file), conversation
+            )
+            try:
+                self._store.save(row)
+            except StoreError as error:
+                _log.warning("file %s is only in memory: %s", file.name or file.mime_type, error)
+            else:
+                return id_
+        self._memory[id_] = file
+        self._size += len(file.data)
+        while self._size > self._most:
+            _, dropped = self._memory.popitem(last=False)
+            self._size -= len(dropped.data)
+        return id_
+
+    def find(self, id_: str) -> StoredFile | None:
+        if (file := self._memory.get(id_)) is not None:
+            self._memory.move_to_end(id_)
+            return file
+        try:
+            row = None if self._store is None else self._store.file(id_)
+            return None if row is None else msgspec.msgpack.decode(row.content, type=StoredFile)
+        except (StoreError, msgspec.MsgspecError) as error:
+            _log.warning("a file cannot be read: %s", error)
+            return None
+
+    def forget(self, response_id: str) -> None:
+        """Delete the files of a response that are in memory. The store deletes its own."""
+        first = file_ids(response_id)
+        for id_ in [each for each in self._memory if each.startswith(first)]:
+            self._size -= len(self._memory.pop(id_).data)
+
+    def without_links(self, message: Message, connection: str, *, for_endpoint: bool) -> Message:
+        """Replace the links in a message of the model by the files that they stand for."""
+        if message.role != "assistant" or "/content" not in message.text:
+            return message
+        parts = (
+            each
+            for part in message.content
+            for each in self._unlinked(part, connection, for_endpoint=for_endpoint)
+        )
+        return msgspec.structs.replace(message, content=tuple(parts))
+
+    def _unlinked(self, part: Part, connection: str, *, for_endpoint: bool) -> Iterator[Part]:
+        if not isinstance(part, TextPart):
+            yield part
+            return
+        for piece in linked_files(part.value):
+            if isinstance(piece, str):
+                if piece:
+                    yield TextPart(piece, part.audience)
+            elif (file := self._used(piece[1], connection)) is not None:
+                yield file.original if for_endpoint else file.part
+            else:
+                # There was one, which is part of what makes this history the same.
+                yield DataPart("application/octet-stream", b"")
+
+    def _used(self, id_: str, connection: str) -> StoredFile | None:
+        """A file of this connection that a history links to. It is deleted when no history does for long."""
+        file = self.find(id_)
+        if file is None or file.connection != connection:
+            return None
+        if self._store is not None and id_ not in self._memory:
+            try:
+                self._store.touch([id_], datetime.now(UTC))
+            except StoreError as error:
+                _log.warning("the use of a file is not stored: %s", error)
+        return file
+
+
+@dataclass(frozen=True, slots=True)
+class FilesOfResponse:
+    """Turns the files of one response into what its client gets."""
+
+    files: Files
+    response_id: str
+    connection: str
+    # The beginning of the addresses that the client can use.
+    origin: str
+    may_store: bool
+    # Whether pictures are links, too.
+    links_pictures: bool
+    # Whether a link has an annotation. A completion has one text, in which the place of the link is not known.
+    has_items: bool
+
+    def shown(self, part: Part, conversation: str | None) -> Iterable[Part]:
+        if not isinstance(part, DataPart):
+            return (part,)
+        if part.mime_type == ITEM:
+            item = item_of(part)
+            picture = picture_of(item) if self.links_pictures else None
+            kept = {key: value for key, value in item.items() if key != "result"}
+            return (part,) if picture is None else self._link(picture, conversation, kept)
+        if part.is_internal or (part.mime_type.startswith("image/") and not self.links_pictures):
+            return (part,)
+        return self._link(part, conversation)
+
+    def _link(
+        self, file: DataPart, conversation: str | None, item: JsonObject | None = None
+    ) -> tuple[Part, ...]:
+        stored = StoredFile(self.connection, file.mime_type, file.name, file.data, item)
+        id_ = self.files.add(stored, self.response_id, conversation, may_store=self.may_store)
+        address = file_address(self.origin, id_)
+        return link_parts(file, address) if self.has_items else (TextPart(link_text(file, address)),)

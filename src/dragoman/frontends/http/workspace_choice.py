@@ -1,0 +1,110 @@
+"""The folder in which an agent works for a request, if the request names one.
+
+A client names a folder in the header `x-dragoman-workspace`. Codex sends none, but says its folder in a message. Either
+must lie within the folders of the configuration: `workspaces` in `[serve]`, narrowed by `workspaces` of the client's key.
+The header is an order, so a folder outside is an error. What Codex says is a wish: a folder outside is not used.
+
+A path is resolved once, and everything after that uses the result. A link that is changed later leads nowhere else.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragoman.frontends.http.errors import ApiError, bad_request
+from dragoman.lm import Message, TextPart
+
+__all__ = ["WORKSPACE_HEADER", "FolderRoots", "codex_folder", "header_text", "named_folder"]
+
+WORKSPACE_HEADER = "x-dragoman-workspace"
+
+# The whole of a part of a user message, as Codex writes it. Its elements are in indented lines.
+_CONTEXT = re.compile(r"<environment_context>\n(?P<body>(?:  .*\n)+)</environment_context>")
+# With one environment, its folder is on a line of its own. Older versions know no other form.
+_SINGLE = re.compile(r"^  <cwd>([^<>\n]+)</cwd>$", re.MULTILINE)
+# Otherwise each has an id, and of several the primary one counts.
+_PRIMARY = re.compile(
+    r'^    <environment id="[^"\n]*"(?: primary="true")?>\n      <cwd>([^<>\n]+)</cwd>$', re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderRoots:
+    """The folders within which a client may choose. All are resolved."""
+
+    # Of the server. Empty: only the key has some.
+    server: tuple[Path, ...] = ()
+    # Of the client's key. Empty: all of the server's.
+    key: tuple[Path, ...] = ()
+    # The file in which they are set, as the client may see it.
+    file: str = "the server's configuration"
+
+    @property
+    def exist(self) -> bool:
+        return bool(self.server or self.key)
+
+    def find(self, named: str) -> Path | None:
+        """The folder of that name, resolved. None if there is none within the roots."""
+        try:
+            folder = Path(named).resolve(strict=True)
+        except (OSError, RuntimeError, ValueError):
+            return None
+        is_within = all(
+            any(folder.is_relative_to(root) for root in roots) for roots in (self.server, self.key) if roots
+        )
+        return folder if is_within and self.exist and folder.is_dir() else None
+
+    def require(self, named: str) -> Path:
+        """The folder that the header names. Raise `ApiError` if a client may not choose it."""
+        if not self.exist:
+            raise _refused(
+                f'No client may choose a folder here. To allow it, add for example `workspaces = ["~/src"]` to [serve] '
+                f"in {self.file}, and start the server again.",
+                "no_workspaces",
+            )
+        if not Path(named).is_absolute():
+            raise _refused("It must name a folder by its absolute path.", "invalid_header")
+        folder = self.find(named)
+        if folder is None:
+            # It does not say whether there is such a folder elsewhere.
+            raise _refused(
+                "It names no folder within those that are open to this client: `workspaces` in [serve], and that of the "
+                f"client's key, in {self.file}.",
+                "workspace_not_allowed",
+            )
+        return folder
+
+
+def _refused(why: str, code: str) -> ApiError:
+    return bad_request(f"The header {WORKSPACE_HEADER} is refused. {why}", param=WORKSPACE_HEADER, code=code)
+
+
+def named_folder(headers: Mapping[str, str]) -> str | None:
+    """The folder that the header names. HTTP has no encoding for headers: paths are UTF-8, like everywhere else."""
+    given = headers.get(WORKSPACE_HEADER)
+    return None if given is None else given.encode("latin-1").decode("utf-8", "surrogateescape").strip()
+
+
+def header_text(folder: str) -> str:
+    """A folder as the value of a header. A character that no header can have becomes a question mark."""
+    sent = folder.encode("utf-8", "surrogateescape").decode("latin-1")
+    return "".join("?" if char < " " or char == "\x7f" else char for char in sent)
+
+
+def codex_folder(messages: Sequence[Message]) -> str | None:
+    """The folder of the last message that has the exact form of Codex's environment context."""
+    for message in reversed(messages):
+        if message.role != "user":
+            continue
+        for part in reversed(message.content):
+            context = _CONTEXT.fullmatch(part.value.strip()) if isinstance(part, TextPart) else None
+            if context is None:
+                continue
+            named = _SINGLE.findall(context["body"]) or _PRIMARY.findall(context["body"])
+            if len(named) == 1:
+                return html.unescape(named[0])
+    return None

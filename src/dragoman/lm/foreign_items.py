@@ -1,0 +1,85 @@
+"""Items of Open Responses that no part has a form for, and what consumers without items get of them.
+
+An endpoint's item is passed on whole, as the JSON of a data part (`parts.ITEM`), so that it reaches the client and, with
+the client's history, the endpoint again unchanged. An item of the type `message` without content is a *heading*: the text
+after it belongs to a new message with these fields.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from dragoman.lm import gfm
+from dragoman.lm.json import JsonObject, decode
+from dragoman.lm.parts import IGNORED, ITEM, DataPart
+
+__all__ = ["ignored_files", "is_call", "is_heading", "item_line", "item_of", "item_part", "picture_of"]
+
+_DATA_URL = re.compile(r"data:(image/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,(.*)", re.DOTALL)
+# The first bytes of the pictures that image models make.
+_SIGNATURES = {
+    b"\x89PNG": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"RIFF": "image/webp",
+}
+_TYPE_LENGTH = 64
+
+
+def item_part(item: JsonObject) -> DataPart:
+    return DataPart.json(item, ITEM)
+
+
+def item_of(part: DataPart) -> JsonObject:
+    """The object in the JSON of a data part. An empty one if there is none."""
+    try:
+        value = decode(part.data)
+    except msgspec.DecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def is_heading(item: JsonObject) -> bool:
+    return item.get("type") == "message" and not item.get("content")
+
+
+def is_call(item: JsonObject) -> bool:
+    """Whether the model has called a tool: one of the endpoint's own, or one that the client runs."""
+    return str(item.get("type")).endswith("_call")
+
+
+def picture_of(item: JsonObject) -> DataPart | None:
+    """The picture that an item consists of. None if it has none, or only an address of one."""
+    match item:
+        case {"type": "image_generation_call", "result": str(data)} if data:
+            return _picture(data, None)
+        case {"type": "message", "content": [{"image_url": str(url)}]} if found := _DATA_URL.fullmatch(url):
+            return _picture(found[2], found[1])
+        case _:
+            return None
+
+
+def _picture(data: str, mime_type: str | None) -> DataPart | None:
+    try:
+        decoded = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    by_content = (kind for first, kind in _SIGNATURES.items() if decoded.startswith(first))
+    return DataPart(mime_type or next(by_content, "image/png"), decoded)
+
+
+def item_line(item: JsonObject) -> str:
+    """A line that names an item, as Markdown, for consumers that have no form for it."""
+    kind, name = str(item.get("type"))[:_TYPE_LENGTH], item.get("name")
+    named = f" {gfm.code(name[:_TYPE_LENGTH])}" if isinstance(name, str) and name else ""
+    return gfm.notice(f"The model sent {gfm.code(kind)}{named}, which this client cannot show.")
+
+
+def ignored_files(mime_types: Iterable[str]) -> DataPart:
+    """The report of files in a request that the model does not get."""
+    return DataPart.json([f"input ({mime_type[:_TYPE_LENGTH]})" for mime_type in mime_types], IGNORED)
