@@ -42,8 +42,8 @@ class Libraries:
 
     @classmethod
     async def start(cls, runner: str, home: Path) -> Libraries:
-        home.mkdir()
         env = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", **OFFLINE}
+        command: tuple[str, ...]
         if runner == "node":
             command = (str(install.node()), str(_HERE / "node" / "driver.mjs"), str(install.node_clients()))
         else:

@@ -190,7 +190,7 @@ async def abort(trial: Trial) -> None:
 
 
 def _is_cancel(event: Json, session: str) -> bool:
-    return event["method"] == "session/cancel" and event["params"]["sessionId"] == session
+    return bool(event["method"] == "session/cancel" and event["params"]["sessionId"] == session)
 
 
 def _plain(text: str) -> str:

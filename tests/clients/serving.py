@@ -43,7 +43,9 @@ class Servers:
         """
         journal = self.journal()
         asked = [event["params"] for event in journal if event["method"] == "session/prompt"]
-        with_tools = {event["params"]["session"] for event in journal if event["method"] == "session_with_tools"}
+        with_tools = {
+            event["params"]["session"] for event in journal if event["method"] == "session_with_tools"
+        }
         return [
             params
             for params in asked
@@ -54,8 +56,8 @@ class Servers:
         (self.folder / name).touch()
 
     async def until(self, holds: Callable[[list[Json]], bool]) -> None:
-        """Wait for something in the agent's journal. Only a test that fails waits for ever: CI ends it."""
-        while not holds(self.journal()):
+        """Wait for something in the agent's journal."""
+        while not holds(self.journal()):  # noqa: ASYNC110 - a file tells nobody that it has grown
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def under_way(self, way: Way) -> int:
@@ -69,7 +71,7 @@ class Servers:
 
     async def until_idle(self) -> None:
         for way in self.urls:
-            while await self.under_way(way):
+            while await self.under_way(way):  # noqa: ASYNC110 - metrics are asked for
                 await asyncio.sleep(_LOOK_SECONDS)
 
 

@@ -92,7 +92,11 @@ class Opencode(Program):
         return Found(
             texts,
             "".join(part["text"] for part in parts if part["type"] == "reasoning"),
-            [("bash", part["state"]["input"]) for part in parts if part["type"] == "tool" and part["tool"] == "bash"],
+            [
+                ("bash", part["state"]["input"])
+                for part in parts
+                if part["type"] == "tool" and part["tool"] == "bash"
+            ],
         )
 
     async def _get(self, path: str) -> Any:
@@ -106,7 +110,9 @@ class Opencode(Program):
         return answer.json()
 
     @asynccontextmanager
-    async def _watched(self, session: str, on_text: Callable[[str], None]) -> AsyncIterator[asyncio.Queue[None]]:
+    async def _watched(
+        self, session: str, on_text: Callable[[str], None]
+    ) -> AsyncIterator[asyncio.Queue[None]]:
         """Its events, as its user interfaces have them. Deltas of the answer's text are pieces. The queue has an entry for each
         turn that has ended.
         """
