@@ -13,7 +13,7 @@ PINNED := --require-hashes --only-binary=:all:
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help everything everything-quick bench demo test test-long test-faults soak fuzz vsix test-vscode pictures-vscode test-console pictures-console test-openwebui pictures-openwebui mutants lint format coverage coverage-core pins picture clean model-server test-agents agents-table goldens reference
+.PHONY: help everything everything-quick bench demo test test-long test-faults soak fuzz vsix test-vscode pictures-vscode test-console pictures-console test-openwebui pictures-openwebui mutants lint format coverage coverage-core pins picture clean model-server test-agents agents-table test-clients clients-table goldens reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -121,6 +121,12 @@ test-agents: $(VENV)/dev.stamp ## real agents against a scripted model; installs
 
 agents-table: $(VENV)/dev.stamp ## write docs/agents.md anew, from the last complete run and the catalogue
 	@PYTHONPATH=tests $(BIN)/python -m agents --document
+
+test-clients: $(VENV)/dev.stamp ## real HTTP clients against a real server, and through a chain of two; installs them outside this folder
+	@PYTHONPATH=tests:. $(BIN)/python -m clients $(ARGS)
+
+clients-table: $(VENV)/dev.stamp ## write docs/clients.md anew, from the list of clients
+	@PYTHONPATH=tests:. $(BIN)/python -m clients --document
 
 goldens: $(VENV)/dev.stamp ## write anew what the bridge makes of agents' traces; then read what has changed
 	@PYTHONPATH=tests $(BIN)/python -m traces.goldens

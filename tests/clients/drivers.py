@@ -34,14 +34,16 @@ OFFLINE = {
 class Libraries:
     """The clients of one environment. Their functions are `look_up` and `count`."""
 
+    shows_items = False
+
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._ids = itertools.count(1)
 
     @classmethod
     async def start(cls, runner: str, home: Path) -> Libraries:
-        home.mkdir()
         env = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", **OFFLINE}
+        command: tuple[str, ...]
         if runner == "node":
             command = (str(install.node()), str(_HERE / "node" / "driver.mjs"), str(install.node_clients()))
         else:

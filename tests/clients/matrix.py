@@ -51,7 +51,7 @@ class Clients:
                 case "opencode":
                     self._started[name] = Opencode(home, self._servers)
                 case _:
-                    self._started[name] = await Libraries.start(row.runner, home)
+                    self._started[name] = await Libraries.start(row.runner, home.parent)
         return self._started[name]
 
     async def close(self) -> None:

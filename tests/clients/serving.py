@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 import httpx2
 
-__all__ = ["MODEL", "WAYS", "Json", "Servers", "Way", "servers"]
+__all__ = ["MODEL", "WAYS", "Json", "Servers", "Way", "served", "servers"]
 
 Json: TypeAlias = dict[str, Any]
 Way: TypeAlias = Literal["direct", "chain"]
@@ -43,7 +43,9 @@ class Servers:
         """
         journal = self.journal()
         asked = [event["params"] for event in journal if event["method"] == "session/prompt"]
-        with_tools = {event["params"]["session"] for event in journal if event["method"] == "session_with_tools"}
+        with_tools = {
+            event["params"]["session"] for event in journal if event["method"] == "session_with_tools"
+        }
         return [
             params
             for params in asked
@@ -54,8 +56,8 @@ class Servers:
         (self.folder / name).touch()
 
     async def until(self, holds: Callable[[list[Json]], bool]) -> None:
-        """Wait for something in the agent's journal. Only a test that fails waits for ever: CI ends it."""
-        while not holds(self.journal()):
+        """Wait for something in the agent's journal."""
+        while not holds(self.journal()):  # noqa: ASYNC110 - a file tells nobody that it has grown
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def under_way(self, way: Way) -> int:
@@ -69,7 +71,7 @@ class Servers:
 
     async def until_idle(self) -> None:
         for way in self.urls:
-            while await self.under_way(way):
+            while await self.under_way(way):  # noqa: ASYNC110 - metrics are asked for
                 await asyncio.sleep(_LOOK_SECONDS)
 
 
@@ -80,21 +82,19 @@ async def servers(folder: Path) -> AsyncIterator[Servers]:
     options = json.dumps({"folder": str(agent), "http": True, "load": True, "name": "scripted"})
     command = json.dumps([sys.executable, str(_AGENT), options])
     async with AsyncExitStack() as stack:
-        direct = await stack.enter_async_context(
-            _served(folder / "direct", f'kind = "acp"\ncommand = {command}\n')
-        )
-        chain = await stack.enter_async_context(
-            _served(folder / "chain", f'kind = "responses"\nbase_url = "{direct}"\nmodel = "{MODEL}"\n')
-        )
+        with_agent = f'[models.{MODEL}]\nkind = "acp"\ncommand = {command}\n'
+        direct = await stack.enter_async_context(served(folder / "direct", with_agent))
+        in_front = f'[models.{MODEL}]\nkind = "responses"\nbase_url = "{direct}"\nmodel = "{MODEL}"\n'
+        chain = await stack.enter_async_context(served(folder / "chain", in_front))
         yield Servers({"direct": direct, "chain": chain}, agent)
 
 
 @asynccontextmanager
-async def _served(folder: Path, model: str) -> AsyncIterator[str]:
-    """The base URL of `dragoman serve` with this model."""
+async def served(folder: Path, settings: str) -> AsyncIterator[str]:
+    """The base URL of `dragoman serve` with these settings."""
     (folder / "workspace").mkdir(parents=True)
     config = folder / "dragoman.toml"
-    config.write_text(f"[models.{MODEL}]\n{model}")
+    config.write_text(settings)
     log = folder / "log"
     with log.open("wb") as written:
         process = await asyncio.create_subprocess_exec(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from job import KEY, TOOLS, City, Job
 from openai import AsyncOpenAI
+
+from clients.libraries.job import KEY, TOOLS, City, Job
 
 __all__ = ["AgentsSdk"]
 
@@ -77,6 +78,6 @@ class AgentsSdk:
     async def abort(self) -> None:
         result = sdk.Runner.run_streamed(self.agent(), self.job.prompt)
         async for event in result.stream_events():
-            if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
-                if self.job.begun(event.data.delta):
-                    result.cancel()
+            is_text = event.type == "raw_response_event" and event.data.type == "response.output_text.delta"
+            if is_text and self.job.begun(event.data.delta):
+                result.cancel()

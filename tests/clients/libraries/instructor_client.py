@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import instructor
-from job import KEY, City, Job
 from openai import OpenAI
+
+from clients.libraries.job import KEY, City, Job
 
 __all__ = ["Instructor"]
 

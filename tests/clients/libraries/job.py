@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import json
+from typing import Any, TextIO
 
 from pydantic import BaseModel
 
@@ -23,15 +23,19 @@ class City(BaseModel):
 
 
 class Job:
-    def __init__(self, asked: dict[str, Any], tell: Callable[[dict[str, Any]], object]) -> None:
+    def __init__(self, asked: dict[str, Any], answers: TextIO) -> None:
+        self._id: int = asked["id"]
+        self._answers = answers
         self.url: str = asked["url"]
         self.model: str = asked["model"]
         self.prompts: list[str] = asked["prompts"]
-        self.tell = tell
         self.texts: list[str] = []
         self.thinking = ""
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.objects: list[Any] = []
+
+    def tell(self, told: dict[str, Any]) -> None:
+        self._answers.write(json.dumps({"id": self._id, **told}) + "\n")
 
     @property
     def prompt(self) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from job import KEY, TOOLS, City, Job
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
+
+from clients.libraries.job import KEY, TOOLS, City, Job
 
 __all__ = ["LangChainChat", "LangChainResponses"]
 
@@ -50,10 +51,10 @@ class LangChainResponses:
             messages.append(answer)
             if not answer.tool_calls:
                 break
-            for call in answer.tool_calls:
-                messages.append(
-                    ToolMessage(tools[call["name"]].invoke(call["args"]), tool_call_id=call["id"])
-                )
+            messages += [
+                ToolMessage(tools[call["name"]].invoke(call["args"]), tool_call_id=call["id"])
+                for call in answer.tool_calls
+            ]
         self.job.texts.append(answer.text)
 
     parallel_tools = tool_loop

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from job import City
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
-from langchain_models import LangChainResponses
 from langgraph.checkpoint.memory import InMemorySaver
+
+from clients.libraries.job import City
+from clients.libraries.langchain_models import LangChainResponses
 
 __all__ = ["LangGraph"]
 

@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import litellm
-from job import KEY, City, Job
+
+from clients.libraries.job import KEY, City, Job
 
 __all__ = ["LiteLlm"]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from job import KEY, City, Job
 from openai import AsyncOpenAI, OpenAI
+
+from clients.libraries.job import KEY, City, Job
 
 __all__ = ["OpenAIChat"]
 

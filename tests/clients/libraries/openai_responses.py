@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from job import KEY, City, Job
 from openai import AsyncOpenAI, OpenAI
+
+from clients.libraries.job import KEY, City, Job
 
 __all__ = ["OpenAIResponses"]
 

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from job import KEY, City, Job
 from openai import AsyncOpenAI
+
+from clients.libraries.job import KEY, City, Job
 
 __all__ = ["OpenAIWebSocket"]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from job import KEY, TOOLS, City, Job
 from pydantic_ai import Agent, NativeOutput, PromptedOutput, Tool, ToolOutput
 from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta, ThinkingPart
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
+
+from clients.libraries.job import KEY, TOOLS, City, Job
 
 __all__ = ["PydanticChat", "PydanticResponses"]
 

@@ -36,6 +36,8 @@ enabled = false
 
 
 class Codex(Program):
+    shows_items = True
+
     def __init__(self, home: Path, *, websocket: bool = False) -> None:
         super().__init__(home)
         self._websocket = json.dumps(websocket)

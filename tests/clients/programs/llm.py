@@ -66,7 +66,9 @@ class Llm(Program):
                 *(str(install.python("python")), "-m", "llm", "-m", MODEL, *more, prompt), on_output=on_output
             )
             texts.append(output.out.strip())
-        calls: list[tuple[str, Any]] = [(name, ast.literal_eval(given)) for name, given in _CALL.findall(output.err)]
+        calls: list[tuple[str, Any]] = [
+            (name, ast.literal_eval(given)) for name, given in _CALL.findall(output.err)
+        ]
         objects = [json.loads(text) for text in texts] if job.scenario == "structured" else []
         return Found(texts, output.err.strip(), calls, objects)
 

@@ -77,20 +77,32 @@ class Opencode(Program):
             body["format"] = {"type": "json_schema", "schema": CITY_SCHEMA}
         texts: list[str] = []
         answer: Json = {}
-        async with self._watched(session, on_text):
+        async with self._watched(session, on_text) as idle:
             for prompt in job.prompts:
                 asked = body | {"parts": [{"type": "text", "text": prompt}]}
                 answer = await self._post(f"/session/{session}/message", asked)
                 texts.append("".join(part["text"] for part in answer["parts"] if part["type"] == "text"))
+                # Its last words come by another way than its answer.
+                await idle.get()
             await asyncio.gather(*aborting)
-        messages = (await self._http.get(f"/session/{session}/message")).json()
+        if job.scenario == "structured":
+            return Found(texts, objects=[answer["info"]["structured"]])
+        messages = await self._get(f"/session/{session}/message")
         parts = [part for message in messages for part in message["parts"]]
         return Found(
             texts,
             "".join(part["text"] for part in parts if part["type"] == "reasoning"),
-            [("bash", part["state"]["input"]) for part in parts if part["type"] == "tool" and part["tool"] == "bash"],
-            [answer["info"]["structured"]] if job.scenario == "structured" else [],
+            [
+                ("bash", part["state"]["input"])
+                for part in parts
+                if part["type"] == "tool" and part["tool"] == "bash"
+            ],
         )
+
+    async def _get(self, path: str) -> Any:
+        answer = await self._http.get(path)
+        assert answer.status_code == httpx2.codes.OK, answer.text
+        return answer.json()
 
     async def _post(self, path: str, body: Json) -> Any:
         answer = await self._http.post(path, json=body)
@@ -98,9 +110,14 @@ class Opencode(Program):
         return answer.json()
 
     @asynccontextmanager
-    async def _watched(self, session: str, on_text: Callable[[str], None]) -> AsyncIterator[None]:
-        """Its events, as its user interfaces have them. Deltas of the answer's text are pieces."""
+    async def _watched(
+        self, session: str, on_text: Callable[[str], None]
+    ) -> AsyncIterator[asyncio.Queue[None]]:
+        """Its events, as its user interfaces have them. Deltas of the answer's text are pieces. The queue has an entry for each
+        turn that has ended.
+        """
         kinds: dict[str, str] = {}
+        idle: asyncio.Queue[None] = asyncio.Queue()
         async with self._http.stream("GET", "/event") as events:
             lines = events.aiter_lines()
             # From now on, none is missed.
@@ -116,10 +133,12 @@ class Opencode(Program):
                         kinds[about["part"]["id"]] = about["part"]["type"]
                     elif event["type"] == "message.part.delta" and kinds[about["partID"]] == "text":
                         on_text(about["delta"])
+                    elif event["type"] == "session.status" and about["status"]["type"] == "idle":
+                        idle.put_nowait(None)
 
             watching = asyncio.create_task(watch())
             try:
-                yield
+                yield idle
             finally:
                 watching.cancel()
                 await asyncio.wait([watching])

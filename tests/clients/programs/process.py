@@ -22,11 +22,19 @@ class Output:
 
 
 class Program:
+    shows_items = False
+
     def __init__(self, home: Path) -> None:
         self.home = home
         self.folder = home / "work"
         self.folder.mkdir(parents=True)
-        self.env = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "TERM": "dumb", **OFFLINE}
+        self.env = {
+            "HOME": str(home),
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            **OFFLINE,
+        }
 
     async def close(self) -> None:
         """Nothing runs between two turns."""
