@@ -30,7 +30,8 @@ differs (the history was edited: a fork).
  4. otherwise the time since its end decides. So a reply that was cut is repeated only for a while: Stop looks like a lost
     connection, and what there is of it is not what the client wants.
 
-A reply without content, or one that is no longer in memory, is never repeated.
+A reply without content, or one that is no longer in memory, is never repeated; nor is one to the same words if the new
+request demands another form of the answer, or a call.
 
 Only proof counts: a marker or call id that is foreign or forged is ignored.
 """
