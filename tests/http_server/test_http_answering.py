@@ -6,8 +6,8 @@ import pytest
 
 from dragoman.backends.scripted import act, fail, reply, say
 from dragoman.frontends.http.answering import ResponseRun
+from dragoman.frontends.http.client import FEATURES
 from dragoman.frontends.http.errors import ApiError
-from dragoman.frontends.http.service import FEATURES
 from dragoman.lm import Consumer, LanguageModel, Request, TextPart, user
 from http_server.kit import scripted, soon
 

@@ -113,6 +113,18 @@ for (const door of ['@dragoman', 'agent mode']) {
       assert.equal(resultsIn(editor.requests.at(-1)), 2);
     });
 
+    test('another answer is asked of the agent again, at once', async () => {
+      await editor.newChat();
+      const since = editor.record.length;
+      await chat.ask(to('think about it'), /I have thought about it/);
+      await chat.retry();
+      await chat.hears(/I have thought about it/);
+      await chat.idle();
+      // An answer that is only repeated comes without the conversation's own answer to it.
+      const markers = editor.partsSince(since).filter(({ mimeType }) => mimeType === 'stateful_marker');
+      assert.equal(new Set(markers.map(({ data }) => data)).size, 2);
+    });
+
     test('allowed once: the dialog shows the command, and it runs once', async () => {
       await editor.newChat();
       const since = editor.invocations.length;

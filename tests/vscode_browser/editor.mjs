@@ -515,6 +515,17 @@ export class Chat {
     return answer;
   }
 
+  /** Another answer to the last prompt. Its button is drawn under the pointer. */
+  async retry() {
+    const before = this.editor.asked;
+    const last = this.responses.last();
+    await until('the request', async () => {
+      await last.hover();
+      await last.locator('.codicon-refresh').last().click();
+      return until('its start', () => this.editor.asked > before, 5_000).catch(() => false);
+    });
+  }
+
   button(name) {
     return this.dialogs.locator('.monaco-button').filter({ hasText: name }).locator('visible=true').last();
   }

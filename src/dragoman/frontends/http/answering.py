@@ -72,6 +72,7 @@ class ResponseRun:
         self._room = asyncio.Event()
         self._room.set()
         self._task: asyncio.Task[None] | None = None
+        # Which conversation the request belongs to, and how it was found. None until the model has reported it.
         self.place: ConversationReport | None = None
         # The last usage that the model reported.
         self.usage: UsagePart | None = None
@@ -90,6 +91,11 @@ class ResponseRun:
         return self._source.token.cancelled()
 
     @property
+    def conversation(self) -> str | None:
+        """The agent's conversation, as far as it is known."""
+        return None if self.place is None else self.place.conversation
+
+    @property
     def has_many(self) -> bool:
         """Whether more parts are buffered than a model reports at once."""
         return len(self._parts) > _MANY
@@ -101,9 +107,8 @@ class ResponseRun:
 
     def delivered(self, *, whole: bool) -> None:
         """Tell the model whether the whole response has reached the client."""
-        conversation = self.place.conversation if self.place is not None else None
-        if conversation is not None and isinstance(self._model, Delivery):
-            self._model.delivered(conversation, whole=whole)
+        if self.conversation is not None and isinstance(self._model, Delivery):
+            self._model.delivered(self.conversation, whole=whole)
 
     # As a sink.
 

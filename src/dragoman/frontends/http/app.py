@@ -34,8 +34,9 @@ from dragoman.frontends.http.input_items import listed
 from dragoman.frontends.http.middleware import ApiCorsMiddleware, RequestMiddleware, client_of
 from dragoman.frontends.http.openapi import description
 from dragoman.frontends.http.over_websocket import Socket
+from dragoman.frontends.http.preparing import Prepared
 from dragoman.frontends.http.resource import new_id
-from dragoman.frontends.http.service import HttpService, Prepared
+from dragoman.frontends.http.service import HttpService
 from dragoman.frontends.http.wire import DONE, JsonResponse, error_response, framed, read_body
 from dragoman.frontends.http.workspace_choice import WORKSPACE_HEADER, header_text
 from dragoman.frontends.request_values import whole_number
@@ -257,7 +258,7 @@ class _Routes:
     async def _answering(self, prepared: Prepared, request: Request) -> AsyncIterator[ResponseRun]:
         """Run a response within the block, and cancel it when the client disconnects."""
         async with (
-            self._service.answering(prepared.model, prepared.request, prepared.files) as answer,
+            self._service.answering(prepared) as answer,
             while_connected(request.receive, answer.cancel),
         ):
             yield answer

@@ -21,7 +21,8 @@ from starlette.types import Receive
 from dragoman.frontends.event_streams import while_connected
 from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.errors import ApiError
-from dragoman.frontends.http.service import HttpService, Prepared
+from dragoman.frontends.http.preparing import Prepared
+from dragoman.frontends.http.service import HttpService
 from dragoman.lm import JsonObject
 from dragoman.permissions.inbox import Inbox
 
@@ -39,11 +40,9 @@ async def held_response(
     not get it. Any other response contains the error.
     """
     async with AsyncExitStack() as stack:
-        answer = await stack.enter_async_context(
-            service.answering(prepared.model, prepared.request, prepared.files)
-        )
+        answer = await stack.enter_async_context(service.answering(prepared))
         limit: Callable[[], float | None] = _never
-        if service.is_stored(prepared.create):
+        if prepared.is_stored:
             limit = _limit(answer, service.models.permissions.inbox, service.console_config.decide_seconds)
         async with while_connected(receive, answer.cancel):
             has_ended = await answer.held(limit)
@@ -85,8 +84,7 @@ def _limit(answer: ResponseRun, inbox: Inbox, seconds: float) -> Callable[[], fl
     began = inbox.monotonic()
 
     def limit() -> float | None:
-        conversation = answer.place.conversation if answer.place is not None else None
-        since = inbox.waiting_since(conversation) if conversation is not None else None
+        since = None if answer.conversation is None else inbox.waiting_since(answer.conversation)
         if since is None:
             return None
         # A question that waited before this request does not count against it.

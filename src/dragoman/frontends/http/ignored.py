@@ -11,11 +11,11 @@ import msgspec
 
 from dragoman.lm import DataPart, JsonObject
 
-__all__ = ["IGNORED_KEY", "names_of", "printable", "with_ignored"]
+__all__ = ["IGNORED_KEY", "METADATA_LENGTH", "names_of", "printable", "with_ignored"]
 
 # The key of a response's metadata that names the ignored fields.
 IGNORED_KEY = "dragoman.ignored"
-_METADATA_LENGTH = 512
+METADATA_LENGTH = 512
 _HEADER_LENGTH = 2_000
 
 
@@ -28,7 +28,7 @@ def with_ignored(metadata: JsonObject, names: Iterable[str]) -> JsonObject:
     """Return the metadata of a response with these names added, each once."""
     known = metadata.get(IGNORED_KEY)
     named = dict.fromkeys([*(known.split(", ") if isinstance(known, str) and known else ()), *names])
-    return {**metadata, IGNORED_KEY: ", ".join(named)[:_METADATA_LENGTH]} if named else metadata
+    return {**metadata, IGNORED_KEY: ", ".join(named)[:METADATA_LENGTH]} if named else metadata
 
 
 def printable(names: Iterable[str]) -> str:

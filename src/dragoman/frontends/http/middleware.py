@@ -13,6 +13,7 @@ from dragoman.config import ClientKey
 from dragoman.frontends.console.access import ConsoleAccess, is_console_path
 from dragoman.frontends.console.wire import ConsoleError, error_response as console_error_response
 from dragoman.frontends.http.auth import WITHOUT_KEY, AccessCheck
+from dragoman.frontends.http.client import HttpClient
 from dragoman.frontends.http.errors import ApiError, unexpected
 from dragoman.frontends.http.file_links import FILES_PATH
 from dragoman.frontends.http.metrics import Metrics
@@ -23,7 +24,6 @@ from dragoman.frontends.http.request_headers import (
     program_of,
     renders_markdown,
 )
-from dragoman.frontends.http.service import HttpClient
 from dragoman.frontends.http.wire import error_response
 from dragoman.frontends.http.workspace_choice import named_folder
 from dragoman.frontends.request_values import host_header

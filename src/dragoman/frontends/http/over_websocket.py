@@ -21,7 +21,8 @@ from dragoman.frontends.http.create_request import CreateRequest, object_of, rea
 from dragoman.frontends.http.errors import ApiError, bad_request, unexpected
 from dragoman.frontends.http.histories import SocketHistory
 from dragoman.frontends.http.middleware import client_of
-from dragoman.frontends.http.service import HttpService, Prepared
+from dragoman.frontends.http.preparing import Prepared
+from dragoman.frontends.http.service import HttpService
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode_text
 
@@ -165,7 +166,7 @@ class _Session:
         if create.is_background:
             return await self._follow(prepared)
         kind: object = None
-        async with self._service.answering(prepared.model, prepared.request, prepared.files) as answer:
+        async with self._service.answering(prepared) as answer:
             self._answer = answer
             try:
                 await answer.begun()

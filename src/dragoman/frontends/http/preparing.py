@@ -1,0 +1,214 @@
+"""Turns a client's request, of either API, into a request to a model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragoman.config import ConsoleConfig, Serve
+from dragoman.frontends.http.answer_forms import form_of, ignored_options
+from dragoman.frontends.http.approvals import APPROVAL_TOOLS, with_proofs
+from dragoman.frontends.http.client import HttpClient
+from dragoman.frontends.http.create_request import CreateRequest
+from dragoman.frontends.http.errors import bad_request
+from dragoman.frontends.http.files import Files, FilesOfResponse
+from dragoman.frontends.http.histories import ResponseChain
+from dragoman.frontends.http.reading import ReadRequest
+from dragoman.frontends.http.resource import new_id
+from dragoman.frontends.http.workspace_choice import WORKSPACE_HEADER, FolderRoots, codex_folder
+from dragoman.frontends.side_requests import is_side_request
+from dragoman.lm import Consumer, JsonObject, LanguageModel, Message, Request, RequestOptions
+from dragoman.lm.request import (
+    IDEMPOTENCY_OPTION,
+    ONE_SHOT_OPTION,
+    RETRY_OPTION,
+    SIDE_REQUEST_OPTION,
+    STORE_OPTION,
+)
+from dragoman.models import ModelSource
+
+__all__ = ["Prepared", "RequestPreparation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request of either API, ready for its model."""
+
+    model: LanguageModel
+    request: Request
+    create: CreateRequest
+    client: HttpClient
+    chain: ResponseChain
+    created_at: int
+    # The id of the response. A chat completion has an id of its own form.
+    response_id: str
+    # Whether the response is stored.
+    is_stored: bool
+    files: FilesOfResponse
+    ignored: tuple[str, ...] = ()
+    # The folder in which the agent works, and whether the request named one. None: the model is no agent.
+    workspace: str | None = None
+    names_workspace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Folders:
+    """Where an agent works for a request."""
+
+    # The folder of the model's configuration. None: the model is no agent.
+    configured: Path | None = None
+    # The folders for the consumer, the first of which counts. Empty: the configured one.
+    own: tuple[str, ...] = ()
+    # Whether the request named one.
+    are_named: bool = False
+
+    @property
+    def workspace(self) -> str | None:
+        return None if self.configured is None else (*self.own, str(self.configured))[0]
+
+
+class RequestPreparation:
+    """Prepares requests for their models. `config_file` is the file that a client's operator changes."""
+
+    def __init__(
+        self, models: ModelSource, serve: Serve, files: Files, config_file: Path | None = None
+    ) -> None:
+        self._models = models
+        self._may_store = serve.store
+        self._roots = tuple(folder.resolve() for folder in serve.workspaces)
+        self._files = files
+        self._config_file = config_file
+
+    async def prepare(
+        self,
+        read: ReadRequest,
+        client: HttpClient,
+        model: LanguageModel,
+        console: ConsoleConfig,
+        *,
+        is_stored: bool,
+    ) -> Prepared:
+        """Prepare a request. Raise `ApiError` if the model cannot have it."""
+        create, chain, takes_options = read.create, read.chain, model.info.takes_options
+        if create.consumer_id is not None and chain.consumer_id not in (None, create.consumer_id):
+            raise bad_request(
+                "The previous response belongs to another conversation than the header x-conversation-id names.",
+                param="previous_response_id",
+                code="conflicting_ids",
+            )
+        messages = self._messages(read, client, for_endpoint=takes_options)
+        offer = create.offer
+        if offer.other_choice is not None and not takes_options:
+            raise bad_request(
+                "An agent has only your functions: choose one of them, or leave `tool_choice` out.",
+                param="tool_choice",
+            )
+        response_id = new_id("resp")
+        # Only agents send permission requests. A model would call these tools like any other.
+        approvals = APPROVAL_TOOLS if client.approves_items and not takes_options else ()
+        folders = self._folders(create.model, client, messages)
+        request = Request(
+            messages,
+            RequestOptions(
+                tools=(*offer.tools, *approvals),
+                tool_mode=offer.mode,
+                model_options={
+                    **(create.options if takes_options else {}),
+                    **self._own_options(create, client, chain, messages),
+                },
+                answer_form=await form_of(create, model.info),
+                other_tools=tuple(tool for _, tool in offer.others) if takes_options else (),
+                other_choice=offer.other_choice,
+            ),
+            Consumer(
+                "http",
+                client.connection,
+                folders.own,
+                features=client.features,
+                program=client.program,
+                sees_paths=client.sees_paths,
+                # A stream stays open, and `holding` moves a stored response to the background.
+                hold_seconds=None if create.is_streamed or is_stored else console.decide_seconds,
+                response_id=response_id if is_stored else None,
+            ),
+        )
+        ignored = (
+            *create.ignored,
+            *read.given.ignored,
+            *ignored_options(create, model.info),
+            *(() if takes_options else offer.ignored),
+            *((WORKSPACE_HEADER,) if client.workspace is not None and folders.configured is None else ()),
+        )
+        files = FilesOfResponse(
+            self._files,
+            response_id,
+            client.connection,
+            console.url or client.origin,
+            may_store=not create.refuses_storing,
+            links_pictures=client.links_files or not client.has_items,
+            has_items=client.has_items,
+        )
+        return Prepared(
+            model,
+            request,
+            create,
+            client,
+            chain,
+            int(time.time()),
+            response_id,
+            is_stored,
+            files,
+            ignored,
+            folders.workspace,
+            folders.are_named,
+        )
+
+    def _messages(self, read: ReadRequest, client: HttpClient, *, for_endpoint: bool) -> tuple[Message, ...]:
+        """The messages of a request, with decisions as proofs and links as the files that they stand for."""
+        decisions = {**read.create.decisions, **read.given.decisions}
+        return tuple(
+            self._files.without_links(message, client.connection, for_endpoint=for_endpoint)
+            for message in with_proofs(read.messages, decisions, self._models.permissions.grants)
+        )
+
+    def _own_options(
+        self, create: CreateRequest, client: HttpClient, chain: ResponseChain, messages: Sequence[Message]
+    ) -> JsonObject:
+        """The model options by which a front end of Dragoman says more about a request."""
+        options: JsonObject = {}
+        if consumer_id := create.consumer_id or chain.consumer_id or create.consumer_hint:
+            options["_conversationId"] = consumer_id
+        if client.idempotency_key is not None:
+            options[IDEMPOTENCY_OPTION] = client.idempotency_key
+        if client.is_repeated:
+            options[RETRY_OPTION] = True
+        if client.is_aside or is_side_request(messages, create.offer.tools):
+            options[SIDE_REQUEST_OPTION] = True
+        if create.refuses_storing or not self._may_store:
+            options[STORE_OPTION] = False
+        if client.is_one_shot:
+            options[ONE_SHOT_OPTION] = True
+        return options
+
+    def _folders(self, model_id: str, client: HttpClient, messages: Sequence[Message]) -> _Folders:
+        """Where an agent works for a request. Raise `ApiError` if the header names a folder that it may not."""
+        configured = self._models.folder(model_id)
+        if configured is None:
+            return _Folders()
+        roots = FolderRoots(self._roots, (client.key and client.key.workspaces) or (), self._file_for(client))
+        chosen: Path | None = None
+        if client.workspace is not None:
+            chosen, are_named = roots.require(client.workspace), True
+        elif are_named := (wish := codex_folder(messages)) is not None:
+            chosen = roots.find(wish)
+        if chosen is not None:
+            return _Folders(configured, (str(chosen),), are_named)
+        return _Folders(configured, client.key.folders(configured) if client.key else (), are_named)
+
+    def _file_for(self, client: HttpClient) -> str:
+        """The configuration file, in words. Only a client on this machine, or an administrator, learns its folder."""
+        if self._config_file is None:
+            return "the server's configuration"
+        return str(self._config_file) if client.sees_paths else self._config_file.name
