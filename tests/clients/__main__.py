@@ -15,8 +15,8 @@ _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]
 # Each part is a pytest of its own, with servers of its own: one core for each, and about the same time.
 _PARTS = {
-    "libraries for Python": ("python", "older"),
-    "libraries for JavaScript, and programs": ("node", "llm", "aider", "codex", "opencode"),
+    "libraries for Python, aider": ("python", "older", "aider"),
+    "libraries for JavaScript, other programs": ("node", "llm", "codex", "opencode"),
 }
 
 

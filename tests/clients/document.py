@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import fill
 
 from clients.rows import ROWS, Row, version
 from clients.scenarios import SCENARIOS
 
 __all__ = ["text", "write"]
 
+_COLUMNS = 100
 _HEAD = """# Clients
 
 Written by `make clients-table`; not by hand.
@@ -42,7 +44,11 @@ def text() -> str:
         f"|---|---|{'---|' * len(names)}",
         *(_line(row) for row in ROWS.values()),
         "",
-        *(note for row in ROWS.values() for note in _notes(row)),
+        *(
+            fill(note, _COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
+            for row in ROWS.values()
+            for note in _notes(row)
+        ),
     ]
     return "\n".join(lines) + "\n"
 

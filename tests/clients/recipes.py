@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ import pytest_asyncio
 from clients import install
 from clients.drivers import OFFLINE
 from clients.programs.opencode import OPENCODE_OFFLINE
-from clients.serving import served
+from clients.serving import WAYS, Way, served
 from documents import items_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -29,6 +29,14 @@ _CAN = "I am the demo agent"
 async def url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     """A server as it is without a configuration: it has the demo agent."""
     async with served(tmp_path_factory.mktemp("server") / "served", "") as address:
+        yield address
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def chain_url(url: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    """A server in front of that one."""
+    settings = f'[models.demo]\nkind = "responses"\nbase_url = "{url}"\nmodel = "demo"\n'
+    async with served(tmp_path_factory.mktemp("chain") / "served", settings) as address:
         yield address
 
 
@@ -59,6 +67,11 @@ class Recipe:
         self.write(f"bin/{name}", f'#!/bin/sh\nexec {line} "$@"\n').chmod(0o755)
         self.env["PATH"] = f"{self.home / 'bin'}{os.pathsep}{self.env['PATH']}"
 
+    def python(self, section: str, given: str = "") -> str:
+        """Run the program of a section."""
+        [program] = self.code(section)
+        return self.run(str(install.python("python")), "-c", program, given=given)
+
     def shell(self, script: str) -> str:
         return self.run("sh", "-ec", script)
 
@@ -73,17 +86,6 @@ class Recipe:
 @pytest.fixture
 def recipe(url: str, tmp_path: Path) -> Recipe:
     return Recipe(url, tmp_path)
-
-
-@pytest.fixture
-def python(recipe: Recipe) -> Callable[..., str]:
-    """Runs the program of a section."""
-
-    def run(section: str, given: str = "") -> str:
-        [program] = recipe.code(section)
-        return recipe.run(str(install.python("python")), "-c", program, given=given)
-
-    return run
 
 
 async def test_codex(recipe: Recipe) -> None:
@@ -125,17 +127,18 @@ async def test_ai_sdk(recipe: Recipe) -> None:
     assert "It rains in Oslo." in recipe.run(str(install.node()), "weather.mjs")
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("answer", "said"), [("yes", "hello from the demo agent\n"), ("no", "You refused.")])
-async def test_agents_sdk(python: Callable[..., str], answer: str, said: str) -> None:
-    shown = python("openai-agents-sdk", given=f"{answer}\n")
-    question, _, rest = shown.partition("Allow it? ")
+async def test_agents_sdk(url: str, chain_url: str, tmp_path: Path, way: Way, answer: str, said: str) -> None:
+    recipe = Recipe(url if way == "direct" else chain_url, tmp_path)
+    question, _, rest = recipe.python("openai-agents-sdk", given=f"{answer}\n").partition("Allow it? ")
     assert '"kind":"execute"' in question
     assert said in rest
 
 
-async def test_langchain(python: Callable[..., str]) -> None:
-    assert "It rains in Oslo." in python("langchain")
+async def test_langchain(recipe: Recipe) -> None:
+    assert "It rains in Oslo." in recipe.python("langchain")
 
 
-async def test_pydantic_ai(python: Callable[..., str]) -> None:
-    assert re.fullmatch(r"name='.+' country='.+'\n", python("pydantic-ai"))
+async def test_pydantic_ai(recipe: Recipe) -> None:
+    assert re.fullmatch(r"name='.+' country='.+'\n", recipe.python("pydantic-ai"))

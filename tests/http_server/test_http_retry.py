@@ -276,10 +276,14 @@ async def test_h14_an_approved_action_is_neither_lost_nor_said_to_be_done(server
     assert (answered.status_code, answered.headers["x-should-retry"]) == (500, "false")
     assert "was cut off" in answered.text
     assert (server.prompted, server.bridge.noted("ran")) == (1, [])
-    # The user asks again: another agent asks for its own permission.
+    # The user asks again: another agent goes on from the decision, and does not know of any result.
     kind, text = await _post(server, path, asked, **items)
     assert (kind, server.prompted) == ("fork", 2)
-    assert json.loads(text)["choices"][0]["finish_reason"] == "tool_calls"
+    transcript, words_of_user = json.loads(
+        json.loads(text)["choices"][0]["message"]["content"].removeprefix("echo: ")
+    )
+    assert transcript.rstrip().endswith("User: [allowed: Run it]\n</conversation-so-far>")
+    assert words_of_user == "Go on from where the conversation stopped."
     assert server.bridge.noted("ran") == []
 
 
