@@ -130,6 +130,8 @@ class Chat:
     # What its requests demand of the answers.
     form: AnswerForm | None = None
     tool_mode: ToolMode = "auto"
+    # What its client says about the request itself.
+    model_options: JsonObject = field(default_factory=dict)
 
     def begin(self, *messages: Message, heard: Heard | None = None) -> Going:
         self.history += messages
@@ -146,7 +148,7 @@ class Chat:
         options = RequestOptions(
             self.tools,
             self.tool_mode,
-            {"_aside": True} if self.is_aside else {},
+            {**self.model_options, "_aside": True} if self.is_aside else self.model_options,
             answer_form=self.form,
         )
         request = Request(tuple(self.history), options, consumer)

@@ -96,21 +96,43 @@ async def test_h14_the_identical_request_after_a_failure_gets_what_was_said_and_
 
 
 @with_and_without_markers
-async def test_h14_the_identical_request_after_a_cut_gets_what_was_said(
+async def test_h15_the_identical_request_after_a_cut_gets_a_whole_answer(
     bridge: Bridge, *, markers: bool
 ) -> None:
     chat = bridge.chat()
     await chat.say("hello")
     _tell(chat, markers=markers)
-    going = chat.begin(user(prompt(["say", "one "], ["hang"])))
+    going = chat.begin(user(prompt(["say", "one "], ["gate", "on"], ["say", "two"])))
     await going.until(lambda heard: heard.text)
     assert (await going.cancel()).text == "one "
     chat.history.pop()
-    again = await chat.begin().end()
-    assert again.text == "one "
-    assert len(bridge.noted("session/prompt")) == 2
+    bridge.open_gate("on")
+    assert (await chat.begin().end()).text == "one two"
+    first, second, third = _sessions(bridge)
+    assert first == second != third
     # And the conversation goes on from there.
     assert await chat.echo() == ["still there?"]
+
+
+@with_and_without_markers
+async def test_h14_a_proved_retry_after_a_cut_gets_what_was_said_and_an_error_if_the_agent_has_acted(
+    bridge: Bridge, *, markers: bool
+) -> None:
+    chat = bridge.chat()
+    await chat.say("hello")
+    _tell(chat, markers=markers)
+    step = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Deploy", "status": "completed"}
+    going = chat.begin(user(prompt(["update", step], ["say", "one "], ["hang"])))
+    await going.until(lambda heard: heard.text)
+    assert (await going.cancel()).text == "one "
+    chat.history.pop()
+    chat.model_options = {"_isRetry": True}
+    for _ in range(2):
+        again = await chat.begin().end()
+        chat.history.pop()
+        assert again.text.startswith("one ")
+        assert "was cut off" in again.text
+    assert len(bridge.noted("session/prompt")) == 2
 
 
 async def test_h14_later_the_same_words_are_another_request(bridge: Bridge) -> None:

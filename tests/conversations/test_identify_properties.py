@@ -4,7 +4,8 @@ Each chat knows the truth about itself: what its user said, which answers it has
 a history of that: text merged and trimmed, thinking dropped, markers kept or lost, user messages rendered anew, results
 shortened. Behind the bridge each conversation has an agent that remembers what it heard. Whatever the chats do, an agent
 has heard what the user of its chat said, all of it, once and in order; it knows of no answer that was thrown away; and
-it never hears of another chat.
+it never hears of another chat. A piece of an answer is repeated only to a client that proves its retry, and only if its
+agent has acted.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from agent.bridge import Bridge, result
 from dragoman.conversations.identify import Identified
 from dragoman.conversations.records import ReplyStatus
+from dragoman.journal.agent_events import StepTaken
 from dragoman.lm import (
+    ActivityPart,
     DataPart,
+    JsonObject,
     Message,
     Part,
     TextPart,
@@ -40,6 +44,8 @@ GOES_ON = ("prompt", "results", "results_and_prompt", "refusal")
 WORDS = st.sampled_from(["hello", "yes", "go on", "why?"])
 CACHE = DataPart(CACHE_CONTROL, b"{}")
 STOPPED = "The user cancelled the tool call."
+STEP = StepTaken(1, ActivityPart("a", "Run", "execute", "completed"))
+RETRY: JsonObject = {"_isRetry": True}
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,8 @@ class Chat:
     rerenders: bool
     entries: list[Entry] = field(default_factory=list)
     open_calls: tuple[str, ...] = ()
+    # What its client names the last request, if it does.
+    key: JsonObject = field(default_factory=dict)
 
     @property
     def words(self) -> list[str]:
@@ -93,6 +101,8 @@ class Agent:
     family: int
     heard: list[str]
     said: list[str] = field(default_factory=list)
+    # Whether it has taken a step in its last turn.
+    has_acted: bool = False
 
 
 def words_in(messages: tuple[Message, ...]) -> list[str]:
@@ -151,10 +161,21 @@ class Consumers(RuleBasedStateMachine):
 
     # One request.
 
-    def send(self, chat: Chat, data: st.DataObject, *, expects: tuple[str, ...] = ()) -> Identified:
+    def send(
+        self,
+        chat: Chat,
+        data: st.DataObject,
+        *,
+        expects: tuple[str, ...] = (),
+        proof: JsonObject | None = None,
+    ) -> Identified:
+        """`proof` is what the client says about a request that it repeats."""
         messages = self.render(chat, data)
         before = self.last_known(chat, messages)
-        found = self.bridge.identify(messages, consumer_id=chat.consumer_id)
+        if proof is None:
+            chat.key = data.draw(st.sampled_from([{}, {"_idempotencyKey": f"{next(self.numbers)}"}]))
+        options = chat.key if proof is None else proof
+        found = self.bridge.identify(messages, consumer_id=chat.consumer_id, model_options=options)
         if found.conversation is not None and found.kind in (*GOES_ON, "retry"):
             agent = self.agents[found.conversation]
             if agent.family != chat.family:
@@ -169,6 +190,12 @@ class Consumers(RuleBasedStateMachine):
         if expects:
             assert found.kind in expects, f"{found.kind}: {found.reason}"
         if found.kind == "retry":
+            assert found.conversation is not None
+            repeated = self.bridge.record(found.conversation).last
+            assert repeated is not None
+            if repeated.status == "cut":
+                assert proof, "a piece is no answer"
+                assert self.agents[found.conversation].has_acted, "it could have been asked again"
             return found
         self.hear(chat, found, messages)
         self.answer(chat, found, data)
@@ -198,6 +225,7 @@ class Consumers(RuleBasedStateMachine):
             agent.heard += words_in((*found.meanwhile, *found.prompt))
             agent.said += [message.text for message in found.meanwhile if message.role == "assistant"]
         self.current = record
+        agent.has_acted = agent.has_acted and found.kind in ("results", "results_and_prompt")
         assert agent.heard == chat.words, f"{found.kind} by {found.evidence}: {found.reason}"
         open_calls = {given.call_id for given in found.results}
         assert open_calls <= set(chat.open_calls)
@@ -214,6 +242,9 @@ class Consumers(RuleBasedStateMachine):
         )
         if status != "complete":
             calls = 0
+        if data.draw(st.integers(0, 3)) == 0:
+            self.current = self.bridge.timeline(self.current.id).do(STEP)
+            self.agents[self.current.id].has_acted = True
         record, parts = self.bridge.say(self.current, text, calls, status)
         self.agents[record.id].said.append(text)
         last = record.last
@@ -321,7 +352,8 @@ class Consumers(RuleBasedStateMachine):
     def repeat(self, data: st.DataObject) -> None:
         """The very same again, at once: joined, answered alike, or asked anew, but never said twice to one agent."""
         chat = data.draw(st.sampled_from([chat for chat in self.chats if isinstance(chat.entries[-1], Said)]))
-        self.send(chat, data)
+        proofs: list[JsonObject] = [{}, RETRY, chat.key, {**chat.key, **RETRY}]
+        self.send(chat, data, proof=data.draw(st.sampled_from(proofs)))
 
     @precondition(lambda self: any(chat.open_calls for chat in self.chats))
     @rule(word=WORDS, whole=st.booleans(), data=st.data())

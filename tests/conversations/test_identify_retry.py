@@ -7,16 +7,19 @@ from dataclasses import dataclass
 import pytest
 from msgspec import structs
 
-from agent.bridge import SCOPE, Bridge, Chat
+from agent.bridge import SCOPE, Bridge, Chat, result
 from dragoman.conversations.history import normalise
 from dragoman.conversations.records import ReplyStatus
 from dragoman.journal.agent_events import PermissionRequested, PlanMade, StepTaken, ThinkingSaid
 from dragoman.journal.events import AnyEvent
-from dragoman.lm import ActivityPart, JsonObject, PlanPart, assistant, system, user
+from dragoman.lm import ActivityPart, JsonObject, PlanPart, TextPart, assistant, system, user
 
 ONE: JsonObject = {"_idempotencyKey": "one"}
 TWO: JsonObject = {"_idempotencyKey": "two"}
 RETRY: JsonObject = {"_isRetry": True}
+STEP = StepTaken(1, ActivityPart("a", "Run", "execute", "completed"))
+ASK = PermissionRequested("p", "agent", "execute", "tool", "digest")
+THOUGHT = ThinkingSaid(1, 3, "hm.")
 
 
 @pytest.fixture
@@ -47,15 +50,20 @@ def asked(
     delivered: bool | None = None,
     markers: bool = False,
     text: str = "Second.",
+    does: AnyEvent | None = None,
 ) -> Asked:
+    """`does`: what the agent did beside its answer."""
     bridge = Bridge()
     chat = Chat(bridge, keeps_markers=markers)
     chat.ask("one", "First.")
     chat.history.append(user("two"))
-    reply = bridge.respond(chat.history, text, status=status, model_options=options)
+    record = bridge.take(bridge.identify(chat.history, model_options=options))
+    if does is not None:
+        bridge.records.put(bridge.timeline(record.id).do(does))
+    bridge.say(record, text, status=status)
     if delivered is not None:
-        bridge.deliver(reply.conversation, whole=delivered)
-    return Asked(chat, reply.conversation)
+        bridge.deliver(record.id, whole=delivered)
+    return Asked(chat, record.id)
 
 
 @pytest.mark.parametrize("markers", [True, False])
@@ -71,16 +79,53 @@ def test_h14_a_reply_that_did_not_arrive_whole_is_repeated_however_late() -> Non
     assert asked(delivered=False).again(after=3_600) == "retry"
 
 
-@pytest.mark.parametrize("status", ["cut", "failed"])
-def test_h14_a_reply_that_is_not_whole_itself_is_repeated_only_for_a_while(status: ReplyStatus) -> None:
-    """Stop looks like a lost connection."""
-    cut = asked(status, delivered=False)
-    assert cut.again() == "retry"
-    assert cut.again(after=60) == "fork"
+def test_h14_a_reply_that_failed_is_repeated_only_for_a_while() -> None:
+    failed = asked("failed", delivered=False)
+    assert failed.again() == "retry"
+    assert failed.again(after=60) == "fork"
 
 
-def test_h14_an_empty_reply_is_never_repeated() -> None:
-    assert asked("cut", delivered=False, text="", options=ONE).again({**ONE, **RETRY}) == "fork"
+@pytest.mark.parametrize("delivered", [None, False, True])
+@pytest.mark.parametrize("does", [None, STEP], ids=["only talks", "acts"])
+@pytest.mark.parametrize("text", ["", "Sec"])
+def test_h15_after_a_reply_that_was_cut_another_answer_is_wanted_at_once(
+    text: str, does: AnyEvent | None, *, delivered: bool | None
+) -> None:
+    """Stop, and then Regenerate. A lost connection looks like it, and a piece is no answer."""
+    assert asked("cut", delivered=delivered, text=text, does=does).again() == "fork"
+
+
+@pytest.mark.parametrize("text", ["", "Sec"])
+@pytest.mark.parametrize("options", [ONE, RETRY, {**ONE, **RETRY}])
+def test_h14_a_library_that_repeats_a_request_gets_the_cut_reply_where_the_agent_would_act_twice(
+    options: JsonObject, text: str
+) -> None:
+    for does, kind in ((STEP, "retry"), (ASK, "retry"), (THOUGHT, "fork"), (None, "fork")):
+        cut = asked("cut", delivered=False, text=text, options=options, does=does)
+        assert cut.again(options, after=300) == kind, does
+        # The user's own wish comes without the library's word.
+        assert cut.again(TWO) == "fork"
+        assert cut.again() == "fork"
+
+
+def test_h14_what_the_agent_did_in_the_rounds_of_its_turn_counts_and_earlier_turns_do_not(
+    bridge: Bridge,
+) -> None:
+    chat = Chat(bridge)
+    first = chat.ask("look", "I look.", calls=1)
+    bridge.records.put(bridge.timeline(first.conversation).do(ASK))
+    chat.history.append(user(result(first.call_ids[0])))
+    bridge.respond(chat.history, "I s", status="cut")
+    assert bridge.identify(chat.history, model_options=RETRY).kind == "retry"
+    chat.hear([TextPart("I s")])
+    chat.history.append(user("and now?"))
+    bridge.respond(chat.history, "No", status="cut")
+    assert bridge.identify(chat.history, model_options=RETRY).kind == "fork"
+
+
+def test_h14_a_reply_that_failed_without_content_is_tried_again() -> None:
+    failed = asked("failed", delivered=False, text="", options=ONE, does=STEP)
+    assert failed.again({**ONE, **RETRY}) == "fork"
 
 
 def test_h14_the_same_idempotency_key_is_a_retry_whatever_else_is_known() -> None:
@@ -103,7 +148,7 @@ def test_h15_one_key_alone_proves_nothing(first: JsonObject | None, second: Json
 
 
 def test_h14_a_client_that_says_that_it_repeats_the_request_is_believed() -> None:
-    found = asked("cut", delivered=False)
+    found = asked("failed", delivered=False)
     assert found.again(RETRY, after=60) == "retry"
     # Its word about itself is no difference between the two requests, but another tool is.
     assert found.chat.bridge.identify(found.chat.history, tools=False, model_options=RETRY).kind == "fork"
@@ -185,12 +230,7 @@ def test_h12_a_chat_that_went_on_alone_is_still_its_own(bridge: Bridge) -> None:
 
 @pytest.mark.parametrize(
     "event",
-    [
-        ThinkingSaid(1, 3, "hm."),
-        StepTaken(1, ActivityPart("a", "Run", "execute", "completed")),
-        PlanMade(1, PlanPart(())),
-        PermissionRequested("p", "agent", "execute", "tool", "digest"),
-    ],
+    [THOUGHT, STEP, PlanMade(1, PlanPart(())), ASK],
     ids=lambda event: type(event).__name__,
 )
 def test_h12_an_agent_that_did_more_than_answer_is_not_replaced_by_another(

@@ -95,21 +95,30 @@ class Wire:
         self.reader, self.writer = reader, writer
 
     @classmethod
-    async def asks(cls, server: Server, path: str, body: Json, *, buffer: int | None = None) -> Wire:
+    async def asks(
+        cls,
+        server: Server,
+        path: str,
+        body: Json,
+        *,
+        buffer: int | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Wire:
         plain = socket.socket()
         if buffer is not None:
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
         plain.setblocking(False)  # noqa: FBT003 - as the library has it
         await asyncio.get_running_loop().sock_connect(plain, ("127.0.0.1", server.port))
         wire = cls(*await asyncio.open_connection(sock=plain, limit=2**12))
-        await wire.ask(server, path, body)
+        await wire.ask(server, path, body, headers)
         return wire
 
-    async def ask(self, server: Server, path: str, body: Json) -> None:
+    async def ask(self, server: Server, path: str, body: Json, headers: dict[str, str] | None = None) -> None:
         content = json.dumps(body).encode()
         head = (
             f"POST /v1{path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Type: application/json\r\n"
         )
+        head += "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         self.writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
         await soon(self.writer.drain())
 
@@ -126,11 +135,15 @@ class Wire:
 
 async def _post(server: Server, path: str, body: Json, **headers: str) -> tuple[str, str]:
     """The kind of a request, and all of its answer."""
-    async with httpx2.AsyncClient(timeout=DEADLINE, trust_env=False) as client:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        answered = await soon(client.post(f"{server.url}{path}", json=body, headers=named))
+    answered = await _answered(server, path, body, **headers)
     assert answered.status_code == 200, answered.text
     return answered.headers["x-dragoman-conversation"].rpartition("kind=")[2], answered.text
+
+
+async def _answered(server: Server, path: str, body: Json, **headers: str) -> httpx2.Response:
+    async with httpx2.AsyncClient(timeout=DEADLINE, trust_env=False) as client:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await soon(client.post(f"{server.url}{path}", json=body, headers=named))
 
 
 async def _begun(server: Server) -> list[Json]:
@@ -163,15 +176,129 @@ async def test_h15_a_client_that_closes_with_the_last_event_has_read_everything(
     assert (await _post(server, *_asking("/responses", words, stream=True)))[0] == "fork"
 
 
-async def test_h14_a_client_that_leaves_in_the_middle_gets_the_same_answer(server: Server) -> None:
+# What a client's library says of a request that it repeats.
+_PROOFS: list[dict[str, str]] = [
+    {"x_stainless_retry_count": "1"},
+    {"idempotency_key": "mine"},
+    {"idempotency_key": "mine", "x_stainless_retry_count": "1"},
+]
+_STEP: list[object] = [
+    "update",
+    {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Deploy", "kind": "execute"},
+]
+
+
+async def _cut(server: Server, path: str, *steps: list[object], stream: bool, key: str = "") -> list[Json]:
+    """A request whose client leaves in the middle of the answer. The same again would be answered whole."""
     await _begun(server)
-    words = _history(prompt(["say", "first"]), "first", prompt(["say", "half"], ["hang"]))
-    wire = await Wire.asks(server, *_asking("/chat/completions", words, stream=True))
-    await wire.until(b"half")
+    words = _history(prompt(["say", "first"]), "first", prompt(*steps, ["gate", "on"], ["say", "whole"]))
+    headers = {"idempotency-key": key} if key else {}
+    wire = await Wire.asks(server, *_asking(path, words, stream=stream), headers=headers)
+    await server.bridge.until_noted("begun")
     wire.close()
     await server.until(delivered=False)
-    kind, text = await _post(server, *_asking("/chat/completions", words, stream=True))
-    assert (kind, "half" in text, server.prompted) == ("retry", True, 2)
+    server.bridge.open_gate("on")
+    return words
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["/responses", "/chat/completions"])
+@pytest.mark.parametrize("steps", [[], [_STEP]], ids=["it talked", "it acted"])
+async def test_h15_after_stop_the_same_request_is_answered_whole_and_at_once(
+    server: Server, path: str, steps: list[list[object]], *, stream: bool
+) -> None:
+    words = await _cut(server, path, *steps, ["say", "half, "], ["note", "begun"], stream=stream)
+    kind, text = await _post(server, *_asking(path, words, stream=stream))
+    assert (kind, "whole" in text, server.prompted) == ("fork", True, 3)
+    # Regenerate once more, after an answer that has arrived.
+    assert (await _post(server, *_asking(path, words, stream=stream)))[0] == "fork"
+
+
+@pytest.mark.parametrize("proof", _PROOFS, ids="-".join)
+async def test_h15_a_library_that_repeats_a_request_gets_a_whole_answer_of_an_agent_that_only_talked(
+    server: Server, proof: dict[str, str]
+) -> None:
+    steps: list[list[object]] = [["think", "hm"], ["say", "half, "], ["note", "begun"]]
+    words = await _cut(server, "/responses", *steps, stream=False, key=proof.get("idempotency_key", ""))
+    path, body = _asking("/responses", words, stream=False)
+    kind, text = await _post(server, path, body, **proof)
+    assert (kind, "whole" in text, server.prompted) == ("fork", True, 3)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["/responses", "/chat/completions"])
+@pytest.mark.parametrize("proof", _PROOFS, ids="-".join)
+async def test_h14_a_library_that_repeats_a_request_makes_no_agent_act_twice(
+    server: Server, path: str, proof: dict[str, str], *, stream: bool
+) -> None:
+    key = proof.get("idempotency_key", "")
+    words = await _cut(server, path, _STEP, ["say", "half"], ["note", "begun"], stream=stream, key=key)
+    _, body = _asking(path, words, stream=stream)
+    for _ in range(2):
+        answered = await _answered(server, path, body, **proof)
+        assert answered.headers["x-dragoman-conversation"].endswith("kind=retry")
+        assert "was cut off" in answered.text
+        assert "half" in answered.text
+        for complete in ('"finish_reason":"stop"', '"status":"completed","background', "response.completed"):
+            assert complete not in answered.text
+        assert _is_failure(answered, is_stream=stream)
+    assert server.prompted == 2
+    # The user's own wish is another request.
+    kind, text = await _post(server, path, body)
+    assert (kind, "whole" in text, server.prompted) == ("fork", True, 3)
+
+
+def _is_failure(answered: httpx2.Response, *, is_stream: bool) -> bool:
+    if is_stream:
+        return "response.failed" in answered.text or '"error":{' in answered.text
+    if answered.status_code == 500:
+        return answered.headers["x-should-retry"] == "false"
+    return bool(answered.json()["status"] == "failed")
+
+
+async def test_h14_an_approved_action_is_neither_lost_nor_said_to_be_done(server: Server) -> None:
+    """The client approves it, and loses its connection before the agent acts."""
+    call = {"toolCallId": "p", "title": "Run it", "kind": "execute"}
+    steps = (["ask", call, ["allow_once", "reject_once"]], ["note", "begun"], ["gate", "on"], ["note", "ran"])
+    path, items = "/chat/completions", {"x_dragoman_approvals": "items"}
+    words = _history(prompt(*steps, ["say", "done"]))
+    _, text = await _post(server, path, {"model": "m", "messages": words}, **items)
+    message = json.loads(text)["choices"][0]["message"]
+    yes = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": '{"approve": true}'}
+    words += [message, yes]
+    asked = {"model": "m", "messages": words}
+    wire = await Wire.asks(server, path, asked, headers={"x-dragoman-approvals": "items"})
+    await server.bridge.until_noted("begun")
+    wire.close()
+    await server.until(delivered=False)
+    server.bridge.open_gate("on")
+    answered = await _answered(server, path, asked, **items, x_stainless_retry_count="1")
+    assert (answered.status_code, answered.headers["x-should-retry"]) == (500, "false")
+    assert "was cut off" in answered.text
+    assert (server.prompted, server.bridge.noted("ran")) == (1, [])
+    # The user asks again: another agent goes on from the decision, and does not know of any result.
+    kind, text = await _post(server, path, asked, **items)
+    assert (kind, server.prompted) == ("fork", 2)
+    transcript, words_of_user = json.loads(
+        json.loads(text)["choices"][0]["message"]["content"].removeprefix("echo: ")
+    )
+    assert transcript.rstrip().endswith("User: [allowed: Run it]\n</conversation-so-far>")
+    assert words_of_user == "Go on from where the conversation stopped."
+    assert server.bridge.noted("ran") == []
+
+
+async def test_h14_an_answer_that_failed_is_repeated_as_a_failure(server: Server) -> None:
+    await _begun(server)
+    words = _history(prompt(["say", "first"]), "first", prompt(["say", "half"], ["error", -32603, "on fire"]))
+    asked = _asking("/chat/completions", words, stream=False)
+    answers = [await _answered(server, *asked, idempotency_key="one") for _ in range(2)]
+    kinds = [each.headers["x-dragoman-conversation"].rpartition("kind=")[2] for each in answers]
+    assert (kinds, [each.status_code for each in answers], server.prompted) == (
+        ["prompt", "retry"],
+        [500, 500],
+        2,
+    )
+    assert all("on fire" in each.text for each in answers)
 
 
 async def test_h14_an_answer_that_never_left_for_want_of_reading_is_lost_and_is_repeated(
@@ -274,9 +401,12 @@ async def test_h15_over_a_websocket_regenerate_asks_again(server: Server) -> Non
             assert server.prompted == prompted
 
 
-async def test_h14_a_socket_that_is_lost_in_the_middle_gets_the_same_answer(server: Server) -> None:
+async def test_h15_after_a_socket_that_is_lost_in_the_middle_the_same_request_is_answered_whole(
+    server: Server,
+) -> None:
     await _begun(server)
-    half = _history(prompt(["say", "first"]), "first", prompt(["say", "half"], ["hang"]))
+    steps = (["say", "half"], ["gate", "on"], ["say", "whole"])
+    half = _history(prompt(["say", "first"]), "first", prompt(*steps))
     async with connect(f"ws://127.0.0.1:{server.port}/v1/responses", proxy=None) as ws:
         await ws.send(json.dumps({"type": "response.create", "model": "m", "input": half}))
         async for event in ws:
@@ -286,7 +416,9 @@ async def test_h14_a_socket_that_is_lost_in_the_middle_gets_the_same_answer(serv
         with pytest.raises(websockets.ConnectionClosed):
             await ws.recv()
     await server.until(delivered=False)
-    assert (await _post(server, *_asking("/responses", half, stream=True)))[0] == "retry"
+    server.bridge.open_gate("on")
+    kind, text = await _post(server, *_asking("/responses", half, stream=True))
+    assert (kind, "whole" in text) == ("fork", True)
 
 
 async def test_h15_a_background_response_is_delivered_when_it_was_accepted(server: Server) -> None:

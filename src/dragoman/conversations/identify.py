@@ -27,11 +27,13 @@ differs (the history was edited: a fork).
  1. both have an idempotency key: equal keys are a retry, different keys are not;
  2. the client says that it repeats the request, or the reply is still under way: a retry;
  3. the whole reply has reached the client: another answer is wanted. If it has not, and the reply is complete: a retry;
- 4. otherwise the time since its end decides. So a reply that was cut is repeated only for a while: Stop looks like a lost
-    connection, and what there is of it is not what the client wants.
+ 4. otherwise the time since its end decides.
 
 A reply without content, or one that is no longer in memory, is never repeated; nor is one to the same words if the new
-request demands another form of the answer, or a call.
+request demands another form of the answer, or a call. Nor is one that was *cut*: it is no answer, so the agent is asked
+again. Stop and a lost connection look alike, and both end the agent's turn. There is one exception. A client's library
+repeats a request without its user (1 and 2), and an agent that has acted would act twice. Such a retry gets the reply as it
+is, which ends with an error.
 
 Only proof counts: a marker or call id that is foreign or forged is ignored.
 """
@@ -441,13 +443,19 @@ class _Identification:
             # The same words, but the answer must have another form.
             return False
         is_streaming = last.status == "streaming"
-        if not is_streaming and (last.ended_at is None or last.ends == last.starts):
-            # It is no longer in memory, or it is empty and the request is tried again.
+        if not is_streaming and last.ended_at is None:
+            # It is no longer in memory.
             return False
         has_same_key = self._has_same_key(last)
+        is_proved = self._says_retry if has_same_key is None else has_same_key
+        if last.status == "cut":
+            return is_proved and last.has_acted
+        if not is_streaming and last.ends == last.starts:
+            # It is empty, and the request is tried again.
+            return False
         if has_same_key is not None:
             return has_same_key
-        if is_streaming or self._says_retry:
+        if is_streaming or is_proved:
             return True
         if last.is_delivered is True:
             return False

@@ -94,12 +94,15 @@ class ReplyRecord(msgspec.Struct, frozen=True, array_like=True):
     call_ids: tuple[str, ...] = ()
     # Whether the whole response has reached the consumer. None: its front end has not said.
     is_delivered: bool | None = None
+    # Whether the agent has taken a step or requested a permission in this turn, as far as the response had ended.
+    has_acted: bool = False
 
 
 class ConversationRecord(msgspec.Struct, frozen=True, array_like=True):
     """The timeline of one conversation. Immutable: the fold of its journal makes another for each change.
 
-    `request_key`, `ended_at` and `is_delivered` of the last reply are known only in the process that runs the conversation.
+    `request_key`, `ended_at`, `is_delivered` and `has_acted` of the last reply are known only in the process that runs the
+    conversation.
     """
 
     id: str
@@ -157,8 +160,9 @@ def _at_rest(reply: ReplyRecord) -> ReplyRecord:
 
 def unrepeatable(reply: ReplyRecord) -> ReplyRecord:
     """The reply without what only the process that runs the conversation knows: no request gets it again."""
-    is_so = reply.request_key is None and reply.ended_at is None and reply.is_delivered is None
-    return reply if is_so else replace(reply, request_key=None, ended_at=None, is_delivered=None)
+    if reply.request_key is None and reply.ended_at is None and reply.is_delivered is None:
+        return reply
+    return replace(reply, request_key=None, ended_at=None, is_delivered=None, has_acted=False)
 
 
 # Of conversations that are equal so far, as many are compared at most.

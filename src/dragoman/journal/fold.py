@@ -92,6 +92,8 @@ class ConversationFold:
         self._pending = set(record.pending)
         self._cut = record.cut
         self._is_plain = record.is_plain
+        # Whether the agent has acted in the turn under way. Of a turn that a state was saved in, it is not known.
+        self._has_acted = state is not None
         self.session = state.session if state is not None else None
         self.calls = state.calls if state is not None else 0
         self._check_places()
@@ -132,6 +134,7 @@ class ConversationFold:
             case ThinkingSaid() | StepTaken() | PlanMade() | PermissionRequested():
                 # The agent knows more than a history of the conversation has.
                 self._is_plain = False
+                self._has_acted |= isinstance(event, StepTaken | PermissionRequested)
             case _:
                 # What a person may read, and no request is recognised by.
                 pass
@@ -149,7 +152,7 @@ class ConversationFold:
 
     def note_end(self, now: float) -> None:
         """When the last reply ended."""
-        self._replies[-1] = replace(self._replies[-1], ended_at=now)
+        self._replies[-1] = replace(self._replies[-1], ended_at=now, has_acted=self._has_acted)
 
     def note_delivery(self, *, whole: bool) -> None:
         """Whether the last reply, which has ended, has reached the consumer whole."""
@@ -157,6 +160,8 @@ class ConversationFold:
 
     def _request(self, event: RequestReceived) -> None:
         before = len(self._keys)
+        if not self._replies or self._replies[-1].turn != event.turn:
+            self._has_acted = False
         if not 0 <= event.keeps <= before:
             raise UnreadableJournal(f"request {event.number} keeps {event.keeps} items of {before}")
         del self._keys[event.keeps :], self._links[event.keeps :]

@@ -39,7 +39,8 @@ _ITEM_ID = "mcpr_"
 _SERVER = "dragoman"
 _REASON = "Tool use rejected with user message: "
 _REFUSED = "The user refused it."
-_ALLOWED = "The user allowed it."
+# As a client writes it in a function's output. A transcript for another agent reads it. It grants nothing.
+_ALLOWED = '{"decision": "allow"}'
 
 # The tools that a model is offered for a client that takes approvals as items.
 APPROVAL_TOOLS = tuple(ToolDefinition(name) for name in PERMISSION_TOOLS.values())

@@ -1,7 +1,8 @@
 """A reply under way: its parts so far, and its listeners.
 
 Usually one request listens. A consumer that sends the same request again, because its connection broke or timed out,
-joins: it gets all parts so far, and then the rest. A reply without listeners is cancelled.
+joins: it gets all parts so far, and then the rest. A reply without listeners is cancelled. A request that comes after that
+gets the parts and an error: what was cut is no answer.
 
 If the request demands a form or a call, the text is held back (`held_text`) until the reply is judged.
 """
@@ -30,6 +31,14 @@ from dragoman.lm import (
 from dragoman.lm.activity_text import Activities
 
 __all__ = ["Reply"]
+
+_CUT = (
+    "The answer to this request was cut off when its connection was closed, and the agent was stopped. "
+    "It had acted already, so this retry did not ask it again."
+)
+_ASK_ANEW = (
+    "To ask it again, send a new request, with another idempotency key or none and without a retry count."
+)
 
 
 class _Listener:
@@ -176,6 +185,8 @@ class Reply:
             await self._is_over.wait()
             if self.error is not None:
                 raise self.error
+            if self.end == "cut":
+                raise LanguageModelError("agent_failed", _CUT, hint=_ASK_ANEW)
             return
         self._listeners.append(listener)
         try:
