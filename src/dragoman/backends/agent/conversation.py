@@ -467,7 +467,9 @@ class Conversation:
         form = request.options.answer_form
         tools = self.permission_requests.tools if request.options.tool_mode == "required" else ()
         functions = tuple(offered_names(tool.name for tool in tools).values())
-        return Demand(self._settings.name, form, functions) if form is not None or functions else None
+        if form is None and not functions:
+            return None
+        return Demand(self._settings.name, form, functions, request.consumer.connection)
 
     def _answer_of(self, result: ToolResultPart) -> CallAnswer:
         pending = next((call for call in self._state.pending if call.call_id == result.call_id), None)
@@ -925,7 +927,8 @@ class Conversation:
             self._after_judging.append(lambda: self.receive(epoch, event))
         elif isinstance(event, AgentTurnEnded) and event.error is None and self._is_to_be_judged:
             self._after_judging = []
-            self.tasks.wait(self._judge(epoch, event))
+            # It ends with the reply, which closing the conversation ends.
+            self.tasks.work(self._judge(epoch, event))
         else:
             self.dispatch(event)
 
@@ -939,9 +942,11 @@ class Conversation:
         if reply is None or reply.demand is None:
             raise AssertionError("no reply is to be judged")
         try:
-            verdict = await judged(reply.demand, reply.number, reply.held_text, event.last_words)
+            verdict = await reply.while_open(
+                judged(reply.demand, reply.number, reply.held_text, event.last_words)
+            )
             words = event.last_words
-            if verdict.unmet is not None:
+            if verdict is not None and verdict.unmet is not None:
                 words = tuple(map(without_stop, words))
             event = AgentTurnEnded(words, verdict=verdict)
         except Exception as fault:

@@ -131,7 +131,11 @@ class _Routes:
         create = read_create(await self._body(request), request.headers)
         if not create.generates:
             raise bad_request("`generate` is for WebSockets.", param="generate")
-        prepared = await self._service.prepare(create, client_of(request))
+        prepared = await until_disconnected(
+            request.receive, self._service.prepare(create, client_of(request))
+        )
+        if prepared is None:
+            return Response(status_code=_GONE)
         if create.is_background:
             return await self._in_background(prepared, request)
         if create.is_streamed:
@@ -198,7 +202,9 @@ class _Routes:
         create, with_usage = read_chat(await self._body(request), request.headers)
         # Chat completions have no items. Only a permission request has another form here.
         client = replace(client_of(request), takes_activity=False, has_items=False)
-        prepared = await self._service.prepare(create, client)
+        prepared = await until_disconnected(request.receive, self._service.prepare(create, client))
+        if prepared is None:
+            return Response(status_code=_GONE)
         stream = ChatStream(
             new_id("chatcmpl"),
             create.model,

@@ -106,6 +106,7 @@ def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[CreateRequ
         consumer_hint=conversation_hint(headers),
         is_streamed=bool(body.stream),
         is_stored=False,
+        is_chat=True,
         refuses_storing=body.store is False,
         options=_options(body, value),
         ignored=tuple(ignored),

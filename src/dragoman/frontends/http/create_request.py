@@ -129,6 +129,8 @@ class CreateRequest:
     generates: bool = True
     # Whether it runs on without its client.
     is_background: bool = False
+    # Whether it is one for a chat completion.
+    is_chat: bool = False
     # The id of a conversation, if it has the form of those that this server makes.
     conversation: str | None = None
     # `store: false`: nothing of it may be stored, anywhere.

@@ -17,6 +17,7 @@ from dragoman.frontends.http.files import Files, FilesOfResponse
 from dragoman.frontends.http.histories import ResponseChain
 from dragoman.frontends.http.reading import ReadRequest
 from dragoman.frontends.http.resource import new_id
+from dragoman.frontends.http.schema_checks import SchemaChecks
 from dragoman.frontends.http.workspace_choice import WORKSPACE_HEADER, FolderRoots, codex_folder
 from dragoman.frontends.side_requests import is_side_request
 from dragoman.lm import Consumer, JsonObject, LanguageModel, Message, Request, RequestOptions
@@ -73,12 +74,18 @@ class RequestPreparation:
     """Prepares requests for their models. `config_file` is the file that a client's operator changes."""
 
     def __init__(
-        self, models: ModelSource, serve: Serve, files: Files, config_file: Path | None = None
+        self,
+        models: ModelSource,
+        serve: Serve,
+        files: Files,
+        checks: SchemaChecks,
+        config_file: Path | None = None,
     ) -> None:
         self._models = models
         self._may_store = serve.store
         self._roots = tuple(folder.resolve() for folder in serve.workspaces)
         self._files = files
+        self._checks = checks
         self._config_file = config_file
 
     async def prepare(
@@ -118,7 +125,7 @@ class RequestPreparation:
                     **(create.options if takes_options else {}),
                     **self._own_options(create, client, chain, messages),
                 },
-                answer_form=await form_of(create, model.info),
+                answer_form=await form_of(create, model.info, self._checks, client.connection),
                 other_tools=tuple(tool for _, tool in offer.others) if takes_options else (),
                 other_choice=offer.other_choice,
             ),

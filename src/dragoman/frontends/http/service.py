@@ -32,6 +32,7 @@ from dragoman.frontends.http.reading import RequestReader
 from dragoman.frontends.http.references import ItemReferences
 from dragoman.frontends.http.resource import new_id
 from dragoman.frontends.http.saving import ResponseSaver
+from dragoman.frontends.http.schema_checks import SchemaChecks
 from dragoman.frontends.http.stream_rebuild import server_ended
 from dragoman.frontends.http.usage import response_usage
 from dragoman.journal.response_events import ResponseClosed
@@ -76,7 +77,8 @@ class HttpService:
         self._reader = RequestReader(
             self.histories, self.conversations, self.references, max_bytes=serve.max_body_bytes
         )
-        self._preparation = RequestPreparation(models, serve, self.files, config_file)
+        self.schema_checks = SchemaChecks()
+        self._preparation = RequestPreparation(models, serve, self.files, self.schema_checks, config_file)
         self._saver = ResponseSaver(serve, self.histories, self.conversations)
         # The tasks of background responses: the event loop holds no strong reference to them.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -101,6 +103,9 @@ class HttpService:
         self, create: CreateRequest, client: HttpClient, local: SocketHistory | None = None
     ) -> Prepared:
         model = self.model(create.model, client)
+        if "text" in create.options:
+            # To check its schema is work as well.
+            self._check_room()
         read = await self._reader.read(create, client, local, for_endpoint=model.info.takes_options)
         is_stored = create.is_stored and self.histories.stores
         return await self._preparation.prepare(read, client, model, self.console_config, is_stored=is_stored)
@@ -127,13 +132,7 @@ class HttpService:
     @asynccontextmanager
     async def answering(self, prepared: Prepared) -> AsyncIterator[ResponseRun]:
         """Run a response within the block, and count it at its end. Raise `ApiError` if too many run already."""
-        if self._under_way >= self.serve.max_responses:
-            raise ApiError(
-                429,
-                "too_many_requests",
-                f"{self._under_way} responses are running, which is the limit (`max_responses` in [serve]). Try again later.",
-                retry_after=1,
-            )
+        self._check_room()
         self._under_way += 1
         self.metrics.under_way = self._under_way
         began = time.monotonic()
@@ -156,6 +155,15 @@ class HttpService:
             self.metrics.response(model_id, outcome, time.monotonic() - began)
             if answer.usage is not None:
                 self.metrics.tokens(model_id, answer.usage)
+
+    def _check_room(self) -> None:
+        if self._under_way >= self.serve.max_responses:
+            raise ApiError(
+                429,
+                "too_many_requests",
+                f"{self._under_way} responses are running, which is the limit (`max_responses` in [serve]). Try again later.",
+                retry_after=1,
+            )
 
     async def events(
         self, prepared: Prepared, answer: ResponseRun, local: SocketHistory | None = None
