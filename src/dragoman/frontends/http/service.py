@@ -95,7 +95,7 @@ class HttpService:
                 # The sentence may contain the configuration's path, which is only for the server's operator.
                 _log.info("a client requested an unknown model: %s", error.sentence)
                 raise unknown_model(model_id) from error
-            raise of_model(error) from error
+            raise of_model(error, sees_paths=client.sees_paths) from error
 
     async def prepare(
         self, create: CreateRequest, client: HttpClient, local: SocketHistory | None = None

@@ -32,6 +32,7 @@ from dragoman.backends.agent.toolserver import Endpoint, ToolServer
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.jsonrpc import ConnectionClosed
 from dragoman.lm import CancellationError, LanguageModelError, ToolDefinition
+from dragoman.lm.errors import ASK_OPERATOR
 from dragoman.lm.gfm import escape
 
 __all__ = [
@@ -113,10 +114,12 @@ async def started(agent: RunningAgent, step: Awaitable[_T], settings: AgentSetti
             raise await agent.explain_exit() from error
         raise
     except DeadlinePassed as passed:
+        message = f"{settings.name} did not start within {settings.timing.start:g} seconds."
         raise LanguageModelError(
             "timeout",
-            f"{settings.name} did not start within {settings.timing.start:g} seconds.",
+            message,
             hint=" ".join(filter(None, (agent.last_words, agent.link.next_step))),
+            public=f"{message} {ASK_OPERATOR}",
         ) from passed
 
 
