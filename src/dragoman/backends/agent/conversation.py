@@ -358,10 +358,15 @@ class Conversation:
         return self._is_over_http and (last is None or last.turn == 1)
 
     @property
+    def can_be_resumed(self) -> bool:
+        """Whether parking its agent loses nothing. Any other agent gets only a transcript of what was said."""
+        return self._session is not None and self._session.can_be_taken_up
+
+    @property
     def may_rest_early(self) -> bool:
         """Whether its idle agent may be parked before its time when memory is short."""
         idle_seconds = self._shared.clock.now() - self._idle_since
-        return self.has_one_turn or idle_seconds >= self._settings.timing.one_turn
+        return self.can_be_resumed and (self.has_one_turn or idle_seconds >= self._settings.timing.one_turn)
 
     def _set_timer(self, timer: Timer) -> None:
         timing = self._settings.timing
@@ -369,7 +374,8 @@ class Conversation:
             self._timers.set(timer)
             return
         self._idle_since = self._shared.clock.now()
-        seconds = min(timing.one_turn, timing.idle) if self.has_one_turn else timing.idle
+        is_early = self.has_one_turn and self.can_be_resumed
+        seconds = min(timing.one_turn, timing.idle) if is_early else timing.idle
         self._timers.set(timer, 0.0 if self._is_one_shot else seconds)
 
     def _timer_passed(self, timer: Timer) -> None:

@@ -179,8 +179,7 @@ async def _history_ended(
 ) -> bool:
     """Whether all of a resumed session's history has arrived. If so, the listener is attached."""
     link, traits = session.agent.link, session.traits
-    resumes = link.info.agent_capabilities.session_capabilities.resume is not None
-    if not resumes or history.has_updates:
+    if not session.resumes or history.has_updates:
         observed = await history.wait_complete(traits.history, settings.timing, clock)
         session.learn(history=observed)
         if observed == "unusable":
@@ -188,7 +187,7 @@ async def _history_ended(
             link.detach(session.id)
             return False
     # An agent in the catalogue that resumes sessions does not send their history.
-    session.may_send_history = not (resumes and traits.is_known)
+    session.may_send_history = not (session.resumes and traits.is_known)
     link.attach(session.id, listener)
     return True
 
@@ -224,14 +223,10 @@ async def _take_up(
     session: AgentSession, settings: AgentSettings, previous: str | None, plan: SessionPlan
 ) -> HistoryListener | None:
     """Resume or load the agent's previous session. Returns the listener for its history, or None if that failed."""
-    if previous is None:
+    if previous is None or not session.can_be_taken_up:
         return None
     link, servers = session.agent.link, (address_of(session.endpoint, session.agent.link),)
-    capabilities = link.info.agent_capabilities
-    resumes = capabilities.session_capabilities.resume is not None
-    if not resumes and (not capabilities.load_session or session.traits.history == "unusable"):
-        return None
-    take_up = link.resume_session if resumes else link.load_session
+    take_up = link.resume_session if session.resumes else link.load_session
     history = HistoryListener(plan.last_words, plan.last_answer)
     link.attach(previous, history)
     try:
