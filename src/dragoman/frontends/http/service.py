@@ -142,7 +142,8 @@ class HttpService:
             if isinstance(part, DataPart):
                 shown = prepared.files.shown(part, answer.conversation)
                 return shown if prepared.request.options.answer_form is None else outside_text(shown)
-            return (spelled_out(part, self.models.permissions.grants),)
+            as_item = prepared.client.approves_items
+            return (spelled_out(part, self.models.permissions.grants, as_item=as_item),)
 
         answer = ResponseRun(prepared.model, prepared.request, spell_out)
         try:
