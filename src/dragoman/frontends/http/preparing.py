@@ -52,6 +52,8 @@ class Prepared:
     # client may not learn the folder.
     workspace: str | None = None
     names_workspace: bool = False
+    # The places of its items that were references to what the server had said.
+    copies: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,7 @@ class RequestPreparation:
             ignored,
             folders.workspace if folders.is_shown else None,
             folders.are_named,
+            read.copies,
         )
 
     def _messages(self, read: ReadRequest, client: HttpClient, *, for_endpoint: bool) -> tuple[Message, ...]:
