@@ -306,6 +306,13 @@ def test_an_error_has_a_kind_a_message_and_a_next_step() -> None:
     assert LanguageModelError("internal", "Why?").sentence == "Why?"
 
 
+def test_an_error_has_a_sentence_without_paths_for_those_who_may_not_see_them() -> None:
+    error = LanguageModelError("internal", "It broke", hint="See /home/me.", public="It broke.")
+    assert error.sentence_for(sees_paths=True) == "It broke. See /home/me."
+    assert error.sentence_for(sees_paths=False) == "It broke."
+    assert LanguageModelError("internal", "It broke").sentence_for(sees_paths=False) == "It broke."
+
+
 @pytest.mark.parametrize(
     ("kind", "transient"), [("unavailable", True), ("timeout", True), ("blocked", False), ("internal", False)]
 )

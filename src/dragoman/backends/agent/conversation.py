@@ -97,6 +97,7 @@ from dragoman.lm import (
     until_cancelled,
 )
 from dragoman.lm.activity_text import Activities
+from dragoman.lm.errors import ASK_OPERATOR
 from dragoman.lm.foreign_items import ignored_files
 from dragoman.lm.gfm import escape, notice_part
 from dragoman.lm.parts import ToolResult
@@ -357,10 +358,15 @@ class Conversation:
         return self._is_over_http and (last is None or last.turn == 1)
 
     @property
+    def can_be_resumed(self) -> bool:
+        """Whether parking its agent loses nothing. Any other agent gets only a transcript of what was said."""
+        return self._session is not None and self._session.can_be_taken_up
+
+    @property
     def may_rest_early(self) -> bool:
         """Whether its idle agent may be parked before its time when memory is short."""
         idle_seconds = self._shared.clock.now() - self._idle_since
-        return self.has_one_turn or idle_seconds >= self._settings.timing.one_turn
+        return self.can_be_resumed and (self.has_one_turn or idle_seconds >= self._settings.timing.one_turn)
 
     def _set_timer(self, timer: Timer) -> None:
         timing = self._settings.timing
@@ -368,7 +374,8 @@ class Conversation:
             self._timers.set(timer)
             return
         self._idle_since = self._shared.clock.now()
-        seconds = min(timing.one_turn, timing.idle) if self.has_one_turn else timing.idle
+        is_early = self.has_one_turn and self.can_be_resumed
+        seconds = min(timing.one_turn, timing.idle) if is_early else timing.idle
         self._timers.set(timer, 0.0 if self._is_one_shot else seconds)
 
     def _timer_passed(self, timer: Timer) -> None:
@@ -565,7 +572,8 @@ class Conversation:
         cause = (
             f"Dragoman failed in this conversation, by a fault of its own: {type(fault).__name__}: {fault}."
         )
-        error = LanguageModelError("internal", cause, hint=_TRY_AGAIN)
+        public = f"Dragoman failed in this conversation, by a fault of its own. {ASK_OPERATOR}"
+        error = LanguageModelError("internal", cause, hint=_TRY_AGAIN, public=public)
         replies = [*([self._reply] if self._reply is not None else []), *self._replies.values()]
         self._replies.clear()
         self._state, commands = machine.give_up(self._state)
@@ -617,7 +625,11 @@ class Conversation:
         reply.finish(end, error)
         self._reply, self._last_reply = None, reply
         pending = [call.call_id for call in self._state.pending if call.handed_over]
-        self.journal.end(reply, end, error, pending, self._calls, self._shared.clock.now())
+        why = None if error is None else self._sentence_of(error)
+        if error is not None and why != error.sentence:
+            # The operator's part of it.
+            _log.warning("%s", error.sentence)
+        self.journal.end(reply, end, error, why, pending, self._calls, self._shared.clock.now())
         self.tasks.work(self._release_when_stored(reply))
 
     async def _release_when_stored(self, reply: Reply) -> None:
@@ -663,6 +675,10 @@ class Conversation:
         self.journal.writer.flush_soon()
         if not held:
             self._shared.on_idle()
+
+    def _sentence_of(self, error: LanguageModelError) -> str:
+        """What the journal says of a failure: as much as the consumer may know. It reads the journal at the console."""
+        return error.sentence_for(sees_paths=self.permission_requests.sees_paths)
 
     def _permission_event(self, event: AnyEvent) -> None:
         if self._reply is not None:
@@ -834,7 +850,9 @@ class Conversation:
         except Exception as error:
             if not isinstance(error, LanguageModelError):
                 _log.exception("%s could not be started", self._settings.name)
-                error = LanguageModelError("internal", f"{self._settings.name} could not be started: {error}")
+                message = f"{self._settings.name} could not be started"
+                public = f"{message}. {ASK_OPERATOR}"
+                error = LanguageModelError("internal", f"{message}: {error}", public=public)
             if epoch == self._epoch:
                 self.dispatch(AgentExited(error))
             return
@@ -895,7 +913,7 @@ class Conversation:
     async def _report_exit_and_close(self, session: AgentSession, epoch: int | None) -> None:
         try:
             error = await session.agent.explain_exit()
-            self.journal.happened(AgentStopped(error.sentence))
+            self.journal.happened(AgentStopped(self._sentence_of(error)))
             self.journal.writer.flush_soon()
             _log.warning("%s", error.sentence)
             if epoch == self._epoch:

@@ -205,7 +205,7 @@ class ResponseRun:
     def _raise(self) -> None:
         error = self._task.exception() if self._task is not None and not self._task.cancelled() else None
         if isinstance(error, LanguageModelError):
-            raise of_model(error) from error
+            raise of_model(error, sees_paths=self._request.consumer.sees_paths) from error
         if error is not None:
             raise unexpected() from error
 

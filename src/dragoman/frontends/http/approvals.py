@@ -3,7 +3,8 @@
 A client that offers a permission tool gets a function call and answers with its output. A client that takes approvals as
 items gets an `mcp_approval_request` and answers with an `mcp_approval_response`. Chat completions have no items: there the
 request is a tool call with the id of that item, and a tool message answers it. In each form the decision must match the
-pending request. Only then does it become the proof that the agent's request waits for. A decision that is repeated, late,
+pending request. The id of an item is an answer only where the client got the request as one: a function call needs its
+nonce. Only then does it become the proof that the agent's request waits for. A decision that is repeated, late,
 or about another request grants nothing.
 """
 
@@ -88,13 +89,18 @@ def decision_of_message(text: str) -> ClientDecision:
             return ClientDecision(approve=False)
 
 
-def spelled_out(part: Part, grants: Grants) -> Part:
-    """Add the question about the pending action to the input of a permission call. Return any other part unchanged."""
+def spelled_out(part: Part, grants: Grants, *, as_item: bool = False) -> Part:
+    """Add the question about the pending action to the input of a permission call. Return any other part unchanged.
+
+    `as_item`: the client gets the call as an item, and may answer by its id.
+    """
     if not isinstance(part, ToolCallPart) or not is_approval(part):
         return part
     pending = grants.pending(part.input.get("nonce"))
     if pending is None:
         return part
+    if as_item:
+        grants.show_as_item(part.input.get("nonce"))
     action = pending.action
     question = question_about(action, pending.ask)
     shown: JsonObject = {
@@ -145,7 +151,8 @@ def _proved(part: Part, decisions: Mapping[str, ClientDecision], grants: Grants)
     if not decision.approve:
         return _with_text(part, _refusal(decision))
     nonce, permission = pending
-    if by_item is None and decision.nonce != nonce:
+    is_proved = grants.is_item(part.call_id) if by_item is not None else decision.nonce == nonce
+    if not is_proved:
         return _with_text(part, _REFUSED)
     token = grants.issue(nonce, permission.action.permission_tool)
     return _with_text(part, token or _REFUSED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dragoman.config import ConsoleConfig, Serve
@@ -49,9 +49,12 @@ class Prepared:
     is_stored: bool
     files: FilesOfResponse
     ignored: tuple[str, ...] = ()
-    # The folder in which the agent works, and whether the request named one. None: the model is no agent.
+    # The folder in which the agent works, and whether the request named one. None: the model is no agent, or the
+    # client may not learn the folder.
     workspace: str | None = None
     names_workspace: bool = False
+    # The places of its items that were references to what the server had said.
+    copies: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +68,17 @@ class _Folders:
     # Whether the request named one.
     are_named: bool = False
 
+    # Whether the client may learn the folder.
+    is_shown: bool = True
+
     @property
     def workspace(self) -> str | None:
         return None if self.configured is None else (*self.own, str(self.configured))[0]
+
+    def for_client(self, client: HttpClient, roots: FolderRoots) -> _Folders:
+        """Show a folder that is open to the client. Others are those of the operator."""
+        is_open = self.workspace is not None and roots.find(self.workspace) is not None
+        return replace(self, is_shown=client.sees_paths or is_open)
 
 
 class RequestPreparation:
@@ -169,8 +180,9 @@ class RequestPreparation:
             is_stored,
             files,
             ignored,
-            folders.workspace,
+            folders.workspace if folders.is_shown else None,
             folders.are_named,
+            read.copies,
         )
 
     def _messages(self, read: ReadRequest, client: HttpClient, *, for_endpoint: bool) -> tuple[Message, ...]:
@@ -212,8 +224,10 @@ class RequestPreparation:
         elif are_named := (wish := codex_folder(messages)) is not None:
             chosen = roots.find(wish)
         if chosen is not None:
-            return _Folders(configured, (str(chosen),), are_named)
-        return _Folders(configured, client.key.folders(configured) if client.key else (), are_named)
+            own: tuple[str, ...] = (str(chosen),)
+        else:
+            own = client.key.folders(configured) if client.key else ()
+        return _Folders(configured, own, are_named).for_client(client, roots)
 
     def _file_for(self, client: HttpClient) -> str:
         """The configuration file, in words. Only a client on this machine, or an administrator, learns its folder."""

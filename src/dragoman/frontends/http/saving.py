@@ -63,6 +63,7 @@ class ResponseSaver:
             create.previous,
             create.consumer_id or prepared.chain.consumer_id,
             create.conversation,
+            prepared.copies,
         )
 
     async def completed(

@@ -97,7 +97,7 @@ class HttpService:
                 # The sentence may contain the configuration's path, which is only for the server's operator.
                 _log.info("a client requested an unknown model: %s", error.sentence)
                 raise unknown_model(model_id) from error
-            raise of_model(error) from error
+            raise of_model(error, sees_paths=client.sees_paths) from error
 
     async def prepare(
         self, create: CreateRequest, client: HttpClient, local: SocketHistory | None = None
@@ -141,7 +141,8 @@ class HttpService:
             if isinstance(part, DataPart):
                 shown = prepared.files.shown(part, answer.conversation)
                 return shown if prepared.request.options.answer_form is None else outside_text(shown)
-            return (spelled_out(part, self.models.permissions.grants),)
+            as_item = prepared.client.approves_items
+            return (spelled_out(part, self.models.permissions.grants, as_item=as_item),)
 
         answer = ResponseRun(prepared.model, prepared.request, spell_out)
         try:
