@@ -117,7 +117,7 @@ async def test_a_second_wrong_answer_is_an_error_that_has_the_reason_and_the_wor
     chat = _formed(bridge)
     error, heard = await _fails(chat, ["say", "No idea."], ["again", [["say", "Still none."]]])
     assert error.kind == "agent_failed"
-    assert "also when it was asked again: the answer has no JSON value" in error.sentence
+    assert "even when it was asked again: the answer has no JSON value" in error.sentence
     assert "Still none." in error.sentence
     assert (heard.text, heard.thinking) == ("", "No idea.Still none.")
     # The conversation goes on, and the next request has a form of its own.

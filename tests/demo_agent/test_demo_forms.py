@@ -69,6 +69,8 @@ def _object(**properties: _Schema) -> _Schema:
         (_object(cities={"type": "array", "items": _TEXT}), "From Bern to Oslo", {"cities": ["Oslo"]}),
         (_object(tags={"type": "array", "items": {"enum": ["a", "b"]}}), "tag b, please", {"tags": ["b"]}),
         (_object(date={"type": "string", "format": "date"}), "on 2026-03-01", {"date": "2026-03-01"}),
+        (_object(date={"type": "string", "format": "date"}), "on 2026-01-31", {"date": "2026-01-31"}),
+        (_object(date={"type": "string", "format": "date"}), "on 2026-02-30", {"date": "2026-01-15"}),
         (_object(date={"type": "string", "format": "date"}), "on Friday", {"date": "2026-01-15"}),
         (_object(name={"anyOf": [{"type": "null"}, _TEXT]}), "Bob is here.", {"name": "Bob"}),
         (

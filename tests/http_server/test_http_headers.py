@@ -61,6 +61,12 @@ async def test_the_case_of_a_value_does_not_matter(
     assert answered.status == 200
 
 
+@pytest.mark.parametrize("path", _BODIES)
+async def test_a_header_that_looks_like_ours_is_named_as_ignored(playing: _Make, path: str) -> None:
+    answered = await playing(TextPart("x")).post(path, _BODIES[path], **{"x-dragoman-workspac": "/src"})
+    assert (answered.status, answered.headers["x-dragoman-ignored"]) == (200, "x-dragoman-workspac")
+
+
 @pytest.mark.parametrize(
     ("headers", "renders"),
     [

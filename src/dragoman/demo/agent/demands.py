@@ -35,6 +35,7 @@ _AGAIN = re.compile(r"\b(?:form|call) that is described above\b", re.IGNORECASE)
 _TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 # A place that is no JSON may be read to the end of the text, so only so many are tried.
 _MAX_TRIES = 200
+_OPENING = re.compile(r"[{\[]")
 _decoder = json.JSONDecoder()
 
 
@@ -81,7 +82,7 @@ def json_texts(text: str) -> Iterator[JsonText]:
     """The JSON objects and lists in a text, outermost ones only."""
     place = 0
     for _ in range(_MAX_TRIES):
-        opening = re.compile(r"[{\[]").search(text, place)
+        opening = _OPENING.search(text, place)
         if opening is None:
             return
         try:

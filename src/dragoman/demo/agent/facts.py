@@ -19,7 +19,8 @@ def _words(text: str) -> list[str]:
     return text.split()
 
 
-# A capital letter of any alphabet: a letter that is not a small one. Two of them in a row are one name.
+# A word that begins with a capital: with a letter that is not a small one of Latin-1. So small letters of other alphabets
+# count as capitals. Several such words in a row are one name.
 _NAME = r"(?:[^\W\d_a-zß-ÿ][\w'’-]*)(?: [^\W\d_a-zß-ÿ][\w'’-]*)*"
 _NUMBER = r"-?\d+(?:\.\d+)?"
 
@@ -31,9 +32,7 @@ _AFTER = {
     "to": re.compile(rf"\bto ({_NAME})"),
 }
 # A name at the beginning of a sentence is one if it does something.
-_DOES = (
-    r"(?:and|is|are|was|were|has|have|will|wants?|lives?|likes?|said|says|goes|went|works?|bought|paid|will)"
-)
+_DOES = r"(?:and|is|are|was|were|has|have|will|wants?|lives?|likes?|said|says|goes|went|works?|bought|paid)"
 _BEGINS = re.compile(rf"(?:^|[.!?:]\s+|\n)({_NAME})(?=,? {_DOES}\b)")
 _WITHIN = re.compile(rf"(?<=[\w,] )({_NAME})")
 _DAYS = _words("monday tuesday wednesday thursday friday saturday sunday today tomorrow tonight yesterday")

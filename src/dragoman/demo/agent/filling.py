@@ -24,6 +24,7 @@ from dragoman.demo.agent.schemas import (
     least,
     listed,
     merged,
+    object_in,
     of_length,
     type_of,
     without_branches,
@@ -90,7 +91,7 @@ class Filler:
     ) -> dict[str, object]:
         """An object with everything that is required and, if `optional`, what else the prompt plainly says."""
         whole = self._schemas.whole(schema)
-        properties = _object(whole.get("properties"))
+        properties = object_in(whole.get("properties"))
         required = [str(each) for each in listed(whole.get("required"))]
         siblings = frozenset(properties)
         wanted = dict.fromkeys(required)
@@ -288,7 +289,3 @@ class Filler:
         for choice in choices:
             if isinstance(choice, str) and choice and f" {' '.join(tokens(choice))} " in said:
                 yield choice
-
-
-def _object(value: object) -> JsonObject:
-    return value if isinstance(value, dict) else {}

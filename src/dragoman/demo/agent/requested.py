@@ -55,35 +55,35 @@ def _calls(request: Request, demands: PromptDemands, scene: Scene, script: Scrip
     if not wishes and demands.must_call:
         wishes = functions.required(demands, request.messages, offered)
     if not wishes:
-        claim = choose(script.replies, scene)
+        scripted = choose(script.replies, scene)
         asked = [] if acts.is_about_itself(demands.words) else functions.asked_for(demands.words, offered)
-        if _may_be_replaced(claim, certainly=bool(asked) and all(wish.is_certain for wish in asked)):
+        if _may_be_replaced(scripted, certainly=bool(asked) and all(wish.is_certain for wish in asked)):
             wishes = asked
-        elif _calls_something(claim):
+        elif _calls_something(scripted):
             return []
     return [wish.step for wish in wishes] or _in_form(request, demands)
 
 
 def _next(request: Request, demands: PromptDemands, scene: Scene, script: Script) -> list[ScriptStep]:
     """What follows when calls are back: the last call, the answer in its form, or what was returned."""
-    first = replace(scene, round=0, results=(), outcomes=frozenset(), called=frozenset())
     if _calls_something(choose(script.replies, scene)):
         return []
     if functions.awaits_final(demands, request.messages, request.options.tools):
         return [wish.step for wish in functions.required(demands, request.messages, request.options.tools)]
     if demands.form is not None:
         return _in_form(request, demands)
+    first = replace(scene, round=0, results=(), outcomes=frozenset(), called=frozenset())
     if _calls_something(choose(script.replies, first)) or acts.count_of_wishes(demands.spoken):
         # The calls were the script's, or those of an act.
         return []
     return functions.report(request.messages)
 
 
-def _may_be_replaced(claim: ScriptedReply | None, *, certainly: bool) -> bool:
+def _may_be_replaced(scripted: ScriptedReply | None, *, certainly: bool) -> bool:
     """Whether functions that are asked for come before the script's answer: always before one that is for every prompt."""
-    if claim is None or claim.when is None or claim.when.prompt is None:
-        return not _calls_something(claim)
-    calls = [step.call for step in claim.steps if isinstance(step, Call)]
+    if scripted is None or scripted.when is None or scripted.when.prompt is None:
+        return not _calls_something(scripted)
+    calls = [step.call for step in scripted.steps if isinstance(step, Call)]
     return certainly and all(name in _ROLES for name in calls)
 
 

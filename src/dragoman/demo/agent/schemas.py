@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
+from datetime import date
 
 from dragoman.lm import JsonObject
 
@@ -17,6 +17,7 @@ __all__ = [
     "least",
     "listed",
     "merged",
+    "object_in",
     "of_length",
     "type_of",
     "without_branches",
@@ -55,7 +56,7 @@ class SchemaReader:
 
     def target(self, schema: object) -> object:
         """The schema that a reference is to; any other schema itself."""
-        for _ in range(MAX_RECURSIONS):
+        for _ in range(_MAX_DEPTH):
             if not isinstance(schema, dict) or not isinstance(schema.get("$ref"), str):
                 break
             schema = self._at(schema["$ref"])
@@ -66,7 +67,7 @@ class SchemaReader:
         return self._put_in(schema, 0)
 
     def _put_in(self, schema: object, depth: int) -> JsonObject:
-        whole = _object(schema)
+        whole = object_in(schema)
         reference, parts = whole.get("$ref"), listed(whole.get("allOf"))
         if depth > _MAX_DEPTH or (not isinstance(reference, str) and not parts):
             return whole
@@ -84,7 +85,7 @@ class SchemaReader:
             return {}
         for step in filter(None, reference.removeprefix("#").split("/")):
             key = step.replace("~1", "/").replace("~0", "~")
-            found = _object(found).get(key)
+            found = object_in(found).get(key)
         return found
 
     def recurs(self, schema: object, path: tuple[int, ...]) -> bool:
@@ -118,7 +119,7 @@ def merged(one: JsonObject, other: JsonObject) -> JsonObject:
     """A schema for values that fit both."""
     both = {**other, **one}
     if "properties" in one and "properties" in other:
-        both["properties"] = {**_object(other["properties"]), **_object(one["properties"])}
+        both["properties"] = {**object_in(other["properties"]), **object_in(one["properties"])}
     if "required" in one and "required" in other:
         both["required"] = [*dict.fromkeys([*listed(other["required"]), *listed(one["required"])])]
     for keys, choose in ((_LOWER, max), (_UPPER, min)):
@@ -160,13 +161,22 @@ def _is_a(value: object, kind: str) -> bool:
 def _has_form(value: str, form: str) -> bool:
     match form:
         case "date":
-            return re.fullmatch(r"\d{4}-(?:0\d|1[0-2])-(?:[0-2]\d)", value) is not None
+            return _is_date(value)
         case "email":
             return "@" in value
         case "uri":
             return "://" in value
         case _:
             return False
+
+
+def _is_date(value: str) -> bool:
+    try:
+        day = date.fromisoformat(value)
+    except ValueError:
+        return False
+    # Python reads other forms of ISO 8601 as well, such as `20260131`.
+    return day.isoformat() == value
 
 
 def _in_limits(value: float, schema: JsonObject) -> bool:
@@ -209,7 +219,7 @@ def of_length(text: str, schema: JsonObject) -> str:
     return text.ljust(shortest, ".") if isinstance(shortest, int) else text
 
 
-def _object(value: object) -> JsonObject:
+def object_in(value: object) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 

@@ -42,10 +42,13 @@ def _form(given: object) -> AnswerForm | None:
         case {"type": "json_schema", "schema": dict() as schema} if isinstance(given, dict):
             return AnswerForm(schema, _text(given.get("name")), _text(given.get("description")))
         case {"type": "json_schema"}:
-            raise bad_request("The schema of the answer is an object.", param=_SCHEMA, code="invalid_schema")
+            raise bad_request(
+                "The schema of the answer must be an object.", param=_SCHEMA, code="invalid_schema"
+            )
         case _:
             raise bad_request(
-                "The format of the answer is `text`, `json_object` or `json_schema`.", param="text.format"
+                "The format of the answer must be `text`, `json_object` or `json_schema`.",
+                param="text.format",
             )
 
 

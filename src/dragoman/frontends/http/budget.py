@@ -24,7 +24,7 @@ _VALUE = re.compile(rb'(?:"[^"]*+"?|[^"\[{,]++)*+[\[{,]?')
 
 
 class Budget:
-    """The remaining bytes and JSON values for the compactions and the arguments of one request."""
+    """The remaining bytes and JSON values for the compactions and arguments of one request, or for its references."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -42,7 +42,7 @@ class Budget:
         return data
 
     def spend(self, data: bytes, where: str) -> None:
-        """Count what is in a compaction. Raises `ApiError` beyond the budget."""
+        """Count the JSON of a compaction, or of an item that is referred to. Raises `ApiError` beyond the budget."""
         if len(data) > self._bytes:
             packed = "The compactions, or the references, of a request"
             raise _too_large(f"{packed} hold at most {self._most_bytes:,} bytes.", where)

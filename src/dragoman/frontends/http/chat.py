@@ -87,7 +87,7 @@ def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[CreateRequ
     """Read a request. The second value is whether the stream ends with the usage."""
     body = read_form(value, ChatBody)
     if body.n not in (None, 1):
-        raise bad_request("There is one choice for each request.", param="n")
+        raise bad_request("There is only one choice for each request: leave `n` out.", param="n")
     ignored = sorted(
         str(name)[:64] for name, given in value.items() if name not in _KNOWN and given is not None
     )
@@ -165,12 +165,12 @@ def _messages(
                     call_id not in called and not call_id.startswith(NAMESPACE)
                 ):
                     raise bad_request(
-                        "A tool's message names the call it answers.", param=f"{where}.tool_call_id"
+                        "A tool message must name the call that it answers.", param=f"{where}.tool_call_id"
                     )
                 yield Message("user", (ToolResultPart(call_id, results),))
             case _:
                 raise bad_request(
-                    "The role is system, developer, user, assistant or tool.", param=f"{where}.role"
+                    "The role must be system, developer, user, assistant or tool.", param=f"{where}.role"
                 )
 
 
@@ -192,7 +192,9 @@ def _calls(calls: object, where: str, budget: Budget) -> Iterator[ToolCallPart]:
                 called = approved_call(call_id) if is_approval_id(call_id) else call_id
                 yield arguments_of(called, name, function.get("arguments"), place, budget)
             case _:
-                raise bad_request("A call has an id and a function.", param=f"{where}.tool_calls[{index}]")
+                raise bad_request(
+                    "A call must have an id and a function.", param=f"{where}.tool_calls[{index}]"
+                )
 
 
 class ChatStream:

@@ -1,4 +1,4 @@
-"""Whether a response has reached its client whole. By that, a wish for another answer is told from a retry.
+"""Whether a response has reached its client whole. A request that repeats it is then no retry: it wants another answer.
 
 A response has reached its client when the last piece of its body has left this process while the connection was there. A
 client that closes the connection after that has read everything: some close it with the last event, before the end of the

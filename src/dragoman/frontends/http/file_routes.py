@@ -21,9 +21,9 @@ from dragoman.frontends.http.middleware import client_of
 
 __all__ = ["file_route"]
 
-# Types that a browser shows in its place. An SVG is one only where it is used as a picture, in which it cannot act.
+# Types that a browser shows on a page of their own. An SVG is not one: there, its scripts would run.
 _SHOWN = re.compile(r"(?:image/(?:png|jpeg|gif|webp|avif|bmp)|audio/[\w.+-]+|video/[\w.+-]+)", re.ASCII)
-# Types that a browser downloads and no page can run.
+# Types that keep their name, because no page can run them. As a page, they are downloaded; `<img>` shows an SVG.
 _HARMLESS = re.compile(r"image/svg\+xml|application/(?:pdf|json|zip)|text/(?:plain|csv|markdown)", re.ASCII)
 _BYTES = "application/octet-stream"
 _HEADERS = {

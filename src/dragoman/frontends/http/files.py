@@ -1,8 +1,8 @@
 """Pictures and files of answers, which clients fetch by their address.
 
 A browser sends no key with the request for a picture. So the id in the address is the credential: it has 128 random
-bits, beside those of its response, and only the client of the response gets it. The file belongs to that client's connection and to its response, and is stored
-where responses are. Files of responses that may not be stored are in memory.
+bits, beside those of its response, and only the client of the response gets it. The file belongs to that client's
+connection and to its response. It is stored where responses are; files of responses that may not be stored are in memory.
 """
 
 from __future__ import annotations
@@ -119,11 +119,11 @@ class Files:
             elif (file := self._used(piece[1], connection)) is not None:
                 yield file.original if for_endpoint else file.part
             else:
-                # There was one, which is part of what makes this history the same.
+                # The file is gone. Its place stays, because the history is recognised by it.
                 yield DataPart("application/octet-stream", b"")
 
     def _used(self, id_: str, connection: str) -> StoredFile | None:
-        """A file of this connection that a history links to. It is deleted when no history does for long."""
+        """Find a file of this connection, and note its use: a file that no history uses for long is deleted."""
         file = self.find(id_)
         if file is None or file.connection != connection:
             return None
@@ -151,13 +151,16 @@ class FilesOfResponse:
     has_items: bool
 
     def shown(self, part: Part, conversation: str | None) -> Iterable[Part]:
+        """The parts that the client gets for this one: a link for a file, any other part as it is."""
         if not isinstance(part, DataPart):
             return (part,)
         if part.mime_type == ITEM:
             item = item_of(part)
             picture = picture_of(item) if self.links_pictures else None
-            kept = {key: value for key, value in item.items() if key != "result"}
-            return (part,) if picture is None else self._link(picture, conversation, kept)
+            if picture is None:
+                return (part,)
+            rest = {key: value for key, value in item.items() if key != "result"}
+            return self._link(picture, conversation, rest)
         if part.is_internal or (part.mime_type.startswith("image/") and not self.links_pictures):
             return (part,)
         return self._link(part, conversation)

@@ -7,9 +7,9 @@ that the endpoint reads itself. An agent gets the pictures among them. The rest 
 from __future__ import annotations
 
 from dragoman.lm import JsonObject, Part, Role, ThinkingPart
-from dragoman.lm.foreign_items import item_part, picture_of
+from dragoman.lm.foreign_items import item_part
 
-__all__ = ["endpoint_part", "foreign_role", "is_foreign_message", "picture_part"]
+__all__ = ["endpoint_part", "foreign_role", "is_foreign_message"]
 
 _DATA = "data:"
 # Fields of an answer that parts have a form for, or that are made anew.
@@ -28,11 +28,6 @@ def endpoint_part(item: JsonObject, model: str, thoughts: str) -> Part:
     if item.get("type") == "reasoning":
         return ThinkingPart(thoughts, _id_of(item), {"model": model, "item": item})
     return item_part(item)
-
-
-def picture_part(item: JsonObject) -> Part | None:
-    """The picture of an item, for a model that takes no items."""
-    return picture_of(item)
 
 
 def is_foreign_message(item: JsonObject) -> bool:

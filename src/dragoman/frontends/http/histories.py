@@ -1,8 +1,8 @@
 """Stored responses, and the histories that they form.
 
 A client continues from a response by its id. Stored responses are in SQLite, and belong to the connection that created
-them. Where `content` in [journal] is not "full", they are in memory only. A WebSocket also remembers its responses with `store: false`, for as long as it is open. A history is the chain of
-all previous responses, the oldest first.
+them. Where `content` in [journal] is not "full", they are in memory only. A WebSocket also remembers its responses with
+`store: false`, for as long as it is open. A history is the chain of all previous responses, the oldest first.
 """
 
 from __future__ import annotations

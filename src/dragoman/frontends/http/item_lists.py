@@ -92,7 +92,7 @@ class ItemList:
 
 
 class ItemLists:
-    """Makes, finds and changes conversations. Every call raises `ApiError`."""
+    """Makes, finds and changes conversations. Every call may raise `ApiError`."""
 
     def __init__(self, journals: Journals, histories: Histories, *, max_bytes: int, is_on: bool) -> None:
         """`max_bytes` limits the packed content of items."""

@@ -25,7 +25,6 @@ from dragoman.frontends.http.foreign_inputs import (
     endpoint_part,
     foreign_role,
     is_foreign_message,
-    picture_part,
 )
 from dragoman.frontends.http.stream import MESSAGE_ID
 from dragoman.lm import (
@@ -41,6 +40,7 @@ from dragoman.lm import (
     ToolCallPart,
     ToolResultPart,
 )
+from dragoman.lm.foreign_items import picture_of
 from dragoman.lm.json import decode, encode_text
 from dragoman.lm.nesting import INPUT_LEVELS, NestedTooDeeply
 from dragoman.lm.parts import REFUSAL, STATEFUL_MARKER
@@ -146,7 +146,7 @@ class _Converter:
                 pass
             case str() if self._for_endpoint:
                 self._foreign(item)
-            case _ if (picture := picture_part(item)) is not None:
+            case _ if (picture := picture_of(item)) is not None:
                 self._add("assistant", picture)
             case other:
                 self._input.ignored.append(f"{where} ({str(other)[:64]})")
@@ -292,7 +292,7 @@ def _file(url: str, name: str | None, where: str, ignored: list[str]) -> Content
         return msgspec.structs.replace(data, name=name) if name else data
     if url.startswith(("http://", "https://")):
         ignored.append(f"{where} (not fetched)")
-        return TextPart(f"[{name or 'A file'} at {url}]")
+        return TextPart(f"[{name or 'An attachment'} at {url}, which was not fetched]")
     try:
         return DataPart("application/octet-stream", base64.b64decode(url, validate=True))
     except (binascii.Error, ValueError):

@@ -36,7 +36,7 @@ class ReadRequest:
 
 
 class RequestReader:
-    """Reads requests of clients. Every call raises `ApiError`."""
+    """Reads requests of clients. Every call may raise `ApiError`."""
 
     def __init__(
         self, histories: Histories, conversations: ItemLists, references: ItemReferences, *, max_bytes: int

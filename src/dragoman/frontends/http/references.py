@@ -4,7 +4,7 @@ An item is found in the history that the request continues, in what its WebSocke
 responses and conversations of the same connection. The response is stored with the items themselves, so it stays complete
 when the response that had them first is deleted.
 
-A few bytes may name a large item many times. So what is named counts as if it were sent: with the limits of a body.
+A few bytes may name a large item many times. So a named item counts as if it were sent: the limits of a body apply.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from dragoman.lm.json import encode
 
 __all__ = ["ItemReferences"]
 
-# Of all stored responses that are read for one request, as of a chain of responses.
+# How many bytes of stored responses are read for one request: as many as for a chain of responses.
 _MOST_BYTES = 64 * 1024 * 1024
-# The same for conversations, each of which may have as many bytes.
+# How many conversations are read for one request. Each may have `max_bytes`.
 _MOST_CONVERSATIONS = 16
 # The id that `GET /v1/responses/{id}/input_items` gives to an item without one.
 _LISTED = re.compile(r"[a-z]+_in[0-9]{1,6}_(resp_[0-9a-f]{32})")
 
 
 class ItemReferences:
-    """Finds the items that requests refer to. Every call raises `ApiError`."""
+    """Finds the items that requests refer to. Every call may raise `ApiError`."""
 
     def __init__(self, histories: Histories, conversations: ItemLists, *, max_bytes: int) -> None:
         """`max_bytes` limits the items that one request names."""
@@ -84,7 +84,7 @@ class _Search:
 
     async def item(self, id_: object, where: str) -> JsonObject:
         if not isinstance(id_, str) or not id_:
-            raise bad_request("A reference has the `id` of an item.", param=f"{where}.id")
+            raise bad_request("A reference must have the `id` of an item.", param=f"{where}.id")
         if id_ not in self._found:
             self._read_response(id_)
         if id_ not in self._found:

@@ -17,6 +17,7 @@ __all__ = [
     "is_switched_on",
     "program_of",
     "renders_markdown",
+    "unknown_headers",
 ]
 
 SwitchHeader: TypeAlias = Literal[
@@ -58,6 +59,8 @@ _MARKDOWN_PROGRAMS = ("opencode/",)
 _COMMENT = re.compile(r"\([^()]*\)?")
 _PRODUCTS = 2
 _LONGEST_PROGRAM = 60
+_OURS = "x-dragoman-"
+_KNOWN = frozenset({*_VALUES, "x-dragoman-workspace"})
 
 
 def program_of(headers: Mapping[str, str]) -> str:
@@ -89,6 +92,11 @@ def renders_markdown(headers: Mapping[str, str]) -> bool:
         return is_switched_on(headers, "x-dragoman-markdown")
     is_known = headers.get("user-agent", "").startswith(_MARKDOWN_PROGRAMS)
     return is_known or any(name.lower().startswith(_MARKDOWN_HEADER) for name in headers)
+
+
+def unknown_headers(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of headers that look like ours and have no effect: perhaps a slip of the pen."""
+    return tuple(name for name in headers if name.startswith(_OURS) and name not in _KNOWN)
 
 
 def is_switched_on(headers: Mapping[str, str], name: SwitchHeader) -> bool:

@@ -167,7 +167,7 @@ class ResponseStream:
         stop = self._stop
         if stop is None:
             yield from self._close()
-            yield from self._end_activities()
+            yield from self._end_others()
             self.resource.status, self.resource.completed_at = "completed", now
             yield self._whole("response.completed")
             return
@@ -175,20 +175,20 @@ class ResponseStream:
             # The refusal is the last content, also after other text.
             yield from self._say("refusal", stop.words)
         yield from self._close("incomplete")
-        yield from self._end_activities()
+        yield from self._end_others()
         self.resource.status, self.resource.stop = "incomplete", stop.reason
         yield self._whole("response.incomplete")
 
     def cancel(self) -> Iterator[JsonObject]:
         """Yield the last events of a response that was cancelled by its id. OpenAI has no name for such an end."""
         yield from self._close("incomplete")
-        yield from self._end_activities()
+        yield from self._end_others()
         self.resource.status = "cancelled"
         yield self._whole("response.incomplete")
 
     def fail(self, error: ApiError) -> Iterator[JsonObject]:
         yield from self._close("incomplete")
-        yield from self._end_activities()
+        yield from self._end_others()
         self.resource.status, self.resource.error = "failed", error
         yield self._event("error", {"error": error.payload})
         yield self._whole("response.failed")
@@ -319,7 +319,8 @@ class ResponseStream:
         self.resource.output[item.index] = whole = item.as_json()
         return self._event("response.output_item.done", {"output_index": item.index, "item": whole})
 
-    def _end_activities(self) -> Iterator[JsonObject]:
+    def _end_others(self) -> Iterator[JsonObject]:
+        """End the items that stayed open beside the last one: those of an endpoint, activities and plans."""
         yield from self._named(self._foreign.end())
         for item in self._activities.values():
             if not item.is_done:

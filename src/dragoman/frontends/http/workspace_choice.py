@@ -4,7 +4,7 @@ A client names a folder in the header `x-dragoman-workspace`. Codex sends none, 
 must lie within the folders of the configuration: `workspaces` in `[serve]`, narrowed by `workspaces` of the client's key.
 The header is an order, so a folder outside is an error. What Codex says is a wish: a folder outside is not used.
 
-A path is resolved once, and everything after that uses the result. A link that is changed later leads nowhere else.
+A path is resolved once, and everything after that uses the result. So changing a link later has no effect.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FolderRoots:
         return bool(self.server or self.key)
 
     def find(self, named: str) -> Path | None:
-        """The folder of that name, resolved. None if there is none within the roots."""
+        """The folder at that path, resolved. None if it is no folder within the roots."""
         try:
             folder = Path(named).resolve(strict=True)
         except (OSError, RuntimeError, ValueError):
@@ -72,8 +72,8 @@ class FolderRoots:
         if folder is None:
             # It does not say whether there is such a folder elsewhere.
             raise _refused(
-                "It names no folder within those that are open to this client: `workspaces` in [serve], and that of the "
-                f"client's key, in {self.file}.",
+                "It must name a folder that exists, within those that are open to this client: `workspaces` in [serve], "
+                f"and that of the client's key, in {self.file}.",
                 "workspace_not_allowed",
             )
         return folder

@@ -70,7 +70,7 @@ class Demand:
 
     @property
     def unanswered(self) -> Unmet:
-        """Nothing was judged: the reply has had no turn to its end."""
+        """The reply ended before the agent's turn did, so that nothing was judged."""
         again = _AGAIN_CALL if self.functions else _EARLY_FORM
         what = "the function call" if self.functions else "the form"
         return self._unmet(again, f"The answer ended before it had {what} that the request requires.")
@@ -78,7 +78,7 @@ class Demand:
     def without_call(self, said: str) -> Unmet:
         """The agent ended its turn without a call."""
         message = (
-            f"A function call is required, but {self.agent} made none, also when it was asked again."
+            f"A function call is required, but {self.agent} made none, even when it was asked again."
             f"{_quoted(said)}"
         )
         return self._unmet(_AGAIN_CALL, message)
@@ -87,7 +87,7 @@ class Demand:
         """The agent ended its turn with an answer that does not have the form."""
         wrong = "; ".join(problems)
         message = (
-            f"The answer of {self.agent} does not have the requested form, also when it was asked again: {wrong}."
+            f"The answer of {self.agent} does not have the requested form, even when it was asked again: {wrong}."
             f"{_quoted(said)}"
         )
         return self._unmet(_AGAIN_FORM.format(problems="\n".join(problems)), message)
