@@ -211,6 +211,7 @@ class _Routes:
             return await _streamed(run, prepared, partial(_chunks, stream, with_usage=with_usage))
         async with run as answer:
             await answer.begun(None)
+            stream.is_of_agent = answer.place is not None
             try:
                 async for part in answer.parts():
                     for _ in stream.take(part):
@@ -311,6 +312,7 @@ async def _chunks(
     yield _data(stream.begin())
     try:
         async for part in answer.parts():
+            stream.is_of_agent = answer.place is not None
             for chunk in stream.take(part):
                 yield _data(chunk)
     except ApiError as error:

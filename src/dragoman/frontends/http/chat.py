@@ -78,6 +78,8 @@ class ChatBody(msgspec.Struct, frozen=True):
     user: str | None = None
 
 
+# The fields of an annotation that count characters of its message.
+_PLACES = frozenset({"start_index", "end_index"})
 # Options with the same name in Open Responses, the form in which endpoints get them.
 _OPTIONS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "parallel_tool_calls")
 _KNOWN = frozenset(each.encode_name for each in msgspec.structs.fields(ChatBody))
@@ -212,8 +214,11 @@ class ChatStream:
         self._head: JsonObject = {"id": id_, "created": created, "model": model}
         self._ignored = list(dict.fromkeys(ignored))
         self._annotations: list[JsonObject] = []
-        # Whether the next text belongs to another message of the endpoint.
+        # Whether an agent answers. Its messages are pieces of one text, also behind another server of ours.
+        self.is_of_agent = False
+        # Whether the next text belongs to another message of the endpoint, and where the last one begins in the text.
         self._is_next_message = False
+        self._message_start = 0
         self._approves_items = approves_items
         # The ids of the calls that are permission requests.
         self._approvals: list[str] = []
@@ -233,11 +238,7 @@ class ChatStream:
     def take(self, part: Part) -> Iterator[JsonObject]:
         match part:
             case TextPart(value=text) if text:
-                # A completion has one message.
-                text = f"\n\n{text}" if self._is_next_message and self._text else text
-                self._is_next_message = False
-                self._text.append(text)
-                yield self._chunk({"content": text})
+                yield self._say(text)
             case ThinkingPart() if part.text:
                 self._thoughts.append(part.text)
                 # The API has no such field, but other servers send thinking here, and clients read it.
@@ -254,7 +255,7 @@ class ChatStream:
             case DataPart(mime_type=mime_type) if mime_type == REFUSAL:
                 yield self._refuse(part.data.decode("utf-8", "replace"))
             case DataPart(mime_type=mime_type) if mime_type == ANNOTATION:
-                annotation = _annotation(item_of(part))
+                annotation = _annotation(item_of(part), self._message_start)
                 self._annotations.append(annotation)
                 yield self._chunk({"annotations": [annotation]})
             case DataPart(mime_type=mime_type) if mime_type == IGNORED:
@@ -263,6 +264,16 @@ class ChatStream:
                 yield from self._item(item_of(part))
             case _:
                 return
+
+    def _say(self, text: str) -> JsonObject:
+        """Add text. A completion has one message, so those of an endpoint are its paragraphs."""
+        if self._is_next_message:
+            between = "\n\n" if self._text and not self.is_of_agent else ""
+            self._message_start = sum(map(len, self._text)) + len(between)
+            self._is_next_message = False
+            text = between + text
+        self._text.append(text)
+        return self._chunk({"content": text})
 
     def _refuse(self, words: str) -> JsonObject:
         self._refusal = (self._refusal or "") + words
@@ -339,10 +350,15 @@ class ChatStream:
         return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
 
 
-def _annotation(annotation: JsonObject) -> JsonObject:
-    """The chat API has the fields of an annotation one level deeper."""
+def _annotation(annotation: JsonObject, start: int) -> JsonObject:
+    """An annotation of a message that begins at `start`. The chat API has its fields one level deeper."""
     kind = str(annotation.get("type"))
-    return {"type": kind, kind: {key: value for key, value in annotation.items() if key != "type"}}
+    fields = {
+        key: value + start if key in _PLACES and isinstance(value, int) else value
+        for key, value in annotation.items()
+        if key != "type"
+    }
+    return {"type": kind, kind: fields}
 
 
 def _ours(fields: JsonObject) -> JsonObject:
