@@ -189,7 +189,7 @@ class EndpointModel:
             model_id=self._settings.model_id if self._keeps_reasoning else None,
             images=self._info.capabilities.image_input,
             remembered=remembered,
-            marks_messages=self._is_dragoman,
+            is_dragoman=self._is_dragoman,
         )
         body = body_of(
             request,

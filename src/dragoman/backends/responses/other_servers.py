@@ -24,7 +24,8 @@ _CONVERSATION = re.compile(r"([\w-]+); evidence=([\w-]+); kind=([\w-]+)", re.ASC
 def headers_for(request: Request) -> dict[str, str]:
     """The headers that ask a server of ours for what the consumer takes. Other servers ignore them."""
     features, options = request.consumer.features, request.options.model_options
-    headers = {}
+    # Every file comes with its bytes: an address of that server need not be one for the consumer.
+    headers = {"x-dragoman-files": "data"}
     if features.approvals:
         headers["x-dragoman-approvals"] = "items"
     if features.activity:

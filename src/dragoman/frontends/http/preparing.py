@@ -148,6 +148,7 @@ class RequestPreparation:
             console.url or client.origin,
             may_store=not create.refuses_storing,
             links_pictures=client.links_files or not client.has_items,
+            takes_data=client.takes_files and client.has_items,
             has_items=client.has_items,
         )
         return Prepared(
