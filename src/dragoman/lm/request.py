@@ -15,6 +15,7 @@ __all__ = [
     "RETRY_OPTION",
     "SIDE_REQUEST_OPTION",
     "STORE_OPTION",
+    "WORKSPACE_OPTION",
     "AnswerForm",
     "Consumer",
     "Features",
@@ -36,6 +37,8 @@ IDEMPOTENCY_OPTION = "_idempotencyKey"
 RETRY_OPTION = "_isRetry"
 # The model option by which a front end says that no further request of the conversation follows. Its value is then true.
 ONE_SHOT_OPTION = "_oneShot"
+# The model option with the folder that a client names, for an endpoint whose agent is to work there.
+WORKSPACE_OPTION = "_workspace"
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -333,8 +333,8 @@ def _headers(answer: ResponseRun | None, prepared: Prepared) -> dict[str, str]:
     ignored = (*prepared.ignored, *(() if answer is None else answer.ignored))
     if ignored:
         headers["x-dragoman-ignored"] = printable(ignored)
-    if prepared.workspace is not None:
-        headers[WORKSPACE_HEADER] = header_text(prepared.workspace)
+    if (folder := prepared.folder(None if answer is None else answer.workspace)) is not None:
+        headers[WORKSPACE_HEADER] = header_text(folder)
     return headers
 
 

@@ -26,6 +26,7 @@ from dragoman.lm.request import (
     RETRY_OPTION,
     SIDE_REQUEST_OPTION,
     STORE_OPTION,
+    WORKSPACE_OPTION,
 )
 from dragoman.models import ModelSource
 
@@ -51,6 +52,11 @@ class Prepared:
     # The folder in which the agent works, and whether the request named one. None: the model is no agent.
     workspace: str | None = None
     names_workspace: bool = False
+
+    def folder(self, reported: str | None) -> str | None:
+        """The folder in which the agent works. An endpoint that has the agent has `reported` it."""
+        may_learn = self.client.workspace is not None or self.client.sees_paths
+        return self.workspace or (reported if may_learn else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,8 @@ class RequestPreparation:
         # Only agents send permission requests. A model would call these tools like any other.
         approvals = APPROVAL_TOOLS if client.approves_items and not takes_options else ()
         folders = self._folders(create.model, client, messages)
+        # An endpoint says itself that it has none.
+        has_folder = folders.configured is not None or takes_options
         request = Request(
             messages,
             RequestOptions(
@@ -117,6 +125,7 @@ class RequestPreparation:
                 model_options={
                     **(create.options if takes_options else {}),
                     **self._own_options(create, client, chain, messages),
+                    **(self._far_folder(client) if takes_options else {}),
                 },
                 answer_form=await form_of(create, model.info),
                 other_tools=tuple(tool for _, tool in offer.others) if takes_options else (),
@@ -139,7 +148,7 @@ class RequestPreparation:
             *read.given.ignored,
             *ignored_options(create, model.info),
             *(() if takes_options else offer.ignored),
-            *((WORKSPACE_HEADER,) if client.workspace is not None and folders.configured is None else ()),
+            *((WORKSPACE_HEADER,) if client.workspace is not None and not has_folder else ()),
         )
         files = FilesOfResponse(
             self._files,
@@ -207,6 +216,18 @@ class RequestPreparation:
         if chosen is not None:
             return _Folders(configured, (str(chosen),), are_named)
         return _Folders(configured, client.key.folders(configured) if client.key else (), are_named)
+
+    def _far_folder(self, client: HttpClient) -> JsonObject:
+        """The folder that a client names for an agent behind an endpoint, which has rules of its own.
+
+        Raise `ApiError` if the client's key has folders, and this is none of them.
+        """
+        if client.workspace is None:
+            return {}
+        if client.key is None or not client.key.workspaces:
+            return {WORKSPACE_OPTION: client.workspace}
+        roots = FolderRoots((), client.key.workspaces, self._file_for(client))
+        return {WORKSPACE_OPTION: str(roots.require(client.workspace))}
 
     def _file_for(self, client: HttpClient) -> str:
         """The configuration file, in words. Only a client on this machine, or an administrator, learns its folder."""

@@ -163,6 +163,7 @@ class HttpService:
         """Yield the events of a response. The last one has the whole response; a cancelled response has no last event."""
         stream = self._saver.stream(prepared)
         stream.resource.metadata = with_ignored(stream.resource.metadata, answer.ignored)
+        self._saver.name_far_folder(prepared, stream.resource, answer.workspace)
         for event in stream.begin():
             yield event
         try:
