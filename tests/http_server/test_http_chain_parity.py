@@ -108,10 +108,14 @@ async def test_r10_a_second_turn_continues_after_any_answer(
 async def test_r10_the_messages_of_an_endpoint_are_paragraphs_of_a_completion(tmp_path: Path) -> None:
     """An endpoint that is no agent has messages of its own, and an annotation counts within its message."""
     heading = item_part({"type": "message", "role": "assistant"})
-    cited = {"type": "url_citation", "url": "https://a.example", "title": "A", "start_index": 1, "end_index": 4}
-    model = plays(
-        heading, TextPart("One."), heading, TextPart(" Two."), DataPart.json(cited, ANNOTATION)
-    )
+    cited = {
+        "type": "url_citation",
+        "url": "https://a.example",
+        "title": "A",
+        "start_index": 1,
+        "end_index": 4,
+    }
+    model = plays(heading, TextPart("One."), heading, TextPart(" Two."), DataPart.json(cited, ANNOTATION))
     async with chain_of(Held(m=GuardedModel(model)), tmp_path) as chain:
         for at in (chain.inner, chain.outer):
             told = await chain.told("chat", [{"role": "user", "content": "x"}], at=at)

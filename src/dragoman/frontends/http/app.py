@@ -205,6 +205,7 @@ class _Routes:
             prepared.created_at,
             prepared.ignored,
             approves_items=client.approves_items,
+            renders_markdown=client.renders_markdown,
         )
         run = self._answering(prepared, request)
         if create.is_streamed:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dragoman.config import ConsoleConfig, Serve
 from dragoman.frontends.http.answer_forms import form_of, ignored_options
-from dragoman.frontends.http.approvals import APPROVAL_TOOLS, with_proofs
+from dragoman.frontends.http.approvals import APPROVAL_TOOLS, as_items, with_proofs
 from dragoman.frontends.http.client import HttpClient
 from dragoman.frontends.http.create_request import CreateRequest
 from dragoman.frontends.http.errors import bad_request
@@ -176,11 +176,19 @@ class RequestPreparation:
         )
 
     def _messages(self, read: ReadRequest, client: HttpClient, *, for_endpoint: bool) -> tuple[Message, ...]:
-        """The messages of a request, with decisions as proofs and links as the files that they stand for."""
-        decisions = {**read.create.decisions, **read.given.decisions}
+        """The messages of a request, with links as the files that they stand for, and decisions as proofs.
+
+        An endpoint gets the decisions themselves: they are about its own requests.
+        """
+        create = read.create
+        if for_endpoint:
+            messages = as_items(read.messages, create.approvals_asked, create.decisions)
+        else:
+            decisions = {**create.decisions, **read.given.decisions}
+            messages = with_proofs(read.messages, decisions, self._models.permissions.grants)
         return tuple(
             self._files.without_links(message, client.connection, for_endpoint=for_endpoint)
-            for message in with_proofs(read.messages, decisions, self._models.permissions.grants)
+            for message in messages
         )
 
     def _own_options(
