@@ -61,16 +61,18 @@ class Chain:
         at: str | None = None,
         headers: dict[str, str] | None = None,
         stream: bool = False,
+        **fields: Any,
     ) -> Told:
         """Send a history over one of the APIs, `chat` or `responses`."""
         if api == "chat":
-            answered = await self.chat(at, headers, messages=history, stream=stream)
+            answered = await self.chat(at, headers, messages=history, stream=stream, **fields)
             assert answered.status_code == 200, answered.text
             return _completion(answered, stream=stream)
-        answered = await self.create(at, headers, input=history, stream=stream)
+        answered = await self.create(at, headers, input=history, stream=stream, **fields)
         assert answered.status_code == 200, answered.text
         response = _events(answered)[-1]["response"] if stream else answered.json()
-        texts = [part.get("text", "") for item in response["output"] for part in item.get("content") or ()]
+        messages = [item for item in response["output"] if item["type"] == "message"]
+        texts = [part.get("text", "") for item in messages for part in item["content"]]
         # Without the ids, so that nothing but the words tells which conversation it is.
         plain = [{key: value for key, value in item.items() if key != "id"} for item in response["output"]]
         return Told(answered.headers, "".join(texts), plain, response)

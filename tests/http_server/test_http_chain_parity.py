@@ -153,11 +153,14 @@ async def test_r10_a_file_has_an_address_of_the_server_that_the_client_uses(
 
 
 async def test_r10_a_client_may_take_every_file_as_an_item_with_its_bytes(agent: AgentChain) -> None:
-    asked = [_user(["say", "Read: "], _update("file"), ["say", "Done."])]
+    asked = [_user(["say", "Read: "], _update("file"), _update("picture"), ["say", "Done."])]
     for at in (agent.inner, agent.outer):
         first = await agent.told("responses", asked, at=at, headers={"x-dragoman-files": "data"})
-        (file,) = [item for item in first.history if item["type"] == "dragoman:file"]
-        assert (file["mime_type"], file["name"], file["data"]) == ("application/pdf", "report.pdf", _CODED)
+        files = [item for item in first.history if item["type"] == "dragoman:file"]
+        assert [(item["mime_type"], item["name"], item["data"]) for item in files] == [
+            ("application/pdf", "report.pdf", _CODED),
+            ("image/png", "", _CODED),
+        ]
         assert (first.text, "/v1/files/" in json.dumps(first.history)) == ("Read: Done.", False)
         second = await agent.told("responses", [*asked, *first.history, _user(["say", "next"])], at=at)
         assert second.headers["x-dragoman-conversation"].endswith("kind=prompt")
@@ -171,10 +174,10 @@ async def test_r10_a_client_may_take_every_file_as_an_item_with_its_bytes(agent:
 async def test_r10_an_idempotency_key_names_a_request_through_both(agent: AgentChain, api: str) -> None:
     for at in (agent.inner, agent.outer):
         asked, key = [_user(["say", f"Once at {at}."])], {"idempotency-key": f"key of {at}"}
-        for _ in range(2):
-            told = await agent.told(api, asked, at=at, headers=key)
-            assert told.text == f"Once at {at}."
-        assert told.headers["x-dragoman-conversation"].endswith("kind=retry")
+        first = await agent.told(api, asked, at=at, headers=key)
+        again = await agent.told(api, asked, at=at, headers=key)
+        assert first.text == again.text == f"Once at {at}."
+        assert again.headers["x-dragoman-conversation"].endswith("kind=retry")
         assert len(agent.prompts(f"Once at {at}.")) == 1
 
 
@@ -242,6 +245,19 @@ async def test_r10_a_completion_asks_for_approval_through_both(
         )
 
 
+async def test_r10_a_request_that_no_decision_answers_is_given_up_through_both(agent: AgentChain) -> None:
+    """The client sends another message instead."""
+    kinds = []
+    for at in (agent.inner, agent.outer):
+        history = [_user(_RUN, ["say", f" {at}"])]
+        first = await agent.told("chat", history, at=at, headers=_APPROVALS)
+        history += [*first.history, _user(["say", "next"])]
+        second = await agent.told("chat", history, at=at, headers=_APPROVALS)
+        assert second.text == "next"
+        kinds.append(second.headers["x-dragoman-conversation"].rpartition("; ")[2])
+    assert kinds[0] == kinds[1]
+
+
 # Failures.
 
 
@@ -263,3 +279,29 @@ async def test_r10_a_form_that_is_not_kept_is_an_error_through_both(
             assert "Try again" not in answered.text
             if not stream:
                 assert (answered.status_code, answered.headers["x-should-retry"]) == (500, "false")
+
+
+@_APIS
+async def test_r10_a_link_is_no_part_of_a_form_through_both(agent: AgentChain, api: str) -> None:
+    form: Json = {"type": "json_schema", "name": "x", "schema": _SCHEMA}
+    asked = [_user(_update("file"), ["say", '{"a": "x"}'])]
+    for at in (agent.inner, agent.outer):
+        if api == "chat":
+            nested = {"type": "json_schema", "json_schema": {"name": "x", "schema": _SCHEMA}}
+            told = await agent.told(api, asked, at=at, response_format=nested)
+        else:
+            told = await agent.told(api, asked, at=at, text={"format": form})
+        assert told.text == '{"a": "x"}'
+        assert f"{at}/v1/files/" in json.dumps(told.last)
+
+
+# What an endpoint that is no server of ours gets.
+
+
+async def test_r10_a_folder_that_no_agent_works_in_is_named_as_ignored(tmp_path: Path) -> None:
+    async with chain_of(Held(m=GuardedModel(plays(TextPart("Yes.")))), tmp_path) as chain:
+        for at in (chain.inner, chain.outer):
+            for api in ("chat", "responses"):
+                asked: list[Json] = [{"role": "user", "content": "x"}]
+                told = await chain.told(api, asked, at=at, headers={"x-dragoman-workspace": str(tmp_path)})
+                assert told.headers["x-dragoman-ignored"] == "x-dragoman-workspace"

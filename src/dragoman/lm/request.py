@@ -77,9 +77,18 @@ class RequestOptions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
         return self.answer_form, self.tool_mode
 
     @property
+    def has_form(self) -> bool:
+        """Whether the answer must be JSON: by `answer_form`, or by the option of a model that takes options."""
+        match self.model_options:
+            case {"text": {"format": {"type": "json_object" | "json_schema"}}}:
+                return True
+            case _:
+                return self.answer_form is not None
+
+    @property
     def has_demands(self) -> bool:
         """Whether any answer that the model can give is not enough: it must have a form, or call a tool."""
-        return self.answer_form is not None or self.tool_mode == "required"
+        return self.has_form or self.tool_mode == "required"
 
     @property
     def forwarded_options(self) -> JsonObject:

@@ -140,8 +140,9 @@ class HttpService:
 
         def spell_out(part: Part) -> Iterable[Part]:
             if isinstance(part, DataPart):
-                shown = prepared.files.shown(part, answer.conversation)
-                return shown if prepared.request.options.answer_form is None else outside_text(shown)
+                shown = tuple(prepared.files.shown(part, answer.conversation))
+                is_file = shown != (part,)
+                return outside_text(shown) if is_file and prepared.request.options.has_form else shown
             return (spelled_out(part, self.models.permissions.grants),)
 
         answer = ResponseRun(prepared.model, prepared.request, spell_out)
