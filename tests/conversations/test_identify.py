@@ -326,7 +326,7 @@ def test_h12_the_longest_prefix_wins(bridge: Bridge) -> None:
 
 def test_h12_a_tie_that_cannot_be_proved_to_be_one_is_nobodys(bridge: Bridge) -> None:
     for _ in range(2):
-        bridge.records.put(_twin(bridge).at_rest())
+        bridge.records.put(structs.replace(_twin(bridge).at_rest(), is_plain=False))
     messages = [user("twin"), assistant("Yes?"), user("which?")]
     assert bridge.identify(messages).kind == "fresh"
     # With the consumer's own id it is none.

@@ -202,10 +202,26 @@ def test_h12_an_agent_that_did_more_than_answer_is_not_replaced_by_another(
     assert _went_to(bridge, chat, "and?") is None
 
 
-def test_h12_nor_one_that_was_told_something_else_beside_the_words(bridge: Bridge) -> None:
+def test_h12_a_chat_with_other_instructions_is_another_one(bridge: Bridge) -> None:
     pirate, plain = twin(bridge, context="Talk like a pirate."), twin(bridge)
-    assert _went_to(bridge, plain, "and?") is None
-    assert _went_to(bridge, pirate, "and?") is None
+    pirates, plains = (record.id for record in bridge.records)
+    assert _went_to(bridge, plain, "and?") == plains
+    assert _went_to(bridge, pirate, "and?") == pirates
+    other = Chat(bridge, keeps_markers=False)
+    other.history += [system("Talk like a sailor."), *plain.history]
+    twin(bridge), twin(bridge)
+    assert _went_to(bridge, other, "and?") is None
+
+
+def test_h12_an_equal_chat_that_was_parked_stands_in_no_ones_way(bridge: Bridge) -> None:
+    chat = twin(bridge, context="Be brief.")
+    parked, rested = (twin(bridge) for _ in range(2))
+    mine, *others = bridge.records
+    for record in others:
+        bridge.records.put(record.at_rest())
+    assert _went_to(bridge, chat, "and?") == mine.id
+    went = [_went_to(bridge, each, "and?") for each in (parked, rested)]
+    assert went == [record.id for record in reversed(others)]
 
 
 @pytest.mark.parametrize("status", ["cut", "failed"])

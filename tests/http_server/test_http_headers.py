@@ -22,6 +22,7 @@ _BODIES = {
         ("x-dragoman-activity", "one value: `items`. Send that,"),
         ("x-dragoman-approvals", "one value: `items`. Send that,"),
         ("x-dragoman-aside", "the values `true`, `1`, `false` and `0`. Send one of them,"),
+        ("x-dragoman-files", "the values `links`, `items` and `data`. Send one of them,"),
         ("x-dragoman-markdown", "the values `true`, `1`, `false` and `0`. Send one of them,"),
         ("x-dragoman-one-shot", "the values `true`, `1`, `false` and `0`. Send one of them,"),
     ],
@@ -45,6 +46,8 @@ async def test_another_value_of_a_header_is_an_error(
         ("x-dragoman-aside", " TRUE ", True),
         ("x-dragoman-aside", "False", False),
         ("x-dragoman-aside", "0", False),
+        ("x-dragoman-files", "Links", True),
+        ("x-dragoman-files", " DATA ", False),
         ("x-dragoman-markdown", "TRUE", True),
         ("x-dragoman-one-shot", "1", True),
     ],
@@ -59,6 +62,12 @@ async def test_the_case_of_a_value_does_not_matter(
     assert not is_switched_on({}, name)
     answered = await playing(TextPart("x")).create(input="x", headers={name: value})
     assert answered.status == 200
+
+
+@pytest.mark.parametrize("path", _BODIES)
+async def test_a_header_that_looks_like_ours_is_named_as_ignored(playing: _Make, path: str) -> None:
+    answered = await playing(TextPart("x")).post(path, _BODIES[path], **{"x-dragoman-workspac": "/src"})
+    assert (answered.status, answered.headers["x-dragoman-ignored"]) == (200, "x-dragoman-workspac")
 
 
 @pytest.mark.parametrize(

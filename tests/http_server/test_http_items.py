@@ -68,7 +68,7 @@ def _wrong(*items: object) -> ApiError:
         ({"type": "input_file", "file_data": "data:text/x;charset=utf-8,a"}, b"a"),
         (
             {"type": "input_file", "file_url": "https://a.test/x.pdf"},
-            TextPart("[A file at https://a.test/x.pdf]"),
+            TextPart("[An attachment at https://a.test/x.pdf, which was not fetched]"),
         ),
     ],
 )
@@ -312,6 +312,11 @@ def test_t14_functions_of_both_dialects_and_the_tools_that_are_not_here() -> Non
         (["look"], "tools[0]"),
         ([{"type": None}], "tools[0]"),
         ([{**_function("look"), "parameters": "none"}], "tools[0].parameters"),
+        ([{**_function("look"), "parameters": {"type": "objekt"}}], "tools[0].parameters.type"),
+        ([{**_function("look"), "parameters": {"type": ["array"]}}], "tools[0].parameters.type"),
+        ([{**_function("look"), "parameters": {"properties": []}}], "tools[0].parameters.properties"),
+        ([{**_function("look"), "parameters": {"required": "city"}}], "tools[0].parameters.required"),
+        ([{**_function("look"), "parameters": {"required": [1]}}], "tools[0].parameters.required"),
         ([_function("look")] * 2, "tools[1].name"),
         ([_function("look")] * 1_281, "tools"),
     ],

@@ -107,7 +107,10 @@ async def test_a_history_with_either_form_is_known(agents: tuple[_Make, Bridge],
     [
         ("deny", 'It is refused by permission = "deny" in [models.fake] of {file}.'),
         ("allow-reads", 'It is refused by permission = "allow-reads" in [models.fake] of {file}.'),
-        ("ask", 'By permission = "ask" in [models.fake] of {file} a person decides.'),
+        (
+            "ask",
+            'By permission = "ask" (the default; [models.fake] of {file} can have another) a person decides.',
+        ),
         (
             "allow",
             'This client cannot ask you, so permission = "allow" in [models.fake] of {file} allowed it.',

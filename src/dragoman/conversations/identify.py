@@ -320,22 +320,20 @@ class _Identification:
             # The turn that the request would begin is under way in these: others may still be where it begins.
             length = reply.ends
             tied, are_all = known.records.tied(known.scope, known.consumer_id, self._history, length)
-        candidates = [record for record in tied if len(record.keys) == length]
-        if not are_all or not candidates or not all(map(self._is_interchangeable, candidates)):
+        candidates = [
+            record
+            for record in tied
+            if len(record.keys) == length and self._has_same_context(record) is not False
+        ]
+        if not are_all or not candidates or not all(map(_is_interchangeable, candidates)):
             return None
-        record = max(candidates, key=_last_used)
+        record = max(candidates, key=lambda each: (self._has_same_context(each) or False, _last_used(each)))
         return _met(record, record.last, length, length, evidence)
 
-    def _is_interchangeable(self, record: ConversationRecord) -> bool:
-        """Whether the agent of the record knows nothing that this request's history and context do not have."""
-        last = record.last
-        return (
-            record.is_plain
-            and not record.is_unsettled
-            and last is not None
-            and last.request_key is not None
-            and last.request_key.context == self._key.context
-        )
+    def _has_same_context(self, record: ConversationRecord) -> bool | None:
+        """Whether the record's last request had the context of this one. None: that is no longer in memory."""
+        asked = None if record.last is None else record.last.request_key
+        return None if asked is None else asked.context == self._key.context
 
     def _is_proved_retry(self, record: ConversationRecord) -> bool:
         """Whether the request repeats the last one of the record: by its key, by its client's word, or after a lost reply.
@@ -584,6 +582,11 @@ def _last_used(record: ConversationRecord) -> float:
     ended_at = record.last.ended_at if record.last is not None else None
     # Without an end it is under way.
     return math.inf if ended_at is None else ended_at
+
+
+def _is_interchangeable(record: ConversationRecord) -> bool:
+    """Whether the agent of the record knows nothing that the history does not have."""
+    return record.is_plain and not record.is_unsettled
 
 
 def _echoes(echo: NormalItem, record: ConversationRecord) -> bool:

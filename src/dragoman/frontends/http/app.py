@@ -109,7 +109,7 @@ async def _on_router_error(request: Request, error: Exception) -> Response:
     message = (
         f"{request.method} is not for {path}."
         if status == 405  # noqa: PLR2004 - as HTTP says it
-        else f"There is nothing at {path}."
+        else f"There is nothing at {path}. The paths of the API begin with /v1: `GET /openapi.json` lists them."
     )
     if path.startswith(API_ROOT):
         return await on_console_error(request, ConsoleError(status, "not_found", message))
@@ -372,5 +372,9 @@ def _listed(info: ModelInfo) -> JsonObject:
         "context_window": info.max_input_tokens,
         "max_tokens": info.max_output_tokens,
         "input_modalities": ["text", *(["image"] if info.capabilities.image_input else [])],
-        "supported_parameters": ["tools"] if tools else [],
+        "supported_parameters": [
+            *(["tools"] if tools else []),
+            *(["tool_choice"] if info.required_calls else []),
+            *(["structured_outputs"] if info.takes_forms or info.takes_options else []),
+        ],
     }

@@ -53,6 +53,8 @@ class HttpClient:
     renders_markdown: bool = False
     # Says that no further request of its conversation follows.
     is_one_shot: bool = False
+    # Headers that look like ours, and are none.
+    unknown_headers: tuple[str, ...] = ()
 
     @property
     def key_name(self) -> str:

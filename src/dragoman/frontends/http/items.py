@@ -292,7 +292,7 @@ def _file(url: str, name: str | None, where: str, ignored: list[str]) -> Content
         return msgspec.structs.replace(data, name=name) if name else data
     if url.startswith(("http://", "https://")):
         ignored.append(f"{where} (not fetched)")
-        return TextPart(f"[{name or 'A file'} at {url}]")
+        return TextPart(f"[{name or 'An attachment'} at {url}, which was not fetched]")
     try:
         return DataPart("application/octet-stream", base64.b64decode(url, validate=True))
     except (binascii.Error, ValueError):

@@ -24,6 +24,7 @@ from dragoman.frontends.http.request_headers import (
     program_of,
     renders_markdown,
     takes_files,
+    unknown_headers,
 )
 from dragoman.frontends.http.wire import error_response
 from dragoman.frontends.http.workspace_choice import named_folder
@@ -68,6 +69,7 @@ def client_of(incoming: HTTPConnection) -> HttpClient:
         origin=_origin_of(incoming),
         renders_markdown=renders_markdown(headers),
         is_one_shot=is_switched_on(headers, "x-dragoman-one-shot"),
+        unknown_headers=unknown_headers(headers),
     )
 
 

@@ -144,6 +144,7 @@ class RequestPreparation:
             ),
         )
         ignored = (
+            *client.unknown_headers,
             *create.ignored,
             *read.given.ignored,
             *ignored_options(create, model.info),

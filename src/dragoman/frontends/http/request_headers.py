@@ -18,6 +18,7 @@ __all__ = [
     "program_of",
     "renders_markdown",
     "takes_files",
+    "unknown_headers",
 ]
 
 SwitchHeader: TypeAlias = Literal[
@@ -59,6 +60,8 @@ _MARKDOWN_PROGRAMS = ("opencode/",)
 _COMMENT = re.compile(r"\([^()]*\)?")
 _PRODUCTS = 2
 _LONGEST_PROGRAM = 60
+_OURS = "x-dragoman-"
+_KNOWN = frozenset({*_VALUES, "x-dragoman-workspace"})
 
 
 def program_of(headers: Mapping[str, str]) -> str:
@@ -95,6 +98,11 @@ def renders_markdown(headers: Mapping[str, str]) -> bool:
 def takes_files(headers: Mapping[str, str]) -> bool:
     """Return whether the client takes every file as an item with its bytes."""
     return headers.get("x-dragoman-files", "").strip().lower() == "data"
+
+
+def unknown_headers(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of headers that look like ours and have no effect: perhaps a slip of the pen."""
+    return tuple(name for name in headers if name.startswith(_OURS) and name not in _KNOWN)
 
 
 def is_switched_on(headers: Mapping[str, str], name: SwitchHeader) -> bool:

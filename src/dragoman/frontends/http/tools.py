@@ -67,7 +67,30 @@ def _definition(function: JsonObject, where: str) -> ToolDefinition:
         raise bad_request("A function has a name of 1 to 64 letters, digits, _ and -.", param=f"{where}.name")
     if schema is not None and not isinstance(schema, dict):
         raise bad_request("The parameters of a function are a JSON Schema.", param=f"{where}.parameters")
+    if schema is not None:
+        _check(schema, f"{where}.parameters")
     return ToolDefinition(name, description if isinstance(description, str) else "", schema)
+
+
+def _check(schema: JsonObject, where: str) -> None:
+    """Find the usual mistakes. The whole schema is checked when the function is called."""
+    kind, required = schema.get("type", "object"), schema.get("required", [])
+    if kind != "object" and not (isinstance(kind, list) and "object" in kind):
+        raise bad_request(
+            f'The parameters of a function must be a JSON Schema with the type "object", not {str(kind)[:64]!r}.',
+            param=f"{where}.type",
+            code="invalid_function_parameters",
+        )
+    if not isinstance(schema.get("properties", {}), dict):
+        raise bad_request(
+            "`properties` must be an object.", param=f"{where}.properties", code="invalid_function_parameters"
+        )
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        raise bad_request(
+            "`required` must be an array of names.",
+            param=f"{where}.required",
+            code="invalid_function_parameters",
+        )
 
 
 def chosen(

@@ -72,8 +72,8 @@ class FolderRoots:
         if folder is None:
             # It does not say whether there is such a folder elsewhere.
             raise _refused(
-                "It names no folder within those that are open to this client: `workspaces` in [serve], and that of the "
-                f"client's key, in {self.file}.",
+                "It must name a folder that exists, within those that are open to this client: `workspaces` in [serve], "
+                f"and that of the client's key, in {self.file}.",
                 "workspace_not_allowed",
             )
         return folder

@@ -286,7 +286,11 @@ class PermissionRequests:
     def _setting(self) -> str:
         """The setting that decides where the client cannot be asked."""
         settings = self._settings
-        return f'permission = "{settings.permission}" in [models.{settings.model_id}] of {self._file}'
+        place = f"[models.{settings.model_id}] of {self._file}"
+        if settings.permission == "ask":
+            # It is the default, so the file need not have it.
+            return f'permission = "ask" (the default; {place} can have another)'
+        return f'permission = "{settings.permission}" in {place}'
 
     def _without_person(self, action: Action) -> str:
         """What has to be changed so that an action needs no person."""
