@@ -226,6 +226,9 @@ def test_a_request_says_whether_a_tool_must_be_used() -> None:
     assert not RequestOptions().has_demands
     assert RequestOptions(tool_mode="required").has_demands
     assert RequestOptions(answer_form=AnswerForm()).has_demands
+    formats = [{"type": "json_object"}, {"type": "json_schema", "schema": {}}, {"type": "text"}, None]
+    demanding = [RequestOptions(model_options={"text": {"format": each}}).has_demands for each in formats]
+    assert demanding == [True, True, False, False]
 
 
 def test_a_tool_is_offered_with_name_description_and_schema() -> None:

@@ -211,12 +211,14 @@ class _Routes:
             prepared.created_at,
             prepared.ignored,
             approves_items=client.approves_items,
+            renders_markdown=client.renders_markdown,
         )
         run = self._answering(prepared, request)
         if create.is_streamed:
             return await _streamed(run, prepared, partial(_chunks, stream, with_usage=with_usage))
         async with run as answer:
             await answer.begun(None)
+            stream.is_of_agent = answer.place is not None
             try:
                 async for part in answer.parts():
                     for _ in stream.take(part):
@@ -317,6 +319,7 @@ async def _chunks(
     yield _data(stream.begin())
     try:
         async for part in answer.parts():
+            stream.is_of_agent = answer.place is not None
             for chunk in stream.take(part):
                 yield _data(chunk)
     except ApiError as error:
@@ -337,8 +340,8 @@ def _headers(answer: ResponseRun | None, prepared: Prepared) -> dict[str, str]:
     ignored = (*prepared.ignored, *(() if answer is None else answer.ignored))
     if ignored:
         headers["x-dragoman-ignored"] = printable(ignored)
-    if prepared.workspace is not None:
-        headers[WORKSPACE_HEADER] = header_text(prepared.workspace)
+    if (folder := prepared.folder(None if answer is None else answer.workspace)) is not None:
+        headers[WORKSPACE_HEADER] = header_text(folder)
     return headers
 
 

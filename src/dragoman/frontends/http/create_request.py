@@ -139,6 +139,8 @@ class CreateRequest:
     messages: tuple[Message, ...] = ()
     # The decisions in it about permission requests, by the id of their call.
     decisions: dict[str, ClientDecision] = field(default_factory=dict)
+    # The calls of a completion's history that were such requests.
+    approvals_asked: frozenset[str] = frozenset()
     metadata: JsonObject = field(default_factory=dict)
     # The fields of the request that the response repeats.
     echoed: JsonObject = field(default_factory=dict)

@@ -139,8 +139,9 @@ class HttpService:
 
         def spell_out(part: Part) -> Iterable[Part]:
             if isinstance(part, DataPart):
-                shown = prepared.files.shown(part, answer.conversation)
-                return shown if prepared.request.options.answer_form is None else outside_text(shown)
+                shown = tuple(prepared.files.shown(part, answer.conversation))
+                is_file = shown != (part,)
+                return outside_text(shown) if is_file and prepared.request.options.has_form else shown
             as_item = prepared.client.approves_items
             return (spelled_out(part, self.models.permissions.grants, as_item=as_item),)
 
@@ -172,6 +173,7 @@ class HttpService:
         """Yield the events of a response. The last one has the whole response; a cancelled response has no last event."""
         stream = self._saver.stream(prepared)
         stream.resource.metadata = with_ignored(stream.resource.metadata, answer.ignored)
+        self._saver.name_far_folder(prepared, stream.resource, answer.workspace)
         for event in stream.begin():
             yield event
         try:
