@@ -13,6 +13,7 @@ from websockets.asyncio.client import connect
 from bridge.consumer import Bridge
 from dragoman.config import KeyConfig, Serve
 from dragoman.forms import checking
+from dragoman.lm import JsonObject
 from fake_agent.steps import prompt
 from forms.running import checks_run
 from http_server.kit import Answered, Held, Json, Site, site_of, soon
@@ -171,7 +172,7 @@ async def test_no_schema_is_checked_beyond_the_limit_of_responses(site: Site) ->
 async def test_an_error_about_a_schema_names_the_field_of_its_api(site: Site) -> None:
     client = _Client(site, _ALICE)
     bad = {"name": "x", "schema": {"type": "objet"}}
-    in_chat = {
+    in_chat: dict[str, list[JsonObject]] = {
         "response_format.json_schema.schema": [
             {"type": "json_schema", "json_schema": bad},
             {"type": "json_schema"},

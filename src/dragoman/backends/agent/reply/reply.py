@@ -35,7 +35,7 @@ __all__ = ["Reply"]
 
 _CUT = (
     "The answer to this request was cut off when its connection was closed, and the agent was stopped. "
-    "It had acted already, so this retry did not ask it again."
+    "It may have acted before that, so this retry did not ask it again."
 )
 _ASK_ANEW = (
     "To ask it again, send a new request, with another idempotency key or none and without a retry count."
